@@ -1,0 +1,100 @@
+# Everything a contributor runs. `make demo` and `make test` each start from a bare checkout: they need make and
+# Python 3.11 or later with its venv module, and build .venv themselves.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+CORE   := $(VENV)/.core-installed
+DEV    := $(VENV)/.dev-installed
+
+# The extras whose code the tests run. torch and ray are large: their tests skip, saying so, unless installed
+# (`make venv EXTRAS=dev,all`).
+EXTRAS ?= dev,web,plots,measure,hub,prices,traces,postgres
+
+# Options handed through: make test ARGS='-k roofline -x'
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint format types clean
+.DELETE_ON_ERROR:
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 20
+
+# One clear sentence instead of a traceback where Python is too old or Debian's python3-venv is missing.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "make: Tonnage needs Python 3.11 or later, and '$(PYTHON)' is not: install it, or name one with 'make PYTHON=python3.12 $(MAKECMDGOALS)'" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "make: '$(PYTHON)' cannot create a virtual environment: install python3-venv ('apt-get install python3-venv') and run make again" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(CORE): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@touch $(CORE) $@
+
+venv: $(DEV)  ## the environment the tests use, in .venv
+
+demo: $(CORE)  ## plan the serving of a 70B chat model
+	$(BIN)/tonnage plan examples/chat-70b.yaml
+
+test: $(DEV)  ## all tests, offline and without an accelerator
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(DEV)  ## style, format, and which floor imports which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+format: $(DEV)  ## rewrite to the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(DEV)  ## mypy, strict
+	$(BIN)/mypy
+
+clean:  ## remove the environment and everything generated
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A target below exists once its folder does.
+
+ifneq ($(wildcard tests/integrity),)
+.PHONY: integrity
+integrity: $(DEV)  ## check every row of the catalogue
+	$(BIN)/python -m pytest tests/integrity $(ARGS)
+endif
+
+ifneq ($(wildcard tests/golden),)
+.PHONY: golden
+golden: $(DEV)  ## compare whole plans with the kept ones; ARGS=--update-golden rewrites them
+	$(BIN)/python -m pytest tests/golden $(ARGS)
+endif
+
+ifneq ($(wildcard tests/browser),)
+.PHONY: browser
+browser: $(DEV)  ## drive the web page in a real browser
+	$(BIN)/python -m pytest tests/browser $(ARGS)
+endif
+
+ifneq ($(wildcard benchmarks/__main__.py),)
+.PHONY: bench
+bench: $(DEV)  ## how fast Tonnage itself is
+	$(BIN)/python -m benchmarks $(ARGS)
+endif
+
+ifneq ($(wildcard measurements/*.csv.gz),)
+.PHONY: accuracy
+accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md
+	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md
+endif
+
+ifneq ($(wildcard mkdocs.yml),)
+.PHONY: docs
+docs: $(DEV)  ## build the documentation site into site/
+	$(BIN)/mkdocs build --strict
+endif
