@@ -1,0 +1,102 @@
+"""What can go wrong, and the sentence the user gets.
+
+    TonnageError                the user's problem, never a bug of ours
+    ├── BadRequest              a field of the request is wrong, missing or contradicts another
+    │   ├── UnknownName         no such accelerator, model, region, precision …; suggests the nearest
+    │   └── UnitError           a quantity without a unit, or with one of another dimension
+    ├── BadFact                 a file of facts (catalogue, config.json, GGUF header, trace) cannot be read
+    └── Unmeasured              the answer needs a fact that nobody has published
+
+Each message is one sentence: the field, the value given, what was expected, and the nearest
+thing that works. "Does not fit" and "cannot meet the objective" are answers, not errors.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["BadFact", "BadRequest", "TonnageError", "UnitError", "UnknownName", "Unmeasured", "nearest"]
+
+LONGEST_ECHO = 80
+"""Characters of the user's own text that a message repeats; hostile input can be megabytes long."""
+
+
+class TonnageError(Exception):
+    """Root of everything a user can cause; a face prints it and exits with 2."""
+
+
+class BadRequest(TonnageError):
+    """A request says something impossible or contradictory."""
+
+
+class UnitError(BadRequest):
+    """A quantity lacks a unit or carries one of another dimension."""
+
+
+class BadFact(TonnageError):
+    """A file of facts cannot be read, or states something impossible."""
+
+
+class Unmeasured(TonnageError):
+    """The answer needs a fact that is not known; unknown is never silently zero."""
+
+
+class UnknownName(BadRequest):
+    """
+    No such name; the message suggests the nearest known ones.
+
+    Parameters
+    ----------
+    what : str
+        Kind of thing looked for: "accelerator", "model", "region".
+    name : str
+        What the user wrote.
+    known : iterable of str
+        Every name that would have been accepted.
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(set(known))
+        close = nearest(name, names)
+        hint = f"did you mean {_either(close)}? " if close else ""
+        shown = ", ".join(names) if len(names) <= 12 else f"see `tonnage catalog {what}s`"
+        if len(names) > 12 and what not in {"accelerator", "model", "offer", "provider"}:
+            shown = ", ".join(names[:12]) + ", …"
+        super().__init__(f"no {what} '{echo(name)}'; {hint}{len(names)} known: {shown}")
+        self.what, self.name, self.close = what, name, close
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
+    """
+    Names that the user may have meant, best first.
+
+    Compares without case, punctuation and maker prefix, so that "h100_sxm" finds
+    "h100-sxm5-80gb" and "Llama-3-8b" finds "meta-llama/Meta-Llama-3-8B".
+    """
+    wanted = _plain(name[:LONGEST_ECHO])
+    plain: dict[str, list[str]] = {}
+    for candidate in known:
+        plain.setdefault(_plain(candidate), []).append(candidate)
+        plain.setdefault(_plain(candidate.rsplit("/", 1)[-1]), []).append(candidate)
+    starts = sorted((key for key in plain if wanted and key.startswith(wanted)), key=len)
+    close = difflib.get_close_matches(wanted, plain, n=count, cutoff=0.6)
+    found: list[str] = []
+    for key in [*starts, *close]:
+        found += [candidate for candidate in plain[key] if candidate not in found]
+    return tuple(found[:count])
+
+
+def echo(text: object) -> str:
+    """The user's own text, short and printable enough to repeat in a message."""
+    shown = "".join(c if c.isprintable() else "�" for c in str(text)[: LONGEST_ECHO + 1])
+    return shown if len(shown) <= LONGEST_ECHO else shown[:LONGEST_ECHO] + "…"
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def _either(names: tuple[str, ...]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " or " + quoted[-1]

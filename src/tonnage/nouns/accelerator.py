@@ -1,0 +1,90 @@
+"""One accelerator as its datasheet and its driver describe it.
+
+Peaks are dense, per dtype; a dtype that is absent is not supported. Link rates are bytes per
+second of one accelerator in one direction (vendors print both directions together). A multi-die
+card is what one program sees; `fraction` in a case says that half of it is counted.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Accelerator", "Fact", "Link"]
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A link between accelerators: kind, rate of one direction, and how many share it at full rate."""
+
+    kind: str
+    """nvlink4, nvlink3-bridge, xgmi, ici-3d, neuronlink, pcie5, ethernet, infiniband, none …"""
+    bytes_per_s: float | None = None
+    """One accelerator, one direction; absent = not published. [bytes/s]"""
+    domain: int = 1
+    """Accelerators in one full-rate domain; 1 = no such link."""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a row of facts comes from and what a second table said about it."""
+
+    source: str
+    cross_check: str = ""
+    notes: str = ""
+    checked: str = ""
+    """Date of the last check, ISO; empty = the date of the catalogue."""
+
+
+class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One accelerator. Absent = unknown, never zero."""
+
+    id: str
+    vendor: str
+    name: str
+    architecture: str
+    segment: str
+    """datacenter, cloud-only, workstation, consumer, edge, apple, cpu."""
+    memory_bytes: float
+    """As the vendor states it. [bytes]"""
+    memory_bytes_per_s: float
+    """Peak memory bandwidth. [bytes/s]"""
+    peaks: dict[str, float]
+    """Dense peak by dtype: fp64 fp64_tensor fp32 tf32 fp16 fp16_accum16 bf16 fp8 fp4 int8 int4. [FLOP/s]"""
+    link: Link
+    """Between accelerators of one node."""
+    host_link: Link
+    """To the host, usually PCIe."""
+    fact: Fact
+    aliases: tuple[str, ...] = ()
+    memory_type: str = ""
+    usable_memory_bytes: float | None = None
+    """Total as the driver reports it, before context and framework reserve. [bytes]"""
+    compute_capability: str | None = None
+    year: int | None = None
+    form_factor: str = ""
+    power_w: float | None = None
+    """Board or module limit. [W]"""
+    ecc: bool | None = None
+    mig_slices: int = 0
+    max_per_node: int | None = None
+    launch_price_usd: float | None = None
+    street_price_usd: float | None = None
+    """An estimate unless the notes cite a seller. [USD]"""
+
+    @property
+    def driver_memory_bytes(self) -> float:
+        """Memory a process can see: the driver's total, else the vendor's figure. [bytes]"""
+        return self.usable_memory_bytes or self.memory_bytes
+
+    def peak(self, dtype: str) -> float | None:
+        """
+        Dense peak of the fastest unit that computes this dtype exactly; absent = not supported. [FLOP/s]
+
+        bf16 falls back to fp16's unit only where the part lacks bf16 but frameworks emulate it in
+        fp32 (then the fp32 peak applies); int8 and fp8 have no fallback.
+        """
+        if dtype in self.peaks:
+            return self.peaks[dtype]
+        if dtype in {"bf16", "fp16"}:
+            return self.peaks.get("fp32")
+        if dtype == "tf32":
+            return self.peaks.get("fp32")
+        return None

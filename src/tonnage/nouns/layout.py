@@ -1,0 +1,83 @@
+"""How a model is arranged over accelerators, and which engine settings run it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Disaggregation", "Engine", "Layout", "Sharding", "TrainLayout"]
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    Parallel degrees of one serving replica (ranks: tp x pp x dp accelerators).
+
+    `dp` is attention data parallelism inside the replica (DP attention), `ep` the expert-parallel
+    degree: ep = 1 shards every expert over the tp x dp ranks, ep > 1 gives whole experts to ranks.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of one replica. [accelerators]"""
+        return self.tp * self.pp * self.dp
+
+
+class Disaggregation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Separate prefill and decode workers, with their own layouts and counts."""
+
+    prefill_workers: int
+    prefill: Layout
+    decode_workers: int
+    decode: Layout
+
+
+class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    Serving engine, version and the settings a user can give; absent = the engine's own default.
+
+    Absent settings are filled by `tonnage.engine.engines`, which knows each engine's defaults by
+    version and accelerator.
+    """
+
+    name: str = "vllm"
+    version: str | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    memory_fraction: float | None = None
+    """vLLM gpu_memory_utilization (of total); SGLang mem_fraction_static, TensorRT-LLM (of free)."""
+    max_model_len: int | None = None
+    block_tokens: int | None = None
+    chunked_prefill: bool | None = None
+    prefix_caching: bool | None = None
+    cuda_graphs: bool | None = None
+    speculative_tokens: int | None = None
+    speculative_acceptance: float | None = None
+    kv_offload_bytes: float | None = None
+
+
+Sharding = Literal["none", "zero1", "zero2", "zero3", "fsdp", "hsdp"]
+
+
+class TrainLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Parallel degrees of a training job; the data-parallel degree is what the others leave of the count."""
+
+    tp: int = 1
+    pp: int = 1
+    vpp: int = 1
+    cp: int = 1
+    ep: int = 1
+    dp: int = 1
+    sharding: Sharding = "none"
+    sequence_parallel: bool | None = None
+    """Megatron's activation sharding inside the TP group; absent = on when tp > 1."""
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of the job. [accelerators]"""
+        return self.tp * self.pp * self.cp * self.dp

@@ -1,0 +1,137 @@
+"""What the user wants done: serve, batch, train, fine-tune."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Batch", "Filters", "FineTune", "Lengths", "LoadShape", "Serve", "Slo", "Train", "Workload"]
+
+
+class Lengths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Prompt and output lengths: means and the quantiles that matter for memory and tails. [tokens]"""
+
+    prompt_tokens: float
+    output_tokens: float
+    prompt_p95: float | None = None
+    output_p95: float | None = None
+    spread: tuple[float, float] | None = None
+    """Uniform draw between these fractions of nominal, as benchmarks do; absent = fixed or by profile."""
+    profile: str | None = None
+    """Named traffic profile the lengths come from."""
+
+
+class LoadShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How load varies: flat, diurnal, bursty, intermittent; `peak_to_mean` of the hour or minute that matters."""
+
+    kind: Literal["flat", "diurnal", "bursty", "intermittent"] = "flat"
+    peak_to_mean: float = 1.0
+    hours_per_month: float = 730.0
+    """Hours with any traffic. [h/month]"""
+
+
+class Slo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Latency objectives: thresholds with a percentile. [s]"""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+    percentile: float = 95.0
+
+
+class Filters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Hard constraints on accelerators and offers; absent = no constraint."""
+
+    accelerators: tuple[str, ...] = ()
+    exclude_accelerators: tuple[str, ...] = ()
+    vendors: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    countries: tuple[str, ...] = ()
+    eu: bool | None = None
+    ecc: bool | None = None
+    nvlink: bool | None = None
+    spot: bool = False
+    """Spot prices may be used."""
+    max_count: int | None = None
+    """Most accelerators in all. [accelerators]"""
+    certifications: tuple[str, ...] = ()
+    """gdpr, iso27001, soc2, hipaa: vendor statements."""
+    max_power_w: float | None = None
+    marketplace: bool = True
+    """Include offers whose sources state no licence."""
+
+
+class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="serve"):
+    """Answer requests as they come, under latency objectives."""
+
+    model: str
+    lengths: Lengths
+    rate_per_s: float | None = None
+    concurrency: float | None = None
+    users: float | None = None
+    slo: Slo = Slo()
+    shape: LoadShape = LoadShape()
+    precisions: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ("vllm",)
+    filters: Filters = Filters()
+    headroom: float = 0.25
+    """Share of capacity kept free at peak. [-]"""
+    spare_replicas: int = 0
+    budget_usd_per_h: float | None = None
+    max_context: int | None = None
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="batch"):
+    """Finish N items by a deadline, as cheaply as possible."""
+
+    model: str
+    items: float
+    lengths: Lengths
+    deadline_s: float | None = None
+    precisions: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ("vllm",)
+    filters: Filters = Filters()
+    budget_usd: float | None = None
+
+
+class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="train"):
+    """Pre-train on a token budget."""
+
+    model: str
+    tokens: float
+    seq_len: int = 4096
+    global_batch: int | None = None
+    deadline_s: float | None = None
+    budget_usd: float | None = None
+    precision: str = "bf16"
+    optimizer: str = "adamw"
+    restartable: bool = True
+    filters: Filters = Filters()
+    count: int | None = None
+    """Accelerators, when the user fixes it."""
+
+
+class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="finetune"):
+    """Adapt a model to a data set."""
+
+    model: str
+    method: Literal["full", "lora", "qlora", "dora"] = "lora"
+    tokens: float | None = None
+    examples: float | None = None
+    epochs: float = 1.0
+    seq_len: int = 2048
+    global_batch: int | None = None
+    lora_rank: int = 16
+    deadline_s: float | None = None
+    budget_usd: float | None = None
+    precision: str = "bf16"
+    optimizer: str = "adamw"
+    restartable: bool = True
+    filters: Filters = Filters()
+    count: int | None = None
+
+
+Workload = Serve | Batch | Train | FineTune

@@ -1,0 +1,79 @@
+"""Work: a phase of a model as a list of operators.
+
+A prefill chunk, a decode step, a forward or backward pass becomes a tuple of `Operator`s; each
+says what is multiplied, how many bytes move and how often it runs. Architectures write these lists
+(`transformer.py`, `network.py`, …), `operators.py` turns each into seconds on one accelerator.
+
+Shapes are those of ONE rank: whoever writes the list has already divided by tp, ep, … . FLOP and
+bytes are per execution; `count` says how many times it runs in the phase.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Kind", "Operator", "Work"]
+
+Kind = Literal[
+    "gemm",  # m tokens x n outputs x k inputs
+    "grouped_gemm",  # routed experts: m rows in all, n x k per expert, `groups` experts hit
+    "attention_prefill",  # m query tokens, context tokens seen, batch sequences
+    "attention_decode",  # one query token per sequence, batch sequences, context tokens each
+    "mla_prefill",
+    "mla_decode",
+    "state_space",  # recurrent mixers: m tokens, batch states
+    "convolution",
+    "elementwise",  # normalisation, rotary, activation, residual, sampling: bytes only
+    "embedding",  # gather
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "point_to_point",
+]
+
+
+class Operator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    One operation as it runs on one rank.
+
+    Compute operators carry `flop`, `read_bytes`, `write_bytes` and the shape their efficiency
+    depends on; collectives carry `message_bytes` and `ranks`. Unused fields keep their default.
+    """
+
+    kind: Kind
+    name: str
+    count: float = 1.0
+    """Executions in the phase (usually layers)."""
+    weights: str = "bf16"
+    """Format of the stored operand (weights, or the KV cache for attention)."""
+    compute: str = "bf16"
+    """Peak it runs at: fp32, tf32, fp16, bf16, fp8, int8, fp4."""
+    flop: float = 0.0
+    """Of one execution. [FLOP]"""
+    read_bytes: float = 0.0
+    write_bytes: float = 0.0
+    m: float = 0.0
+    """Rows (tokens in this execution)."""
+    n: float = 0.0
+    k: float = 0.0
+    groups: float = 1.0
+    """Experts hit (grouped_gemm)."""
+    batch: float = 0.0
+    """Sequences (attention, state space)."""
+    context: float = 0.0
+    """Mean tokens attended by one query: for prefill the tokens cached before this chunk."""
+    heads: float = 0.0
+    kv_heads: float = 0.0
+    head_dim: float = 0.0
+    window: float | None = None
+    message_bytes: float = 0.0
+    """Collectives: bytes of the full message held by each rank."""
+    ranks: int = 1
+    inter_node: bool = False
+    """The collective leaves the node."""
+
+
+Work = tuple[Operator, ...]

@@ -1,0 +1,210 @@
+"""Human quantities at the door, base units inside.
+
+`read("80 GiB", "bytes")` gives 85899345920.0 and `show(8.6e10, "bytes")` gives "80.1 GiB". This
+is the only module that converts. Inside, every number is in a base unit: bytes, seconds, FLOP,
+FLOP/s, bytes/s, tokens, watts, USD, USD/h (the one exception to seconds, because prices are
+quoted so everywhere).
+
+A bare number is refused where the dimension has rival units (80 GB and 80 GiB differ by 7 %);
+counts, tokens and USD take one. Rates are written "4/s", "240/min"; prices "$2.10/h".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from tonnage.errors import UnitError, echo, nearest
+
+__all__ = ["DIMENSIONS", "GB", "TB", "GiB", "KiB", "MiB", "read", "show"]
+
+KiB: Final = 1024
+MiB: Final = 1024**2
+GiB: Final = 1024**3
+GB: Final = 1e9
+TB: Final = 1e12
+
+_DECIMAL: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+_TIME: Final = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0,
+    "hour": 3600.0, "hours": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0, "week": 604800.0,
+    "weeks": 604800.0, "month": 730 * 3600.0, "months": 730 * 3600.0, "year": 8760 * 3600.0, "years": 8760 * 3600.0,
+}  # fmt: skip
+_COUNT: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+def _prefixed(unit: str, prefixes: Mapping[str, float]) -> dict[str, float]:
+    return {prefix + unit: factor for prefix, factor in prefixes.items()}
+
+
+def _per(units: Mapping[str, float], seconds: Mapping[str, float]) -> dict[str, float]:
+    return {f"{unit}/{time}": factor / s for unit, factor in units.items() for time, s in seconds.items()}
+
+
+_BYTES: Final = {**_prefixed("B", _DECIMAL), **_prefixed("B", _BINARY)}
+_BITS: Final = {f"{prefix}bit": factor / 8 for prefix, factor in _DECIMAL.items()}
+_COUNTED: Final = {prefix + noun: f for prefix, f in _COUNT.items() for noun in ("", " tokens", " tok", " items")}
+_RATE_TIME: Final = {key: _TIME[key] for key in ("s", "sec", "min", "h", "hour", "d", "day", "week", "month")}
+
+DIMENSIONS: Final[dict[str, dict[str, float]]] = {
+    "bytes": _BYTES,
+    "bytes/s": {
+        **_per(_BYTES, {"s": 1.0}),
+        **_per(_BITS, {"s": 1.0}),
+        **{f"{prefix}bps": factor / 8 for prefix, factor in _DECIMAL.items()},
+        **{f"{prefix}Bps": factor for prefix, factor in _DECIMAL.items()},
+    },
+    "s": _TIME,
+    "FLOP": _prefixed("FLOP", _DECIMAL),
+    "FLOP/s": {
+        **_per(_prefixed("FLOP", _DECIMAL), {"s": 1.0}),
+        **_prefixed("FLOPS", _DECIMAL),
+        **_per(_prefixed("OP", _DECIMAL), {"s": 1.0}),
+        **_prefixed("OPS", _DECIMAL),
+    },
+    "count": _COUNTED,
+    "tokens": _COUNTED,
+    "1/s": {
+        **_per({"": 1.0, "req": 1.0, "requests": 1.0, "rps": 1.0, "k": 1e3, "M": 1e6}, _RATE_TIME),
+        **{"rps": 1.0, "qps": 1.0, "req/s": 1.0, "QPS": 1.0, "RPS": 1.0},
+    },
+    "W": {"mW": 1e-3, "W": 1.0, "kW": 1e3, "MW": 1e6},
+    "Wh": {"Wh": 1.0, "kWh": 1e3, "MWh": 1e6},
+    "USD": {"": 1.0, "$": 1.0, "USD": 1.0, "k": 1e3, "kUSD": 1e3, "M": 1e6},
+    "USD/h": {"/h": 1.0, "USD/h": 1.0, "/hour": 1.0, "USD/hour": 1.0, "/month": 1 / 730, "USD/month": 1 / 730},
+    "fraction": {"": 1.0, "%": 0.01},
+}
+"""Accepted unit spellings and their factor to the base unit, by dimension."""
+
+_QUANTITY: Final = re.compile(r"\s*([$€])?\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*\Z", re.DOTALL)
+_LONGEST: Final = 64
+
+
+def read(text: str | float, dimension: str, field: str = "value") -> float:
+    """
+    Read one quantity written by a person.
+
+    Parameters
+    ----------
+    text : str or number
+        "80 GiB", "3.35 TB/s", "500 ms", "4/s", "$2.10/h", "100B tokens", "70 %".
+    dimension : str
+        A key of DIMENSIONS: what the field measures.
+    field : str
+        Name of the field, for the message.
+
+    Returns
+    -------
+    float
+        The value in the base unit of the dimension.
+
+    Raises
+    ------
+    UnitError
+        No number, no unit where one is needed, a unit of another dimension, or not finite.
+
+    Examples
+    --------
+    >>> read("80 GiB", "bytes") - read("80 GB", "bytes")
+    5899345920.0
+    >>> read("240/min", "1/s")
+    4.0
+    """
+    units = DIMENSIONS[dimension]
+    match = _QUANTITY.match(str(text)[:_LONGEST]) if not isinstance(text, bool) else None
+    if match is None or len(str(text)) > _LONGEST:
+        raise UnitError(f"{field}: '{echo(text)}' is not a quantity; write for example '{_example(dimension)}'")
+    sign, digits, unit = match.groups()
+    unit = unit.strip()
+    if sign == "$" and dimension not in {"USD", "USD/h"}:
+        raise UnitError(f"{field}: '{echo(text)}' is money, but {dimension} is expected: '{_example(dimension)}'")
+    if sign == "€":
+        raise UnitError(f"{field}: '{echo(text)}' is in euro; prices here are in USD, write '{_example(dimension)}'")
+    factor = _factor(unit, units)
+    if factor is None:
+        raise UnitError(_explain(text, unit, dimension, field))
+    value = float(digits.replace("_", "").replace(",", "")) * factor
+    if not math.isfinite(value):
+        raise UnitError(f"{field}: '{echo(text)}' is not a finite quantity")
+    return value
+
+
+def _factor(unit: str, units: Mapping[str, float]) -> float | None:
+    if unit in units:
+        return units[unit]
+    squeezed = unit.replace(" per ", "/").replace(" ", "")
+    for known, factor in units.items():
+        if known.replace(" ", "") == squeezed:
+            return factor
+    folded = [factor for known, factor in units.items() if known.replace(" ", "").lower() == squeezed.lower()]
+    return folded[0] if folded and len(set(folded)) == 1 else None
+
+
+def _explain(text: object, unit: str, dimension: str, field: str) -> str:
+    if not unit:
+        return f"{field}: '{echo(text)}' has no unit; write for example '{_example(dimension)}'"
+    other = next((name for name, units in DIMENSIONS.items() if name != dimension and unit and unit in units), None)
+    if other is not None:
+        example = _example(dimension)
+        return f"{field}: '{echo(text)}' is {other}, but {dimension} is expected: write for example '{example}'"
+    close = nearest(unit, [known for known in DIMENSIONS[dimension] if known], count=1)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    return f"{field}: unit '{echo(unit)}' is not known; {hint}write for example '{_example(dimension)}'"
+
+
+def _example(dimension: str) -> str:
+    return {
+        "bytes": "80 GB (10^9) or 80 GiB (2^30)", "bytes/s": "3.35 TB/s", "s": "500 ms", "FLOP": "6 TFLOP",
+        "FLOP/s": "989 TFLOP/s", "count": "1000", "tokens": "100B tokens", "1/s": "4/s", "W": "700 W",
+        "Wh": "12 kWh", "USD": "$5000", "USD/h": "$2.10/h", "fraction": "70 %",
+    }[dimension]  # fmt: skip
+
+
+def show(value: float, dimension: str, digits: int = 3) -> str:
+    """
+    Write a base-unit value for a person, with the given number of significant digits.
+
+    Examples
+    --------
+    >>> show(85.9e9, "bytes"), show(0.034, "s"), show(3.35e12, "bytes/s"), show(2.1, "USD/h")
+    ('80 GiB', '34 ms', '3.35 TB/s', '$2.10/h')
+    """
+    if dimension in {"USD", "USD/h"}:
+        return f"${_money(value)}" + ("/h" if dimension == "USD/h" else "")
+    if dimension == "fraction":
+        return f"{_digits(value * 100, digits)} %"
+    scale = _SCALES.get(dimension)
+    if scale is None:
+        return f"{_digits(value, digits)}{'' if dimension == 'count' else ' ' + dimension}"
+    size = abs(value)
+    unit, factor = next(((unit, factor) for unit, factor in scale if size >= factor * 0.9995), scale[-1])
+    return f"{_digits(value / factor, digits)}{'' if dimension == '1/s' else ' '}{unit}"
+
+
+_SCALES: Final[dict[str, tuple[tuple[str, float], ...]]] = {
+    "bytes": (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0)),
+    "bytes/s": (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("B/s", 1.0)),
+    "s": (("years", 8760 * 3600.0), ("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3),
+          ("µs", 1e-6)),
+    "FLOP": (("EFLOP", 1e18), ("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("FLOP", 1.0)),
+    "FLOP/s": (("PFLOP/s", 1e15), ("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("FLOP/s", 1.0)),
+    "tokens": (("T tokens", 1e12), ("B tokens", 1e9), ("M tokens", 1e6), ("k tokens", 1e3), ("tokens", 1.0)),
+    "1/s": (("M/s", 1e6), ("k/s", 1e3), ("/s", 1.0), ("/min", 1 / 60), ("/h", 1 / 3600)),
+    "W": (("MW", 1e6), ("kW", 1e3), ("W", 1.0)),
+    "Wh": (("GWh", 1e9), ("MWh", 1e6), ("kWh", 1e3), ("Wh", 1.0)),
+}  # fmt: skip
+
+
+def _digits(value: float, digits: int) -> str:
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _money(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}" if abs(value) >= 0.1 else f"{value:.4g}"
