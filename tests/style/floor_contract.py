@@ -1,12 +1,13 @@
 """
 Which floor may import which: the contract that `make lint` runs through import-linter.
 
-import-linter's own contracts forbid; ours allows. Each floor has one line in pyproject.toml naming what it may
-import, and whatever is not named is refused, so that a new floor starts with no rights at all. Only direct
-imports are looked at: every link of a longer chain is itself a direct import of the floor it starts from.
+import-linter's own contracts forbid; ours allows. Each floor has one line in pyproject.toml naming what
+it may import, and whatever is not named is refused, so that a new floor starts with no rights at all.
+Only direct imports are looked at: every link of a longer chain is itself a direct import of the floor it
+starts from.
 """
 
-from typing import Any
+from typing import Any, cast
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
@@ -51,19 +52,19 @@ def broken_imports(graph: ImportGraph, floors: dict[str, frozenset[str]]) -> lis
         for imported in sorted(graph.find_modules_directly_imported_by(importer)):
             if floor not in floors or floor_of(imported) == floor or may_import(imported, floors[floor]):
                 continue
-            for detail in graph.get_import_details(importer=importer, imported=imported) or [{}]:
-                line = f":{detail['line_number']}" if detail else ""
-                broken.append(f"{importer}{line} imports {imported}, which {floor} may not")
+            for detail in graph.get_import_details(importer=importer, imported=imported):
+                line = detail["line_number"]
+                broken.append(f"{importer}:{line} imports {imported}, which {floor} may not")
     return broken
 
 
-class FloorsContract(Contract):  # type: ignore[misc,unused-ignore]
+class FloorsContract(Contract):
     """The contract type `floors` of pyproject.toml."""
 
     floors = fields.ListField(subfield=fields.StringField())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        broken = broken_imports(graph, read_floors(list(self.floors)))  # type: ignore[arg-type,unused-ignore]
+        broken = broken_imports(graph, read_floors(cast(list[str], self.floors)))
         return ContractCheck(kept=not broken, metadata={"broken": broken})
 
     def render_broken_contract(self, check: ContractCheck) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from grimp import ImportGraph
-
 from tests.style.floor_contract import broken_imports, read_floors
 
 ROOT = Path(__file__).parents[2]
@@ -36,9 +35,7 @@ def graph_with(importer: str, imported: str) -> ImportGraph:
         ("tonnage.__main__", "tonnage.cli"),
     ],
 )
-def test_an_arrow_that_points_up_is_kept(
-    floors: dict[str, frozenset[str]], importer: str, imported: str
-) -> None:
+def test_an_arrow_that_points_up_is_kept(floors: dict[str, frozenset[str]], importer: str, imported: str) -> None:
     assert broken_imports(graph_with(importer, imported), floors) == []
 
 
@@ -67,9 +64,7 @@ def test_a_folder_without_a_line_is_named(floors: dict[str, frozenset[str]]) -> 
 
 
 def test_the_floors_have_no_cycle(floors: dict[str, frozenset[str]]) -> None:
-    rest = {
-        name: {part.split(".")[0] for part in allowed} - {"__init__"} for name, allowed in floors.items()
-    }
+    rest = {name: {part.split(".")[0] for part in allowed} - {"__init__"} for name, allowed in floors.items()}
     while rest:
         bottom = {name for name, allowed in rest.items() if not allowed & set(rest)}
         assert bottom, f"these floors import each other: {sorted(rest)}"

@@ -1,0 +1,128 @@
+"""
+What holds for every test: nothing leaves the machine, nothing touches the user's own files, the quick
+ones run first, and what cannot run here is skipped with its reason.
+"""
+
+import ctypes.util
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).parents[1]
+
+# The same examples on every machine: a failure seen once is a failure anyone can see.
+settings.register_profile("tonnage", derandomize=True, deadline=None, print_blob=False)
+settings.load_profile("tonnage")
+
+# Folders of tests/ in the order their failures explain each other: a broken fact breaks a formula, a broken
+# formula breaks a plan. A folder not named here runs in the middle.
+FIRST = ("style", "units", "errors", "nouns", "integrity", "catalog", "paper", "physics", "engine")
+LAST = ("property", "golden", "fuzz", "docs", "browser")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--online", action="store_true", help="run the tests that need a network")
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files that differ")
+
+
+def folder_rank(path: Path) -> int:
+    """The place of a test's folder in the run; docstring examples, which live in src, come first."""
+    try:
+        folder = path.relative_to(ROOT / "tests").parts[0].removesuffix(".py").removeprefix("test_")
+    except ValueError:
+        return -1
+    if folder in FIRST:
+        return FIRST.index(folder)
+    if folder in LAST:
+        return 100 + LAST.index(folder)
+    return 50
+
+
+def has_accelerator() -> bool:
+    """Whether a driver of an accelerator is installed, asked without importing anything large."""
+    return shutil.which("nvidia-smi") is not None or ctypes.util.find_library("cuda") is not None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    online = pytest.mark.skip(reason="needs a network: run with --online")
+    no_gpu = pytest.mark.skip(reason="needs an accelerator, and this machine has none")
+    for item in items:
+        if "online" in item.keywords and not config.getoption("--online"):
+            item.add_marker(online)
+        if "gpu" in item.keywords and not has_accelerator():
+            item.add_marker(no_gpu)
+    items.sort(
+        key=lambda item: ("slow" in item.keywords, "measured" in item.keywords, folder_rank(item.path))
+    )
+
+
+class NetworkUsed(Exception):
+    """A test that is not marked `online` tried to reach another machine."""
+
+
+@pytest.fixture(autouse=True)
+def no_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Refuse every connection that leaves the machine, unless the test is marked `online`."""
+    if "online" in request.keywords:
+        yield
+        return
+    connect, lookup = socket.socket.connect, socket.getaddrinfo
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        if self.family != getattr(socket, "AF_UNIX", None) and not is_local(address[0]):
+            raise NetworkUsed(f"connection to {address!r}; mark the test `online` if it means to")
+        connect(self, address)
+
+    def guarded_lookup(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_local(host):
+            raise NetworkUsed(f"name look-up of {host!r}; mark the test `online` if it means to")
+        return lookup(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded_connect)
+    monkeypatch.setattr(socket, "getaddrinfo", guarded_lookup)
+    yield
+
+
+def is_local(host: Any) -> bool:
+    """Whether a host is this machine."""
+    name = host.decode() if isinstance(host, bytes) else host
+    return name is None or name in {"", "localhost", "::1", "0.0.0.0", "::"} or str(name).startswith("127.")
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test empty user folders, so that it neither reads nor writes the developer's own."""
+    home = tmp_path_factory.mktemp("home")
+    for variable in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(home / variable.lower()))
+    for secret in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(secret, raising=False)
+
+
+class Golden:
+    """Compares a text with a kept file, or rewrites that file under --update-golden."""
+
+    def __init__(self, folder: Path, update: bool) -> None:
+        self.folder = folder
+        self.update = update
+
+    def check(self, name: str, text: str) -> None:
+        """Fail unless `text` is what the file `name` beside the test holds."""
+        path = self.folder / name
+        if self.update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists():
+            pytest.fail(f"no golden file {path.relative_to(ROOT)}: run with --update-golden to keep this one")
+        assert text == path.read_text(encoding="utf-8"), f"{name} moved: say why, then run --update-golden"
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden.check(name, text)`, against files beside the test that asks."""
+    return Golden(request.path.parent, bool(request.config.getoption("--update-golden")))

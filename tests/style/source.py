@@ -1,0 +1,92 @@
+"""
+Tonnage's own source as the style tests see it: every function and class below src/, read without importing it.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "tonnage"
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Function(NamedTuple):
+    """One function, with what is needed to judge its signature."""
+
+    place: str
+    """File and line, as an editor wants them."""
+    floor: str
+    """The folder or file below src/tonnage: "physics", "units"."""
+    module: str
+    """The file's path below src/tonnage."""
+    name: str
+    node: FunctionNode
+    owner: ast.ClassDef | None
+    """The class whose method this is."""
+    nested: bool
+    """Whether it is defined inside another function."""
+
+    @property
+    def public(self) -> bool:
+        return not self.name.startswith("_") and not (self.owner and self.owner.name.startswith("_"))
+
+    @property
+    def positional(self) -> list[ast.arg]:
+        """The parameters a caller may pass without naming them, self and cls left out."""
+        named = [*self.node.args.posonlyargs, *self.node.args.args]
+        bound = self.owner is not None and "staticmethod" not in decorators(self.node)
+        return named[1:] if bound else named
+
+    @property
+    def parameters(self) -> list[ast.arg]:
+        return [*self.positional, *self.node.args.kwonlyargs]
+
+
+def decorators(node: FunctionNode | ast.ClassDef) -> set[str]:
+    """Every name in the decorators: {"click", "option"} for @click.option(...)."""
+    return {name for decorator in node.decorator_list for name in names_in(strip_arguments(decorator)).split(".")}
+
+
+def strip_arguments(node: ast.expr) -> ast.expr:
+    """The callee of a call or the generic of a subscript; anything else as it is."""
+    while isinstance(node, ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node
+
+
+def names_in(node: ast.expr) -> str:
+    """A dotted name as written."""
+    return ast.unparse(node)
+
+
+def functions_in(text: str, module: str) -> Iterator[Function]:
+    """Every function of one file."""
+    floor = module.split("/", maxsplit=1)[0].removesuffix(".py")
+
+    def visit(node: ast.AST, owner: ast.ClassDef | None, nested: bool) -> Iterator[Function]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, FunctionNode):
+                place = f"src/tonnage/{module}:{child.lineno} {child.name}"
+                yield Function(place, floor, module, child.name, child, owner, nested)
+                yield from visit(child, None, True)
+            elif isinstance(child, ast.ClassDef):
+                yield from visit(child, child, nested)
+            else:
+                yield from visit(child, owner, nested)
+
+    yield from visit(ast.parse(text), None, False)
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    """Every file below src/tonnage: its path there, and its text."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
+
+
+def functions() -> Iterator[Function]:
+    """Every function below src/tonnage."""
+    for module, text in modules():
+        yield from functions_in(text, module)

@@ -1,0 +1,84 @@
+"""No inheritance to follow: a class is a frozen record, an error, a choice among names, or a shape others fit."""
+
+import ast
+
+import pytest
+from tests.style.source import modules
+
+ALLOWED = {"Struct", "Exception", "Enum", "IntEnum", "StrEnum", "IntFlag", "Protocol", "TypedDict", "NamedTuple"}
+
+
+def base_name(node: ast.expr) -> str:
+    """The dotted name of a base class, type parameters left out."""
+    return ast.unparse(node.value if isinstance(node, ast.Subscript) else node)
+
+
+def is_exception(name: str, found: dict[str, list[str]]) -> bool:
+    """Whether a class is an exception: by Python's or click's naming, or because its own base is."""
+    if name in found:
+        return any(is_exception(base, found) for base in found[name])
+    return name.rpartition(".")[2].endswith(("Error", "Exception", "Warning", "Interrupt", "Exit"))
+
+
+def forbidden_bases(sources: dict[str, str]) -> list[str]:
+    """One sentence for each class with a base outside the list."""
+    classes = [
+        (f"src/tonnage/{module}:{node.lineno} {node.name}", node)
+        for module, text in sources.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+    ]
+    found = {node.name: [base_name(base) for base in node.bases] for _, node in classes}
+    return [
+        f"{place} inherits {name}: allowed are {', '.join(sorted(ALLOWED))}, errors and click's own classes"
+        for place, node in classes
+        for name in map(base_name, node.bases)
+        if name.rpartition(".")[2] not in ALLOWED and not name.startswith("click.") and not is_exception(name, found)
+    ]
+
+
+def thawed_nouns(sources: dict[str, str]) -> list[str]:
+    """Structs of the nouns that are not frozen."""
+    return [
+        f"src/tonnage/{module}:{node.lineno} {node.name}: a noun is frozen=True"
+        for module, text in sources.items()
+        if module.startswith("nouns/")
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+        and "Struct" in {base_name(base).rpartition(".")[2] for base in node.bases}
+        and not any(
+            keyword.arg == "frozen" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+            for keyword in node.keywords
+        )
+    ]
+
+
+def test_classes_inherit_only_from_the_short_list() -> None:
+    assert forbidden_bases(dict(modules())) == []
+
+
+def test_nouns_are_frozen() -> None:
+    assert thawed_nouns(dict(modules())) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "caught"),
+    [
+        ("class A: ...", False),
+        ("class A(msgspec.Struct, frozen=True): ...", False),
+        ("class A(Protocol[T]): ...", False),
+        ("class A(click.Group): ...", False),
+        ("class TonnageError(Exception): ...\nclass UnknownName(TonnageError): ...", False),
+        ("class A(KeyError): ...", False),
+        ("class A: ...\nclass B(A): ...", True),
+        ("class A(msgspec.Struct, frozen=True): ...\nclass B(A, frozen=True): ...", True),
+        ("class A(abc.ABC): ...", True),
+    ],
+)
+def test_the_list_says_yes_and_no(text: str, caught: bool) -> None:
+    assert bool(forbidden_bases({"nouns/x.py": text})) is caught
+
+
+def test_a_noun_that_thaws_is_caught() -> None:
+    assert thawed_nouns({"nouns/x.py": "class A(msgspec.Struct, kw_only=True): ..."})
+    assert not thawed_nouns({"nouns/x.py": "class A(msgspec.Struct, frozen=True): ..."})
