@@ -53,8 +53,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     eu: bool | None = None
     ecc: bool | None = None
     nvlink: bool | None = None
-    spot: bool = False
-    """Spot prices may be used."""
+    terms: tuple[str, ...] = ("on-demand",)
+    """Prices that may be used: on-demand, spot, reserved-1y, reserved-3y."""
     max_count: int | None = None
     """Most accelerators in all. [accelerators]"""
     certifications: tuple[str, ...] = ()
@@ -75,6 +75,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     slo: Slo = Slo()
     shape: LoadShape = LoadShape()
     precisions: tuple[str, ...] = ()
+    """Weight formats that may be used; empty = the checkpoint's own and FP8 where the part multiplies it."""
+    kv_precision: str | None = None
     engines: tuple[str, ...] = ("vllm",)
     filters: Filters = Filters()
     headroom: float = 0.25

@@ -1,0 +1,77 @@
+"""What a number of replicas costs on one offer: instances x listed price, line by line.
+
+Replicas that fit side by side share an instance; a replica larger than an instance takes several.
+Nothing is rounded: the bill is the sum of its lines, a month is 730 hours.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+
+from tonnage.nouns.answer import Basis, Part, Verdict
+from tonnage.nouns.money import Offer
+from tonnage.nouns.plan import Bill
+
+__all__ = ["HOURS_PER_MONTH", "STALE_AFTER_DAYS", "bill", "instances_needed", "is_stale"]
+
+HOURS_PER_MONTH = 730.0
+"""8,760 hours a year over 12 months, as clouds bill. [h]"""
+STALE_AFTER_DAYS = 90
+"""A price older than this is flagged. [days]"""
+
+
+def instances_needed(*, replicas: int, ranks: int, per_instance: float) -> int:
+    """
+    Instances that hold `replicas` copies of `ranks` accelerators each, `per_instance` to an instance.
+
+    Examples
+    --------
+    >>> instances_needed(replicas=3, ranks=2, per_instance=8)
+    1
+    >>> instances_needed(replicas=3, ranks=16, per_instance=8)
+    6
+    """
+    side_by_side = int(per_instance // ranks)
+    if side_by_side >= 1:
+        return math.ceil(replicas / side_by_side)
+    return replicas * math.ceil(ranks / per_instance)
+
+
+def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> Bill | Verdict:
+    """The hourly bill of running `replicas` on this offer, or why it cannot be bought so."""
+    price = offer.usd_per_hour(term)
+    name = f"{offer.provider} {offer.instance_type} {offer.region}".strip()
+    if price is None:
+        terms = ", ".join(listed.term for listed in offer.prices) or "no price"
+        return Verdict(ok=False, limit="term", reason=f"{name} lists no {term} price", nearest=terms)
+    instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=offer.count)
+    line = Part(
+        name=f"{instances} x {offer.instance_type}",
+        value=instances * price,
+        basis=Basis.MEASURED if offer.as_of_kind == "exact" else Basis.ASSUMED,
+        source=f"{offer.source}, {offer.as_of}",
+    )
+    return Bill(
+        provider=offer.provider,
+        instance_type=offer.instance_type,
+        region=offer.region,
+        country=offer.country,
+        term=term,
+        instances=instances,
+        usd_per_instance_hour=price,
+        lines=(line,),
+        as_of=offer.as_of,
+        as_of_kind=offer.as_of_kind,
+        stale=is_stale(offer.as_of, today=today),
+        notes=offer.notes,
+    )
+
+
+def is_stale(as_of: str, *, today: date) -> bool:
+    """Whether a price of that date ("2026-07-20" or "2026-07") is older than 90 days; an undated one is."""
+    parts = as_of.split("-")
+    if len(parts) < 2 or not all(part.isdigit() for part in parts):
+        return True
+    day = int(parts[2]) if len(parts) > 2 else 28
+    return (today - date(int(parts[0]), int(parts[1]), day)).days > STALE_AFTER_DAYS

@@ -1,0 +1,179 @@
+"""A plan: ranked, priced, explained options for one workload, and why each loser lost.
+
+`tonnage plan` returns one of these; its JSON (`"schema": "tonnage.plan/1"`) is the file that
+`explain`, `export`, `check` and `compare` read. Everything needed to make the plan again is inside:
+the request, the version, the catalogue's dates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tonnage.nouns.answer import Part, Quantity, Verdict
+from tonnage.nouns.layout import Engine, Layout
+from tonnage.nouns.precision import Precision
+from tonnage.nouns.workload import Serve
+
+__all__ = [
+    "PLAN_SCHEMA",
+    "Bill",
+    "Capacity",
+    "Choice",
+    "Configuration",
+    "Decision",
+    "Flip",
+    "Provenance",
+    "Rejection",
+    "ServeOption",
+    "ServePlan",
+]
+
+PLAN_SCHEMA = "tonnage.plan/1"
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to run a model: accelerator, layout, formats, engine, and the link inside a replica."""
+
+    accelerator: str
+    layout: Layout
+    precision: Precision
+    engine: Engine
+    intra_link: str | None = None
+    """nvlink, pcie, …; absent = the accelerator's usual link."""
+
+    def label(self) -> str:
+        """A few words that name it in a table: "H200 x2 tp2 fp8 vllm"."""
+        degrees = [f"{name}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(self.layout, name)) > 1]
+        return " ".join([self.accelerator, *(degrees or ["tp1"]), self.precision.weights, self.engine.name])
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one replica sustains within the objectives, and what its requests see at the planned load."""
+
+    max_rate_per_s: Quantity
+    """Largest stable arrival rate that meets every objective. [1/s]"""
+    concurrency: float
+    """Requests in flight at the planned load."""
+    ttft_s: Quantity
+    """At the objectives' percentile and the planned load. [s]"""
+    tpot_s: Quantity
+    ttft_mean_s: float
+    tpot_mean_s: float
+    binds: str
+    """What stops it from taking more: kv, ttft, tpot, e2e, batch, compute."""
+    binds_text: str
+
+
+class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the plan spends per hour: instances of one offer, opened into lines."""
+
+    provider: str
+    instance_type: str
+    region: str
+    term: str
+    instances: int
+    usd_per_instance_hour: float
+    lines: tuple[Part, ...]
+    as_of: str
+    as_of_kind: str = ""
+    stale: bool = False
+    """The price is older than 90 days."""
+    country: str = ""
+    notes: str = ""
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Sum of the lines. [USD/h]"""
+        return sum(line.value for line in self.lines)
+
+
+class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One configuration with enough replicas for the load, and its bill."""
+
+    configuration: Configuration
+    replicas: int
+    accelerators: int
+    capacity: Capacity
+    memory: Quantity
+    """Of one accelerator, the KV pool included. [bytes]"""
+    kv_tokens: float
+    bill: Bill
+    headroom: float
+    """Share of capacity left free at peak load. [-]"""
+    usd_per_month: float
+    usd_per_million_output_tokens: float
+    basis: str
+    other_offers: tuple[Bill, ...] = ()
+    verdict: str = ""
+    """Why it leads, or why it lost to the option ranked first."""
+    ties: bool = False
+    """Its cost interval overlaps the first one's: the two cannot be told apart within error."""
+
+
+class Rejection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A configuration, or a whole accelerator, that cannot serve the workload, and why."""
+
+    what: str
+    verdict: Verdict
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of the decision trail (C2)."""
+
+    question: str
+    answer: str
+    because: str
+
+
+class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change of one input at which the first option stops being the first."""
+
+    input: str
+    value: float
+    unit: str
+    becomes: str
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Minimum, recommended and comfortable: the same winner with less or more room."""
+
+    name: str
+    replicas: int
+    accelerators: int
+    usd_per_hour: float
+    covers: str
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is needed to make the same plan again."""
+
+    version: str
+    catalogue: dict[str, str]
+    """Date of each part of the catalogue."""
+    made: str
+    seed: int = 0
+    assumed: tuple[str, ...] = ()
+
+
+class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"):
+    """The answer to a serving request."""
+
+    schema: str
+    feasible: bool
+    sentence: str
+    request: Serve
+    model: dict[str, Any]
+    options: tuple[ServeOption, ...] = ()
+    frontier: tuple[int, ...] = ()
+    """Indices of options that no other beats in cost and latency at once."""
+    choices: tuple[Choice, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
+    trail: tuple[Decision, ...] = ()
+    flips: tuple[Flip, ...] = ()
+    binding: Verdict | None = None
+    """When nothing works: the limit that binds, by how much, and the nearest thing that works."""
+    evaluated: int = 0
+    """Configurations looked at."""
+    provenance: Provenance
