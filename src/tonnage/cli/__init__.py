@@ -2,5 +2,161 @@
 How is it asked from a terminal? One file per command, holding options and no arithmetic.
 
 A command reads its options into a request, hands it to the planner, and shows the answer through a
-report.
+report. The root below finds a command in a table and imports its file only when it runs, so that
+`tonnage --help` stays instant; a listed command whose file does not exist is hidden. Whatever a user
+can cause ends as one sentence on stderr.
+
+Exit codes: 0 answered, 2 bad request, 3 infeasible (the command's own `ctx.exit(3)`), 130 interrupted,
+1 the reader of the output went away (the code click gives it).
 """
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+import click
+
+from tonnage import __version__
+from tonnage.errors import TonnageError, echo, nearest
+
+__all__ = ["COMMANDS", "Root", "main", "root"]
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "fit": ("tonnage.cli.fit:fit", "What must be resident, and does it fit? The largest x that still does."),
+    "plan": ("tonnage.cli.plan:plan", "Which accelerators, how many, arranged how, at what cost."),
+    "predict": ("tonnage.cli.predict:predict", "Cases in as JSON lines, predictions out as JSON lines."),
+    "explain": ("tonnage.cli.explain:explain", "Where each number of an answer comes from."),
+    "accuracy": ("tonnage.cli.accuracy:accuracy", "Predicted against measured, by block."),
+    "catalog": ("tonnage.cli.catalog:catalog", "Accelerators, models, offers and providers, with sources and dates."),
+}
+"""Each command: where its function is ("module:function"), and the sentence that --help shows for it."""
+
+BAD_REQUEST: Final = 2
+INTERRUPTED: Final = 130
+READER_GONE: Final = 1
+
+_NO_ARGUMENTS: Final = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""What click 8.2 and later raise for a group without arguments; earlier ones print the help themselves."""
+
+
+class Root(click.Group):
+    """The `tonnage` command: finds sub-commands in COMMANDS, and turns what users cause into one sentence."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, (target, _) in COMMANDS.items() if _exists(target)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module, _, function = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), function)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # click's own version imports every command to learn its first sentence.
+        rows = [(name, COMMANDS[name][1]) for name in self.list_commands(ctx)]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> NoReturn:
+        """Run and exit; the only place where an error becomes a sentence and a code."""
+        options["standalone_mode"] = False
+        try:
+            result = super().main(args, *rest, **options)
+            if sys.stdout is not None:  # closed by the shell: `>&-`
+                sys.stdout.flush()
+        except _NO_ARGUMENTS as error:
+            click.echo(error.format_message())
+            sys.exit(0)
+        except click.ClickException as error:
+            _fail(_usage_sentence(error))
+        except TonnageError as error:
+            _fail(str(error))
+        except (KeyboardInterrupt, click.Abort):
+            _drop_output()
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            _drop_output()
+            sys.exit(READER_GONE)
+        except MemoryError:
+            _fail("the request needs more memory than this machine has; ask for less at once")
+        except RecursionError:
+            _fail("the input is nested too deeply to be read")
+        except OSError as error:
+            if not error.filename:  # the output itself failed, as on a full disk
+                _drop_output()
+            _fail(_file_sentence(error))
+        # Without standalone mode click hands back the code of ctx.exit(), or what the command returned.
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+@click.group(
+    name="tonnage", cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(__version__, message="tonnage %(version)s")
+def root() -> None:
+    """
+    Which accelerators a model needs, for training and for serving: how many, arranged how, how fast,
+    at what cost, how sure.
+    """
+
+
+def main() -> NoReturn:
+    """The `tonnage` program."""
+    root.main(prog_name="tonnage")
+
+
+def _exists(target: str) -> bool:
+    return importlib.util.find_spec(target.partition(":")[0]) is not None
+
+
+def _usage_sentence(error: click.ClickException) -> str:
+    """click's message as one sentence: with the nearest name, and where the options are explained."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    ctx = getattr(error, "ctx", None)
+    if isinstance(error, click.NoSuchOption):
+        close = nearest(error.option_name, _options(ctx), count=1) or tuple(error.possibilities or ())[:1]
+        message = f"no option '{echo(error.option_name)}'" + (f"; did you mean '{close[0]}'?" if close else "")
+    elif ctx is not None and isinstance(ctx.command, click.Group) and "No such command" in message:
+        name = next(iter(re.findall(r"No such command '(.*?)'", message)), "")
+        known = ctx.command.list_commands(ctx)
+        close = nearest(name, known, count=1)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        message = f"no command '{echo(name)}'; {hint}commands: {', '.join(known)}"
+    else:
+        message = message[:1].lower() + message[1:]
+    return message + (f" (see `{ctx.command_path} --help`)" if ctx is not None else "")
+
+
+def _options(ctx: click.Context | None) -> list[str]:
+    return (
+        []
+        if ctx is None
+        else [name for param in ctx.command.get_params(ctx) for name in param.opts if name[:2] == "--"]
+    )
+
+
+def _file_sentence(error: OSError) -> str:
+    reason = (error.strerror or str(error) or type(error).__name__).lower()
+    return f"{echo(error.filename)}: {reason}" if error.filename else f"cannot read or write: {reason}"
+
+
+def _fail(sentence: str) -> NoReturn:
+    # A message is one line whatever a file or an argument held.
+    click.echo("tonnage: " + " ".join(sentence.split()), err=True)
+    sys.exit(BAD_REQUEST)
+
+
+def _drop_output() -> None:
+    """Point stdout at nothing, so that the interpreter's own last flush cannot fail again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return  # stdout is closed, or no real file (under a test)
