@@ -14,12 +14,13 @@ EXTRAS ?= dev,web,plots,measure,hub,prices,traces,postgres
 # Options handed through: make test ARGS='-k roofline -x'
 ARGS ?=
 
+TARGETS := help venv demo test lint format types clean
+
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format types clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 20
+	@grep -hE '^($(subst $() ,|,$(strip $(TARGETS)))):.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 20
 
 # One clear sentence instead of a traceback where Python is too old or Debian's python3-venv is missing.
 $(BIN)/python:
@@ -64,37 +65,39 @@ clean:  ## remove the environment and everything generated
 # A target below exists once its folder does.
 
 ifneq ($(wildcard tests/integrity),)
-.PHONY: integrity
+TARGETS += integrity
 integrity: $(DEV)  ## check every row of the catalogue
 	$(BIN)/python -m pytest tests/integrity $(ARGS)
 endif
 
 ifneq ($(wildcard tests/golden),)
-.PHONY: golden
+TARGETS += golden
 golden: $(DEV)  ## compare whole plans with the kept ones; ARGS=--update-golden rewrites them
 	$(BIN)/python -m pytest tests/golden $(ARGS)
 endif
 
 ifneq ($(wildcard tests/browser),)
-.PHONY: browser
+TARGETS += browser
 browser: $(DEV)  ## drive the web page in a real browser
 	$(BIN)/python -m pytest tests/browser $(ARGS)
 endif
 
 ifneq ($(wildcard benchmarks/__main__.py),)
-.PHONY: bench
+TARGETS += bench
 bench: $(DEV)  ## how fast Tonnage itself is
 	$(BIN)/python -m benchmarks $(ARGS)
 endif
 
 ifneq ($(wildcard measurements/*.csv.gz),)
-.PHONY: accuracy
+TARGETS += accuracy
 accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md
 	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md
 endif
 
 ifneq ($(wildcard mkdocs.yml),)
-.PHONY: docs
+TARGETS += docs
 docs: $(DEV)  ## build the documentation site into site/
-	$(BIN)/mkdocs build --strict
+	$(BIN)/mkdocs build --strict --site-dir site
 endif
+
+.PHONY: $(TARGETS)
