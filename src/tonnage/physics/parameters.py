@@ -1,0 +1,475 @@
+"""How many parameters does a model have, in which matrices, and how many does one token use?
+
+Every matrix of every layer is written once, here: `mixer_matrices` and `feed_forward_matrices` give names, outputs and
+inputs. Parameter counts, weight bytes per rank and the GEMM shapes of work lists all read these lists.
+
+Ideas needed to read this file:
+- a `Matrix` is multiplied with tokens: outputs x inputs, `copies` of it (experts), and how tensor parallelism cuts it;
+- *vectors* (biases, norms, gains, decay rates) are counted but multiply nothing, and no engine quantises them;
+- *active* counts leave out what a token does not pass: the experts not chosen, and towers that see no text. The
+  embedding table is inside, as makers count it (Mixtral: 12.9 B); gpt-oss alone publishes its figure without the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from tonnage.nouns.answer import Basis, Part, Quantity
+from tonnage.nouns.model import (
+    Attention,
+    FeedForward,
+    LatentAttention,
+    LayerGroup,
+    Mixer,
+    Mlp,
+    Model,
+    Moe,
+    StateSpace,
+)
+
+__all__ = [
+    "Matrix",
+    "active_parameters",
+    "embedding_parameters",
+    "feed_forward_matrices",
+    "feed_forward_parameters",
+    "feed_forward_vectors",
+    "head_parameters",
+    "layer_parameters",
+    "matrix_parameters",
+    "mixer_matrices",
+    "mixer_parameters",
+    "mixer_vectors",
+    "norm_parameters",
+    "parameters",
+    "position_parameters",
+]
+
+UNIT = "parameters"
+
+
+class Matrix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One weight matrix: its two sides, how often it occurs, and how a group of ranks cuts it."""
+
+    name: str
+    outputs: int
+    inputs: int
+    copies: int = 1
+    """Matrices of this shape in the layer: routed experts."""
+    active: int | None = None
+    """Copies one token passes, when not all: experts per token."""
+    split: Literal["outputs", "inputs", "experts", "whole"] = "outputs"
+    """Side that tensor parallelism cuts: columns, rows, the experts of a mixture, or none (each rank holds a copy)."""
+    parts: int | None = None
+    """Pieces it can be cut into (heads); beyond them ranks hold copies."""
+
+    @property
+    def size(self) -> int:
+        """Values of one copy."""
+        return self.outputs * self.inputs
+
+
+def matrix_parameters(matrices: Iterable[Matrix], active: bool = False) -> float:
+    """Values in all copies of these matrices, or only in the copies one token passes."""
+    return float(sum(m.size * (m.active if active and m.active is not None else m.copies) for m in matrices))
+
+
+def mixer_matrices(mixer: Mixer | None, hidden_size: int) -> tuple[Matrix, ...]:
+    """The matrices of a token mixer, in the order a token meets them."""
+    match mixer:
+        case Attention():
+            return _attention(mixer, hidden_size)
+        case LatentAttention():
+            return _latent(mixer, hidden_size)
+        case StateSpace():
+            return _STATE_SPACES[mixer.kind](mixer, hidden_size)
+        case None:
+            return ()
+
+
+def _attention(a: Attention, hidden: int) -> tuple[Matrix, ...]:
+    heads, kv_heads, width = a.num_attention_heads, a.num_key_value_heads, a.head_dim
+    value_width = a.v_head_dim or width
+    found = [Matrix(name="q_proj", outputs=heads * width * (2 if a.gated else 1), inputs=hidden, parts=heads)]
+    if not a.kv_shared:
+        found.append(Matrix(name="k_proj", outputs=kv_heads * width, inputs=hidden, parts=kv_heads))
+        if not a.key_is_value:
+            found.append(Matrix(name="v_proj", outputs=kv_heads * value_width, inputs=hidden, parts=kv_heads))
+    found.append(Matrix(name="o_proj", outputs=hidden, inputs=heads * value_width, split="inputs", parts=heads))
+    return tuple(found)
+
+
+def _latent(a: LatentAttention, hidden: int) -> tuple[Matrix, ...]:
+    heads, query = a.num_attention_heads, a.qk_nope_head_dim + a.qk_rope_head_dim
+    found = []
+    if a.q_lora_rank is None:
+        found.append(Matrix(name="q_proj", outputs=heads * query, inputs=hidden, parts=heads))
+    else:
+        found.append(Matrix(name="q_a_proj", outputs=a.q_lora_rank, inputs=hidden, split="whole"))
+        found.append(Matrix(name="q_b_proj", outputs=heads * query, inputs=a.q_lora_rank, parts=heads))
+    latent = a.kv_lora_rank + a.qk_rope_head_dim
+    up = heads * (a.qk_nope_head_dim + a.v_head_dim)
+    found.append(Matrix(name="kv_a_proj", outputs=latent, inputs=hidden, split="whole"))
+    found.append(Matrix(name="kv_b_proj", outputs=up, inputs=a.kv_lora_rank, parts=heads))
+    if a.index_heads:
+        query_rank = a.q_lora_rank or hidden
+        index = a.index_heads * a.index_head_dim
+        found.append(Matrix(name="index_q_proj", outputs=index, inputs=query_rank, split="whole"))
+        found.append(Matrix(name="index_k_proj", outputs=a.index_head_dim, inputs=hidden, split="whole"))
+        found.append(Matrix(name="index_weights_proj", outputs=a.index_heads, inputs=hidden, split="whole"))
+    found.append(Matrix(name="o_proj", outputs=hidden, inputs=heads * a.v_head_dim, split="inputs", parts=heads))
+    return tuple(found)
+
+
+def _projections(s: StateSpace, hidden: int, widths: dict[str, int]) -> tuple[Matrix, ...]:
+    """Projections of the hidden state by name, then the output projection."""
+    found = [Matrix(name=name, outputs=n, inputs=hidden, parts=s.num_heads) for name, n in widths.items()]
+    inner = s.num_heads * s.head_dim
+    return (*found, Matrix(name="out_proj", outputs=hidden, inputs=inner, split="inputs", parts=s.num_heads))
+
+
+def _convolution(s: StateSpace, channels: int) -> Matrix:
+    """A depthwise convolution over the last `conv_kernel` tokens."""
+    return Matrix(name="conv", outputs=channels, inputs=s.conv_kernel, parts=s.num_heads)
+
+
+def _mamba1(s: StateSpace, hidden: int) -> tuple[Matrix, ...]:
+    inner, rank = s.num_heads * s.head_dim, _dt_rank(s, hidden)
+    first, last = _projections(s, hidden, {"in_proj": 2 * inner})
+    selection = Matrix(name="x_proj", outputs=rank + 2 * s.state_size, inputs=inner, split="inputs", parts=s.num_heads)
+    step = Matrix(name="dt_proj", outputs=inner, inputs=rank, parts=s.num_heads)
+    return first, _convolution(s, inner), selection, step, last
+
+
+def _mamba2(s: StateSpace, hidden: int) -> tuple[Matrix, ...]:
+    inner, groups = s.num_heads * s.head_dim, 2 * s.num_groups * s.state_size
+    first, last = _projections(s, hidden, {"in_proj": 2 * inner + groups + s.num_heads})
+    return first, _convolution(s, inner + groups), last
+
+
+def _gated_deltanet(s: StateSpace, hidden: int) -> tuple[Matrix, ...]:
+    inner, key = s.num_heads * s.head_dim, s.num_groups * s.state_size
+    widths = {"qkvz_proj": 2 * key + 2 * inner, "ba_proj": 2 * s.num_heads}
+    *first, last = _projections(s, hidden, widths)
+    return *first, _convolution(s, 2 * key + inner), last
+
+
+def _kda(s: StateSpace, hidden: int) -> tuple[Matrix, ...]:
+    inner, key, heads = s.num_heads * s.head_dim, s.num_groups * s.state_size, s.num_heads
+    *first, last = _projections(s, hidden, {"qkv_proj": 2 * key + inner, "b_proj": heads})
+    gates = (
+        Matrix(name="f_a_proj", outputs=s.head_dim, inputs=hidden, split="whole"),
+        Matrix(name="f_b_proj", outputs=key, inputs=s.head_dim, parts=heads),
+        Matrix(name="g_a_proj", outputs=s.head_dim, inputs=hidden, split="whole"),
+        Matrix(name="g_b_proj", outputs=inner, inputs=s.head_dim, parts=heads),
+    )
+    return *first, *gates, _convolution(s, 2 * key + inner), last
+
+
+def _lightning(s: StateSpace, hidden: int) -> tuple[Matrix, ...]:
+    inner = s.num_heads * s.head_dim
+    return _projections(s, hidden, {"qkv_proj": 3 * inner, "gate_proj": inner})
+
+
+def _xlstm(s: StateSpace, hidden: int) -> tuple[Matrix, ...]:
+    inner, key = s.num_heads * s.head_dim, s.num_heads * s.state_size
+    return _projections(s, hidden, {"qkv_proj": 2 * key + inner, "gate_proj": inner, "if_proj": 2 * s.num_heads})
+
+
+def _rwkv(s: StateSpace, hidden: int) -> tuple[Matrix, ...]:
+    return _projections(s, hidden, {"rkvg_proj": 4 * s.num_heads * s.head_dim})
+
+
+def _short_conv(s: StateSpace, hidden: int) -> tuple[Matrix, ...]:
+    inner = s.num_heads * s.head_dim
+    first, last = _projections(s, hidden, {"in_proj": 3 * inner})
+    return first, _convolution(s, inner), last
+
+
+_STATE_SPACES = {
+    "mamba1": _mamba1,
+    "mamba2": _mamba2,
+    "gated_deltanet": _gated_deltanet,
+    "kda": _kda,
+    "lightning": _lightning,
+    "xlstm": _xlstm,
+    "rwkv": _rwkv,
+    "short_conv": _short_conv,
+}
+
+
+def _dt_rank(s: StateSpace, hidden: int) -> int:
+    return s.dt_rank if s.dt_rank is not None else -(-hidden // 16)
+
+
+def mixer_vectors(mixer: Mixer | None, hidden_size: int) -> float:
+    """Values of a mixer that multiply no token: biases, norms inside it, sinks, decay rates."""
+    match mixer:
+        case Attention():
+            projections = _attention(mixer, hidden_size)
+            biases = sum(m.outputs for m in projections if m.name != "o_proj") if mixer.bias else 0
+            norms = (mixer.head_dim if mixer.kv_shared else 2 * mixer.head_dim) if mixer.qk_norm else 0
+            output_bias = hidden_size if mixer.output_bias else 0
+            return float(biases + norms + output_bias + (mixer.num_attention_heads if mixer.sinks else 0))
+        case LatentAttention():
+            index_norm = 2 * mixer.index_head_dim if mixer.index_heads else 0
+            return float((mixer.q_lora_rank or 0) + mixer.kv_lora_rank + index_norm)
+        case StateSpace():
+            return float(_state_space_vectors(mixer))
+        case None:
+            return 0.0
+
+
+def _state_space_vectors(s: StateSpace) -> int:
+    inner, heads = s.num_heads * s.head_dim, s.num_heads
+    return {
+        "mamba1": inner * (s.state_size + 3),  # A by state column; D, convolution and step biases
+        "mamba2": 2 * inner + 2 * s.num_groups * s.state_size + 3 * heads,  # norm and conv bias; A, D, step bias
+        "gated_deltanet": 2 * heads + s.head_dim,  # A and step bias; norm
+        "kda": heads + s.num_groups * s.state_size + s.head_dim,
+        "lightning": inner,
+        "xlstm": inner + 2 * heads,
+        "rwkv": 0,
+        "short_conv": 0,
+    }[s.kind]
+
+
+def feed_forward_matrices(feed_forward: FeedForward | None, hidden_size: int) -> tuple[Matrix, ...]:
+    """The matrices of a feed-forward: router and routed experts first, then what every token passes."""
+    match feed_forward:
+        case Mlp(intermediate_size=width, gated=gated):
+            return _dense(hidden_size, width, gated=gated, prefix="")
+        case Moe():
+            return _experts(feed_forward, hidden_size)
+        case None:
+            return ()
+
+
+def _dense(hidden: int, width: int, *, gated: bool, prefix: str) -> tuple[Matrix, ...]:
+    first = ("gate_up_proj", 2 * width) if gated else ("up_proj", width)
+    return (
+        Matrix(name=prefix + first[0], outputs=first[1], inputs=hidden, parts=width),
+        Matrix(name=prefix + "down_proj", outputs=hidden, inputs=width, split="inputs", parts=width),
+    )
+
+
+def _experts(moe: Moe, hidden: int) -> tuple[Matrix, ...]:
+    width, experts = moe.latent_size or hidden, moe.num_experts
+    found = [Matrix(name="router", outputs=experts, inputs=hidden, split="whole")]
+    if moe.latent_size is not None:
+        found.append(Matrix(name="latent_down_proj", outputs=moe.latent_size, inputs=hidden, split="whole"))
+    routed = _dense(width, moe.moe_intermediate_size, gated=moe.gated, prefix="expert_")
+    found += [
+        msgspec.structs.replace(m, copies=experts, active=moe.num_experts_per_tok, split="experts") for m in routed
+    ]
+    if moe.latent_size is not None:
+        found.append(Matrix(name="latent_up_proj", outputs=hidden, inputs=moe.latent_size, split="whole"))
+    if moe.shared_intermediate_size:
+        found += _dense(hidden, moe.shared_intermediate_size, gated=moe.gated, prefix="shared_")
+    if moe.shared_gate:
+        found.append(Matrix(name="shared_gate", outputs=1, inputs=hidden, split="whole"))
+    if moe.dense_intermediate_size:
+        found += _dense(hidden, moe.dense_intermediate_size, gated=moe.gated, prefix="dense_")
+    return tuple(found)
+
+
+def feed_forward_vectors(feed_forward: FeedForward | None, hidden_size: int, *, active: bool = False) -> float:
+    """Biases of a feed-forward, of all experts or of those one token passes."""
+    match feed_forward:
+        case Mlp(bias=True, intermediate_size=width, gated=gated):
+            return float((2 if gated else 1) * width + hidden_size)
+        case Moe():
+            copies = feed_forward.num_experts_per_tok if active else feed_forward.num_experts
+            up = (2 if feed_forward.gated else 1) * feed_forward.moe_intermediate_size
+            biases = copies * (up + (feed_forward.latent_size or hidden_size)) if feed_forward.bias else 0
+            return float(biases + (feed_forward.num_experts if feed_forward.router_bias else 0))
+        case _:
+            return 0.0
+
+
+def mixer_parameters(mixer: Mixer | None, hidden_size: int) -> float:
+    """Parameters of one token mixer, its biases and inner norms included."""
+    return matrix_parameters(mixer_matrices(mixer, hidden_size)) + mixer_vectors(mixer, hidden_size)
+
+
+def feed_forward_parameters(feed_forward: FeedForward | None, hidden_size: int, *, active: bool = False) -> float:
+    """Parameters of one feed-forward: all of them, or those one token passes."""
+    matrices = feed_forward_matrices(feed_forward, hidden_size)
+    return matrix_parameters(matrices, active) + feed_forward_vectors(feed_forward, hidden_size, active=active)
+
+
+def norm_parameters(group: LayerGroup, hidden_size: int) -> float:
+    """Parameters of the norms of one layer that work on its whole width."""
+    return float(group.norms * hidden_size * (2 if group.norm_bias else 1))
+
+
+def layer_parameters(group: LayerGroup, hidden_size: int, *, active: bool = False) -> float:
+    """Parameters of one layer of the group: all of them, or those one token passes."""
+    width = group.hidden_size or hidden_size
+    return sum(part.value for part in _layer_parts(group, width, active))
+
+
+def embedding_parameters(model: Model) -> float:
+    """Parameters of the token embedding, with its projection to the model width when it has another one."""
+    width = model.embedding_size or model.hidden_size
+    projection = width * model.hidden_size if width != model.hidden_size else 0
+    return float(model.vocab_size * width + projection)
+
+
+def position_parameters(model: Model) -> float:
+    """Parameters of learned position tables."""
+    return float(model.learned_positions * model.hidden_size)
+
+
+def head_parameters(model: Model) -> float:
+    """Parameters of the vocabulary projection that are not shared with the embedding."""
+    if not model.has_head:
+        return 0.0
+    width = model.embedding_size or model.hidden_size
+    projection = width * model.hidden_size if width != model.hidden_size else 0
+    own = 0 if model.tie_word_embeddings else model.vocab_size * width
+    return float(own + projection + (model.vocab_size if model.head_bias else 0))
+
+
+def parameters(model: Model) -> Quantity:
+    """
+    Parameters of a model, opened into its parts.
+
+    P = V D + S D + sum over layers of (mixer + feed-forward + norms) + final norms + head + towers + rest
+
+    Parameters
+    ----------
+    model : Model
+        The architecture.
+
+    Returns
+    -------
+    Quantity
+        Total with parts embedding, positions, attention, state_space, cross_attention, feed_forward, experts,
+        shared_experts, router, norms, head, towers and other. [parameters]
+
+    Valid
+    -----
+    Every model with layers. A network without layers carries its published count as one part. Layers for
+    multi-token prediction are beside the model and not in the total.
+
+    Source
+    ------
+    The shapes of each architecture's reference implementation; totals in tests/paper/test_parameters.py.
+
+    Examples
+    --------
+    >>> layer = LayerGroup(
+    ...     count=32,
+    ...     mixer=Attention(num_attention_heads=32, num_key_value_heads=8, head_dim=128),
+    ...     feed_forward=Mlp(intermediate_size=14336),
+    ... )
+    >>> llama = Model(id="x", family="Llama", kind="llm", hidden_size=4096, vocab_size=128256, layers=(layer,))
+    >>> f"{parameters(llama).value:,.0f}"
+    '8,030,261,248'
+    """
+    return _count(model, active=False)
+
+
+def active_parameters(model: Model) -> Quantity:
+    """
+    Parameters one token of text passes: all but the experts not chosen and the towers.
+
+    Parameters
+    ----------
+    model : Model
+        The architecture.
+
+    Returns
+    -------
+    Quantity
+        The same parts as `parameters`, the experts cut to those chosen, towers left out. [parameters]
+
+    Valid
+    -----
+    As `parameters`. The embedding table counts whole, as most makers count it.
+
+    Source
+    ------
+    Mixtral of Experts (arXiv 2401.04088), section 2.1: 13 B active of 47 B.
+
+    Examples
+    --------
+    >>> layer = LayerGroup(
+    ...     count=32,
+    ...     mixer=Attention(num_attention_heads=32, num_key_value_heads=8, head_dim=128),
+    ...     feed_forward=Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=14336),
+    ... )
+    >>> mixtral = Model(id="x", family="Mixtral", kind="llm-moe", hidden_size=4096, vocab_size=32000, layers=(layer,))
+    >>> f"{active_parameters(mixtral).value / 1e9:.1f} of {parameters(mixtral).value / 1e9:.1f} B"
+    '12.9 of 46.7 B'
+    """
+    return _count(model, active=True)
+
+
+def _count(model: Model, active: bool) -> Quantity:
+    parts = [
+        Part(name="embedding", value=embedding_parameters(model)),
+        Part(name="positions", value=position_parameters(model)),
+    ]
+    for group in (*model.encoder, *model.layers):
+        width = group.hidden_size or model.hidden_size
+        parts += [
+            msgspec.structs.replace(part, value=part.value * group.count) for part in _layer_parts(group, width, active)
+        ]
+    norms = model.final_norms * model.hidden_size * (2 if model.norm_bias else 1)
+    parts.append(Part(name="norms", value=float(norms)))
+    parts.append(Part(name="head", value=head_parameters(model)))
+    if not active or not model.layers:
+        parts += [Part(name="towers", value=tower.parameters, source=tower.name) for tower in model.towers]
+    parts.append(Part(name="other", value=model.extra_parameters))
+    total = Quantity.of_parts(UNIT, _merged(parts))
+    if total.value == 0 and model.published_parameters is not None:
+        published = model.published_active_parameters if active else model.published_parameters
+        whole = Part(
+            name="network", value=published or model.published_parameters, basis=Basis.ASSUMED, source=model.source
+        )
+        return Quantity.of_parts(UNIT, (whole,))
+    return total
+
+
+def _layer_parts(group: LayerGroup, hidden: int, active: bool) -> list[Part]:
+    mixer_name = "state_space" if isinstance(group.mixer, StateSpace) else "attention"
+    return [
+        Part(name=mixer_name, value=mixer_parameters(group.mixer, hidden)),
+        Part(name="cross_attention", value=mixer_parameters(group.cross_attention, hidden)),
+        *_feed_forward_parts(group.feed_forward, hidden, active),
+        Part(name="norms", value=norm_parameters(group, hidden)),
+        Part(name="other", value=group.extra_parameters),
+    ]
+
+
+def _feed_forward_parts(feed_forward: FeedForward | None, hidden: int, active: bool) -> list[Part]:
+    if not isinstance(feed_forward, Moe):
+        return [Part(name="feed_forward", value=feed_forward_parameters(feed_forward, hidden))]
+    sums = {"router": 0.0, "experts": feed_forward_vectors(feed_forward, hidden, active=active)}
+    for matrix in feed_forward_matrices(feed_forward, hidden):
+        name = _EXPERT_PARTS[matrix.name.split("_")[0]]
+        sums[name] = sums.get(name, 0.0) + matrix_parameters((matrix,), active)
+    return [Part(name=name, value=value) for name, value in sums.items()]
+
+
+_EXPERT_PARTS = {
+    "router": "router",
+    "latent": "experts",
+    "expert": "experts",
+    "shared": "shared_experts",
+    "dense": "feed_forward",
+}
+
+
+def _merged(parts: Iterable[Part]) -> list[Part]:
+    """Parts of the same name added up, in the order of their first appearance."""
+    sums: dict[str, Part] = {}
+    for part in parts:
+        seen = sums.get(part.name)
+        sums[part.name] = part if seen is None else msgspec.structs.replace(seen, value=seen.value + part.value)
+    return list(sums.values())
