@@ -56,9 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(online)
         if "gpu" in item.keywords and not has_accelerator():
             item.add_marker(no_gpu)
-    items.sort(
-        key=lambda item: ("slow" in item.keywords, "measured" in item.keywords, folder_rank(item.path))
-    )
+    items.sort(key=lambda item: ("slow" in item.keywords, "measured" in item.keywords, folder_rank(item.path)))
 
 
 class NetworkUsed(Exception):
