@@ -1,0 +1,108 @@
+"""How long ranks take to exchange a message: latency and bandwidth, in two regimes.
+
+The link inside a node is the accelerator's own (NVLink, xGMI, ICI) or, without one, the host's PCIe,
+where it matters whether cards can read each other's memory. Between nodes the network's rate applies.
+Measured grids of a ladder replace these formulas where they exist. Congestion by other jobs and
+overlap with compute are left to the caller.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2
+
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.physics.efficiency import Curve, Ladder, Rung
+from tonnage.physics.work import Operator
+
+__all__ = ["collective_s", "link_bytes_per_s", "ring_traffic", "two_regime_s"]
+
+_DEFAULT_NETWORK_BYTES_PER_S = 50e9  # one 400 Gb/s adapter per accelerator, the usual training node
+_SMALL_BYTES = 512 * 1024  # below this a message does not fill the link (NCCL's protocol change, custom one-shot)
+
+
+def ring_traffic(kind: str, ranks: int) -> float:
+    """
+    Bytes that one rank sends over its link, per byte of the full message.
+
+    All-reduce moves the message twice over a ring, 2 (t-1)/t; gather, scatter and all-to-all once;
+    point-to-point sends it as it is.
+    """
+    share = (ranks - 1) / ranks
+    return {"all_reduce": 2 * share, "point_to_point": 1.0}.get(kind, share)
+
+
+def two_regime_s(*, sent_bytes: float, latency_s: float, bytes_per_s: float, small_share: float) -> float:
+    """
+    Time of a transfer whose bandwidth rises with its size.
+
+    t = alpha + S / (B (u + (1 - u) S / (S + S0))), S0 = 512 KiB: small messages reach the share u of
+    the large-message bandwidth B.
+
+    Parameters
+    ----------
+    sent_bytes : number
+        S, sent by one rank. [bytes]
+    latency_s : number
+        alpha, of an empty message. [s]
+    bytes_per_s : number
+        B, bandwidth of large messages. [bytes/s]
+    small_share : number
+        u, share of it that small messages reach, 0 < u <= 1. [-]
+
+    Returns
+    -------
+    number
+        Time until every rank is done. [s]
+
+    Valid
+    -----
+    Ranks of one node, or one network path per rank.
+
+    Source
+    ------
+    hockney-1994, with a second regime as the public all-reduce tables show (docs/log.md).
+
+    Examples
+    --------
+    >>> t = two_regime_s(sent_bytes=64e6, latency_s=5e-6, bytes_per_s=300e9, small_share=0.6)
+    >>> print(f"{t * 1e6:.0f} µs")
+    219 µs
+    """
+    share = small_share + (1.0 - small_share) * sent_bytes / (sent_bytes + _SMALL_BYTES)
+    return latency_s + sent_bytes / (bytes_per_s * share)
+
+
+def link_bytes_per_s(accelerator: Accelerator, ladder: Ladder, *, ranks: int, inter_node: bool) -> float:
+    """
+    Usable rate of one rank, one direction. [bytes/s]
+
+    NVLink and its like up to their domain; beyond a bridged pair, or without a link, PCIe: through
+    host memory unless the cards read each other directly.
+    """
+    curve = ladder.curve
+    if inter_node:
+        return (ladder.inter_node_bytes_per_s or _DEFAULT_NETWORK_BYTES_PER_S) * curve.network
+    link = accelerator.link
+    if link.bytes_per_s and link.domain >= ranks:
+        return link.bytes_per_s * curve.link
+    peer = ladder.peer_access if ladder.peer_access is not None else accelerator.segment in {"datacenter", "cloud-only"}
+    host = accelerator.host_link.bytes_per_s or 16e9  # PCIe 3.0 x16, the slowest slot these parts ship with
+    # Host memory is shared: more cards, less for each.
+    return host * curve.host_link if peer else host * curve.host_link_no_peer * 2 / ranks
+
+
+def collective_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
+    """Seconds of one collective of `op.ranks` ranks, and the rung of the ladder it rests on."""
+    if op.ranks <= 1 or op.message_bytes <= 0:
+        return 0.0, "own"
+    curve = ladder.curve
+    rate = link_bytes_per_s(accelerator, ladder, ranks=op.ranks, inter_node=op.inter_node)
+    sent = ring_traffic(op.kind, op.ranks) * op.message_bytes
+    latency = _latency_s(curve, op.ranks, inter_node=op.inter_node) + (curve.eager_launch_s if eager else 0.0)
+    small = curve.link_small / curve.link
+    return two_regime_s(sent_bytes=sent, latency_s=latency, bytes_per_s=rate, small_share=small), "generic"
+
+
+def _latency_s(curve: Curve, ranks: int, *, inter_node: bool) -> float:
+    hops = ceil(log2(ranks))
+    return curve.collective_launch_s + (curve.network_hop_s if inter_node else curve.hop_s) * hops
