@@ -4,12 +4,14 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-CORE   := $(VENV)/.core-installed
-DEV    := $(VENV)/.dev-installed
-
+CORE   := $(VENV)/.installed
 # The extras whose code the tests run. torch and ray are large: their tests skip, saying so, unless installed
 # (`make venv EXTRAS=dev,all`).
 EXTRAS ?= dev,web,plots,measure,hub,prices,traces,postgres
+
+# One stamp per choice of extras, so that another choice installs.
+comma := ,
+DEV   := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 # Options handed through: make test ARGS='-k roofline -x'
 ARGS ?=

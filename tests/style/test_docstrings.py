@@ -75,11 +75,15 @@ def unit_in(text: str) -> str | None:
 
 def unit_agrees(name: str, unit: str) -> bool:
     """Whether a unit is the one that a name's suffix promises; a name that promises nothing agrees with any."""
+    if name.startswith("num_"):
+        return True  # a count, whose unit is what is counted
     numerator, *denominators = name.split("_per_")
     promised = NUMERATORS.get(numerator.rpartition("_")[2])
     if not denominators:
         # A bare `s` or `w` is a formula's letter (context tokens, width), not a suffix.
         return promised is None or (numerator in {"s", "w"}) or unit == promised
+    if promised is None and not set(denominators) <= set(DENOMINATORS):
+        return True
     over = "/".join(DENOMINATORS.get(word, word) for word in denominators)
     return unit == f"{promised}/{over}" if promised else unit.endswith(f"/{over}")
 
@@ -219,6 +223,8 @@ def test_an_estimate_is_not_a_formula() -> None:
         ("power_w", "W", True),
         ("layers", "-", True),
         ("s", "tokens", True),
+        ("num_experts_per_tok", "-", True),
+        ("samples_per_gpu", "-", True),
     ],
 )
 def test_a_suffix_promises_a_unit(name: str, unit: str, agrees: bool) -> None:
