@@ -1,0 +1,173 @@
+"""Feed-forwards -> operators: dense, gated, and mixtures of experts.
+
+A mixture reads the experts that are hit: with few tokens a fraction of them, with many all. That
+is why its decode slows with concurrency well before it saturates. Routed experts are shared by all
+tp x dp ranks of the replica: `ep` groups hold whole experts, the ranks inside a group split widths.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tonnage.nouns.model import FeedForward, Mlp, Moe
+from tonnage.nouns.precision import number_format
+from tonnage.physics.shares import Share, gemm, touch
+from tonnage.physics.work import Operator, Work
+
+__all__ = ["experts_hit", "feed_forward_work", "load_imbalance"]
+
+
+def experts_hit(*, num_experts: float, num_experts_per_tok: float, tokens: float) -> float:
+    """
+    Distinct experts that a batch of tokens reaches.
+
+    E_hit = E (1 - (1 - k/E)^n) for n tokens that each choose k of E experts at random.
+
+    Parameters
+    ----------
+    num_experts : number
+        E, routed experts of a layer. [-]
+    num_experts_per_tok : number
+        k, experts a token chooses. [-]
+    tokens : number
+        n, tokens in the step, over all ranks. [tokens]
+
+    Returns
+    -------
+    number
+        Expected number of distinct experts. [-]
+
+    Valid
+    -----
+    Uniform, independent routing. Real routing is skewed and hits slightly fewer.
+
+    Source
+    ------
+    modeling.md section 3.4.
+
+    Examples
+    --------
+    >>> experts_hit(num_experts=8, num_experts_per_tok=2, tokens=1)
+    2.0
+    >>> experts_hit(num_experts=256, num_experts_per_tok=8, tokens=64)
+    222.44
+    """
+    missed: float = (1.0 - num_experts_per_tok / num_experts) ** max(tokens, 1.0)
+    return num_experts * (1.0 - missed)
+
+
+def load_imbalance(*, rows: float, ranks: float) -> float:
+    """
+    Load of the fullest expert-parallel rank over the mean.
+
+    1 + sqrt(2 ln(g) g / r): the expected maximum of g ranks that share r rows at random,
+    at most g and never above 2 (a rank then holds a few rows and memory traffic rules).
+
+    Parameters
+    ----------
+    rows : number
+        r, token-expert pairs of one layer, over all ranks. [tokens]
+    ranks : number
+        g, expert-parallel ranks. [-]
+
+    Returns
+    -------
+    number
+        Factor on the rows of the slowest rank, >= 1. [-]
+
+    Valid
+    -----
+    Random routing; a skewed router is worse. 1 for g = 1.
+
+    Source
+    ------
+    Extreme value of g Gaussian loads; modeling.md section 3.4 names the effect.
+
+    Examples
+    --------
+    >>> load_imbalance(rows=8192, ranks=8)
+    1.0637
+    >>> load_imbalance(rows=8192, ranks=1)
+    1.0
+    """
+    if ranks <= 1 or rows <= 0:
+        return 1.0
+    return min(2.0, ranks, 1.0 + math.sqrt(2.0 * math.log(ranks) * ranks / rows))
+
+
+def feed_forward_work(feed_forward: FeedForward, at: Share, *, rows: float, count: float) -> Work:
+    """Operators of `count` layers' feed-forwards on one rank, collectives left to the caller."""
+    if isinstance(feed_forward, Mlp):
+        return _dense(feed_forward.intermediate_size, at, rows=rows, gated=feed_forward.gated, count=count)
+    return _mixture(feed_forward, at, rows, count)
+
+
+def _dense(width: float, at: Share, *, rows: float, gated: bool, count: float) -> Work:
+    """Two or three matrices, split over the tensor-parallel ranks."""
+    inner = width / at.tp
+    linear = {"count": count, "weights": at.weights, "compute": at.compute}
+    narrow = at.compute != at.sixteen
+    quantise = (
+        (touch("quantise", at, read=rows * at.hidden, write=rows * at.hidden / 2, count=count),) if narrow else ()
+    )
+    return (
+        *quantise,
+        gemm("feed-forward up", at, m=rows, n=inner * (2 if gated else 1), k=at.hidden, **linear),  # type: ignore[arg-type]
+        touch("activation", at, read=rows * inner * (2 if gated else 1), write=rows * inner, count=count),
+        gemm("feed-forward down", at, m=rows, n=at.hidden, k=inner, **linear),  # type: ignore[arg-type]
+    )
+
+
+def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
+    layout = at.layout
+    ranks = layout.tp * layout.dp
+    groups = min(layout.ep, ranks)
+    split = ranks / groups
+    hidden = moe.latent_size or at.hidden
+    all_rows = rows * layout.dp
+    pairs = all_rows * moe.num_experts_per_tok
+    mine = pairs / groups * load_imbalance(rows=pairs, ranks=groups)
+    hit = (
+        experts_hit(num_experts=moe.num_experts, num_experts_per_tok=moe.num_experts_per_tok, tokens=all_rows) / groups
+    )
+    width = moe.moe_intermediate_size / split
+    matrices = 2 if moe.gated else 1
+    work = [
+        gemm("router", at, m=rows, n=moe.num_experts, k=at.hidden, count=count, weights=at.sixteen, compute=at.sixteen),
+        touch("top-k", at, read=2 * rows * moe.num_experts, write=rows * moe.num_experts_per_tok, count=2 * count),
+    ]
+    if moe.latent_size:
+        latent = {"count": count, "weights": at.weights, "compute": at.compute}
+        work += [
+            gemm("latent down", at, m=rows, n=hidden, k=at.hidden, **latent),  # type: ignore[arg-type]
+            gemm("latent up", at, m=rows, n=at.hidden, k=hidden, **latent),  # type: ignore[arg-type]
+        ]
+    work += [
+        touch("permute", at, read=mine * hidden, write=mine * hidden, count=2 * count),
+        _experts("experts up", at, m=mine, n=width * matrices, k=hidden, groups=hit, count=count),
+        touch("activation", at, read=mine * width * matrices, write=mine * width, count=count),
+        _experts("experts down", at, m=mine, n=hidden, k=width, groups=hit, count=count),
+    ]
+    for dense in (moe.shared_intermediate_size, moe.dense_intermediate_size):
+        if dense:
+            work += _dense(dense, at, rows=rows, gated=moe.gated, count=count)
+    return tuple(work)
+
+
+def _experts(name: str, at: Share, *, m: float, n: float, k: float, groups: float, count: float) -> Operator:
+    stored = number_format(at.experts)
+    given_bytes = 2.0 if at.expert_compute == at.sixteen else stored.bytes if stored.bits < 16 else 1.0
+    return Operator(
+        kind="grouped_gemm",
+        name=name,
+        count=count,
+        weights=stored.name,
+        compute=at.expert_compute,
+        flop=2.0 * m * n * k,
+        read_bytes=stored.bytes * groups * n * k + given_bytes * m * k,
+        write_bytes=2.0 * m * n,
+        m=m,
+        n=n,
+        k=k,
+        groups=groups,
+    )

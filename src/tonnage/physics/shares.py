@@ -1,0 +1,201 @@
+"""What one rank computes: its share of heads and widths, and the formats its products run in.
+
+A `Share` fixes everything about a rank that does not change from step to step. Architectures
+(`mixers.py`, `feed_forward.py`, `transformer.py`) read it to write operators. Key/value heads are
+replicated when there are fewer of them than ranks; query heads, widths and vocabulary divide.
+
+`Tokens` says what one step processes. Both are per attention-data-parallel rank.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tonnage.nouns.layout import Layout
+from tonnage.nouns.precision import Precision, number_format
+from tonnage.physics.work import Operator
+
+__all__ = ["Share", "Tokens", "attended_tokens", "gemm", "share", "touch"]
+
+WHOLE_MODEL_FORMATS = ("gguf-", "exl2-", "exl3-")
+"""Families whose files quantise embeddings and head too."""
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    What one step processes on one attention-data-parallel rank.
+
+    Prompts: `prompts` sequences that each add `chunk` tokens to `cached` earlier ones. Decodes:
+    `decodes` sequences that each have `context` tokens and add `drafted` (1 without speculation).
+    `emitted` rows go through the head.
+    """
+
+    prompts: float = 0.0
+    chunk: float = 0.0
+    cached: float = 0.0
+    decodes: float = 0.0
+    context: float = 0.0
+    drafted: float = 1.0
+    emitted: float = 0.0
+
+    @property
+    def prompt_rows(self) -> float:
+        """Prompt tokens in the step. [tokens]"""
+        return self.prompts * self.chunk
+
+    @property
+    def decode_rows(self) -> float:
+        """Rows of decoding sequences. [tokens]"""
+        return self.decodes * self.drafted
+
+    @property
+    def rows(self) -> float:
+        """Rows of every matrix product outside the head. [tokens]"""
+        return self.prompt_rows + self.decode_rows
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's share of a model: degrees, formats, and the links its collectives cross."""
+
+    hidden: int
+    layout: Layout
+    domain: int
+    """Ranks joined by the fast links of one node or scale-up domain."""
+    weights: str
+    experts: str
+    head: str
+    compute: str
+    """Peak that quantised linear layers run at."""
+    expert_compute: str
+    sixteen: str
+    """16-bit (or 32-bit) format of activations, attention, router and head."""
+    kv: str
+    encoder: bool = False
+    """Bidirectional attention without a cache."""
+
+    @property
+    def tp(self) -> int:
+        """Tensor-parallel ranks."""
+        return self.layout.tp
+
+    def leaves_node(self, ranks: int) -> bool:
+        """Whether a group of that many ranks spans nodes."""
+        return ranks > self.domain
+
+
+def share(*, hidden: int, layout: Layout, precision: Precision, domain: int = 8, encoder: bool = False) -> Share:
+    """The share of one rank, with the formats each group of products runs in."""
+    activations = number_format(precision.activations)
+    weights = number_format(precision.weights)
+    experts = number_format(precision.experts or precision.weights)
+    sixteen = activations.compute if activations.compute in {"fp32", "tf32", "fp16", "bf16"} else "bf16"
+    whole = weights.name.startswith(WHOLE_MODEL_FORMATS) or weights.bits >= 16
+    return Share(
+        hidden=hidden,
+        layout=layout,
+        domain=domain,
+        weights=weights.name,
+        experts=experts.name,
+        head=weights.name if whole else sixteen,
+        compute=_compute(weights.name, precision.activations, sixteen),
+        expert_compute=_compute(experts.name, precision.activations, sixteen),
+        sixteen=sixteen,
+        kv=precision.kv,
+        encoder=encoder,
+    )
+
+
+def _compute(weights: str, activations: str, sixteen: str) -> str:
+    """Weights of 16 bits or weight-only formats multiply at 16 bits; others in the activations' format."""
+    stored, given = number_format(weights), number_format(activations)
+    if stored.weight_only or stored.bits >= 16:
+        return sixteen
+    return given.compute if given.bits < 16 else sixteen
+
+
+def gemm(name: str, at: Share, *, m: float, n: float, k: float, count: float, weights: str, compute: str) -> Operator:
+    """m rows through an n x k matrix: weights read once in their format, activations in and out."""
+    stored = number_format(weights)
+    activation_bytes = 4.0 if at.sixteen in {"fp32", "tf32"} else 2.0
+    given_bytes = activation_bytes if compute == at.sixteen else stored.bytes if stored.bits < 16 else 1.0
+    return Operator(
+        kind="gemm",
+        name=name,
+        count=count,
+        weights=stored.name,
+        compute=compute,
+        flop=2.0 * m * n * k,
+        read_bytes=stored.bytes * n * k + given_bytes * m * k,
+        write_bytes=activation_bytes * m * n,
+        m=m,
+        n=n,
+        k=k,
+    )
+
+
+def touch(name: str, at: Share, *, read: float, write: float, count: float) -> Operator:
+    """An element-wise pass over `read` and `write` values of activations."""
+    width = 4.0 if at.sixteen in {"fp32", "tf32"} else 2.0
+    return Operator(
+        kind="elementwise",
+        name=name,
+        count=count,
+        weights=at.sixteen,
+        compute=at.sixteen,
+        read_bytes=width * read,
+        write_bytes=width * write,
+    )
+
+
+def attended_tokens(*, chunk: float, cached: float, window: float | None = None, causal: float = 1.0) -> float:
+    """
+    Mean keys that one query of a chunk multiplies.
+
+    Causal: query i of the chunk sees cached + i keys, at most the window. Not causal: every
+    query sees the whole chunk and the cache.
+
+    Parameters
+    ----------
+    chunk : number
+        q, new tokens of the sequence. [tokens]
+    cached : number
+        c, tokens cached before them. [tokens]
+    window : number or None
+        w, keys a query may see; None = all. [tokens]
+    causal : number
+        1 for a causal mask, 0 for none. [-]
+
+    Returns
+    -------
+    number
+        Mean over the q queries. [tokens]
+
+    Valid
+    -----
+    q >= 1. Blocks that a kernel computes beyond the mask are left to its efficiency.
+
+    Source
+    ------
+    modeling.md section 3.3: F = 4 N H q (c + q/2), windowed layers with min(c, w).
+
+    Examples
+    --------
+    >>> attended_tokens(chunk=1000, cached=0)
+    500.5
+    >>> attended_tokens(chunk=1000, cached=0, window=100)
+    95.05
+    """
+    q, c = max(chunk, 1.0), cached
+    if not causal:
+        return min(c + q, window) if window else c + q
+    if window is None or c + q <= window:
+        return c + (q + 1.0) / 2.0
+    growing = max(0.0, window - c)
+    return (growing * (c + (growing + 1.0) / 2.0) + (q - growing) * window) / q
+
+
+def divided(count: float, ranks: int) -> float:
+    """Whole units of the fullest rank."""
+    return float(math.ceil(count / ranks))

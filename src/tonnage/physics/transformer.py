@@ -1,0 +1,216 @@
+"""A transformer's step -> the operators of one rank.
+
+`step_work` writes one engine step: prompt chunks and decodes together, so that linear layers see
+all rows and read their weights once. `decode_work`, `prefill_work`, `encode_work` and
+`forward_work` are steps of one kind. Widths are divided by the degrees here; layers of all
+pipeline stages are listed, since a token passes them all (the engine divides where stages overlap).
+
+Left to others: seconds (`operators.py`), host overhead and batching (`tonnage.engine`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tonnage.nouns.layout import Layout
+from tonnage.nouns.model import LayerGroup, Model, Moe
+from tonnage.nouns.precision import Precision
+from tonnage.physics.feed_forward import feed_forward_work
+from tonnage.physics.mixers import cross_attention_work, mixer_work
+from tonnage.physics.shares import Share, Tokens, gemm, share, touch
+from tonnage.physics.work import Operator, Work
+
+__all__ = ["Tokens", "decode_work", "encode_work", "forward_work", "prefill_work", "step_work"]
+
+
+def step_work(model: Model, tokens: Tokens, *, precision: Precision, layout: Layout, domain: int = 8) -> Work:
+    """Operators of one engine step on one rank, of every pipeline stage it passes."""
+    at = share(hidden=model.hidden_size, layout=layout, precision=precision, domain=domain)
+    work: list[Operator] = []
+    source = 0.0
+    if model.encoder and model.layers:
+        source = tokens.context or tokens.chunk
+        work += _encoder(model, tokens, precision=precision, layout=layout, domain=domain)
+        tokens = _decoder_tokens(tokens)
+    work.append(_embedding(model, at, tokens))
+    for group in model.layers or model.encoder:
+        work += _layers(group, at, tokens, source)
+    work += _pipeline(at, tokens)
+    if model.has_head and tokens.emitted:
+        work += _head(model, at, tokens.emitted)
+    return tuple(work)
+
+
+def decode_work(
+    model: Model, *, sequences: float, context: float, precision: Precision, layout: Layout, domain: int = 8,
+    drafted: float = 1.0,
+) -> Work:  # fmt: skip
+    """One decode step of `sequences` per attention rank, each with `context` tokens cached."""
+    tokens = Tokens(decodes=sequences, context=context, drafted=drafted, emitted=sequences * drafted)
+    return step_work(model, tokens, precision=precision, layout=layout, domain=domain)
+
+
+def prefill_work(
+    model: Model, *, prompts: float, chunk: float, precision: Precision, layout: Layout, cached: float = 0.0,
+    domain: int = 8,
+) -> Work:  # fmt: skip
+    """A prefill of `prompts` chunks of `chunk` tokens after `cached` ones; each emits one row."""
+    tokens = Tokens(prompts=prompts, chunk=chunk, cached=cached, emitted=prompts)
+    return step_work(model, tokens, precision=precision, layout=layout, domain=domain)
+
+
+def encode_work(
+    model: Model, *, sequences: float, length: float, precision: Precision, layout: Layout, domain: int = 8
+) -> Work:
+    """One bidirectional pass of an encoder or embedding model, without head."""
+    at = share(hidden=model.hidden_size, layout=layout, precision=precision, domain=domain, encoder=True)
+    tokens = Tokens(prompts=sequences, chunk=length)
+    work: list[Operator] = [_embedding(model, at, tokens)]
+    for group in model.layers or model.encoder:
+        work += _layers(group, at, tokens, 0.0)
+    return (*work, *_pipeline(at, tokens))
+
+
+def forward_work(
+    model: Model, *, sequences: float, length: float, precision: Precision, layout: Layout, domain: int = 8
+) -> Work:
+    """A training-style forward pass: every row goes through the head."""
+    tokens = Tokens(prompts=sequences, chunk=length, emitted=sequences * length)
+    return step_work(model, tokens, precision=precision, layout=layout, domain=domain)
+
+
+def _decoder_tokens(tokens: Tokens) -> Tokens:
+    """Encoder-decoder: the prompt goes through the encoder, the decoder starts with one token per sequence."""
+    produced = max(1.0, tokens.emitted)
+    return Tokens(
+        prompts=tokens.prompts,
+        chunk=1.0,
+        decodes=tokens.decodes,
+        context=1.0,
+        drafted=tokens.drafted,
+        emitted=produced,
+    )
+
+
+def _encoder(model: Model, tokens: Tokens, *, precision: Precision, layout: Layout, domain: int) -> Work:
+    if not tokens.prompts:
+        return ()
+    at = share(hidden=model.hidden_size, layout=layout, precision=precision, domain=domain, encoder=True)
+    mine = Tokens(prompts=tokens.prompts, chunk=tokens.chunk)
+    return tuple(operator for group in model.encoder for operator in _layers(group, at, mine, 0.0))
+
+
+def _layers(group: LayerGroup, at: Share, tokens: Tokens, source: float) -> Work:
+    """`count` identical layers with their norms and collectives."""
+    if group.hidden_size is not None and group.hidden_size != at.hidden:
+        at = _of_width(at, group.hidden_size)
+    rows, count = tokens.rows, float(group.count)
+    work: list[Operator] = []
+    if group.norms:
+        work.append(
+            touch("norm and residual", at, read=2 * rows * at.hidden, write=2 * rows * at.hidden,
+                  count=count * group.norms)
+        )  # fmt: skip
+    if group.mixer is not None:
+        work += mixer_work(group.mixer, at, tokens=tokens, count=count)
+        work += _reduce("attention all-reduce", at, rows, count)
+    if group.cross_attention is not None:
+        work += cross_attention_work(group.cross_attention, at, tokens=tokens, source=source, count=count)
+        work += _reduce("cross-attention all-reduce", at, rows, count)
+    if group.feed_forward is not None:
+        work += feed_forward_work(group.feed_forward, at, rows=rows, count=count)
+        if isinstance(group.feed_forward, Moe) and at.layout.dp > 1:
+            work += _exchange(group.feed_forward, at, rows, count)
+        else:
+            work += _reduce("feed-forward all-reduce", at, rows, count)
+    return tuple(work)
+
+
+def _of_width(at: Share, hidden: int) -> Share:
+    """The same share for layers of another hidden width."""
+    return msgspec.structs.replace(at, hidden=hidden)
+
+
+def _reduce(name: str, at: Share, rows: float, count: float) -> Work:
+    """All-reduce of the hidden rows over the tensor-parallel ranks."""
+    if at.tp == 1:
+        return ()
+    return (
+        Operator(
+            kind="all_reduce",
+            name=name,
+            count=count,
+            message_bytes=2.0 * rows * at.hidden,
+            ranks=at.tp,
+            inter_node=at.leaves_node(at.tp),
+        ),
+    )
+
+
+def _exchange(moe: Moe, at: Share, rows: float, count: float) -> Work:
+    """
+    Tokens of data-parallel attention ranks to their experts and back.
+
+    With whole experts per rank: dispatch and combine all-to-all, a token once per distinct
+    destination. With split experts: gather all tokens, reduce-scatter the results.
+    """
+    layout = at.layout
+    ranks = layout.tp * layout.dp
+    leaves = at.leaves_node(ranks)
+    if layout.ep > 1:
+        groups = min(layout.ep, ranks)
+        copies = groups * (1.0 - (1.0 - 1.0 / groups) ** moe.num_experts_per_tok)
+        narrow = 1.0 if at.expert_compute != at.sixteen else 2.0
+        sent = rows / layout.tp * copies * at.hidden
+        return (
+            Operator(kind="all_to_all", name="dispatch", count=count, message_bytes=narrow * sent, ranks=groups,
+                     inter_node=leaves),
+            Operator(kind="all_to_all", name="combine", count=count, message_bytes=2.0 * sent, ranks=groups,
+                     inter_node=leaves),
+        )  # fmt: skip
+    gathered = 2.0 * rows * layout.dp * at.hidden
+    return (
+        Operator(kind="all_gather", name="gather tokens", count=count, message_bytes=gathered, ranks=ranks,
+                 inter_node=leaves),
+        Operator(kind="reduce_scatter", name="scatter results", count=count, message_bytes=gathered, ranks=ranks,
+                 inter_node=leaves),
+    )  # fmt: skip
+
+
+def _pipeline(at: Share, tokens: Tokens) -> Work:
+    """Hidden rows handed from stage to stage."""
+    stages = at.layout.pp
+    if stages == 1:
+        return ()
+    return (
+        Operator(
+            kind="point_to_point",
+            name="stage transfer",
+            count=stages - 1.0,
+            message_bytes=2.0 * tokens.rows * at.hidden,
+            ranks=2,
+            inter_node=at.leaves_node(at.layout.ranks),
+        ),
+    )
+
+
+def _embedding(model: Model, at: Share, tokens: Tokens) -> Operator:
+    """A gather of the rows used; an untied input table is never streamed whole."""
+    width = 2.0 * tokens.rows * (model.embedding_size or at.hidden)
+    return Operator(kind="embedding", name="embedding", weights=at.sixteen, compute=at.sixteen,
+                    read_bytes=width, write_bytes=width)  # fmt: skip
+
+
+def _head(model: Model, at: Share, emitted: float) -> Work:
+    """Logits of the emitting rows only, gathered over the ranks, and the sampler's passes over them."""
+    width = model.vocab_size / at.tp
+    logits = gemm("head", at, m=emitted, n=width, k=model.embedding_size or at.hidden, count=1.0, weights=at.head,
+                  compute=at.sixteen)  # fmt: skip
+    work: list[Operator] = [logits]
+    if at.tp > 1:
+        work.append(
+            Operator(kind="all_gather", name="gather logits", message_bytes=2.0 * emitted * model.vocab_size,
+                     ranks=at.tp, inter_node=at.leaves_node(at.tp))
+        )  # fmt: skip
+    work.append(touch("sampling", at, read=3.0 * emitted * model.vocab_size, write=emitted, count=2.0))
+    return tuple(work)

@@ -1,0 +1,138 @@
+"""Work lists: shapes agree with the parameter count, ranks divide what they should, bytes follow formats."""
+
+import pytest
+
+from tonnage.nouns.layout import Layout
+from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe, StateSpace
+from tonnage.nouns.precision import Precision
+from tonnage.physics.parameters import feed_forward_matrices, matrix_parameters, mixer_matrices
+from tonnage.physics.transformer import Tokens, decode_work, encode_work, prefill_work, step_work
+from tonnage.physics.work import Work
+
+BF16 = Precision()
+ONE = Layout()
+GQA = Attention(num_attention_heads=32, num_key_value_heads=8, head_dim=128)
+MLA = LatentAttention(
+    num_attention_heads=128, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128,
+    q_lora_rank=1536,
+)  # fmt: skip
+MAMBA = StateSpace(kind="mamba2", num_heads=64, head_dim=64, state_size=128, num_groups=8)
+DENSE = Mlp(intermediate_size=14336)
+EXPERTS = Moe(num_experts=64, num_experts_per_tok=8, moe_intermediate_size=1024, shared_intermediate_size=2048)
+
+
+def model(mixer=GQA, feed_forward=DENSE, hidden=4096, count=32):
+    layer = LayerGroup(count=count, mixer=mixer, feed_forward=feed_forward)
+    return Model(id="m", family="m", kind="llm", hidden_size=hidden, vocab_size=128256, layers=(layer,))
+
+
+def of(work: Work, *kinds: str) -> Work:
+    return tuple(op for op in work if op.kind in kinds)
+
+
+def flop(work: Work) -> float:
+    return sum(op.flop * op.count for op in work)
+
+
+@pytest.mark.parametrize("mixer", [GQA, MLA, MAMBA, Attention(num_attention_heads=16, num_key_value_heads=16,
+                                                             head_dim=64, gated=True)])  # fmt: skip
+@pytest.mark.parametrize("feed_forward", [DENSE, EXPERTS])
+def test_products_of_a_long_prefill_are_two_flop_per_active_parameter(mixer, feed_forward) -> None:
+    shape = model(mixer, feed_forward)
+    rows = 4096.0
+    work = prefill_work(shape, prompts=1, chunk=rows, precision=BF16, layout=ONE)
+    products = flop(tuple(op for op in of(work, "gemm", "grouped_gemm") if op.name != "head"))
+    matrices = [m for m in mixer_matrices(mixer, 4096) if m.name != "conv"] + list(
+        feed_forward_matrices(feed_forward, 4096)
+    )
+    expected = 2 * rows * 32 * matrix_parameters(matrices, active=True)
+    assert products == pytest.approx(expected, rel=1e-9)
+
+
+def test_decode_streams_every_matrix_once_and_no_input_embedding() -> None:
+    work = decode_work(model(), sequences=1, context=1, precision=BF16, layout=ONE)
+    weights = sum(2 * op.n * op.k * op.count for op in of(work, "gemm"))
+    layers = 32 * matrix_parameters([*mixer_matrices(GQA, 4096), *feed_forward_matrices(DENSE, 4096)])
+    assert weights == pytest.approx(2 * (layers + 128256 * 4096))
+    assert of(work, "embedding")[0].read_bytes == 2 * 4096
+
+
+def test_key_value_heads_are_replicated_when_fewer_than_ranks() -> None:
+    cache = [of(decode_work(model(), sequences=4, context=1000, precision=BF16, layout=Layout(tp=tp)),
+                "attention_decode")[0].kv_heads for tp in (1, 2, 8, 16)]  # fmt: skip
+    assert cache == [8, 4, 1, 1]
+
+
+def test_latent_cache_is_not_divided_by_tensor_parallelism() -> None:
+    def read(tp):
+        work = decode_work(model(MLA), sequences=1, context=1e6, precision=BF16, layout=Layout(tp=tp))
+        return of(work, "mla_decode")[0].read_bytes
+
+    assert read(8) == pytest.approx(read(1), rel=0.01)
+    assert read(8) == pytest.approx(2 * 576 * 1e6, rel=0.01)
+
+
+def test_a_window_bounds_what_a_decode_reads() -> None:
+    windowed = Attention(num_attention_heads=32, num_key_value_heads=8, head_dim=128, window=1024)
+    near, far = (
+        of(decode_work(model(windowed), sequences=1, context=c, precision=BF16, layout=ONE), "attention_decode")[0]
+        for c in (1024, 100_000)
+    )
+    assert near.read_bytes == far.read_bytes
+
+
+def test_experts_read_grow_with_tokens_until_all_are_hit() -> None:
+    def groups(tokens):
+        return of(decode_work(model(feed_forward=EXPERTS), sequences=tokens, context=1, precision=BF16, layout=ONE),
+                  "grouped_gemm")[0].groups  # fmt: skip
+
+    assert groups(1) == pytest.approx(8)
+    assert groups(4) < 4 * 8
+    assert groups(1000) == pytest.approx(64)
+
+
+def test_two_all_reduces_a_layer_and_none_alone() -> None:
+    alone = decode_work(model(), sequences=8, context=1, precision=BF16, layout=ONE)
+    pair = decode_work(model(), sequences=8, context=1, precision=BF16, layout=Layout(tp=2))
+    assert not of(alone, "all_reduce")
+    assert sum(op.count for op in of(pair, "all_reduce")) == 64
+    assert of(pair, "all_reduce")[0].message_bytes == 8 * 4096 * 2
+
+
+def test_expert_parallel_data_attention_exchanges_tokens() -> None:
+    layout = Layout(tp=1, dp=8, ep=8)
+    work = decode_work(model(MLA, EXPERTS), sequences=32, context=100, precision=BF16, layout=layout)
+    assert {op.name for op in of(work, "all_to_all")} == {"dispatch", "combine"}
+    up = of(work, "grouped_gemm")[0]
+    assert up.groups <= 8
+    assert up.m >= 32 * 8
+
+
+def test_only_emitting_rows_pass_the_head() -> None:
+    work = step_work(
+        model(), Tokens(prompts=2, chunk=512, decodes=10, context=100, emitted=12), precision=BF16, layout=ONE
+    )
+    head = next(op for op in work if op.name == "head")
+    assert head.m == 12
+    assert next(op for op in work if op.name == "feed-forward up").m == 2 * 512 + 10
+
+
+@pytest.mark.parametrize(
+    ("weights", "activations", "compute", "bits"),
+    [("awq", "bf16", "bf16", 4.15625), ("fp8", "fp8", "fp8", 8), ("fp8", "bf16", "bf16", 8),
+     ("nvfp4", "nvfp4", "fp4", 4.5),
+     ("bf16", "fp8", "bf16", 16), ("gguf-q4_k_m", "fp16", "fp16", 4.85)],
+)  # fmt: skip
+def test_formats_set_the_peak_and_the_bytes(weights, activations, compute, bits) -> None:
+    precision = Precision(weights=weights, activations=activations)
+    work = decode_work(model(), sequences=1, context=1, precision=precision, layout=ONE)
+    up = next(op for op in work if op.name == "feed-forward up")
+    assert up.compute == compute
+    assert up.read_bytes == pytest.approx(bits / 8 * up.n * up.k, rel=0.01)
+
+
+def test_an_encoder_attends_everything_and_has_no_head() -> None:
+    work = encode_work(model(), sequences=8, length=128, precision=BF16, layout=ONE)
+    core = of(work, "attention_prefill")[0]
+    assert core.flop == 4 * 32 * 128 * 8 * 128 * 128
+    assert not [op for op in work if op.name == "head"]
