@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import date
+from typing import Final
+
 import msgspec
 
-__all__ = ["Offer", "Price", "Provider", "Term"]
+__all__ = [
+    "STALE_AFTER_DAYS",
+    "CarbonIntensity",
+    "Offer",
+    "OwnedParameter",
+    "Price",
+    "Provider",
+    "SpotRecord",
+    "Term",
+    "is_stale",
+]
+
+STALE_AFTER_DAYS: Final = 90
+"""A price older than this is flagged. [days]"""
 
 Term = str
-"""on-demand, spot, reserved-1y, reserved-3y, owned."""
+"""on-demand, spot, reserved-1y, reserved-3y, block (prepaid for days), owned."""
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,6 +63,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: str = ""
     marketplace: bool = False
     """From a source that states no licence."""
+    history: bool = False
+    """Superseded, or of a retiring series: shows where prices came from, never offered as today's."""
 
     def usd_per_hour(self, term: Term) -> float | None:
         """Listed price of the whole instance for one term; absent when not offered. [USD/h]"""
@@ -66,3 +84,72 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     certifications: tuple[str, ...] = ()
     regions_eu: str = ""
     source: str = ""
+
+
+class SpotRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a provider says about the spot capacity of one instance type in one region."""
+
+    provider: str
+    instance_type: str
+    accelerator: str
+    count: float
+    region: str
+    savings_fraction: float
+    """Below on-demand, 30-day average; may be negative. [-]"""
+    interruption_band: str
+    """Instances interrupted a month, as the feed prints it: "<5%" … ">20%"."""
+    interruption_fraction_max: float
+    """Upper edge of the band as the feed codes it. [1/month]"""
+    as_of: str
+    source: str
+
+
+class OwnedParameter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One parameter of owning hardware, with the band it may lie in."""
+
+    group: str
+    """server_price, server_power_max, pue, electricity_default, colocation, staff, depreciation, claim …"""
+    key: str
+    value: float
+    unit: str
+    """Of value, low and high; powers are in W and energies in Wh, currencies as stated."""
+    source: str
+    confidence: str
+    """high, medium, low, or claim: a popular article's figure, kept to be tested."""
+    low: float | None = None
+    high: float | None = None
+    as_of: str = ""
+    notes: str = ""
+
+
+class CarbonIntensity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Carbon dioxide per unit of electricity in a country or a cloud region: annual average, not marginal."""
+
+    id: str
+    """ISO 3166-1 alpha-3 of a country, or "provider:region"."""
+    country_iso3: str
+    name: str
+    grams_per_kwh: float
+    """[g/kWh]"""
+    source: str
+    as_of: str = ""
+
+
+def is_stale(as_of: str, *, today: date) -> bool:
+    """
+    Whether a price of that date is older than 90 days; a month counts from its last day, an undated one is stale.
+
+    Examples
+    --------
+    >>> today = date(2026, 9, 1)
+    >>> [is_stale(as_of, today=today) for as_of in ("2026-07-20", "2026-06", "2026-05", "")]
+    [False, False, True, True]
+    """
+    parts = as_of.split("-")
+    if len(parts) < 2 or not all(part.isdigit() for part in parts):
+        return True
+    year, month = int(parts[0]), int(parts[1])
+    if not 1 <= month <= 12:
+        return True
+    last = date(year, month, int(parts[2])) if len(parts) > 2 else date(year + month // 12, month % 12 + 1, 1)
+    return (today - last).days > STALE_AFTER_DAYS
