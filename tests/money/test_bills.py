@@ -1,0 +1,51 @@
+"""A bill is the sum of its lines; an instance holds whole replicas."""
+
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.money.bills import bill, instances_needed, is_stale
+from tonnage.nouns.answer import Verdict
+from tonnage.nouns.money import Offer, Price
+from tonnage.nouns.plan import Bill
+
+OFFER = Offer(
+    provider="aws",
+    instance_type="p5.48xlarge",
+    accelerator="h100-sxm5-80gb",
+    count=8,
+    prices=(Price(term="on-demand", usd_per_hour=55.04),),
+    as_of="2026-07-20",
+    as_of_kind="exact",
+)
+TODAY = date(2026, 11, 21)
+
+
+@given(st.integers(1, 500), st.sampled_from([1, 2, 4, 8, 16, 32]))
+def test_instances_hold_all_replicas_and_no_instance_is_idle(replicas: int, ranks: int) -> None:
+    count = instances_needed(replicas=replicas, ranks=ranks, per_instance=8)
+    assert count * 8 >= replicas * ranks
+    if ranks <= 8:
+        assert (count - 1) * (8 // ranks) < replicas
+
+
+@given(st.integers(1, 500), st.sampled_from([1, 2, 4, 8]))
+def test_cost_is_the_sum_of_its_lines_to_the_last_digit(replicas: int, ranks: int) -> None:
+    made = bill(OFFER, replicas=replicas, ranks=ranks, term="on-demand", today=TODAY)
+    assert isinstance(made, Bill)
+    assert made.usd_per_hour == sum(line.value for line in made.lines) == made.instances * 55.04
+
+
+def test_a_term_that_is_not_listed_is_an_answer() -> None:
+    verdict = bill(OFFER, replicas=1, ranks=8, term="spot", today=TODAY)
+    assert isinstance(verdict, Verdict)
+    assert verdict.limit == "term" and verdict.nearest == "on-demand"
+
+
+@pytest.mark.parametrize(
+    ("as_of", "stale"), [("2026-11-01", False), ("2026-07-20", True), ("2026-09", False), ("", True)]
+)
+def test_old_prices_are_flagged(as_of: str, stale: bool) -> None:
+    assert is_stale(as_of, today=TODAY) is stale

@@ -1,0 +1,22 @@
+"""Errors name the nearest thing that works."""
+
+from tonnage.errors import LONGEST_ECHO, UnknownName, echo, nearest
+
+KNOWN = ("h100-sxm5-80gb", "h200-sxm-141gb", "a100-sxm4-80gb", "meta-llama/Meta-Llama-3-8B")
+
+
+def test_suggests_across_punctuation_and_maker() -> None:
+    assert nearest("H100_SXM", KNOWN)[0] == "h100-sxm5-80gb"
+    assert nearest("llama-3-8b", KNOWN)[0] == "meta-llama/Meta-Llama-3-8B" or "Meta" in nearest("Llama-3-8b", KNOWN)[0]
+
+
+def test_message_is_one_short_sentence_for_hostile_names() -> None:
+    error = UnknownName("accelerator", "x\n\x00" * 100_000, KNOWN)
+    assert "\n" not in str(error)
+    assert "\x00" not in str(error)
+    assert len(str(error)) < 400
+
+
+def test_echo_is_short_and_printable() -> None:
+    assert len(echo("a" * 1000)) == LONGEST_ECHO + 1
+    assert echo("ok") == "ok"

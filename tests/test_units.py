@@ -1,0 +1,78 @@
+"""Human quantities in, base units inside, human quantities out."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.errors import UnitError
+from tonnage.units import DIMENSIONS, read, show
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "value"),
+    [
+        ("80 GB", "bytes", 80e9),
+        ("80GiB", "bytes", 80 * 2**30),
+        ("3.35 TB/s", "bytes/s", 3.35e12),
+        ("400 Gbit/s", "bytes/s", 50e9),
+        ("400Gbps", "bytes/s", 50e9),
+        ("500 ms", "s", 0.5),
+        ("3 days", "s", 259200.0),
+        ("989 TFLOP/s", "FLOP/s", 989e12),
+        ("989 TFLOPS", "FLOP/s", 989e12),
+        ("4/s", "1/s", 4.0),
+        ("240/min", "1/s", 4.0),
+        ("4 req/s", "1/s", 4.0),
+        ("$2.10/h", "USD/h", 2.1),
+        ("$730/month", "USD/h", 1.0),
+        ("100B tokens", "tokens", 100e9),
+        ("4096", "tokens", 4096.0),
+        ("70 %", "fraction", 0.7),
+        ("0.7", "fraction", 0.7),
+        ("1,000", "count", 1000.0),
+        (8, "count", 8.0),
+    ],
+)
+def test_reads_what_people_write(text: str | float, dimension: str, value: float) -> None:
+    assert read(text, dimension) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "told"),
+    [
+        ("80", "bytes", "no unit"),
+        ("80 s", "bytes", "is s, but bytes is expected"),
+        ("80 GBB", "bytes", "did you mean"),
+        ("fast", "s", "not a quantity"),
+        ("", "s", "not a quantity"),
+        ("nan s", "s", "not a quantity"),
+        ("1e999 s", "s", "not a finite"),
+        ("€5", "USD", "euro"),
+        ("$5", "s", "is money"),
+        ("9" * 500 + " s", "s", "not a quantity"),
+        (True, "count", "not a quantity"),
+    ],
+)
+def test_refuses_with_the_field_and_an_example(text: str | float, dimension: str, told: str) -> None:
+    with pytest.raises(UnitError, match=told) as caught:
+        read(text, dimension, "memory")
+    assert str(caught.value).startswith("memory: ")
+    assert len(str(caught.value)) < 300
+
+
+@given(
+    st.floats(1e-6, 1e17, allow_nan=False), st.sampled_from(["bytes", "bytes/s", "s", "FLOP/s", "1/s", "W", "tokens"])
+)
+def test_what_is_shown_reads_back(value: float, dimension: str) -> None:
+    shown = show(value, dimension, digits=6)
+    assert math.isclose(read(shown, dimension), value, rel_tol=1e-3, abs_tol=1e-6)
+
+
+@given(st.text(max_size=80), st.sampled_from(sorted(DIMENSIONS)))
+def test_any_text_is_a_number_or_one_sentence(text: str, dimension: str) -> None:
+    try:
+        assert math.isfinite(read(text, dimension))
+    except UnitError as error:
+        assert "\n" not in str(error)
