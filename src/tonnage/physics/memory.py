@@ -1,0 +1,306 @@
+"""How many bytes of weights does one rank of a serving replica hold?
+
+Ideas needed to read this file:
+- everything is per RANK, of the fullest one: tensor parallelism copies what it cannot cut (norms, key/value heads
+  when there are fewer than ranks), pipelines put embeddings on the first stage and the head on the last;
+- formats belong to matrices: engines keep embeddings, head, router and vectors at 16 bits when they load quantised
+  weights; GGUF files quantise everything, by recipe (`gguf.py`).
+
+What a context keeps is in `cache.py` and passed on here, so that one import gives both; buffers beside the two are in
+`buffers.py`; who gets what is left of the memory is in `engine/kvcache.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from tonnage.nouns.answer import Basis, Part, Quantity
+from tonnage.nouns.layout import Layout
+from tonnage.nouns.model import Attention, LayerGroup, Model, Moe, StateSpace
+from tonnage.nouns.precision import Precision, number_format
+from tonnage.physics.cache import (
+    cache_bytes_per_sequence,
+    cache_layers,
+    cross_cache_bytes_per_sequence,
+    kv_bytes_per_token,
+    kv_cache_bytes_per_token,
+    latent_cache_bytes_per_token,
+    state_bytes_per_sequence,
+)
+from tonnage.physics.gguf import gguf_bits
+from tonnage.physics.parameters import (
+    Matrix,
+    embedding_parameters,
+    feed_forward_matrices,
+    feed_forward_vectors,
+    head_parameters,
+    mixer_matrices,
+    mixer_vectors,
+    norm_parameters,
+    parameters,
+    position_parameters,
+)
+
+__all__ = [
+    "cache_bytes_per_sequence",
+    "cache_layers",
+    "checkpoint_precision",
+    "cross_cache_bytes_per_sequence",
+    "kv_bytes_per_token",
+    "kv_cache_bytes_per_token",
+    "latent_cache_bytes_per_token",
+    "padded_vocabulary",
+    "state_bytes_per_sequence",
+    "stored_bytes",
+    "weight_bytes",
+]
+
+ONE_RANK: Final = Layout()
+
+SIXTEEN: Final = 2.0
+"""Bytes of what engines keep at 16 bits. [bytes]"""
+WHOLE_FILE: Final = ("gguf-", "exl2-", "exl3-")
+"""Families whose files quantise embeddings and head too."""
+
+
+def checkpoint_precision(model: Model) -> Precision:
+    """Formats of a checkpoint as it is published: its own weights, a 16-bit cache, activations that fit them."""
+    weights = number_format(model.quantization or model.native_dtype)
+    sixteen = model.native_dtype if model.native_dtype in {"fp16", "bf16", "fp32"} else "bf16"
+    activations = sixteen if weights.weight_only or weights.bits >= 16 else weights.name
+    kv = sixteen if sixteen != "fp32" else "fp16"
+    return Precision(weights=weights.name, kv=kv, activations=activations, experts=model.experts_dtype)
+
+
+def padded_vocabulary(*, vocab_size: int, tp: int) -> int:
+    """
+    Rows of an embedding table as engines allocate it.
+
+    V' = ceil(V / 64 t) 64 t, so that every rank holds the same multiple of 64 rows.
+
+    Parameters
+    ----------
+    vocab_size : int
+        V, rows of the table in the checkpoint. [-]
+    tp : int
+        t, tensor-parallel ranks. [-]
+
+    Returns
+    -------
+    int
+        Rows after padding, over all ranks. [-]
+
+    Valid
+    -----
+    vLLM, SGLang and Megatron-style engines; llama.cpp does not pad.
+
+    Source
+    ------
+    vLLM vocab_parallel_embedding.py, DEFAULT_VOCAB_PADDING_SIZE.
+
+    Examples
+    --------
+    >>> padded_vocabulary(vocab_size=32001, tp=4)
+    32256
+    """
+    step = 64 * tp
+    return -(-vocab_size // step) * step
+
+
+def weight_bytes(model: Model, precision: Precision, layout: Layout = ONE_RANK) -> Quantity:
+    """
+    Weights on the fullest rank of a replica, opened into parts.
+
+    The sum over the matrices of ceil-divided shares x bytes of their format. Where the checkpoint's exact size is known
+    and the format is its own, parts are scaled to it.
+
+    Parameters
+    ----------
+    model : Model
+        The architecture.
+    precision : Precision
+        Formats of weights and, when they differ, of routed experts.
+    layout : Layout
+        Degrees of one replica.
+
+    Returns
+    -------
+    Quantity
+        Parts embedding, head, attention, state_space, cross_attention, feed_forward, experts, router, norms, towers
+        and other. [bytes]
+
+    Valid
+    -----
+    Layers are spread evenly over pipeline stages; a stage holds ceil(L/p) layers of the mean size of those that repeat.
+
+    Source
+    ------
+    modeling.md sections 4.1 and 4.3; totals checked in tests/paper/test_memory.py.
+
+    Examples
+    --------
+    >>> from tonnage.nouns.model import Mlp
+    >>> layer = LayerGroup(
+    ...     count=80,
+    ...     mixer=Attention(num_attention_heads=64, num_key_value_heads=8, head_dim=128),
+    ...     feed_forward=Mlp(intermediate_size=28672),
+    ... )
+    >>> llama = Model(id="x", family="Llama", kind="llm", hidden_size=8192, vocab_size=128256, layers=(layer,))
+    >>> f"{weight_bytes(llama, Precision()).value / 1e9:.1f} GB"
+    '141.1 GB'
+    """
+    rank = _rank_bytes(model, precision, layout)
+    if model.stored_weight_bytes is None or not _is_own(model, precision):
+        return rank
+    whole = _rank_bytes(model, precision, Layout())
+    scale = model.stored_weight_bytes / whole.value
+    parts = [
+        msgspec.structs.replace(
+            part, value=part.value * scale, basis=Basis.MEASURED, source="sizes in the checkpoint's headers"
+        )
+        for part in rank.parts
+    ]
+    return Quantity.of_parts("bytes", parts)
+
+
+def stored_bytes(model: Model, precision: Precision) -> float:
+    """All weights once, as they lie in files: what a cold start must read. [bytes]"""
+    return weight_bytes(model, precision).value
+
+
+def _is_own(model: Model, precision: Precision) -> bool:
+    own = checkpoint_precision(model)
+    return number_format(precision.weights) == number_format(own.weights) and precision.experts == own.experts
+
+
+def _rank_bytes(model: Model, precision: Precision, layout: Layout) -> Quantity:
+    if not model.layers and not model.encoder:
+        total = parameters(model)
+        return Quantity.of_parts("bytes", (_network(part, precision) for part in total.parts))
+    layers: dict[str, float] = {}
+    for group in (*model.encoder, *model.layers):
+        on_stage = _layers_on_stage(model, group, layout)
+        for name, value in _layer_bytes(model, group, precision, layout).items():
+            layers[name] = layers.get(name, 0.0) + value * on_stage
+    ends = _ends(model, precision, layout)
+    parts = [Part(name=name, value=value) for name, value in {**layers, **ends}.items()]
+    parts.append(Part(name="norms", value=model.final_norms * model.hidden_size * SIXTEEN))
+    parts += [Part(name="towers", value=tower.parameters * SIXTEEN, source=tower.name) for tower in model.towers]
+    parts.append(Part(name="other", value=model.extra_parameters * number_format(precision.weights).bytes / layout.tp))
+    return Quantity.of_parts("bytes", _summed(parts))
+
+
+def _network(part: Part, precision: Precision) -> Part:
+    return msgspec.structs.replace(part, value=part.value * number_format(precision.weights).bytes)
+
+
+def _summed(parts: Iterable[Part]) -> list[Part]:
+    sums: dict[str, Part] = {}
+    for part in parts:
+        before = sums.get(part.name)
+        sums[part.name] = part if before is None else msgspec.structs.replace(before, value=before.value + part.value)
+    return list(sums.values())
+
+
+def _layers_on_stage(model: Model, group: LayerGroup, layout: Layout) -> float:
+    """
+    Layers of a group on the fullest stage.
+
+    A few leading dense layers before a mixture sit together on the first stage; the others hold only mixtures.
+    """
+    if layout.pp == 1 or group in model.encoder:
+        return group.count / (layout.pp if group in model.encoder else 1)
+    stage = math.ceil(sum(other.count for other in model.layers) / layout.pp)
+    leading = [
+        other for other in model.layers if not isinstance(other.feed_forward, Moe) and other.count < stage
+    ] if any(isinstance(other.feed_forward, Moe) for other in model.layers) else []  # fmt: skip
+    if group in leading:
+        return 0.0
+    return stage * group.count / sum(other.count for other in model.layers if other not in leading)
+
+
+def _ends(model: Model, precision: Precision, layout: Layout) -> dict[str, float]:
+    """Embedding and head: both without a pipeline, the larger one with it (a tied head needs the table again)."""
+    stored = number_format(precision.weights)
+    whole = stored.name.startswith(WHOLE_FILE) or stored.bits >= 16
+    padding = padded_vocabulary(vocab_size=model.vocab_size, tp=layout.tp) / model.vocab_size if model.vocab_size else 1
+    padding = 1.0 if whole and stored.bits < 16 else padding
+    tied = model.tie_word_embeddings or not model.has_head
+    table = gguf_bits(stored, "head" if tied else "embedding") / 8 if whole else SIXTEEN
+    last = gguf_bits(stored, "head") / 8 if whole else SIXTEEN
+    embedding = embedding_parameters(model) * table * padding / layout.tp + position_parameters(model) * SIXTEEN
+    head = head_parameters(model) * last * padding / layout.tp
+    if layout.pp == 1:
+        return {"embedding": embedding, "head": head}
+    if model.tie_word_embeddings and model.has_head:
+        return {"embedding": embedding}
+    return {"embedding": embedding} if embedding >= head else {"head": head}
+
+
+def _layer_bytes(model: Model, group: LayerGroup, precision: Precision, layout: Layout) -> dict[str, float]:
+    hidden = group.hidden_size or model.hidden_size
+    mixer = "state_space" if isinstance(group.mixer, StateSpace) else "attention"
+    found: dict[str, float] = {}
+    depth = float(sum(other.count for other in model.layers))
+
+    def add(name: str, matrices: Iterable[Matrix], vectors: float) -> None:
+        size = sum(_share(m, layout) * _bytes_of(m, model, precision, depth) for m in matrices)
+        found[name] = found.get(name, 0.0) + size + vectors * SIXTEEN
+
+    add(mixer, mixer_matrices(group.mixer, hidden), mixer_vectors(group.mixer, hidden))
+    if group.cross_attention is not None:
+        cross = mixer_matrices(group.cross_attention, hidden)
+        add("cross_attention", cross, mixer_vectors(group.cross_attention, hidden))
+    for matrix in feed_forward_matrices(group.feed_forward, hidden):
+        add(_part_of(matrix), (matrix,), 0.0)
+    experts = isinstance(group.feed_forward, Moe)
+    vectors = feed_forward_vectors(group.feed_forward, hidden) / (layout.tp * layout.dp if experts else 1)
+    add("experts" if experts else "feed_forward", (), vectors)
+    add("norms", (), norm_parameters(group, hidden))
+    add("other", (), group.extra_parameters)
+    return found
+
+
+def _part_of(matrix: Matrix) -> str:
+    if matrix.split == "experts":
+        return "experts"
+    return "router" if matrix.name in {"router", "shared_gate"} else "feed_forward"
+
+
+def _share(matrix: Matrix, layout: Layout) -> float:
+    """Values of a matrix on one rank: cut where it can be cut, whole where it cannot."""
+    if matrix.split == "whole":
+        return float(matrix.size * matrix.copies)
+    if matrix.split == "experts":
+        ranks = layout.tp * layout.dp
+        groups = min(layout.ep, ranks)
+        return -(-matrix.copies // groups) * matrix.size / (ranks / groups)
+    pieces = matrix.parts or layout.tp
+    return matrix.size * matrix.copies * -(-pieces // layout.tp) / pieces
+
+
+def _bytes_of(matrix: Matrix, model: Model, precision: Precision, depth: float) -> float:
+    """Bytes of one stored value of a matrix."""
+    stored = number_format(precision.weights)
+    if matrix.split == "experts":
+        experts = number_format(precision.experts or precision.weights)
+        return gguf_bits(experts, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
+    if matrix.name in {"router", "shared_gate", "conv"} and not stored.name.startswith(WHOLE_FILE):
+        return max(SIXTEEN, stored.bytes) if stored.bits >= 16 else SIXTEEN
+    return gguf_bits(stored, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
+
+
+def _gguf_role(matrix: Matrix) -> str:
+    return {"v_proj": "value", "o_proj": "output"}.get(matrix.name, "down" if "down_proj" in matrix.name else "other")
+
+
+def _shares_kv(model: Model) -> int:
+    """Query heads that share one key/value head, the largest over the layers."""
+    return max(
+        (g.mixer.num_attention_heads // g.mixer.num_key_value_heads for g in model.layers
+         if isinstance(g.mixer, Attention)), default=1,
+    )  # fmt: skip
