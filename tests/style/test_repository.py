@@ -86,12 +86,13 @@ def test_no_tracked_file_mentions_a_machine_path_or_a_registry_host() -> None:
         if (text := text_of(path)) is not None
         for word in mentions(text)
     ]
-    assert found == []
+    assert not found, "\n" + "\n".join(found)
 
 
 def test_every_relative_link_in_markdown_resolves() -> None:
     pages = [path for path in tracked() if path.suffix == ".md"]
-    assert [dead for page in pages for dead in dead_links(page, page.read_text("utf-8"), ROOT)] == []
+    wrong = [dead for page in pages for dead in dead_links(page, page.read_text("utf-8"), ROOT)]
+    assert not wrong, "\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize(
