@@ -1,0 +1,167 @@
+"""
+Which accelerators are known, and which one does a name mean?
+
+One CSV row per accelerator under data/accelerators, a file per vendor, in the units datasheets use; this is
+the one place that turns them into base units. The user's own accelerators and what-ifs come on top, so that
+every caller sees one mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from tonnage.catalog import names, what_if
+from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
+from tonnage.catalog.rows import DATA, Row, number, table, yes_no
+from tonnage.errors import BadFact
+from tonnage.nouns.accelerator import Accelerator, Fact, Link
+from tonnage.units import GB, GiB, MiB
+
+__all__ = ["accelerator", "accelerators", "ambiguity"]
+
+# Every peak is dense. H100's "3,958 TFLOPS FP8" is with 2:4 sparsity, and GeForce rates are with FP32
+# accumulate (RTX 4090 bf16 165, not 330); the faster fp16 with fp16 accumulate has a column of its own.
+_PEAKS: Final = {
+    **{f"{dtype}_tflop_per_s": dtype for dtype in ("fp64", "fp64_tensor", "fp32", "tf32", "fp16", "fp16_accum16")},
+    **{f"{dtype}_tflop_per_s": dtype for dtype in ("bf16", "fp8", "fp4")},
+    **{f"{dtype}_top_per_s": dtype for dtype in ("int8", "int4")},
+}
+_TERA: Final = 1e12
+
+
+def accelerators(additions: Additions = NOTHING) -> Mapping[str, Accelerator]:
+    """Every accelerator by id: the shipped ones, the user's own, what-ifs applied. Cached until a file changes."""
+    return _all(additions, stamp(additions))
+
+
+def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
+    """
+    One accelerator by id, alias or name, however it is punctuated; a family name gives its default variant.
+
+    Raises
+    ------
+    UnknownName
+        No such accelerator, or several and no default among them; suggests the nearest.
+
+    Examples
+    --------
+    >>> accelerator("NVIDIA H100 80GB HBM3").id, accelerator("4090").id, accelerator("tpu v5e").id
+    ('h100-sxm5-80gb', 'rtx-4090', 'tpu-v5e')
+    """
+    known = accelerators(additions)
+    found = known.get(name)
+    return found if found is not None else known[names.resolve(name, _index(additions, stamp(additions))).id]
+
+
+def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
+    """
+    The sentence that tells which variant a family name was taken as; absent when the name means one thing.
+
+    Examples
+    --------
+    >>> ambiguity("H200")
+    "'H200' taken as H200 SXM 141GB; also: H200 NVL 141GB"
+    >>> ambiguity("h100-sxm5-80gb") is None
+    True
+    """
+    known = accelerators(additions)
+    if name in known:
+        return None
+    match = names.resolve(name, _index(additions, stamp(additions)))
+    if not match.others:
+        return None
+    also = ", ".join(known[other].name for other in match.others)
+    return f"'{name}' taken as {known[match.id].name}; also: {also}"
+
+
+@cache
+def _shipped() -> Mapping[str, Accelerator]:
+    known: dict[str, Accelerator] = {}
+    for path in sorted((DATA / "accelerators").glob("*.csv")):
+        if path.stem == "defaults":
+            continue
+        for row in table(path):
+            if row["id"] in known:
+                raise BadFact(f"{path.name}: accelerator '{row['id']}' is listed twice")
+            known[row["id"]] = _from_row(row)
+    return MappingProxyType(known)
+
+
+@lru_cache(maxsize=16)
+def _all(additions: Additions, _stamp: Stamp) -> Mapping[str, Accelerator]:
+    known = dict(_shipped())
+    for where, given in tables(additions, "accelerator"):
+        added = what_if.from_table(given, where=where)
+        if added.id in known:
+            raise BadFact(
+                f"{where}: id '{added.id}' is taken; choose another, or change single facts with "
+                f"--set {added.id}.FIELD=VALUE"
+            )
+        known[added.id] = added
+    if additions.overrides:
+        index = names.index(known.values(), _defaults())
+        for name, changes in what_if.parse_overrides(additions.overrides).items():
+            changed = names.resolve(name, index).id
+            known[changed] = what_if.override(known[changed], changes)
+    return MappingProxyType(known)
+
+
+@lru_cache(maxsize=16)
+def _index(additions: Additions, _stamp: Stamp) -> names.Index:
+    return names.index(_all(additions, _stamp).values(), _defaults())
+
+
+@cache
+def _defaults() -> dict[str, str]:
+    return {row["name"]: row["id"] for row in table(DATA / "accelerators" / "defaults.csv")}
+
+
+def _from_row(row: Row) -> Accelerator:
+    peaks = {dtype: value for column, dtype in _PEAKS.items() if (value := number(row, column, _TERA)) is not None}
+    return Accelerator(
+        id=row["id"],
+        vendor=row["vendor"],
+        name=row["name"],
+        architecture=row["architecture"],
+        segment=row["segment"],
+        # The vendor's figure, GB or GiB as the row says: "80 GB" of an H100 is 79.6 GiB to the driver, "288 GB"
+        # of a B300 is decimal. What a process can use is the driver's total, in MiB.
+        memory_bytes=_needed(row, "memory", GiB if row["memory_unit"] == "GiB" else GB),
+        memory_bytes_per_s=_needed(row, "memory_gb_per_s", GB),
+        usable_memory_bytes=number(row, "usable_memory_mib", MiB),
+        memory_type=row["memory_type"],
+        peaks=peaks,
+        link=_link(row, kind="link_kind", rate="link_both_directions_gb_per_s", domain=row["link_domain"]),
+        host_link=_link(row, kind="host_kind", rate="host_both_directions_gb_per_s", domain=""),
+        fact=Fact(source=row["source"], cross_check=row["cross_check"], notes=row["notes"], checked=row["checked"]),
+        aliases=tuple(alias for alias in row["aliases"].split(";") if alias),
+        compute_capability=row["compute_capability"] or None,
+        year=_whole(row, "year"),
+        form_factor=row["form_factor"],
+        power_w=number(row, "power_w"),
+        ecc=yes_no(row, "ecc"),
+        mig_slices=_whole(row, "mig_slices") or 0,
+        max_per_node=_whole(row, "max_per_node"),
+        launch_price_usd=number(row, "launch_price_usd"),
+        street_price_usd=number(row, "street_price_usd"),
+    )
+
+
+def _link(row: Row, *, kind: str, rate: str, domain: str) -> Link:
+    # Vendors print both directions together: NVLink 900 and PCIe 5 x16 126 GB/s; a collective sees 450 and 63.
+    return Link(kind=row[kind] or "none", bytes_per_s=number(row, rate, GB / 2), domain=int(domain or 1))
+
+
+def _needed(row: Row, column: str, factor: float) -> float:
+    value = number(row, column, factor)
+    if value is None or value <= 0:
+        raise BadFact(f"{row['id']}: {column} is '{row[column]}', but a positive number is expected")
+    return value
+
+
+def _whole(row: Row, column: str) -> int | None:
+    value = number(row, column)
+    return None if value is None else int(value)

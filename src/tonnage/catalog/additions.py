@@ -1,0 +1,145 @@
+"""
+What does the user know that the catalogue does not? Own accelerators and offers, and what-ifs.
+
+`Additions` names files or folders of TOML and overrides such as "h100-sxm5-80gb.memory_bw=4.8TB/s". It is a
+value: loaders take it as an argument, so that two requests in one process may differ. `gather` adds the
+places a person's own facts live: the user folder, if it exists, and the folder named by TONNAGE_CATALOG.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.errors import BadFact, echo, nearest
+
+__all__ = ["NOTHING", "SECTIONS", "TEMPLATE", "Additions", "Stamp", "gather", "stamp", "tables", "user_folder"]
+
+VARIABLE: Final = "TONNAGE_CATALOG"
+SECTIONS: Final = ("accelerator", "offer", "model")
+"""Lists a file may hold, one table per thing."""
+
+LARGEST_BYTES: Final = 4 * 1024 * 1024
+"""A file of facts larger than this is something else."""
+
+Stamp = tuple[tuple[str, int, int], ...]
+"""Path, time of change and size of every file: what a cache of their content hangs on."""
+
+
+class Additions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The user's own facts: files or folders of TOML, and overrides "ID.FIELD=VALUE", in order."""
+
+    paths: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+
+
+NOTHING: Final = Additions()
+
+TEMPLATE: Final = """\
+# Your own accelerators and offers. Keep this file in a folder and name it with --additions or TONNAGE_CATALOG,
+# or put it into the user folder that `tonnage catalog --help` names. Quantities carry their unit.
+
+[[accelerator]]
+id = "my-card-48gb"                 # lower case, digits, hyphens
+name = "My Card 48GB"
+vendor = "Example"                  # optional
+architecture = "Ada"                # optional: a known one lets measured efficiencies be borrowed
+segment = "workstation"             # datacenter, cloud-only, workstation, consumer, edge, apple, cpu
+aliases = ["MyCard"]                # optional
+memory = "48 GB"                    # as the vendor states it
+usable_memory = "46068 MiB"         # optional: the total that the driver reports
+memory_bw = "960 GB/s"
+power = "300 W"                     # optional
+peak.bf16 = "180 TFLOP/s"           # dense; one line a dtype, an absent one is not supported
+peak.fp8 = "360 TFLOP/s"
+link_kind = "nvlink4-bridge"        # optional: a link between accelerators ...
+link_bw = "300 GB/s"                # ... per accelerator, ONE direction (vendors print both together) ...
+link_domain = 2                     # ... and how many share it at full rate
+host_kind = "pcie5"                 # optional
+host_bw = "63 GB/s"                 # one direction
+max_per_node = 8                    # optional
+street_price = "$7000"              # optional
+source = "vendor datasheet"         # required: where the figures come from
+checked = 2026-11-21                # optional
+
+[[offer]]
+provider = "my-machine-room"
+accelerator = "my-card-48gb"
+count = 8
+on_demand = "$9.60/h"               # whole instance; also spot, reserved_1y, reserved_3y
+region = "cellar-1"                 # optional, as are country, vcpus, ram, local_nvme, network, nvlink, notes
+country = "DE"
+ram = "512 GB"
+network = "400 Gbit/s"
+as_of = 2026-11-21                  # required: prices age
+source = "internal price list"      # required
+"""
+"""A file of additions to start from; a test reads it back."""
+
+
+def user_folder() -> Path:
+    """Where a person's own facts live; it need not exist."""
+    from platformdirs import user_config_path
+
+    return user_config_path("tonnage", appauthor=False) / "catalog"
+
+
+def gather(*, paths: tuple[str, ...] = (), overrides: tuple[str, ...] = ()) -> Additions:
+    """The given files and overrides, and the user's own folders before them."""
+    own = [user_folder()] if user_folder().is_dir() else []
+    named = [Path(os.environ[VARIABLE])] if os.environ.get(VARIABLE) else []
+    return Additions(paths=(*map(str, (*own, *named)), *paths), overrides=overrides)
+
+
+def tables(additions: Additions, section: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every table of one section, each with where it stands ("cards.toml: accelerator 2")."""
+    for path, changed, size in stamp(additions):
+        for place, given in enumerate(_read(path, changed, size).get(section, ()), start=1):
+            yield f"{path}: {section} {place}", given
+
+
+def stamp(additions: Additions) -> Stamp:
+    """The files that the paths lead to, and their state; empty for no additions."""
+    if not additions.paths:
+        return ()
+    return tuple(_state(file) for path in additions.paths for file in _files(Path(path)))
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(path.glob("*.toml"))
+    if not path.exists():
+        raise BadFact(f"'{echo(path)}': no such file or folder of additions; write one with `--template`")
+    return [path]
+
+
+def _state(file: Path) -> tuple[str, int, int]:
+    state = file.stat()
+    if state.st_size > LARGEST_BYTES:
+        raise BadFact(f"'{echo(file)}' has {state.st_size} bytes; a file of additions has at most {LARGEST_BYTES}")
+    return str(file), state.st_mtime_ns, state.st_size
+
+
+@lru_cache(maxsize=64)
+def _read(path: str, _changed: int, _size: int) -> dict[str, list[dict[str, Any]]]:
+    try:
+        content = tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise BadFact(f"'{echo(path)}' is not UTF-8 text; a file of additions is TOML") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadFact(f"'{echo(path)}' is not TOML: {error}") from None
+    for section, things in content.items():
+        if section not in SECTIONS:
+            close = nearest(section, SECTIONS, count=1)
+            hint = f"did you mean '[[{close[0]}]]'? " if close else ""
+            expected = ", ".join(f"[[{known}]]" for known in SECTIONS)
+            raise BadFact(f"'{echo(path)}': unknown section '{echo(section)}'; {hint}expected {expected}")
+        if not isinstance(things, list) or not all(isinstance(thing, dict) for thing in things):
+            raise BadFact(f"'{echo(path)}': '{section}' must be a list of tables; write [[{section}]]")
+    return content

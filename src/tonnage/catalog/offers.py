@@ -1,0 +1,215 @@
+"""
+What can be rented, where, at what listed price, and how old is that price?
+
+Each sheet under data/offers is a folder of small tables, so that a fact stands once: prices point to the
+instance type, the region, the source and a note. `listed` holds prices whose source states a licence;
+`marketplace` holds those whose source states none and can be left out by a flag, or deleted. The user's own
+offers come last. A price is of the whole instance, without VAT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.catalog.accelerators import accelerator
+from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
+from tonnage.catalog.providers import Country, countries
+from tonnage.catalog.rows import DATA, Row, number, table, yes_no
+from tonnage.errors import BadFact, BadRequest, UnknownName, echo
+from tonnage.nouns.money import Offer, Price, SpotRecord
+from tonnage.units import GB, read
+
+__all__ = ["TERMS", "offers", "spot_records"]
+
+_PRICES: Final = {
+    "on_demand_usd_per_hour": "on-demand",
+    "spot_usd_per_hour": "spot",
+    "reserved_1y_usd_per_hour": "reserved-1y",
+    "reserved_3y_usd_per_hour": "reserved-3y",
+    "block_usd_per_hour": "block",
+}
+TERMS: Final = tuple(_PRICES.values())
+"""Terms that an offer may list a price for."""
+
+_GBIT: Final = 1e9 / 8
+"""Bytes/s of one Gbit/s: networks are quoted in bits, per direction."""
+
+# Upper edges of the advisor's bands as its feed codes them, in percent of instances a month.
+_BANDS: Final = {"<5%": 5, "5-10%": 11, "10-15%": 16, "15-20%": 22, ">20%": 100}
+
+_OWN_PRICES: Final = {
+    "on_demand": "on-demand",
+    "spot": "spot",
+    "reserved_1y": "reserved-1y",
+    "reserved_3y": "reserved-3y",
+}
+_OWN_QUANTITIES: Final = {
+    "count": "count", "vcpus": "count", "ram": "bytes", "local_nvme": "bytes", "network": "bytes/s",
+    **dict.fromkeys(_OWN_PRICES, "USD/h"),
+}  # fmt: skip
+_OWN_TEXTS: Final = ("provider", "instance_type", "accelerator", "region", "country", "source", "notes", "as_of")
+_OWN_NEEDED: Final = ("provider", "accelerator", "as_of", "source")
+
+
+def offers(*, additions: Additions = NOTHING, marketplace: bool = True) -> tuple[Offer, ...]:
+    """
+    Every offer: listed prices, marketplace snapshots unless left out, and the user's own.
+
+    Rows with `history` set are superseded or of retiring series: they show where prices came from and are not
+    to be offered as today's.
+    """
+    return _all(additions, stamp(additions), marketplace)
+
+
+@cache
+def spot_records() -> tuple[SpotRecord, ...]:
+    """What AWS says about spot capacity by instance type and region: 30-day averages, no forecast."""
+    (source,) = table(DATA / "spot" / "sources.csv")
+    return tuple(
+        SpotRecord(
+            provider=row["provider"],
+            instance_type=row["instance_type"],
+            accelerator=row["accelerator"],
+            count=_positive(row, "count"),
+            region=row["region"],
+            savings_fraction=(number(row, "savings_percent") or 0.0) / 100,
+            interruption_band=row["interruption_band"],
+            interruption_fraction_max=_BANDS[row["interruption_band"]] / 100,
+            as_of=source["as_of"],
+            source=source["text"],
+        )
+        for row in table(DATA / "spot" / "advisor.csv")
+    )
+
+
+@lru_cache(maxsize=8)
+def _all(additions: Additions, _stamp: Stamp, marketplace: bool) -> tuple[Offer, ...]:
+    own = tuple(_own(given, where=where, additions=additions) for where, given in tables(additions, "offer"))
+    return (*_sheet("listed"), *(_sheet("marketplace") if marketplace else ()), *own)
+
+
+@cache
+def _sheet(name: str) -> tuple[Offer, ...]:
+    folder = DATA / "offers" / name
+    if not folder.is_dir():  # a distribution may leave the marketplace snapshots out
+        return ()
+    instances = {(row["provider"], row["instance_type"]): _instance(row) for row in table(folder / "instances.csv")}
+    places = {(row["provider"], row["region"]): _place(row) for row in table(folder / "regions.csv")}
+    sources = _by_first_column(folder / "sources.csv")
+    notes = _by_first_column(folder / "notes.csv")
+    found = []
+    for row in table(folder / "prices.csv"):
+        note, source = notes.get(row["note"]), sources[row["source"]]
+        offer = Offer(
+            provider=row["provider"],
+            instance_type=row["instance_type"],
+            region=row["region"],
+            prices=tuple(
+                Price(term=term, usd_per_hour=float(row[column])) for column, term in _PRICES.items() if row[column]
+            ),
+            as_of=source["as_of"],
+            as_of_kind=source["as_of_kind"],
+            source=source["text"],
+            licence=source["licence"],
+            notes=note["text"] if note else "",
+            history=note is not None and note["history"] == "1",
+            marketplace=name == "marketplace",
+            **instances[row["provider"], row["instance_type"]],
+            **places[row["provider"], row["region"]],
+        )
+        found.append(offer)
+    return tuple(found)
+
+
+def _instance(row: Row) -> dict[str, Any]:
+    return {
+        "accelerator": row["accelerator"],
+        "count": _positive(row, "count"),
+        # A vCPU is a hyperthread on x86 clouds and a core on Graviton and some hosts: compare within a provider.
+        "vcpus": number(row, "vcpus"),
+        "ram_bytes": number(row, "ram_gb", GB),
+        "local_nvme_bytes": number(row, "local_nvme_gb", GB),
+        "nvlink": yes_no(row, "nvlink"),
+        "network_bytes_per_s": number(row, "network_gbit_per_s", _GBIT),
+    }
+
+
+def _place(row: Row) -> dict[str, Any]:
+    country = countries().get(row["country"])
+    if row["country"] and country is None:
+        raise BadFact(f"{row['provider']} {row['region']}: country '{row['country']}' is not in countries.csv")
+    return {"country": row["country"], **_unions(country)}
+
+
+def _unions(country: Country | None) -> dict[str, bool | None]:
+    return {"eu": None, "eea": None} if country is None else {"eu": country.eu, "eea": country.eea}
+
+
+def _by_first_column(path: Path) -> dict[str, Row]:
+    return {next(iter(row.values())): row for row in table(path)}
+
+
+def _positive(row: Row, column: str) -> float:
+    value = number(row, column)
+    if value is None or value <= 0:
+        raise BadFact(f"{row['provider']} {row['instance_type']}: {column} is '{row[column]}', but must be above zero")
+    return value
+
+
+def _own(given: Mapping[str, Any], *, where: str, additions: Additions) -> Offer:
+    """The offer that one [[offer]] table of the user describes."""
+    allowed = (*_OWN_TEXTS, *_OWN_QUANTITIES, "nvlink")
+    for field in given:
+        if field not in allowed:
+            raise BadFact(f"{where}: {UnknownName('field', field, allowed)}")
+    for field in _OWN_NEEDED:
+        if not str(given.get(field, "")).strip():
+            raise BadFact(f"{where}: {field} is missing; `tonnage catalog offers --template` shows a whole file")
+    texts = {field: str(given[field]).strip() for field in _OWN_TEXTS if field in given}
+    try:
+        part = accelerator(texts["accelerator"], additions)
+        values = {field: _above_zero(field, given[field]) for field in _OWN_QUANTITIES if field in given}
+    except BadRequest as error:
+        raise BadFact(f"{where}: {error}") from None
+    prices = tuple(Price(term=term, usd_per_hour=values[f]) for f, term in _OWN_PRICES.items() if f in values)
+    if not prices:
+        raise BadFact(f'{where}: no price is given; write at least one, such as on_demand = "$9.60/h"')
+    nvlink = given.get("nvlink")
+    if nvlink is not None and not isinstance(nvlink, bool):
+        raise BadFact(f"{where}: nvlink is '{echo(nvlink)}', but true or false is expected")
+    count = values.get("count", 1.0)
+    country = texts.get("country", "").upper()
+    if country and country not in countries():
+        raise BadFact(f"{where}: {UnknownName('country', country, countries())}")
+    union = _unions(countries().get(country))
+    return Offer(
+        provider=texts["provider"],
+        instance_type=texts.get("instance_type", f"{count:g}x {part.id}"),
+        accelerator=part.id,
+        count=count,
+        prices=prices,
+        region=texts.get("region", ""),
+        country=country,
+        eu=union["eu"],
+        eea=union["eea"],
+        vcpus=values.get("vcpus"),
+        ram_bytes=values.get("ram"),
+        local_nvme_bytes=values.get("local_nvme"),
+        nvlink=nvlink,
+        network_bytes_per_s=values.get("network"),
+        as_of=texts["as_of"],
+        as_of_kind="exact",
+        source=texts["source"],
+        licence="own",
+        notes=texts.get("notes", ""),
+    )
+
+
+def _above_zero(field: str, text: Any) -> float:
+    value = read(text, _OWN_QUANTITIES[field], field)
+    if value <= 0:
+        raise BadRequest(f"{field}: '{echo(text)}' must be above zero; leave out what is not known")
+    return value
