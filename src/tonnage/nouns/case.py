@@ -124,6 +124,8 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     grads_kept: bool = True
     """False = the optimizer runs inside the backward pass and gradients are never all held."""
     flash_attention: bool | None = None
+    offload: Literal["none", "optimizer", "all"] = "none"
+    """Kept in host memory: nothing, optimizer and master copy, or weights and gradients as well."""
     lora_rank: int = 16
     lora_targets: str | None = None
     trainable_parameters: float | None = None
@@ -153,6 +155,8 @@ class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     tp: int = 1
     saturated: bool = False
     """Throughput of many batches in flight rather than the latency of one."""
+    rate_per_s: float | None = None
+    """Samples that arrive per second over all accelerators, when a rate and not a batch drives it. [1/s]"""
     flop: float | None = None
     """FLOP of one sample where the case knows it better than the catalogue. [FLOP]"""
     activation_values: float | None = None

@@ -47,6 +47,14 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     software: Software = "megatron"
     fused_loss: bool = False
     """The loss is computed in chunks and logits of all tokens are never held together."""
+    loads_whole: bool = False
+    """Each rank holds the whole frozen base beside its shard (early Lightning FSDP)."""
+    paged_states: bool = False
+    """Optimizer states live in unified memory and leave the device when it is full (bitsandbytes paged)."""
+    wide_residual: bool = False
+    """What is not quantised runs in 32 bits: PEFT's preparation of a 4-bit model."""
+    offload: Literal["none", "optimizer", "all"] = "none"
+    """Kept in host memory: nothing, optimizer and master copy, or weights and gradients as well."""
     lora_rank: int = 16
     lora_targets: tuple[str, ...] = ()
     """Matrices with adapters; empty = every linear layer."""
@@ -73,3 +81,74 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def global_batch(self) -> int:
         """Sequences per optimizer step over all ranks."""
         return self.micro_batch * self.num_micro_batches * self.layout.dp
+
+
+class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """
+    Fitted numbers of training, shared by all models; the file beside the catalogue dates them.
+
+    Times: `gemm` … are shares of a peak that long matrix products reach inside a training step (clock
+    and power included), by accelerator architecture, "*" for the others.
+    """
+
+    gemm: dict[str, float]
+    """Share of the dense peak of large 16-bit products, by architecture. [-]"""
+    narrow: dict[str, float]
+    """The same for FP8, FP4 and other 8-bit products, casts and scales included, by architecture. [-]"""
+    wide: float
+    """The same for fp32 and TF32 products, over that of 16-bit ones. [-]"""
+    gemm_half: float
+    """Geometric mean of a product's sides at which half of that share is lost. [values]"""
+    attention: float
+    """Share of the 16-bit peak that flash attention reaches, over `gemm`. [-]"""
+    attention_half: float
+    """Sequence length at which half of it is lost. [tokens]"""
+    memory: float
+    """Share of peak memory bandwidth of element-wise work. [-]"""
+    passes: dict[str, float]
+    """Reads and writes of element-wise work over the least possible, by software. [-]"""
+    layer_s: dict[str, float]
+    """Launch and host work of one layer's forward pass that no stream hides, by software. [s]"""
+    step_s: dict[str, float]
+    """Fixed work of one optimizer step: data, logging, scaling checks, by software. [s]"""
+    link: float
+    """Share of the link rate that collectives reach inside a node. [-]"""
+    network: float
+    """The same between nodes. [-]"""
+    host_link: float
+    """The same over PCIe. [-]"""
+    tensor_overlap: float
+    """Share of tensor-parallel communication hidden behind products. [-]"""
+    data_overlap: float
+    """Share of the backward pass that can hide gradient exchange and weight gathers. [-]"""
+    expert: float
+    """Share of `gemm` that grouped products of routed experts reach. [-]"""
+    expert_layer_s: float
+    """Routing, permutation and host synchronisation of one mixture layer. [s]"""
+    straggler: float
+    """Growth of the step per doubling of the accelerators beyond one node. [-]"""
+    convolution: float
+    """Share of `gemm` that convolutions reach. [-]"""
+    network_passes: float
+    """Reads and writes of every activation value of a network in one training step. [-]"""
+    image_s: float
+    """Host work of one sample's input pipeline and augmentation that is not hidden. [s]"""
+    dequantize: float
+    """Weight passes at 16 bits that a 4-bit base costs per forward or backward pass. [-]"""
+    activation: float
+    """Measured over counted activations. [-]"""
+    fragmentation: float
+    """Allocator's reserve over its peak, as a share of what is not persistent. [-]"""
+    context_bytes: float
+    """Driver context and libraries on each accelerator. [bytes]"""
+    collective_bytes: float
+    """Buffers of communicators on each accelerator of a job. [bytes]"""
+    network_values: float
+    """Kept values per activation value of a network (before and after normalisation). [-]"""
+    step_spread: float
+    """90 % of measured step times lie within this factor. [-]"""
+    memory_spread: float
+    """90 % of measured peaks lie within this factor. [-]"""
+    source: str = ""
+    fitted: str = ""
+    """Date of the fit, ISO."""

@@ -1,0 +1,292 @@
+"""What the forward pass must keep for the backward pass: bytes of activations per layer, and of logits.
+
+A layer keeps the inputs of its matrices, of its norms, of attention and of the feed-forward's
+non-linearity. Which of them survive depends on the software (fused kernels keep less than one eager
+call per line), on what is trained (a frozen matrix needs no input), on recompute, and on how tensor,
+sequence and context parallelism cut them. `layer_bytes` says it for any layer of the nouns; the formulas
+above it are the published ones for the GPT layer, which it must reproduce.
+
+Ignored: dropout masks (modern models train without), saved statistics of norms and attention.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tonnage.nouns.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
+from tonnage.nouns.training import Software, TrainSetup
+from tonnage.physics.parameters import mixer_matrices
+
+__all__ = ["KEEPS", "Keeps", "gpt_layer_bytes", "layer_bytes", "logit_bytes", "recomputed_layer_bytes"]
+
+
+class Keeps(msgspec.Struct, frozen=True, kw_only=True):
+    """What one family of training software leaves in memory. Bytes are of 16-bit training."""
+
+    rms_norm: float
+    """Of an RMSNorm, per value of its input: written out line by line it keeps 32-bit copies. [bytes/value]"""
+    expanded_kv: bool
+    """Grouped keys and values are copied to every query head before attention."""
+    gated: float
+    """Values per unit of width of a gated feed-forward: gate, up, activation, product."""
+    plain: float
+    """The same without a gate: before and after the non-linearity."""
+    logits: float
+    """Of one logit at the peak: 16-bit, 32-bit copy, gradient. [bytes/value]"""
+    source: str
+
+
+KEEPS: Final[dict[Software, Keeps]] = {
+    "megatron": Keeps(
+        rms_norm=2, expanded_kv=False, gated=3, plain=2, logits=10, source="arXiv 2205.05198, section 4; fused SwiGLU"
+    ),
+    "deepspeed": Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=10, source="Megatron-DeepSpeed kernels"),
+    "fsdp": Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=10, source="fused norms, flash attention"),
+    "eager": Keeps(rms_norm=8, expanded_kv=True, gated=4, plain=2, logits=8, source="one PyTorch call per line"),
+    "compiled": Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=8, source="fused by a compiler"),
+    "jax": Keeps(rms_norm=2, expanded_kv=False, gated=3, plain=2, logits=10, source="XLA with fused element-wise work"),
+}
+"""By software family; the mechanisms are theirs, the byte counts are counted."""
+
+CHUNKED_LOGITS: Final = 3.5
+"""Bytes per logit when the loss runs in eight chunks: 16-bit logits and gradients, one chunk in 32 bits."""
+
+
+WIDE_LOGITS: Final = 14.0
+"""Bytes per logit in 32 bits: logits, a shifted copy, log-probabilities, gradient in part."""
+
+
+def gpt_layer_bytes(*, hidden: float, heads: float, seq_len: float, tp: int, sequence_parallel: bool) -> float:
+    """
+    Activations of one GPT layer per token, nothing recomputed.
+
+    a = h (10 + 24 / t + 5 N S / (h t)), and with sequence parallelism h (34 + 5 N S / h) / t.
+
+    Parameters
+    ----------
+    hidden : number
+        h, width. [-]
+    heads : number
+        N, attention heads. [-]
+    seq_len : number
+        S. [tokens]
+    tp : number
+        t, tensor-parallel ranks. [-]
+    sequence_parallel : bool
+        Norms and dropout are cut along the sequence. [-]
+
+    Returns
+    -------
+    number
+        Bytes of 16-bit activations and dropout masks per token and rank. [bytes]
+
+    Valid
+    -----
+    Multi-head attention without flash kernels, feed-forward of 4 h with GELU, dropout, 16 bits.
+
+    Source
+    ------
+    arXiv 2205.05198, table 2.
+
+    Examples
+    --------
+    >>> gpt_layer_bytes(hidden=12288, heads=96, seq_len=2048, tp=8, sequence_parallel=True) / 12288
+    14.25
+    """
+    scores = 5 * heads * seq_len
+    if sequence_parallel:
+        return (34 * hidden + scores) / tp
+    return 10 * hidden + (24 * hidden + scores) / tp
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """Bytes per token: of tensors that only sequence parallelism cuts, and of those tensor parallelism cuts."""
+
+    whole: float
+    cut: float
+
+
+def layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainSetup, recompute: str | None = None) -> float:
+    """
+    Activations of one layer per token and rank, as kept for the backward pass.
+
+    Parameters
+    ----------
+    group : LayerGroup
+        The layer.
+    hidden_size : int
+        Width of the model.
+    setup : TrainSetup
+        Software, precision, parallel degrees and recompute.
+    recompute : str or None
+        Overrides the setup's: "none" gives the working set of a recomputed layer.
+
+    Returns
+    -------
+    number
+        Bytes per token of the rank's own micro-batch. [bytes/token]
+
+    Valid
+    -----
+    Any layer of the nouns. State-space mixers are counted by the widths of their projections.
+
+    Source
+    ------
+    arXiv 2205.05198, section 4, carried over to grouped queries, gates, latent attention and experts by the
+    same accounting.
+
+    Examples
+    --------
+    >>> layer = LayerGroup(
+    ...     count=1, feed_forward=Mlp(intermediate_size=400, gated=False),
+    ...     mixer=Attention(num_attention_heads=4, num_key_value_heads=4, head_dim=25),
+    ... )
+    >>> layer_bytes(layer, 100, setup=TrainSetup()) / 100  # 34 less two dropout masks
+    32.0
+    """
+    hidden = group.hidden_size or hidden_size
+    chosen = recompute or setup.recompute
+    tp = setup.layout.tp
+    spread = tp if setup.sequence_parallel else 1
+    if chosen == "full":
+        return (4 if setup.wide_residual else _element_bytes(setup)) * hidden / spread
+    if chosen == "selective" and setup.software in {"fsdp", "eager", "compiled", "jax"}:
+        kept = _matrix_outputs(group, hidden, setup)
+    else:
+        kept = _kept(group, hidden, setup, keep_scores=chosen == "none")
+    return kept.whole / spread + kept.cut / tp
+
+
+def recomputed_layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> float:
+    """
+    Working set of one layer while it is recomputed and differentiated, per token and rank. [bytes/token]
+
+    What the layer keeps, and the gradients of its widest tensors, which live beside them for a moment.
+    """
+    hidden = group.hidden_size or hidden_size
+    kept = layer_bytes(group, hidden_size, setup=setup, recompute="none")
+    widest = _widest(group.feed_forward, hidden) / setup.layout.tp
+    return kept + _element_bytes(setup) * (widest + 2 * hidden)
+
+
+def logit_bytes(vocab_size: int, *, setup: TrainSetup) -> float:
+    """
+    Logits, their 32-bit copy and gradient at the end of the forward pass, per token and rank. [bytes/token]
+
+    A chunked or fused loss never holds more than a chunk in 32 bits.
+    """
+    per_value = CHUNKED_LOGITS if setup.fused_loss else KEEPS[setup.software].logits
+    if _element_bytes(setup) == 4 or setup.wide_residual:
+        per_value = WIDE_LOGITS
+    return per_value * vocab_size / setup.layout.tp
+
+
+def _element_bytes(setup: TrainSetup) -> int:
+    """Activations are 32 bits wide in fp32 and TF32 training, else 16: FP8 training keeps 16-bit activations."""
+    return 4 if setup.precision in {"fp32", "tf32"} else 2
+
+
+def _kept(group: LayerGroup, hidden: int, setup: TrainSetup, *, keep_scores: bool) -> _Kept:
+    size = _element_bytes(setup)
+    norms = group.norms * hidden * _norm_bytes(group, setup, size)
+    mixer = _mixer_values(group.mixer, hidden, setup)
+    cross = _mixer_values(group.cross_attention, hidden, setup)
+    inputs = _input_values(group, hidden, setup)
+    forward = _feed_forward_values(group.feed_forward, hidden, setup)
+    scores = _score_bytes(group.mixer, setup) if keep_scores and not setup.flash_attention else 0.0
+    return _Kept(whole=norms + size * inputs, cut=size * (mixer + cross + forward) + scores * size / 2)
+
+
+def _norm_bytes(group: LayerGroup, setup: TrainSetup, size: int) -> float:
+    """LayerNorm is one kernel everywhere and keeps its input; a frozen RMSNorm keeps no normalised copy."""
+    if group.norm_bias:
+        return float(size)
+    kept = KEEPS[setup.software].rms_norm
+    return max(kept / 2 if setup.adapter else kept, size)
+
+
+def _input_values(group: LayerGroup, hidden: int, setup: TrainSetup) -> float:
+    """Norm outputs kept because a matrix behind them is trained, or carries an adapter."""
+    mixer = hidden if group.mixer is not None and _trained(setup, "q_proj", "k_proj", "v_proj") else 0
+    cross = hidden if group.cross_attention is not None else 0
+    forward = hidden if group.feed_forward is not None and _trained(setup, "up_proj") else 0
+    return float(mixer + cross + forward)
+
+
+def _trained(setup: TrainSetup, *names: str) -> bool:
+    """Whether any of these matrices keeps its input: it is trained, carries an adapter, or is 4-bit (bitsandbytes)."""
+    if not setup.adapter or not setup.lora_targets or setup.method == "qlora":
+        return True
+    return any(name in setup.lora_targets for name in names)
+
+
+def _mixer_values(mixer: Mixer | None, hidden: int, setup: TrainSetup) -> float:
+    """Values a mixer keeps per token between its input and its output projection."""
+    match mixer:
+        case Attention(num_attention_heads=n, num_key_value_heads=k, head_dim=d):
+            pairs = n if KEEPS[setup.software].expanded_kv else k
+            values = n * d + pairs * (d + (mixer.v_head_dim or d)) + n * (mixer.v_head_dim or d)
+            gate = n * d if mixer.gated else 0
+            return float(values + gate + ((n + k) * d if mixer.qk_norm else 0))
+        case LatentAttention(num_attention_heads=n):
+            key = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
+            latents = 2 * ((mixer.q_lora_rank or 0) + mixer.kv_lora_rank)
+            return float(n * (2 * key + 2 * mixer.v_head_dim) + latents)
+        case StateSpace():
+            *first, _ = mixer_matrices(mixer, hidden)
+            inner = mixer.num_heads * mixer.head_dim
+            return float(sum(m.outputs for m in first) + inner)
+        case None:
+            return 0.0
+
+
+def _feed_forward_values(feed_forward: FeedForward | None, hidden: int, setup: TrainSetup) -> float:
+    """Values a feed-forward keeps per token between its input and its output."""
+    keeps = KEEPS[setup.software]
+    down = 0 if _trained(setup, "down_proj") else 1
+    match feed_forward:
+        case Mlp(intermediate_size=width, gated=gated):
+            return width * ((keeps.gated if gated else keeps.plain) - down)
+        case Moe():
+            per_width = (keeps.gated if feed_forward.gated else keeps.plain) - down
+            inner = feed_forward.latent_size or hidden
+            routed = feed_forward.num_experts_per_tok * (2 * inner + per_width * feed_forward.moe_intermediate_size)
+            shared = per_width * (feed_forward.shared_intermediate_size + feed_forward.dense_intermediate_size)
+            return routed + shared
+        case None:
+            return 0.0
+
+
+def _score_bytes(mixer: Mixer | None, setup: TrainSetup) -> float:
+    """Attention scores, mask and dropped scores per token where no flash kernel hides them (5 N S)."""
+    heads = mixer.num_attention_heads if isinstance(mixer, Attention | LatentAttention) else 0
+    seen = setup.seq_len
+    if isinstance(mixer, Attention) and mixer.window:
+        seen = min(seen, mixer.window)
+    return 5.0 * heads * seen / setup.layout.cp
+
+
+def _matrix_outputs(group: LayerGroup, hidden: int, setup: TrainSetup) -> _Kept:
+    """Per-operation recompute of PyTorch: outputs of matrices and attention stay, element-wise work is redone."""
+    size = _element_bytes(setup)
+    mixer = _mixer_values(group.mixer, hidden, setup)
+    match group.feed_forward:
+        case Mlp(intermediate_size=width, gated=gated):
+            forward: float = width * (2 if gated else 1)
+        case Moe() as moe:
+            forward = moe.num_experts_per_tok * (moe.moe_intermediate_size * 2 + hidden)
+        case None:
+            forward = 0.0
+    return _Kept(whole=size * 3.0 * hidden, cut=size * (mixer + forward))
+
+
+def _widest(feed_forward: FeedForward | None, hidden: int) -> float:
+    match feed_forward:
+        case Mlp(intermediate_size=width, gated=gated):
+            return width * (3.0 if gated else 1.0)
+        case Moe() as moe:
+            return moe.num_experts_per_tok * moe.moe_intermediate_size * 3.0
+        case None:
+            return float(hidden)

@@ -1,0 +1,364 @@
+"""How much memory does one accelerator need at the peak of a training step, and for what?
+
+Persistent state (weights, gradients, master copy, optimizer) follows the recipe of the software and is
+divided by tensor, pipeline, expert and data parallelism. On top stand activations, which peak when a
+forward pass ends, or one layer's working set, when a backward pass ends: the larger moment counts and
+its parts are shown. The fullest pipeline stage is returned.
+
+Ignored: variable-length batches (the longest one sets the peak) and activations moved to the host.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.answer import Basis, Part, Quantity
+from tonnage.nouns.model import Model
+from tonnage.nouns.precision import number_format
+from tonnage.nouns.training import TrainCoefficients, TrainSetup
+from tonnage.physics.activations import layer_bytes, logit_bytes, recomputed_layer_bytes
+from tonnage.physics.optimizers import optimizer, state_bytes_per_parameter
+from tonnage.physics.parameters import (
+    Matrix,
+    embedding_parameters,
+    feed_forward_matrices,
+    head_parameters,
+    layer_parameters,
+    mixer_matrices,
+    parameters,
+    position_parameters,
+)
+from tonnage.physics.pipeline import in_flight, stage_layers
+
+__all__ = ["Held", "Recipe", "adapter_parameters", "held_parameters", "recipe", "training_memory"]
+
+ADAPTER_BYTES: Final = 16
+"""An adapter's parameters are trained in mixed precision: weight, gradient, master copy and two moments."""
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes per trained parameter, before any sharding."""
+
+    weights: float
+    gradients: float
+    master: float
+    state: float
+
+    @property
+    def total(self) -> float:
+        """Bytes per parameter when nothing is sharded: the rule of thumb's 16 or 18. [bytes/parameter]"""
+        return self.weights + self.gradients + self.master + self.state
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Parameters one rank works on in the fullest stage, before data-parallel sharding."""
+
+    dense: float
+    experts: float
+    ends: float
+    """Embedding, positions and head."""
+    unit: float
+    """The largest layer, which FSDP gathers whole."""
+
+    @property
+    def total(self) -> float:
+        """All of them. [parameters]"""
+        return self.dense + self.experts + self.ends
+
+
+def recipe(setup: TrainSetup) -> Recipe:
+    """What the software keeps per trained parameter for this precision and optimizer."""
+    chosen = optimizer(setup.optimizer)
+    own = chosen.bits
+    if setup.precision in {"fp32", "tf32"} or number_format(setup.weights).bits >= 32:
+        return Recipe(weights=4, gradients=4, master=0, state=_state(chosen.states, own or 32))
+    if not setup.master_weights:
+        return Recipe(weights=2, gradients=2, master=0, state=_state(chosen.states, own or 16))
+    state = _state(chosen.states, own or 32)
+    if setup.software == "megatron":
+        # bf16: gradients accumulate in 32 bits; fp16: 16-bit gradients and a 32-bit copy for the optimizer.
+        narrow = 2 if setup.precision in {"fp8", "mxfp8", "nvfp4"} else 0  # cached 8-bit weights and their transpose
+        return Recipe(weights=2 + narrow, gradients=6 if setup.precision == "fp16" else 4, master=4, state=state)
+    if setup.software == "deepspeed":
+        # 16-bit gradients are freed as they are added to the 32-bit accumulators; in fp16 they stay.
+        return Recipe(weights=2, gradients=6 if setup.precision == "fp16" else 4, master=4, state=state)
+    # Automatic mixed precision: the weights themselves are the 32-bit copy.
+    return Recipe(weights=4, gradients=4, master=0, state=state)
+
+
+def _on_device(kept: Recipe, setup: TrainSetup) -> Recipe:
+    """What stays on the device under offload: only gathered units when weights go to the host as well."""
+    if setup.offload == "none":
+        return Recipe(
+            weights=kept.weights,
+            gradients=kept.gradients,
+            master=kept.master,
+            state=0.0 if setup.paged_states else kept.state,
+        )
+    weights = 0.0 if setup.offload == "all" else kept.weights
+    return Recipe(weights=weights, gradients=kept.gradients, master=0.0, state=0.0)
+
+
+def _state(states: float, bits: float) -> float:
+    return state_bytes_per_parameter(states=states, state_bits=bits)
+
+
+def held_parameters(model: Model, *, setup: TrainSetup) -> Held:
+    """Parameters of the fullest stage's rank: layers divided by tp and ep, embedding and head by tp."""
+    layout = setup.layout
+    groups = (*model.encoder, *model.layers)
+    count = sum(group.count for group in groups)
+    if not count:
+        return Held(dense=parameters(model).value, experts=0.0, ends=0.0, unit=parameters(model).value / 8)
+    share = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp) / count
+    dense = experts = unit = 0.0
+    for group in groups:
+        hidden = group.hidden_size or model.hidden_size
+        matrices = _matrices(group, hidden)
+        routed = sum(m.size * m.copies for m in matrices if m.split == "experts")
+        cut = sum(m.size / min(layout.tp, m.parts or layout.tp) for m in matrices if m.split in {"outputs", "inputs"})
+        whole = layer_parameters(group, hidden) - sum(m.size * m.copies for m in matrices if m.split != "whole")
+        dense += group.count * (cut + whole)
+        experts += group.count * routed / (layout.ep if layout.ep > 1 else layout.tp)
+        unit = max(unit, cut + whole + routed / max(layout.ep, 1))
+    ends = embedding_parameters(model) + position_parameters(model)
+    ends = max(ends, head_parameters(model)) if layout.pp > 1 else ends + head_parameters(model)
+    towers = sum(tower.parameters for tower in model.towers) + model.extra_parameters
+    return Held(dense=(dense * share) + towers / layout.tp, experts=experts * share, ends=ends / layout.tp, unit=unit)
+
+
+def _matrices(group: object, hidden: int) -> tuple[Matrix, ...]:
+    mixer, cross = getattr(group, "mixer", None), getattr(group, "cross_attention", None)
+    forward = getattr(group, "feed_forward", None)
+    return (
+        *mixer_matrices(mixer, hidden),
+        *mixer_matrices(cross, hidden),
+        *feed_forward_matrices(forward, hidden),
+    )
+
+
+def adapter_parameters(model: Model, *, setup: TrainSetup) -> float:
+    """
+    Trainable parameters of the adapters: rank x (inputs + outputs) of every adapted matrix.
+
+    DoRA adds one magnitude per output. Routed experts carry no adapters unless the case states a count.
+    """
+    if setup.trainable_parameters is not None:
+        return setup.trainable_parameters
+    total = 0.0
+    for group in (*model.encoder, *model.layers):
+        hidden = group.hidden_size or model.hidden_size
+        for matrix in _matrices(group, hidden):
+            if matrix.split in {"experts", "whole"} and matrix.name != "q_a_proj":
+                continue
+            pieces = 2 if "gate_up" in matrix.name else 1
+            if setup.lora_targets and not any(_means(target, matrix.name) for target in setup.lora_targets):
+                continue
+            magnitudes = matrix.outputs if setup.method == "dora" else 0
+            total += group.count * (setup.lora_rank * (matrix.outputs + pieces * matrix.inputs) + magnitudes)
+    return total
+
+
+def _means(target: str, matrix: str) -> bool:
+    """Whether a target name ("up_proj") is this matrix or part of the merged one ("gate_up_proj")."""
+    return target == matrix or (target in {"up_proj", "gate_proj"} and matrix.endswith(("up_proj", "gate_up_proj")))
+
+
+def training_memory(
+    model: Model, *, accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients,
+    memory_kind: str = "reserved",
+) -> Quantity:  # fmt: skip
+    """
+    Peak memory of the fullest rank, opened into its parts at the moment of the peak.
+
+    `memory_kind` says what is counted: "allocated" by tensors, "reserved" with the allocator's
+    fragmentation, "device" as the driver shows it, with context and communicator buffers.
+    """
+    persistent, gradients, gathered = _states(model, setup)
+    moments = _moments(model, setup, coefficients, gradients)
+    parts = max(moments, key=lambda found: sum(part.value for part in found))
+    parts = (*persistent, *parts, Part(name="communication", value=gathered, source="gathered units, buckets"))
+    total = sum(part.value for part in parts)
+    extra = _beyond_tensors(accelerator, setup, coefficients, memory_kind)
+    loose = total - sum(part.value for part in persistent)
+    if memory_kind != "allocated":
+        extra = (
+            Part(name="fragmentation", value=coefficients.fragmentation * loose, basis=Basis.CALIBRATED),
+            *extra,
+        )
+    whole = Quantity.of_parts("bytes", (*parts, *extra))
+    return whole.within(coefficients.memory_spread)
+
+
+def _beyond_tensors(
+    accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients, memory_kind: str
+) -> tuple[Part, ...]:
+    """Context and communicators: what the driver shows and the framework does not."""
+    if memory_kind != "device" or accelerator.vendor.lower() == "google":
+        return ()
+    ranks = setup.layout.ranks
+    return (
+        Part(name="context", value=coefficients.context_bytes, basis=Basis.CALIBRATED),
+        Part(name="communicators", value=coefficients.collective_bytes if ranks > 1 else 0.0, basis=Basis.CALIBRATED),
+    )
+
+
+def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, float]:
+    """Persistent parts, the gradients of one rank, and buffers of sharded training."""
+    held = held_parameters(model, setup=setup)
+    if setup.adapter:
+        return _adapter_states(model, setup, held)
+    kept, stage = _on_device(recipe(setup), setup), _stage(setup)
+    dense_ranks, expert_ranks = _shard_ranks(setup)
+    dense, experts = held.dense + held.ends, held.experts
+
+    def bytes_of(per_parameter: float, from_stage: int) -> float:
+        if stage >= from_stage:
+            return per_parameter * (dense / dense_ranks + experts / expert_ranks)
+        return per_parameter * (dense + experts)
+
+    parts = (
+        Part(name="weights", value=bytes_of(kept.weights, 3), source="parameters x format"),
+        Part(name="master weights", value=bytes_of(kept.master, 1), source="32-bit copy"),
+        Part(name="optimizer", value=bytes_of(kept.state, 1), source=optimizer(setup.optimizer).source),
+    )
+    gradients = 0.0 if setup.offload == "all" else bytes_of(kept.gradients, 2)
+    if not setup.grads_kept:
+        gradients = kept.gradients * max(held.ends / 2, held.unit)  # one layer's or the head's at a time
+    return parts, gradients, _buffers(setup, held, gradients)
+
+
+def _adapter_states(model: Model, setup: TrainSetup, held: Held) -> tuple[tuple[Part, ...], float, float]:
+    """A frozen base, in 16 or 4 bits, and adapters trained in full."""
+    stage, (dense_ranks, expert_ranks) = _stage(setup), _shard_ranks(setup)
+    shards, expert_shards = (dense_ranks, expert_ranks) if stage >= 3 else (1, 1)
+    stored = number_format("nf4" if setup.method == "qlora" else setup.weights)
+    sixteen = 4.0 if setup.wide_residual or setup.precision in {"fp32", "tf32"} else 2.0
+    matrices = stored.bytes if stored.bits < 16 else sixteen
+    base = matrices * (held.dense / shards + held.experts / expert_shards) + sixteen * held.ends / shards
+    if setup.loads_whole and shards > 1:
+        base += base * shards
+    if setup.offload == "all":
+        base = 0.0
+    adapters = adapter_parameters(model, setup=setup) / (setup.layout.tp * setup.layout.pp)
+    chosen = optimizer(setup.optimizer)
+    width = 4 if setup.master_weights else 2
+    state = _state(chosen.states, chosen.bits or 8 * width)
+    parts = (
+        Part(name="weights", value=base + adapters * width, source=f"frozen base in {stored.name}, adapters"),
+        Part(name="optimizer", value=adapters * state / (dense_ranks if stage >= 1 else 1), source=chosen.source),
+    )
+    gathered = 2 * held.unit * matrices if stage >= 3 else 0.0
+    if setup.method == "qlora":
+        gathered += held.unit * sixteen / 4  # matrices are widened one at a time, a quarter of a layer at most
+    return parts, adapters * width, gathered
+
+
+def _stage(setup: TrainSetup) -> int:
+    return {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3}[setup.layout.sharding]
+
+
+def _shard_ranks(setup: TrainSetup) -> tuple[int, int]:
+    """Ranks that share one copy of the dense and of the expert parameters."""
+    layout = setup.layout
+    dense = layout.dp * layout.cp
+    if layout.sharding == "hsdp":
+        dense = min(dense, max(1, setup.accelerators_per_node // layout.tp))
+    experts = max(1, dense * layout.tp // layout.ep) if layout.ep > 1 else dense
+    return dense, experts
+
+
+def _buffers(setup: TrainSetup, held: Held, gradients: float) -> float:
+    """Gathered units of sharded training; a second copy of the gradients in PyTorch's data-parallel buckets."""
+    stage = _stage(setup)
+    size = 4 if setup.precision in {"fp32", "tf32"} else 2
+    if stage >= 3:
+        # Two gathered units (prefetch), and the gradients of one before they are scattered.
+        return (2 * size + 2 * size) * held.unit
+    if setup.layout.dp > 1 and setup.software in {"eager", "fsdp"}:
+        return gradients
+    return 0.0
+
+
+def _moments(
+    model: Model, setup: TrainSetup, coefficients: TrainCoefficients, gradients: float
+) -> tuple[tuple[Part, ...], ...]:
+    """The two moments that can be the peak: end of the forward pass, end of the backward pass."""
+    if model.network is not None and not model.layers and not model.encoder:
+        return _network_moments(model, setup, coefficients, gradients)
+    tokens = setup.micro_batch * setup.seq_len / setup.layout.cp
+    kept, working, ends = _activations(model, setup, tokens)
+    held = gradients if _gradients_stay(setup) else 0.0
+    source = "arXiv 2205.05198 accounting"
+    factor = coefficients.activation
+    forward = (
+        Part(name="gradients", value=held),
+        Part(name="activations", value=factor * (kept + ends.embedding), basis=Basis.CALIBRATED, source=source),
+        Part(name="logits", value=ends.logits, source="logits, 32-bit copy, gradient"),
+    )
+    deep = (
+        Part(name="gradients", value=held),
+        Part(name="activations", value=factor * (kept + working), basis=Basis.CALIBRATED, source=source),
+    )
+    backward = (
+        Part(name="gradients", value=gradients),
+        Part(name="activations", value=factor * (working + ends.embedding), basis=Basis.CALIBRATED, source=source),
+    )
+    return forward, deep, backward
+
+
+def _gradients_stay(setup: TrainSetup) -> bool:
+    """Gradients live through the whole step: contiguous buffers, or accumulation over micro-steps."""
+    if not setup.grads_kept:
+        return False
+    return setup.software in {"megatron", "deepspeed"} or setup.num_micro_batches > 1
+
+
+class _Ends(msgspec.Struct, frozen=True):
+    embedding: float
+    logits: float
+
+
+def _activations(model: Model, setup: TrainSetup, tokens: float) -> tuple[float, float, _Ends]:
+    """Kept activations of the fullest stage, the working set of one recomputed layer, and what the ends keep."""
+    layout = setup.layout
+    groups = (*model.encoder, *model.layers)
+    count = sum(group.count for group in groups)
+    per_layer = sum(g.count * layer_bytes(g, model.hidden_size, setup=setup) for g in groups) / count
+    flying = in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=setup.num_micro_batches)
+    layers = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
+    working = max(recomputed_layer_bytes(g, model.hidden_size, setup=setup) for g in groups)
+    if setup.recompute == "none":
+        working -= max(layer_bytes(g, model.hidden_size, setup=setup) for g in groups)
+    spread = layout.tp if setup.sequence_parallel else 1
+    size = 4 if setup.precision in {"fp32", "tf32"} else 2
+    embedding = size * model.hidden_size / spread * (flying if layout.pp > 1 else 1)
+    logits = 0.0
+    if model.has_head and model.vocab_size:
+        logits = logit_bytes(model.vocab_size, setup=setup) * tokens
+    if layout.pp > 1:
+        # The last stage holds the logits but one micro-batch in flight; the first stage is fuller or it is.
+        last = per_layer * layers * in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=1, stage=layout.pp - 1)
+        logits = max(0.0, logits - tokens * (per_layer * layers * flying - last))
+    return tokens * per_layer * layers * flying, tokens * working, _Ends(tokens * embedding, logits)
+
+
+def _network_moments(
+    model: Model, setup: TrainSetup, coefficients: TrainCoefficients, gradients: float
+) -> tuple[tuple[Part, ...], ...]:
+    """A network without layers: its activation values, kept before and after each normalisation."""
+    network = model.network
+    values = (network.activation_values if network else None) or 0.0
+    if network and setup.image_px and network.input_px:
+        values *= (setup.image_px / network.input_px) ** 2
+    size = 4 if setup.precision in {"fp32", "tf32"} else 2
+    kept = coefficients.network_values * values * size * setup.micro_batch
+    return (
+        (
+            Part(name="gradients", value=gradients),
+            Part(name="activations", value=kept, basis=Basis.CALIBRATED, source="activation values x format"),
+        ),
+    )

@@ -1,0 +1,257 @@
+"""From a training case with open degrees to a setup with none: what is chosen, and why.
+
+Stated degrees are kept. The rest follows habit of the software (Megatron shards its optimizer, FSDP its
+weights) and then the smallest change that fits: recompute before more tensor or pipeline parallelism.
+Every choice is a sentence in the notes, so that nobody takes a choice for a fact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final, cast
+
+import msgspec
+
+from tonnage.errors import BadRequest
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.answer import Quantity
+from tonnage.nouns.case import TrainCase
+from tonnage.nouns.layout import Sharding, TrainLayout
+from tonnage.nouns.model import Model
+from tonnage.nouns.precision import number_format
+from tonnage.nouns.training import Recompute, Software, TrainCoefficients, TrainSetup
+from tonnage.physics.training_memory import training_memory
+
+__all__ = ["Chosen", "resolve_setup", "software_of"]
+
+_SOFTWARE: Final[dict[str, Software]] = {
+    "megatron-deepspeed": "deepspeed", "deepspeed": "deepspeed", "megatron": "megatron", "nemo": "megatron",
+    "meta-internal": "megatron", "hai-llm": "megatron", "composer": "fsdp", "foundry": "fsdp", "titan": "fsdp",
+    "fsdp": "fsdp", "torchtune": "compiled", "thunder": "compiled", "unsloth": "compiled", "nanogpt": "compiled",
+    "compile": "compiled", "maxtext": "jax", "paxml": "jax", "pathways": "jax", "jax": "jax", "t5x": "jax",
+    "pytorch": "eager", "litgpt": "eager", "lit-gpt": "eager", "hf": "eager", "transformers": "eager", "peft": "eager",
+    "trl": "eager", "axolotl": "eager", "accelerate": "eager", "lightning": "eager",
+}  # fmt: skip
+
+_TARGETS: Final = {
+    "query": ("q_proj",), "key": ("k_proj",), "value": ("v_proj",), "projection": ("o_proj",), "output": ("o_proj",),
+    "mlp": ("gate_proj", "up_proj", "down_proj"), "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
+}  # fmt: skip
+
+_NO_FLASH: Final = frozenset({"Volta", "Turing", "Pascal", "Maxwell"})
+"""Architectures older than the flash-attention kernels of training frameworks."""
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """A setup, its memory in every accounting, and what was chosen on the way."""
+
+    setup: TrainSetup
+    memory: Quantity
+    """What must fit: as the driver shows it."""
+    fits: bool
+    notes: tuple[str, ...] = ()
+
+
+def software_of(framework: str | None, *, method: str = "pretrain", count: int = 1) -> Software:
+    """The software family of a framework by name; without one, what such a job is usually run with."""
+    name = (framework or "").lower()
+    for known, family in _SOFTWARE.items():
+        if known in name:
+            return family
+    if method == "pretrain":
+        return "megatron" if count > 1 else "compiled"
+    return "eager"
+
+
+def resolve_setup(
+    case: TrainCase, *, model: Model, accelerator: Accelerator, coefficients: TrainCoefficients
+) -> Chosen:
+    """The setup of a case: the first candidate that fits, or the smallest when none does."""
+    software = software_of(case.framework, method=case.method, count=case.count)
+    usable = accelerator.driver_memory_bytes * case.accelerator_fraction
+    smallest: Chosen | None = None
+    for layout, recompute, micro_batch in _candidates(case, model, accelerator, software):
+        setup = _setup(case, model, accelerator, software, (layout, recompute, micro_batch))
+        memory = training_memory(
+            model, accelerator=accelerator, setup=setup, coefficients=coefficients, memory_kind="device"
+        )
+        found = Chosen(setup=setup, memory=memory, fits=memory.value <= usable, notes=_notes(case, setup))
+        if found.fits:
+            return found
+        if smallest is None or memory.value < smallest.memory.value:
+            smallest = found
+    if smallest is None:
+        raise BadRequest(f"layout: no degrees divide {case.count} accelerators; give tp x pp x cp that does")
+    return smallest
+
+
+def _candidates(
+    case: TrainCase, model: Model, accelerator: Accelerator, software: Software
+) -> Iterator[tuple[TrainLayout, Recompute, int]]:
+    """Legal completions of the case, cheapest in time first."""
+    for layout in _layouts(case, model, software):
+        for recompute in _recomputes(case, software, layout):
+            for micro_batch in _micro_batches(case, layout):
+                yield layout, recompute, micro_batch
+
+
+def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[TrainLayout]:
+    said = case.layout
+    node = case.accelerators_per_node or min(8, case.count)
+    layers = sum(group.count for group in (*model.encoder, *model.layers)) or 1
+    tps = [said.tp] if said.tp else _tensor_degrees(node, model, software, case)
+    pps = [said.pp] if said.pp else [p for p in (1, 2, 4, 8, 16, 32, 64) if p <= layers and software != "jax"]
+    found = False
+    for pp in pps:
+        for tp in tps:
+            cp = said.cp or 1
+            ranks = tp * pp * cp
+            if case.count % ranks:
+                continue
+            dp = case.count // ranks
+            if said.dp and said.dp != dp:
+                # A stated dp that leaves ranks over: what is not stated otherwise must fill the job.
+                continue
+            found = True
+            for sharding in _shardings(case, software, dp * cp):
+                yield TrainLayout(
+                    tp=tp, pp=pp, vpp=said.vpp or 1, cp=cp, ep=said.ep or 1, dp=dp, sharding=sharding,
+                    sequence_parallel=_sequence_parallel(case, software, tp),
+                )  # fmt: skip
+    if not found:
+        stated = ", ".join(f"{k} {v}" for k, v in msgspec.structs.asdict(said).items() if isinstance(v, int))
+        raise BadRequest(
+            f"layout: {stated or 'no degrees'} on {case.count} accelerators leaves no whole data-parallel degree; "
+            f"tp x pp x cp x dp must equal the count"
+        )
+
+
+def _sequence_parallel(case: TrainCase, software: Software, tp: int) -> bool:
+    """Megatron's since 2022 and only with it; full recompute kept the older form in its own benchmarks."""
+    if tp == 1 or software == "deepspeed":
+        return False
+    old = case.year is not None and case.year < 2023
+    return not (old and case.recompute != "selective")
+
+
+def _tensor_degrees(node: int, model: Model, software: Software, case: TrainCase) -> list[int]:
+    if software not in {"megatron", "deepspeed"} or case.method not in {"pretrain", "full"}:
+        return [1]
+    return [t for t in (1, 2, 4, 8) if t <= node]
+
+
+def _shardings(case: TrainCase, software: Software, ranks: int) -> list[Sharding]:
+    said = case.layout.sharding
+    if said:
+        return [cast("Sharding", said)]
+    if ranks == 1:
+        return ["none"]
+    if software in {"megatron", "deepspeed"}:
+        return ["zero1"]
+    if software in {"fsdp", "jax"} or _loads_whole(case):
+        return ["fsdp"]
+    return ["none", "fsdp"]
+
+
+def _loads_whole(case: TrainCase) -> bool:
+    """LitGPT's adapter scripts shard with FSDP over every device and build the whole model on each."""
+    return (case.framework or "").lower().startswith("lit") and case.method in {"lora", "qlora"} and case.count > 1
+
+
+def _wide_residual(case: TrainCase) -> bool:
+    """PEFT prepares a 4-bit model by widening all that is not quantised; LitGPT, torchtune and Unsloth do not."""
+    name = (case.framework or "").lower()
+    return case.method == "qlora" and not any(known in name for known in ("lit", "torchtune", "unsloth"))
+
+
+def _recomputes(case: TrainCase, software: Software, layout: TrainLayout) -> list[Recompute]:
+    if case.recompute:
+        return [case.recompute]
+    if software == "eager" and layout.sharding == "fsdp":
+        return ["full"]
+    return ["none", "selective", "full"] if software in {"megatron", "fsdp"} else ["none", "full"]
+
+
+def _micro_batches(case: TrainCase, layout: TrainLayout) -> list[int]:
+    if case.micro_batch:
+        return [case.micro_batch]
+    per_rank = max(1, (case.global_batch or layout.dp) // layout.dp)
+    tokens = case.seq_len or 1
+    wanted = [
+        b
+        for b in (64, 32, 16, 8, 4, 2, 1)
+        if per_rank % b == 0
+        and (b == 1 or b * tokens <= 16384)
+        and (b == 1 or per_rank // b >= 4 * layout.pp or layout.pp == 1)
+    ]
+    return wanted or [1]
+
+
+def _setup(
+    case: TrainCase, model: Model, accelerator: Accelerator, software: Software,
+    chosen: tuple[TrainLayout, Recompute, int],
+) -> TrainSetup:  # fmt: skip
+    layout, recompute, micro_batch = chosen
+    per_step = micro_batch * layout.dp
+    micro_steps = max(1, math.ceil((case.global_batch or per_step) / per_step))
+    weights = case.weight_precision or (case.precision if number_format(case.precision).bits >= 16 else "bf16")
+    return TrainSetup(
+        method=case.method,
+        layout=layout,
+        accelerators_per_node=case.accelerators_per_node or min(8, accelerator.max_per_node or 8),
+        micro_batch=micro_batch,
+        num_micro_batches=micro_steps,
+        seq_len=case.seq_len or 1,
+        precision=case.precision,
+        weights=weights,
+        master_weights=case.master_weights if case.master_weights is not None else case.method in {"pretrain", "full"},
+        recompute=recompute,
+        optimizer=case.optimizer,
+        grads_kept=case.grads_kept,
+        flash_attention=_flash(case, accelerator),
+        software=software,
+        wide_residual=_wide_residual(case),
+        offload=case.offload,
+        loads_whole=_loads_whole(case),
+        paged_states="torchtune" in (case.framework or "") and "8bit" in case.optimizer.replace("-", ""),
+        fused_loss="torchtune" in (case.framework or "") or "unsloth" in (case.framework or ""),
+        lora_rank=case.lora_rank,
+        lora_targets=_targets(case.lora_targets),
+        trainable_parameters=case.trainable_parameters,
+        image_px=case.image_px,
+        inter_bytes_per_s=case.links.inter_bytes_per_s,
+        intra=case.links.intra,
+    )
+
+
+def _flash(case: TrainCase, accelerator: Accelerator) -> bool:
+    if case.flash_attention is not None:
+        return case.flash_attention
+    if accelerator.architecture in _NO_FLASH:
+        return False
+    return case.year is None or case.year >= 2023
+
+
+def _targets(said: str | None) -> tuple[str, ...]:
+    if not said or said.lower() in {"all", "all-linear", "linear"}:
+        return ()
+    words = said.lower().replace(",", "+").replace(" ", "").split("+")
+    return tuple(name for word in words for name in _TARGETS.get(word, (word,)))
+
+
+def _notes(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:
+    layout, said = setup.layout, case.layout
+    names = [
+        f"{name} {getattr(layout, name)}"
+        for name in ("tp", "pp", "cp", "ep", "sharding")
+        if getattr(said, name) is None and (name == "sharding" or getattr(layout, name) > 1 or name in {"tp", "pp"})
+    ]
+    notes = []
+    if names and case.count > 1:
+        notes.append(f"chosen, not stated: {', '.join(names)}")
+    if case.recompute is None:
+        notes.append(f"recompute not stated: {setup.recompute}")
+    if case.micro_batch is None and case.global_batch:
+        notes.append(f"micro-batch not stated: {setup.micro_batch}")
+    return tuple(notes)
