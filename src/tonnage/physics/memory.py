@@ -65,6 +65,8 @@ SIXTEEN: Final = 2.0
 """Bytes of what engines keep at 16 bits. [bytes]"""
 WHOLE_FILE: Final = ("gguf-", "exl2-", "exl3-")
 """Families whose files quantise embeddings and head too."""
+MXFP4_STEP: Final = 256
+"""Engines pad the inner width of MXFP4 experts to a multiple of this (vLLM mxfp4.py; gpt-oss starts log 6.5 % more)."""
 
 
 def checkpoint_precision(model: Model) -> Precision:
@@ -156,7 +158,7 @@ def weight_bytes(model: Model, precision: Precision, layout: Layout = ONE_RANK) 
     rank = _rank_bytes(model, precision, layout)
     if model.stored_weight_bytes is None or not _is_own(model, precision):
         return rank
-    whole = _rank_bytes(model, precision, Layout())
+    whole = _rank_bytes(model, precision, ONE_RANK)
     scale = model.stored_weight_bytes / whole.value
     parts = [
         msgspec.structs.replace(
@@ -248,7 +250,7 @@ def _layer_bytes(model: Model, group: LayerGroup, precision: Precision, layout: 
     depth = float(sum(other.count for other in model.layers))
 
     def add(name: str, matrices: Iterable[Matrix], vectors: float) -> None:
-        size = sum(_share(m, layout) * _bytes_of(m, model, precision, depth) for m in matrices)
+        size = sum(_share(m, layout) * _bytes_of(m, model, precision, layout=layout, depth=depth) for m in matrices)
         found[name] = found.get(name, 0.0) + size + vectors * SIXTEEN
 
     add(mixer, mixer_matrices(group.mixer, hidden), mixer_vectors(group.mixer, hidden))
@@ -283,15 +285,22 @@ def _share(matrix: Matrix, layout: Layout) -> float:
     return matrix.size * matrix.copies * -(-pieces // layout.tp) / pieces
 
 
-def _bytes_of(matrix: Matrix, model: Model, precision: Precision, depth: float) -> float:
+def _bytes_of(matrix: Matrix, model: Model, precision: Precision, *, layout: Layout, depth: float) -> float:
     """Bytes of one stored value of a matrix."""
     stored = number_format(precision.weights)
     if matrix.split == "experts":
         experts = number_format(precision.experts or precision.weights)
-        return gguf_bits(experts, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
+        padding = _mxfp4_padding(matrix, layout) if experts.name == "mxfp4" else 1.0
+        return padding * gguf_bits(experts, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
     if matrix.name in {"router", "shared_gate", "conv"} and not stored.name.startswith(WHOLE_FILE):
         return max(SIXTEEN, stored.bytes) if stored.bits >= 16 else SIXTEEN
     return gguf_bits(stored, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
+
+
+def _mxfp4_padding(matrix: Matrix, layout: Layout) -> float:
+    """Padded over true inner width of one expert's share."""
+    width = (matrix.inputs if "down_proj" in matrix.name else matrix.outputs / 2) * layout.ep / (layout.tp * layout.dp)
+    return math.ceil(width / MXFP4_STEP) * MXFP4_STEP / width
 
 
 def _gguf_role(matrix: Matrix) -> str:

@@ -1,0 +1,346 @@
+"""How many tokens of cache does an engine keep on an accelerator, and what takes the rest of the memory?
+
+Engines follow three rules, and each has its own identity here:
+- *share of the total* (vLLM): util x M - weights - activation peak - what is not PyTorch's [- graphs];
+- *share of what is free* (SGLang, TensorRT-LLM, LMDeploy, TGI, DeepSpeed-MII): after weights, with a reserve;
+- *need* (Transformers, llama.cpp, ExLlama, FasterTransformer): the cache of the batch or context asked for.
+
+`kv_pool` opens the memory of the fullest rank into parts that end at the limit, and says whether what was asked for
+fits; when it does not, by how much, and what would be the nearest change.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+from tonnage.engine.engines import NEWEST, Release, release, visible_memory_bytes
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.answer import Basis, Part, Quantity, Verdict
+from tonnage.nouns.layout import Engine, Layout
+from tonnage.nouns.model import Attention, LatentAttention, Model
+from tonnage.nouns.precision import Precision
+from tonnage.physics.buffers import activation_peak
+from tonnage.physics.memory import (
+    cache_bytes_per_sequence,
+    cross_cache_bytes_per_sequence,
+    kv_bytes_per_token,
+    weight_bytes,
+)
+from tonnage.units import GB, GiB, MiB, show
+
+__all__ = ["NEED_BASED", "Demand", "Device", "KvPool", "keeps_windows", "kv_pool"]
+
+NEED_BASED: Final = frozenset(
+    {"hf", "llamacpp", "exllamav2", "exllamav3", "fastertransformer", "autoawq", "ctransformers", "ctranslate2",
+     "tensorrt", "pytorch", "gpt-fast", "mlc"}
+)  # fmt: skip
+"""Engines whose memory is what the request needs, not a pool."""
+
+GRAPH_BYTES: Final = 0.4 * GiB
+"""CUDA graphs of one rank: logged 0.10 to 1.03 GiB (modeling.md 4.1; vLLM 0.21 to 0.27 start logs). [bytes]"""
+CONTEXT_BYTES: Final = 0.6 * GiB
+"""CUDA context with its kernels: H100 reports 78.57 of 79.18 GiB free at start. [bytes]"""
+FREED_BYTES: Final = 0.13 * GiB
+"""Beyond PyTorch on one rank, V1 engine: logged 0.13 to 0.14 GiB in five starts. [bytes]"""
+FREED_BYTES_V0: Final = 0.2 * GiB
+"""The same up to vLLM 0.7: a dozen public logs, 0.02 to 0.39, median 0.2 GiB. [bytes]"""
+GROUP_BYTES: Final = 0.42 * GiB
+"""Added by a group of two ranks: 0.55 GiB logged with two, less 0.13 with one (vLLM V1, H100). [bytes]"""
+LARGE_GROUP_BYTES: Final = 50 * MiB
+"""Added again from four ranks: NCCL takes 392 instead of 342 MiB (AIConfigurator). [bytes]"""
+GROUP_BYTES_V0: Final = 1.8 * GiB
+"""The same up to 0.7 over NVLink: 1.79 GiB with two H100, 1.9 with eight A100 beyond one (start logs). [bytes]"""
+LLAMA_OUTPUT_ROWS: Final = 512.0
+"""llama.cpp keeps 32-bit logits for one ubatch of rows. [-]"""
+LIBRARY_BYTES: Final = 0.7 * GiB
+"""BLAS workspaces and loaded kernels of need-based engines beside the context (six engines, A100). [bytes]"""
+MII_RESERVE_BYTES: Final = 1.0 * GB
+"""DeepSpeed RaggedInferenceEngineConfig memory_config: keeps 10^9 bytes. [bytes]"""
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What should be resident at once: sequences and the tokens each has. Absent = only what the engine keeps."""
+
+    concurrency: float = 1.0
+    context_tokens: float | None = None
+    """Prompt and output of one sequence. [tokens]"""
+    shared_prefix_tokens: float = 0.0
+    """Leading tokens all sequences have in common, kept once where the engine caches prefixes. [tokens]"""
+    source_tokens: float = 0.0
+    """Encoder tokens that cross attention keeps. [tokens]"""
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a start log tells about the device, where it is known better than from the catalogue."""
+
+    total_bytes: float | None = None
+    """Memory the process sees. [bytes]"""
+    beyond_torch_bytes: float | None = None
+    """Held outside the engine's allocator: context, NCCL, libraries, other processes. [bytes]"""
+
+
+class KvPool(msgspec.Struct, frozen=True, kw_only=True):
+    """The cache of one rank, beside everything else in its memory."""
+
+    tokens: float
+    """Tokens the replica can keep, as the engine logs it. [tokens]"""
+    blocks: int
+    bytes: float
+    """The pool, on one rank. [bytes]"""
+    bytes_per_sequence: float
+    """Of one sequence of the demanded context, on one rank. [bytes]"""
+    sequences: float
+    """Sequences of the demanded context that the pool holds, over the replica's attention ranks."""
+    limit_bytes: float
+    """What the engine allows itself. [bytes]"""
+    total_bytes: float
+    """Memory the process sees. [bytes]"""
+    memory: Quantity
+    """Everything resident on the fullest rank, the pool included. [bytes]"""
+    need: Quantity
+    """The same with only the demanded cache in place of the pool. [bytes]"""
+    verdict: Verdict
+    notes: tuple[str, ...] = ()
+
+
+class _Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands beside the cache, and the limit both share."""
+
+    limit_bytes: float
+    parts: tuple[Part, ...]
+
+    @property
+    def free_bytes(self) -> float:
+        return self.limit_bytes - sum(part.value for part in self.parts)
+
+
+def kv_pool(
+    model: Model,
+    accelerator: Accelerator,
+    *,
+    precision: Precision,
+    engine: Engine,
+    layout: Layout | None = None,
+    demand: Demand | None = None,
+    year: int | None = None,
+    device: Device | None = None,
+) -> KvPool:
+    """
+    The cache pool of one rank and whether the demand fits it; `engine` has its settings filled (`engines.defaults`).
+
+    `device` says what a log knows better than the catalogue.
+    """
+    layout, demand, device = layout or Layout(), demand or Demand(), device or Device()
+    version = release(engine, year) or NEWEST
+    total = device.total_bytes or visible_memory_bytes(accelerator)
+    weights = weight_bytes(model, precision, layout)
+    beyond = _beyond_torch(layout.ranks, version, accelerator, device)
+    held = _held(model, engine, layout, weights=weights, total=total, beyond=beyond, version=version)
+    offload = engine.kv_offload_bytes or 0.0
+    free = held.free_bytes + offload
+    per_sequence, shared = _sequence_bytes(model, precision, layout, engine=engine, demand=demand, version=version)
+    wanted = shared + per_sequence * demand.concurrency / layout.dp if demand.context_tokens else 0.0
+    per_token = kv_bytes_per_token(model, precision.kv, layout).value
+    pool = free if engine.name not in NEED_BASED else _allocated(model, precision, layout, engine, wanted)
+    block = engine.block_tokens or 1
+    blocks = max(0, math.floor(pool / (block * per_token))) if per_token else 0
+    cache = Part(
+        name="KV cache", value=max(0.0, pool - offload), source=f"{precision.kv}, {show(per_token, 'bytes')}/token"
+    )
+    needed = Part(name="KV cache", value=wanted, source=f"{demand.concurrency:g} sequences")
+    need = Quantity.of_parts("bytes", (*held.parts, needed))
+    return KvPool(
+        tokens=float(blocks * block * layout.dp),
+        blocks=blocks,
+        bytes=max(0.0, pool),
+        bytes_per_sequence=per_sequence,
+        sequences=max(0.0, (free - shared) / per_sequence * layout.dp) if per_sequence else math.inf,
+        limit_bytes=held.limit_bytes,
+        total_bytes=total,
+        memory=Quantity.of_parts("bytes", (*held.parts, cache)),
+        need=need,
+        verdict=_verdict(held, need=need, free=free, wanted=wanted, accelerator=accelerator),
+        notes=_notes(model, demand, engine),
+    )
+
+
+def keeps_windows(engine: Engine, version: Release) -> bool:
+    """Whether the engine frees what has left a sliding window: vLLM since 0.9.2, SGLang since 0.4.7, others by need."""
+    since = {"vllm": (0, 9, 2), "sglang": (0, 4, 7), "trtllm": (0, 8)}
+    return version >= since.get(engine.name, (0,))
+
+
+def _sequence_bytes(
+    model: Model, precision: Precision, layout: Layout, *, engine: Engine, demand: Demand, version: Release
+) -> tuple[float, float]:
+    """Bytes of one sequence beyond the shared prefix, and of the prefix itself, on one rank."""
+    context = demand.context_tokens or float(engine.max_model_len or model.max_context or 0)
+    block = engine.block_tokens or 1
+    context = -(-context // block) * block
+    windows = keeps_windows(engine, version)
+    cross = cross_cache_bytes_per_sequence(model, precision.kv, layout, source_tokens=demand.source_tokens)
+    whole = cache_bytes_per_sequence(model, precision.kv, layout, context=context, windows=windows)
+    prefix = min(demand.shared_prefix_tokens, context) if engine.prefix_caching else 0.0
+    grows = kv_bytes_per_token(model, precision.kv, layout).value * prefix
+    shared = min(whole, grows)
+    return whole - shared + cross, shared
+
+
+def _allocated(model: Model, precision: Precision, layout: Layout, engine: Engine, wanted: float) -> float:
+    """Cache that a need-based engine allocates: llama.cpp and ExLlama for the whole context, others for the batch."""
+    if engine.name in {"llamacpp", "exllamav2", "exllamav3"} and engine.max_model_len:
+        sequences = engine.max_num_seqs or 1
+        whole = cache_bytes_per_sequence(model, precision.kv, layout, context=engine.max_model_len, windows=False)
+        return max(wanted, whole * sequences)
+    return wanted
+
+
+def _held(
+    model: Model, engine: Engine, layout: Layout, *, weights: Quantity, total: float, beyond: Part, version: Release
+) -> _Held:
+    match engine.name:
+        case "vllm":
+            return _vllm(model, engine, layout, weights=weights, total=total, beyond=beyond, version=version)
+        case "sglang":
+            return _sglang(engine, layout, weights=weights, total=total)
+        case name if name in NEED_BASED:
+            return _by_need(model, engine, weights=weights, total=total)
+        case _:
+            return _share_of_free(model, engine, layout, weights=weights, total=total)
+
+
+def _vllm(
+    model: Model, engine: Engine, layout: Layout, *, weights: Quantity, total: float, beyond: Part, version: Release
+) -> _Held:
+    """util x M = W + A_peak + O_nontorch [+ G_graphs since 0.21] + KV (modeling.md 4.1)."""
+    peak = activation_peak(
+        model,
+        layout,
+        max_num_seqs=engine.max_num_seqs or 256,
+        step_tokens=engine.max_num_batched_tokens or 2048,
+    )
+    parts = [*_weight_parts(weights), _rotary(model), *_named(peak, "activations"), beyond]
+    if version >= (0, 21) and engine.cuda_graphs is not False:
+        parts.append(_graphs())
+    return _Held(limit_bytes=(engine.memory_fraction or 0.9) * total, parts=tuple(parts))
+
+
+def _rotary(model: Model) -> Part:
+    """Cosine and sine tables, 16 bits, for every position of the model's context."""
+    widths = (
+        group.mixer.qk_rope_head_dim if isinstance(group.mixer, LatentAttention) else group.mixer.head_dim
+        for group in model.layers
+        if isinstance(group.mixer, Attention | LatentAttention)
+    )
+    value = 2.0 * (model.max_context or 0) * max(widths, default=0)
+    return Part(name="weights: rotary tables", value=value, source="max_context x head width x 2 bytes")
+
+
+def _beyond_torch(ranks: int, version: Release, accelerator: Accelerator, device: Device) -> Part:
+    basis = Basis.CALIBRATED
+    if device.beyond_torch_bytes is not None:
+        value, source, basis = device.beyond_torch_bytes, "given", Basis.MEASURED
+    elif version < (0, 8):
+        switched = ranks > 1 and accelerator.link.domain > 2
+        value, source = FREED_BYTES_V0 + (GROUP_BYTES_V0 if switched else 0.0), "vLLM 0.6 start logs"
+    else:
+        group = 0.0 if ranks == 1 else GROUP_BYTES + (LARGE_GROUP_BYTES if ranks >= 4 else 0.0)
+        value, source = FREED_BYTES + group, "vLLM V1 start logs; NCCL from AIConfigurator"
+    return Part(name="NCCL and libraries", value=value, basis=basis, source=source)
+
+
+def _sglang(engine: Engine, layout: Layout, *, weights: Quantity, total: float) -> _Held:
+    """KV = free after loading - (1 - f) x free before loading; the reserve serves activations and graphs."""
+    start = CONTEXT_BYTES + (2 * GROUP_BYTES + LARGE_GROUP_BYTES if layout.ranks > 1 else 0.0)
+    fraction = engine.memory_fraction or 0.88
+    reserve = (1 - fraction) * (total - start)
+    parts = (
+        *_weight_parts(weights),
+        Part(name="activations and graphs", value=reserve, source=f"SGLang mem_fraction_static {fraction:g}"),
+        Part(name="context and NCCL", value=start, basis=Basis.CALIBRATED, source="free memory at start in logs"),
+    )
+    return _Held(limit_bytes=total, parts=parts)
+
+
+def _share_of_free(model: Model, engine: Engine, layout: Layout, *, weights: Quantity, total: float) -> _Held:
+    """KV = f x (total - weights - activation buffers - context); the rest stays free."""
+    peak = activation_peak(
+        model,
+        layout,
+        max_num_seqs=0,  # these engines sample in a few rows at a time and profile the token budget only
+        step_tokens=engine.max_num_batched_tokens or 8192,
+    )
+    group = GROUP_BYTES + (LARGE_GROUP_BYTES if layout.ranks >= 4 else 0.0) if layout.ranks > 1 else 0.0
+    fixed = (
+        *_weight_parts(weights),
+        *_named(peak, "activations"),
+        Part(name="context and NCCL", value=CONTEXT_BYTES + group, basis=Basis.CALIBRATED, source="start logs"),
+    )
+    free = total - sum(part.value for part in fixed)
+    if engine.name == "deepspeed-mii":
+        kept, source = MII_RESERVE_BYTES, "DeepSpeed keeps 1 GB"
+    else:
+        fraction = engine.memory_fraction or 0.9
+        kept, source = (1 - fraction) * max(0.0, free), f"{engine.name}: pool is {fraction:g} of what is free"
+    return _Held(limit_bytes=total, parts=(*fixed, Part(name="left free", value=kept, source=source)))
+
+
+def _by_need(model: Model, engine: Engine, *, weights: Quantity, total: float) -> _Held:
+    """Weights, context, and the buffers of one step; the cache comes on top as it is needed."""
+    rows = LLAMA_OUTPUT_ROWS if engine.name == "llamacpp" else float(engine.max_num_seqs or 1)
+    step = activation_peak(model, Layout(), max_num_seqs=0, step_tokens=float(engine.max_num_batched_tokens or 512))
+    parts = (
+        *_weight_parts(weights),
+        *_named(step, "activations"),
+        Part(name="logits", value=4 * rows * model.vocab_size, source="32-bit logits of the rows that emit"),
+        Part(name="context and libraries", value=CONTEXT_BYTES + LIBRARY_BYTES, basis=Basis.CALIBRATED,
+             source="device memory beyond weights and cache, six engines on A100"),
+    )  # fmt: skip
+    return _Held(limit_bytes=total, parts=parts)
+
+
+def _weight_parts(weights: Quantity) -> tuple[Part, ...]:
+    return tuple(
+        msgspec.structs.replace(part, name=f"weights: {part.name.replace('_', ' ')}") for part in weights.parts
+    )
+
+
+def _named(quantity: Quantity, name: str) -> tuple[Part, ...]:
+    return tuple(
+        msgspec.structs.replace(part, name=name, source=f"{part.source} ({part.name})") for part in quantity.parts
+    )
+
+
+def _graphs() -> Part:
+    return Part(name="CUDA graphs", value=GRAPH_BYTES, basis=Basis.ASSUMED, source="start logs: 0.1 to 1.0 GiB")
+
+
+def _verdict(held: _Held, *, need: Quantity, free: float, wanted: float, accelerator: Accelerator) -> Verdict:
+    if free >= wanted and free > 0:
+        return Verdict(ok=True)
+    short = wanted - free if free < wanted else -free
+    largest = max(need.parts, key=lambda part: part.value, default=None)
+    what = "weights and buffers alone exceed" if free <= 0 else "the cache asked for exceeds"
+    return Verdict(
+        ok=False,
+        limit="memory",
+        reason=f"{what} the {show(held.limit_bytes, 'bytes')} that may be used on {accelerator.name} "
+        f"by {show(short, 'bytes')}" + (f"; largest part: {largest.name}" if largest else ""),
+        short_by=short,
+        unit="bytes",
+    )
+
+
+def _notes(model: Model, demand: Demand, engine: Engine) -> tuple[str, ...]:
+    notes = []
+    context = demand.context_tokens
+    if context and model.max_context and context > model.max_context:
+        notes.append(f"{context:,.0f} tokens exceed the {model.max_context:,} that {model.id} is made for")
+    if any(isinstance(group.mixer, Attention) and group.mixer.window for group in model.layers):
+        notes.append("windowed layers stop growing at their window")
+    if engine.kv_offload_bytes:
+        notes.append(f"{show(engine.kv_offload_bytes, 'bytes')} of cache are kept in host memory")
+    return tuple(notes)

@@ -1,0 +1,231 @@
+"""Published memory figures: engine start logs, weight files, and the numbers the guides quote."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tonnage.engine.engines import defaults
+from tonnage.engine.kvcache import Demand, Device, KvPool, kv_pool
+from tonnage.nouns.accelerator import Accelerator, Fact, Link
+from tonnage.nouns.layout import Engine, Layout
+from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
+from tonnage.nouns.precision import Precision
+from tonnage.physics.memory import kv_bytes_per_token, weight_bytes
+from tonnage.physics.parameters import active_parameters, parameters
+from tonnage.units import GB, GiB, MiB
+
+
+def dense(
+    layers: int, hidden: int, width: int, *, heads: tuple[int, int], vocab: int, tied: bool = False, bias: bool = False
+) -> Model:
+    mixer = Attention(num_attention_heads=heads[0], num_key_value_heads=heads[1], head_dim=128, bias=bias)
+    group = LayerGroup(count=layers, mixer=mixer, feed_forward=Mlp(intermediate_size=width))
+    return Model(
+        id="test", family="test", kind="llm", hidden_size=hidden, vocab_size=vocab, layers=(group,),
+        tie_word_embeddings=tied, max_context=131072,
+    )  # fmt: skip
+
+
+def gpt_oss(layers: int, experts: int) -> Model:
+    def group(window: int | None) -> LayerGroup:
+        mixer = Attention(num_attention_heads=64, num_key_value_heads=8, head_dim=64, bias=True, output_bias=True,
+                          sinks=True, window=window)  # fmt: skip
+        moe = Moe(num_experts=experts, num_experts_per_tok=4, moe_intermediate_size=2880, bias=True, router_bias=True)
+        return LayerGroup(count=layers // 2, mixer=mixer, feed_forward=moe)
+
+    return Model(
+        id="gpt-oss", family="gpt-oss", kind="llm-moe", hidden_size=2880, vocab_size=201088,
+        layers=(group(128), group(None)), experts_dtype="mxfp4", max_context=131072,
+    )  # fmt: skip
+
+
+LLAMA_8B = dense(32, 4096, 14336, heads=(32, 8), vocab=128256)
+LLAMA_70B = dense(80, 8192, 28672, heads=(64, 8), vocab=128256)
+LLAMA2_7B = dense(32, 4096, 11008, heads=(32, 32), vocab=32000)
+LLAMA2_70B = dense(80, 8192, 28672, heads=(64, 8), vocab=32000)
+QWEN3_06B = dense(28, 1024, 3072, heads=(16, 8), vocab=151936, tied=True)
+QWEN3_32B = dense(64, 5120, 25600, heads=(64, 8), vocab=151936)
+QWEN25_3B = dense(36, 2048, 11008, heads=(16, 2), vocab=151936, tied=True, bias=True)
+
+
+def card(gib: float, *, name: str = "H100", domain: int = 8) -> Accelerator:
+    return Accelerator(
+        id=name.lower(), vendor="NVIDIA", name=name, architecture="Hopper", segment="datacenter",
+        memory_bytes=gib * GiB, memory_bytes_per_s=3.35e12, peaks={"bf16": 989e12},
+        link=Link(kind="nvlink4", bytes_per_s=450e9, domain=domain), host_link=Link(kind="pcie5"),
+        fact=Fact(source="start log"),
+    )  # fmt: skip
+
+
+BF16 = Precision()
+FP8 = Precision(weights="fp8", activations="fp8")
+MXFP4 = Precision(experts="mxfp4")
+
+
+def start(
+    model: Model, gib: float, engine: Engine, *, precision: Precision = BF16, tp: int = 1, beyond: float | None = None
+) -> KvPool:
+    """The pool of an engine that started on a device whose log gives its total memory."""
+    accelerator, layout = card(gib), Layout(tp=tp)
+    filled = defaults(engine, accelerator, model=model, layout=layout)
+    return kv_pool(
+        model,
+        accelerator,
+        precision=precision,
+        engine=filled,
+        layout=layout,
+        device=Device(total_bytes=gib * GiB, beyond_torch_bytes=None if beyond is None else beyond * GiB),
+    )
+
+
+def v1(**settings: object) -> Engine:
+    return Engine(version="0.11", memory_fraction=0.9, max_num_seqs=1024, max_num_batched_tokens=8192, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "tp", "weights", "pool"),
+    [
+        pytest.param(QWEN3_06B, BF16, 1, 1.12, 64.45, id="Qwen3-0.6B"),
+        pytest.param(LLAMA_8B, BF16, 1, 14.99, 51.38, id="Llama-3.1-8B"),
+        pytest.param(gpt_oss(24, 32), MXFP4, 1, 13.47, 50.28, id="gpt-oss-20b"),
+        pytest.param(QWEN3_32B, BF16, 1, 61.03, 4.45, id="Qwen3-32B"),
+        pytest.param(LLAMA_70B, FP8, 2, 33.88, 32.0, id="Llama-3.3-70B FP8 TP2"),
+    ],
+)
+def test_v1_starts_on_h100(model: Model, precision: Precision, tp: int, weights: float, pool: float) -> None:
+    """llm-d benchmark logs, vLLM V1, share 0.90 of 79.18 GiB."""
+    found = start(model, 79.18, v1(), precision=precision, tp=tp)
+    assert weight_bytes(model, precision, Layout(tp=tp)).value / GiB == pytest.approx(weights, rel=0.03)
+    assert found.bytes / GiB == pytest.approx(pool, rel=0.03)
+
+
+def test_v1_start_of_gpt_oss_120b() -> None:
+    """The same logs at share 0.95: 64.38 GiB of weights leave a twentieth of that, so errors show twentyfold."""
+    engine = msgspec.structs.replace(v1(), memory_fraction=0.95)
+    found = start(gpt_oss(36, 128), 79.18, engine, precision=MXFP4)
+    assert found.bytes / GiB == pytest.approx(3.33, abs=0.25)
+
+
+V06 = Engine(version="0.6.6", memory_fraction=0.9, max_num_seqs=256, chunked_prefill=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "gib", "tokens", "version", "beyond", "pool"),
+    [
+        pytest.param(LLAMA_8B, 23.58, 20000, "0.6.4", 0.35, 3.81, id="8B, RTX 3090, 20k"),
+        pytest.param(LLAMA_8B, 23.58, 29000, "0.6.4", 0.35, 2.89, id="8B, RTX 3090, 29k"),
+        pytest.param(LLAMA_8B, 79.22, 8192, "0.6.5", 1.79, 53.29, id="8B, 80 GB"),
+        pytest.param(QWEN25_3B, 14.56, 4096, "0.6.6", None, 5.79, id="Qwen2.5-3B, T4"),
+        pytest.param(LLAMA_8B, 23.52, 2048, "0.19", None, 5.05, id="8B, RTX 4090"),
+    ],
+)
+def test_other_vllm_starts(
+    model: Model, gib: float, tokens: int, version: str, beyond: float | None, pool: float
+) -> None:
+    """modeling.md 4.2; the last one is the open row of that table (-3.6 %)."""
+    engine = msgspec.structs.replace(V06, version=version, max_num_batched_tokens=tokens)
+    found = start(model, gib, engine, beyond=beyond)
+    assert found.bytes / GiB == pytest.approx(pool, rel=0.04 if version == "0.19" else 0.03)
+
+
+def test_tensor_parallel_weights_of_8b() -> None:
+    """vLLM pull request 10511: 7.48 GiB on each of two ranks."""
+    assert weight_bytes(LLAMA_8B, BF16, Layout(tp=2)).value / GiB == pytest.approx(7.48, rel=0.002)
+
+
+def test_a_2023_start_on_a100() -> None:
+    """vLLM pull request 2031: 7,351 blocks for Llama-2-7B on A100-80, share 0.9."""
+    found = start(LLAMA2_7B, 79.25, Engine(version="0.2.5", max_model_len=4096))
+    assert found.blocks == pytest.approx(7351, rel=0.03)
+
+
+def test_w8a8_70b_on_one_card() -> None:
+    """Start log, V1, share 0.98, 2,048 tokens: 22,096 tokens of cache beside 67.72 GiB of weights."""
+    precision = Precision(weights="int8", activations="int8")
+    assert weight_bytes(LLAMA_70B, precision).value / GiB == pytest.approx(67.72, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "level", "gib"),
+    [
+        (LLAMA_8B, "gguf-q4_k_m", 4.58),
+        (LLAMA_8B, "gguf-f16", 14.96),
+        (LLAMA_8B, "gguf-q8_0", 7.95),
+        (LLAMA_8B, "gguf-q6_k", 6.14),
+        (LLAMA_8B, "gguf-q5_k_m", 5.33),
+        (LLAMA_70B, "gguf-q4_k_m", 39.59),
+        (LLAMA_70B, "gguf-f16", 131.42),
+    ],
+)
+def test_gguf_files(model: Model, level: str, gib: float) -> None:
+    """llama.cpp's own table of Llama-3 files (llama-bench prints the size)."""
+    assert weight_bytes(model, Precision(weights=level)).value / GiB == pytest.approx(gib, rel=0.005)
+
+
+def test_llama_70b_weighs_141_gb_and_caches_320_kib_per_token() -> None:
+    assert weight_bytes(LLAMA_70B, BF16).value / GB == pytest.approx(141, rel=0.005)
+    assert kv_bytes_per_token(LLAMA_70B, "bf16").value == 320 * 1024
+
+
+DEEPSEEK = LatentAttention(
+    num_attention_heads=128, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128
+)
+
+
+def test_deepseek_v3_caches_70_272_bytes_per_token_on_every_rank() -> None:
+    layers = (LayerGroup(count=61, mixer=DEEPSEEK),)
+    model = Model(id="v3", family="DeepSeek", kind="llm-moe", hidden_size=7168, layers=layers)
+    assert kv_bytes_per_token(model, "bf16").value == 70272
+    assert kv_bytes_per_token(model, "bf16", Layout(tp=8)).value == 70272
+
+
+def test_mixtral_needs_memory_for_all_and_speed_for_active_parameters() -> None:
+    """arXiv 2401.04088: 46.7 B in all, 12.9 B per token; not 56 and 14."""
+    moe = Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=14336)
+    mixer = Attention(num_attention_heads=32, num_key_value_heads=8, head_dim=128)
+    layers = (LayerGroup(count=32, mixer=mixer, feed_forward=moe),)
+    model = Model(id="mixtral", family="Mixtral", kind="llm-moe", hidden_size=4096, vocab_size=32000, layers=layers)
+    assert weight_bytes(model, BF16).value / 2e9 == pytest.approx(46.7, rel=0.002)
+    assert parameters(model).value / 1e9 == pytest.approx(46.7, rel=0.002)
+    assert active_parameters(model).value / 1e9 == pytest.approx(12.9, rel=0.005)
+
+
+def test_70b_int8_on_one_a100_leaves_about_8_gb() -> None:
+    """Popular claim: "70B INT8 fits one 80 GB A100". It does, with a handful of short requests."""
+    weights = weight_bytes(LLAMA2_70B, Precision(weights="int8", activations="int8")).value
+    assert (80e9 - weights) / GB == pytest.approx(10.5, abs=2.5)
+    found = start(
+        LLAMA2_70B, 79.25, Engine(max_model_len=4096), precision=Precision(weights="int8", activations="int8")
+    )
+    assert found.bytes / GB < 8
+
+
+def test_sglang_pool_of_qwen3_235b() -> None:
+    """vLLM issue 21348: SGLang, share 0.93 of four H100, 367,404 tokens (16.46 GiB on each)."""
+    moe = Moe(num_experts=128, num_experts_per_tok=8, moe_intermediate_size=1536)
+    mixer = Attention(num_attention_heads=64, num_key_value_heads=4, head_dim=128, qk_norm=True)
+    layers = (LayerGroup(count=94, mixer=mixer, feed_forward=moe),)
+    model = Model(id="q", family="Qwen3", kind="llm-moe", hidden_size=4096, vocab_size=151936, layers=layers)
+    engine = Engine(name="sglang", version="2025-07", memory_fraction=0.93)
+    found = start(model, 79.18, engine, precision=Precision(weights="fp8_block", activations="fp8"), tp=4)
+    assert found.tokens == pytest.approx(367404, rel=0.05)
+
+
+def test_a_pool_is_quantised_by_half_when_the_cache_is_8_bit() -> None:
+    whole = start(LLAMA_8B, 79.18, v1())
+    half = start(LLAMA_8B, 79.18, v1(), precision=Precision(kv="fp8"))
+    assert half.tokens == pytest.approx(2 * whole.tokens, rel=1e-3)
+
+
+def test_demand_beyond_the_pool_is_refused_with_the_shortfall() -> None:
+    accelerator = card(79.18)
+    engine = defaults(v1(), accelerator, model=LLAMA_8B)
+    found = kv_pool(
+        LLAMA_8B, accelerator, precision=BF16, engine=engine, demand=Demand(concurrency=64, context_tokens=8192)
+    )
+    short = 64 * 8192 * 128 * 1024 - found.bytes
+    assert not found.verdict.ok
+    assert found.verdict.limit == "memory"
+    assert found.verdict.short_by == pytest.approx(short, rel=1e-6)
+    assert short > 100 * MiB
