@@ -1,0 +1,72 @@
+"""What an engine adds to its kernels: host time per step, launches, and how well its kernels do.
+
+An engine is a few numbers, shared by every model and accelerator it runs on. The step's parts
+(`steps.Parts`) are multiplied by them; host work runs beside the accelerator or before it:
+
+    T_step = max(T_gpu, T_host hidden) + T_host exposed
+
+Values are fitted by `calibration/serving.py` and live in the catalogue by engine and year.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Overheads", "captured_batch"]
+
+
+class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Time an engine adds to the sum of its kernels; the defaults add nothing."""
+
+    step_s: float = 0.0
+    """Host work of one step that the accelerator waits for. [s]"""
+    sequence_s: float = 0.0
+    """The same, for each running sequence. [s]"""
+    hidden_s: float = 0.0
+    """Host work of one step that overlaps with the accelerator. [s]"""
+    kernel_s: float = 0.0
+    """Added to each kernel of a decode step: launches that no graph captured. [s]"""
+    prefill_kernel_s: float = 0.0
+    """The same in steps that carry prompts. [s]"""
+    request_s: float = 0.0
+    """Added to the first token of a request: reading, tokenising, first answer. [s]"""
+    prompt_s: float = 0.0
+    """Host work per prompt that enters a step. [s]"""
+    memory: float = 1.0
+    """Factor on products bound by memory. [-]"""
+    compute: float = 1.0
+    """Factor on products bound by arithmetic. [-]"""
+    experts: float = 1.0
+    """Further factor on products of routed experts. [-]"""
+    attention: float = 1.0
+    """Factor on decode attention. [-]"""
+    prefill_attention: float = 1.0
+    touch: float = 1.0
+    """Factor on element-wise passes: below 1 where the engine fuses them. [-]"""
+    collective: float = 1.0
+    """Factor on collectives inside a node. [-]"""
+    narrow: float = 1.0
+    """Further factor on products in 8 or 4 bits with quantised activations. [-]"""
+    weight_only: float = 1.0
+    """Further factor on products with weights of fewer bits than activations. [-]"""
+    sequential: float = 0.0
+    """1 = the requests of a batch are decoded one after another. [-]"""
+
+
+def captured_batch(batch: float, limit: float = 512.0) -> float:
+    """
+    Batch that a decode step is padded to: sizes of captured graphs are 1, 2, 4, 8 and multiples of 8.
+
+    Above the largest captured size the step runs as it is.
+
+    Examples
+    --------
+    >>> captured_batch(3), captured_batch(33), captured_batch(1000)
+    (4.0, 40.0, 1000.0)
+    """
+    if batch > limit:
+        return float(batch)
+    for size in (1.0, 2.0, 4.0, 8.0):
+        if batch <= size:
+            return size
+    return float(-(-batch // 8) * 8)

@@ -1,0 +1,69 @@
+"""One batch, started together, that ends when all are done: static batches, single streams, bursts.
+
+The batch is prefilled whole (in steps of at most the token budget), then decodes while its context
+grows by a token a step. A burst larger than the batch limit runs in waves, which continuous
+batching overlaps: the queue drains as slots free up.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tonnage.engine.served import Served
+from tonnage.engine.steps import StepTable
+
+__all__ = ["burst", "prefill_s", "static_batch"]
+
+
+def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget: float) -> float:
+    """Seconds to prefill `prompts` whole prompts together, in steps of at most `budget` tokens."""
+    total = prompts * prompt_tokens
+    steps = max(1, math.ceil(total / max(budget, 1.0) - 1e-9))
+    per_step = total / steps
+    in_step = max(prompts / steps, min(1.0, prompts))
+    cached = max(0.0, prompt_tokens - per_step) / 2.0 if steps > prompts else 0.0
+    once = table.mixed_step_s(prompt_tokens=per_step, prompts=in_step, sequences=0.0, context=0.0, cached=cached)
+    return steps * once
+
+
+def static_batch(
+    table: StepTable, *, batch: float, prompt_tokens: float, output_tokens: float, budget: float
+) -> Served:
+    """One batch prefilled together, then decoded together to the last token."""
+    o = table.overheads
+    if o.sequential and batch > 1:
+        one = static_batch(table, batch=1.0, prompt_tokens=prompt_tokens, output_tokens=output_tokens, budget=budget)
+        return Served(
+            ttft_s=one.ttft_s,
+            tpot_s=one.tpot_s * batch,
+            e2e_s=one.e2e_s * batch,
+            requests_per_s=one.requests_per_s,
+            running=1.0,
+        )
+    first = o.request_s + prefill_s(table, prompts=batch, prompt_tokens=prompt_tokens, budget=budget)
+    steps = max(0.0, output_tokens - 1.0)
+    step = table.decode_s(batch, prompt_tokens + (output_tokens + 1.0) / 2.0)
+    total = first + steps * step
+    return Served(ttft_s=first, tpot_s=step, e2e_s=total, requests_per_s=batch / total, running=batch)
+
+
+def burst(
+    table: StepTable, *, requests: float, slots: float, prompt_tokens: float, output_tokens: float, budget: float
+) -> Served:  # fmt: skip
+    """`requests` sent at once to an engine that runs at most `slots`: fill, steady refill, drain."""
+    together = min(requests, slots)
+    wave = static_batch(table, batch=together, prompt_tokens=prompt_tokens, output_tokens=output_tokens, budget=budget)
+    if requests <= slots:
+        return wave
+    waves = requests / together
+    cost = prefill_s(table, prompts=together, prompt_tokens=prompt_tokens, budget=budget)
+    decode = max(0.0, output_tokens - 1.0) * wave.tpot_s
+    total = waves * (cost + decode)
+    return Served(
+        ttft_s=wave.ttft_s + (waves - 1.0) / 2.0 * (cost + decode),
+        tpot_s=wave.tpot_s + cost / max(1.0, output_tokens - 1.0),
+        e2e_s=wave.e2e_s + (waves - 1.0) / 2.0 * (cost + decode),
+        requests_per_s=requests / total,
+        running=together,
+        saturated=True,
+    )

@@ -1,0 +1,342 @@
+"""(model, accelerator, layout, engine) -> seconds of its steps.
+
+A `Placement` fixes all that does not change between steps. `step_parts` opens one step into parts
+(products bound by memory, by arithmetic, attention, element-wise passes, collectives, kernels);
+`seconds` adds them up under the engine's overheads. `step_table` tabulates both kinds of step once,
+so that a simulation of thousands of steps costs a few dozen work lists:
+
+- the part that sees all rows together (products, norms, collectives) depends on rows alone;
+- decode attention is affine in the context, for each batch;
+- prefill attention depends on the chunk and on what is cached before it.
+
+Times are those of one replica. Pipeline stages overlap only between micro-batches: a step over p
+stages carries 1/p of the sequences, and p of them are in flight.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from math import exp, log
+
+import msgspec
+
+from tonnage.engine.overheads import Overheads, captured_batch
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.layout import Layout
+from tonnage.nouns.model import Model, StateSpace
+from tonnage.nouns.precision import FORMATS, Precision, number_format
+from tonnage.physics.efficiency import Ladder, Rung, weakest_rung
+from tonnage.physics.operators import operator_s, peak_flop_per_s
+from tonnage.physics.transformer import Tokens, encode_work, step_work
+from tonnage.physics.work import Operator, Work
+
+__all__ = ["Parts", "Placement", "StepTable", "encode_parts", "seconds", "step_parts", "step_table"]
+
+_COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
+_ATTENTION = frozenset({"attention_decode", "mla_decode", "state_space"})
+_PREFILL = frozenset({"attention_prefill", "mla_prefill"})
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """A model on accelerators in a layout under an engine: everything a step's time depends on but its tokens."""
+
+    model: Model
+    accelerator: Accelerator
+    precision: Precision
+    layout: Layout
+    ladder: Ladder
+    overheads: Overheads = Overheads()
+    domain: int = 8
+    """Ranks joined by fast links."""
+    graphs: bool = True
+    """Decode steps run as captured graphs, padded to their sizes."""
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """One step's time on the accelerator, by what sets it. Products are split by the limit that binds them. [s]"""
+
+    memory: float = 0.0
+    compute: float = 0.0
+    narrow: float = 0.0
+    """Of memory and compute together: products in 8 or 4 bits. [s]"""
+    weight_only: float = 0.0
+    experts: float = 0.0
+    attention: float = 0.0
+    prefill_attention: float = 0.0
+    touch: float = 0.0
+    collective: float = 0.0
+    kernels: float = 0.0
+    """Launches of the step. [-]"""
+    rung: Rung = "own"
+
+
+def step_parts(placement: Placement, tokens: Tokens) -> Parts:
+    """Opens one step of the engine into parts."""
+    d = placement
+    work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
+    return _parts(work, d)
+
+
+def encode_parts(placement: Placement, *, sequences: float, length: float) -> Parts:
+    """Opens one bidirectional pass into parts."""
+    d = placement
+    work = encode_work(
+        d.model, sequences=sequences, length=length, precision=d.precision, layout=d.layout, domain=d.domain
+    )
+    return _parts(work, d)
+
+
+def _parts(work: Work, d: Placement) -> Parts:
+    found = dict.fromkeys(Parts.__struct_fields__, 0.0)
+    del found["rung"]
+    rungs: set[Rung] = set()
+    for op in work:
+        once, rung = operator_s(op, accelerator=d.accelerator, ladder=d.ladder)
+        rungs.add(rung)
+        found["kernels"] += op.count
+        taken = once * op.count
+        if op.kind in _COLLECTIVES:
+            found["collective"] += taken
+        elif op.kind in _ATTENTION:
+            found["attention"] += taken
+        elif op.kind in _PREFILL:
+            found["prefill_attention"] += taken
+        elif op.flop:
+            _add_product(found, op, taken, d.accelerator)
+        else:
+            found["touch"] += taken
+    return Parts(**found, rung=weakest_rung(tuple(rungs)))
+
+
+def _add_product(found: dict[str, float], op: Operator, taken: float, accelerator: Accelerator) -> None:
+    arithmetic = op.flop / peak_flop_per_s(accelerator, op.compute)
+    traffic = (op.read_bytes + op.write_bytes) / accelerator.memory_bytes_per_s
+    found["compute" if arithmetic > traffic else "memory"] += taken
+    stored = FORMATS.get(op.weights) or number_format(op.weights)
+    if stored.bits < 16:
+        found["narrow" if op.compute in {"fp8", "fp4", "int8"} else "weight_only"] += taken
+    if op.kind == "grouped_gemm":
+        found["experts"] += taken
+
+
+def seconds(parts: Parts, overheads: Overheads, *, sequences: float, prompts: float = 0.0) -> float:
+    """
+    One step under an engine: its kernels with the engine's factors, and the host's share.
+
+    `sequences` are those running in the step, `prompts` those that enter it.
+    """
+    o = overheads
+    share = 0.0 if parts.memory + parts.compute == 0 else 1.0 / (parts.memory + parts.compute)
+    products = parts.memory * o.memory + parts.compute * o.compute
+    products *= 1.0 + share * (
+        parts.narrow * (o.narrow - 1.0) + parts.weight_only * (o.weight_only - 1.0) + parts.experts * (o.experts - 1.0)
+    )
+    busy = (
+        products
+        + parts.attention * o.attention
+        + parts.prefill_attention * o.prefill_attention
+        + parts.touch * o.touch
+        + parts.collective * o.collective
+        + parts.kernels * (o.prefill_kernel_s if prompts else o.kernel_s)
+    )
+    exposed = o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
+    return max(busy, o.hidden_s) + exposed
+
+
+class StepTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Step times of one replica at a few shapes, read by interpolation."""
+
+    rows: tuple[float, ...]
+    """Increasing rows of a step, per rank. [tokens]"""
+    dense_s: tuple[float, ...]
+    """Everything but attention and head, at those rows, in a decode step. [s]"""
+    mixed_s: tuple[float, ...]
+    """The same in a step that carries prompts. [s]"""
+    head_s: tuple[float, ...]
+    """The head at those rows. [s]"""
+    batches: tuple[float, ...]
+    """Increasing decode batches, per rank. [requests]"""
+    attention_s: tuple[tuple[float, float], ...]
+    """Decode attention at those batches: at no context, and added per token of context. [s, s/token]"""
+    chunk_s: tuple[float, float, float]
+    """Prefill attention of q tokens after c: fixed, per q, and per q (c + q/2). [s, s/token, s/token^2]"""
+    overheads: Overheads
+    layout: Layout
+    graphs: bool
+    rung: Rung
+
+    def decode_s(self, sequences: float, context: float) -> float:
+        """One decode step of `sequences` on the replica, each with `context` tokens. [s]"""
+        per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
+        rows = captured_batch(per_rank) if self.graphs else per_rank
+        fixed, slope = _affine(self.batches, self.attention_s, per_rank)
+        busy = _at(self.rows, self.dense_s, rows) + _at(self.rows, self.head_s, per_rank) + fixed + slope * context
+        return _with_host(busy, self.overheads, sequences / self.layout.dp, 0.0)
+
+    def mixed_step_s(
+        self, *, prompt_tokens: float, prompts: float, sequences: float, context: float, cached: float = 0.0
+    ) -> float:
+        """One step with `prompt_tokens` of `prompts` prompts beside `sequences` decodes, on the replica. [s]"""
+        ranks = self.layout.dp * self.layout.pp
+        tokens, decodes = prompt_tokens / ranks, sequences / ranks
+        rows = max(1.0, tokens + decodes)
+        emitted = max(1.0, decodes + prompts / ranks)
+        busy = _at(self.rows, self.mixed_s, rows) + _at(self.rows, self.head_s, emitted)
+        if decodes:
+            fixed, slope = _affine(self.batches, self.attention_s, max(1.0, decodes))
+            busy += fixed + slope * context
+        chunk = tokens / max(prompts / ranks, 1e-9) if prompts else 0.0
+        fixed, linear, square = self.chunk_s
+        busy += fixed + tokens * (linear + square * (cached + chunk / 2.0))
+        return _with_host(busy, self.overheads, sequences / self.layout.dp, prompts / self.layout.dp)
+
+
+def _with_host(busy: float, overheads: Overheads, sequences: float, prompts: float) -> float:
+    exposed = overheads.step_s + overheads.sequence_s * sequences + overheads.prompt_s * prompts
+    return max(busy, overheads.hidden_s) + exposed
+
+
+def _at(xs: tuple[float, ...], ys: tuple[float, ...], x: float) -> float:
+    """Log-log interpolation, flat below the first point and proportional above the last."""
+    if x <= xs[0]:
+        return ys[0]
+    if x >= xs[-1]:
+        return ys[-1] * x / xs[-1]
+    i = bisect_left(xs, x)
+    if xs[i] == x:
+        return ys[i]
+    share = log(x / xs[i - 1]) / log(xs[i] / xs[i - 1])
+    low, high = ys[i - 1], ys[i]
+    if low <= 0.0 or high <= 0.0:
+        return low + share * (high - low)
+    return exp(log(low) + share * log(high / low))
+
+
+def _affine(xs: tuple[float, ...], ys: tuple[tuple[float, float], ...], x: float) -> tuple[float, float]:
+    """Linear interpolation of (fixed, slope), proportional above the last point."""
+    if x <= xs[0]:
+        return ys[0]
+    if x >= xs[-1]:
+        over = x / xs[-1]
+        return ys[-1][0] * over, ys[-1][1] * over
+    i = bisect_left(xs, x)
+    share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
+    (f0, s0), (f1, s1) = ys[i - 1], ys[i]
+    return f0 + share * (f1 - f0), s0 + share * (s1 - s0)
+
+
+def step_table(placement: Placement, *, batch: float, prompt_tokens: float, context: float, chunk: float) -> StepTable:
+    """
+    Tabulate steps of up to `batch` sequences and chunks of up to `chunk` prompt tokens.
+
+    Parameters
+    ----------
+    placement : Placement
+        What runs where.
+    batch : float
+        Most sequences that decode together, on the replica. [requests]
+    prompt_tokens : float
+        Mean prompt length. [tokens]
+    context : float
+        Longest context of interest. [tokens]
+    chunk : float
+        Most prompt tokens in a step, on the replica. [tokens]
+    """
+    ranks = placement.layout.dp * placement.layout.pp
+    most, widest = max(1.0, batch / ranks), max(1.0, chunk / ranks)
+    rows = _ladder_of_rows(most, widest)
+    dense = [_dense_and_head(placement, n) for n in rows]
+    mixed = [_mixed(placement, n) for n in rows] if _has_states(placement.model) else [parts for parts, _ in dense]
+    batches = _batches(most)
+    attention = [_attention(placement, n, context) for n in batches]
+    chunk_s, prefill_rung = _chunk(placement, min(widest, max(prompt_tokens, 1.0)))
+    o = placement.overheads
+    return StepTable(
+        rows=rows,
+        dense_s=tuple(_busy(parts, o, prompts=False) for parts, _ in dense),
+        mixed_s=tuple(_busy(parts, o, prompts=True) for parts in mixed),
+        head_s=tuple(_busy(head, o, prompts=False) for _, head in dense),
+        batches=batches,
+        attention_s=tuple(attention),
+        chunk_s=chunk_s,
+        overheads=o,
+        layout=placement.layout,
+        graphs=placement.graphs,
+        rung=weakest_rung((dense[0][0].rung, dense[-1][0].rung, prefill_rung)),
+    )
+
+
+def _busy(parts: Parts, overheads: Overheads, *, prompts: bool) -> float:
+    """Accelerator time of parts alone, without the host."""
+    alone = msgspec.structs.replace(overheads, step_s=0.0, sequence_s=0.0, hidden_s=0.0, prompt_s=0.0)
+    return seconds(parts, alone, sequences=0.0, prompts=1.0 if prompts else 0.0)
+
+
+def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:
+    """Rows worth tabulating: the batch and its padded size, the widest mixed step, and powers of four between."""
+    top = most + widest
+    points = {1.0, captured_batch(most), most, top, widest}
+    value = 4.0
+    while value < top:
+        points.add(value)
+        value *= 4.0
+    return tuple(sorted(points))
+
+
+def _batches(most: float) -> tuple[float, ...]:
+    return tuple(sorted({1.0, max(1.0, most / 8.0), max(1.0, most / 2.0), most}))
+
+
+def _dense_and_head(placement: Placement, rows: float) -> tuple[Parts, Parts]:
+    d = placement
+    tokens = Tokens(decodes=rows, context=0.0, emitted=rows)
+    work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
+    core = _ATTENTION - {"state_space"}
+    names = {"head", "gather logits", "sampling"}
+    dense = tuple(op for op in work if op.kind not in core and op.name not in names)
+    return _parts(dense, d), _parts(tuple(op for op in work if op.name in names), d)
+
+
+def _has_states(model: Model) -> bool:
+    """Whether a prompt passes recurrent layers, which touch a state per sequence and not per token."""
+    return any(isinstance(group.mixer, StateSpace) for group in model.layers)
+
+
+def _mixed(placement: Placement, rows: float) -> Parts:
+    d = placement
+    tokens = Tokens(prompts=1.0, chunk=rows)
+    work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
+    return _parts(tuple(op for op in work if op.kind not in _PREFILL), d)
+
+
+def _attention(placement: Placement, batch: float, context: float) -> tuple[float, float]:
+    """Fixed time and time per token of context of decode attention, from two contexts."""
+    near, far = max(1.0, context / 4.0), max(2.0, context)
+    low, high = (_attention_s(placement, batch, c) for c in (near, far))
+    slope = max(0.0, (high - low) / (far - near))
+    return max(0.0, low - slope * near), slope
+
+
+def _attention_s(placement: Placement, batch: float, context: float) -> float:
+    d = placement
+    tokens = Tokens(decodes=batch, context=context)
+    work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
+    cores = tuple(op for op in work if op.kind in {"attention_decode", "mla_decode"})
+    return _busy(_parts(cores, d), d.overheads, prompts=False)
+
+
+def _chunk(placement: Placement, chunk: float) -> tuple[tuple[float, float, float], Rung]:
+    """Prefill attention of one prompt as fixed + linear q + square q (c + q/2), from two chunks."""
+    first, second = (_prefill_s(placement, q) for q in (max(1.0, chunk / 4.0), max(2.0, chunk)))
+    q0, q1 = max(1.0, chunk / 4.0), max(2.0, chunk)
+    square = max(0.0, 2.0 * (second[0] / q1 - first[0] / q0) / (q1 - q0))
+    linear = max(0.0, second[0] / q1 - square * q1 / 2.0)
+    return (0.0, linear, square), second[1]
+
+
+def _prefill_s(placement: Placement, chunk: float) -> tuple[float, Rung]:
+    d = placement
+    work = step_work(d.model, Tokens(prompts=1.0, chunk=chunk), precision=d.precision, layout=d.layout, domain=d.domain)
+    cores = tuple(op for op in work if op.kind in _PREFILL)
+    parts = _parts(cores, d)
+    return _busy(parts, d.overheads, prompts=True), parts.rung

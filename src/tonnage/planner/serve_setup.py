@@ -1,0 +1,144 @@
+"""A serving case settled: nouns from the catalogue, the engine with its defaults, and what its memory holds.
+
+Everything that holds before any traffic comes. Planners that ask many loads of one placement start here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions, hub
+from tonnage.catalog.efficiency import ladder
+from tonnage.catalog.overheads import EngineTimes, engine_times
+from tonnage.engine.engines import defaults, engine_name, release
+from tonnage.engine.kvcache import Demand, KvPool, kv_pool
+from tonnage.engine.overheads import Overheads
+from tonnage.engine.steps import Placement
+from tonnage.errors import BadRequest, UnknownName
+from tonnage.nouns.accelerator import Accelerator, Link
+from tonnage.nouns.case import ServeCase
+from tonnage.nouns.layout import Engine, Layout
+from tonnage.nouns.model import Model
+from tonnage.nouns.precision import Precision, number_format
+from tonnage.physics.memory import checkpoint_precision
+
+__all__ = ["Setup", "settled_precision", "setup"]
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """A case's nouns, settled: everything that holds before any traffic comes."""
+
+    case: ServeCase
+    placement: Placement
+    memory_layout: Layout
+    """Ranks that hold the weights; differs from the placement's where layers are split without pipelining."""
+    engine: Engine
+    times: EngineTimes
+    pool: KvPool
+    notes: tuple[str, ...] = ()
+
+
+def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
+    """Settle every noun of a case, with its engine's defaults and its memory."""
+    if case.isl < 0 or case.osl < 0 or case.isl + case.osl <= 0:
+        raise BadRequest(
+            f"isl {case.isl:g} and osl {case.osl:g} must be at least 0 and not both 0; give prompt and output tokens"
+        )
+    model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
+    accelerator = _counted(catalog.accelerator(case.accelerator, additions), case)
+    precision = settled_precision(case.precision, model)
+    year = case.year
+    known, note = _engine(case)
+    layout, memory_layout = _layouts(case)
+    offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
+    engine = defaults(known, accelerator, model=model, layout=memory_layout, year=year, offline=offline)
+    version = release(known, year)
+    times = engine_times(case.engine.strip().lower(), version)
+    pool = kv_pool(
+        model, accelerator, precision=precision, engine=engine, layout=memory_layout,
+        demand=_demand(case), year=year,
+    )  # fmt: skip
+    placement = Placement(
+        model=model,
+        accelerator=accelerator,
+        precision=precision,
+        layout=layout,
+        ladder=ladder(accelerator, family=engine.name, inter_node_bytes_per_s=case.links.inter_bytes_per_s),
+        overheads=Overheads(**times.values),
+        domain=_domain(accelerator),
+        graphs=engine.cuda_graphs is not False,
+    )
+    notes = (*note, *pool.notes, *model.assumed, *placement.ladder.notes)
+    if times.borrowed:
+        notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
+    return Setup(
+        case=case, placement=placement, memory_layout=memory_layout, engine=engine, times=times, pool=pool, notes=notes
+    )
+
+
+def settled_precision(given: Precision | None, model: Model) -> Precision:
+    """
+    The formats that run: the checkpoint's own when none are given.
+
+    A mixture published with experts in a format of their own (gpt-oss) keeps its other weights at
+    16 bits when the case names only that format.
+    """
+    if given is None:
+        return checkpoint_precision(model)
+    for name in (given.weights, given.kv, given.activations, given.experts or given.weights):
+        number_format(name)
+    if model.experts_dtype and given.experts is None and number_format(given.weights).bits < 8:
+        return msgspec.structs.replace(given, weights=model.native_dtype, experts=given.weights)
+    return given
+
+
+def _counted(accelerator: Accelerator, case: ServeCase) -> Accelerator:
+    """The device that is counted: a share of the part, with the links the case has."""
+    share = case.accelerator_fraction
+    if not 0 < share <= 1:
+        raise BadRequest(f"accelerator_fraction {share:g} must be above 0 and at most 1")
+    if share < 1:
+        accelerator = msgspec.structs.replace(
+            accelerator,
+            memory_bytes=accelerator.memory_bytes * share,
+            usable_memory_bytes=accelerator.driver_memory_bytes * share,
+            memory_bytes_per_s=accelerator.memory_bytes_per_s * share,
+            peaks={dtype: peak * share for dtype, peak in accelerator.peaks.items()},
+        )
+    if case.links.intra in {"pcie", "none"} and accelerator.link.bytes_per_s:
+        accelerator = msgspec.structs.replace(accelerator, link=Link(kind="none"))
+    return accelerator
+
+
+def _domain(accelerator: Accelerator) -> int:
+    """Accelerators that reach each other without the network."""
+    return max(accelerator.link.domain, accelerator.max_per_node or 8)
+
+
+def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
+    """The engine noun of a case; one whose settings nobody listed allocates by need, as libraries do."""
+    fields = set(Engine.__struct_fields__) - {"name", "version"}
+    options: dict[str, Any] = {key: value for key, value in case.engine_options.items() if key in fields}
+    notes: tuple[str, ...] = ()
+    try:
+        name = engine_name(case.engine)
+    except UnknownName:
+        name, notes = "hf", (f"{case.engine}: its defaults are not known; it is taken to allocate by need",)
+    return msgspec.convert({"name": name, "version": case.engine_version, **options}, Engine), notes
+
+
+def _layouts(case: ServeCase) -> tuple[Layout, Layout]:
+    """Layout that runs, and layout that holds the weights."""
+    layout = case.layout
+    if case.split_mode == "layer" and layout.ranks > 1:
+        # Layers are spread over the devices, which take turns: memory of all, speed of one.
+        return Layout(), Layout(pp=layout.ranks)
+    return layout, layout
+
+
+def _demand(case: ServeCase) -> Demand:
+    """What must be resident at least: one request, or all of a batch that an engine cannot queue."""
+    return Demand(concurrency=1.0, context_tokens=max(1.0, case.isl + case.osl))

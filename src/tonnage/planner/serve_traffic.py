@@ -1,0 +1,207 @@
+"""A settled serving case under its traffic: which engine model answers it, and with which limits."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tonnage.engine.capacity import ReplicaLoad, ReplicaTimes, at_rate
+from tonnage.engine.closed_loop import Load, closed_loop, saturated_loop
+from tonnage.engine.disaggregated import Pools, disaggregated_loop
+from tonnage.engine.served import Served
+from tonnage.engine.static import burst, static_batch
+from tonnage.engine.steps import StepTable, encode_parts, seconds, step_table
+from tonnage.errors import BadRequest
+from tonnage.nouns.layout import Layout
+from tonnage.physics.cache import cache_bytes_per_sequence
+from tonnage.physics.efficiency import Rung, weakest_rung
+from tonnage.physics.operators import operator_s
+from tonnage.physics.work import Operator
+from tonnage.planner.serve_setup import Setup
+
+__all__ = ["served", "slots"]
+
+_SEPARATE = frozenset({"sglang", "lmdeploy", "tgi"})
+"""Engines that give prompts steps of their own."""
+_TYPICAL_BATCH = 256.0
+"""Where nothing else limits the batch: an encoder or a need-based engine without a stated load. [requests]"""
+
+
+def served(at: Setup) -> tuple[Served, Rung]:
+    """What the case's traffic sees, and the weakest rung it rests on."""
+    case = at.case
+    if case.phase == "encode":
+        return _encoded(at)
+    if case.disaggregation is not None:
+        return _disaggregated(at)
+    traffic = case.traffic
+    table = _table(at, batch=_batch(at))
+    load = _load(at)
+    if traffic.saturated:
+        found = saturated_loop(table, load)
+    elif traffic.static:
+        found = _static(at, table, load)
+    elif traffic.concurrency is not None:
+        clients = traffic.concurrency / case.replicas
+        found = closed_loop(table, load, clients=clients, requests_per_client=traffic.requests_per_client)
+    elif traffic.batch is not None:
+        found = burst(
+            table, requests=traffic.batch / case.replicas, slots=load.slots, prompt_tokens=case.isl,
+            output_tokens=case.osl, budget=load.budget,
+        )  # fmt: skip
+    elif traffic.rate_per_s is not None:
+        found = _open_loop(table, load, rate=traffic.rate_per_s / case.replicas)
+    else:
+        raise BadRequest("traffic: give concurrency, rate_per_s, batch or saturated")
+    return found, table.rung
+
+
+def slots(at: Setup) -> float:
+    """Most requests that run together: what the cache holds and what the engine admits."""
+    case, engine = at.case, at.engine
+    longest = max(1.0, case.isl + case.osl)
+    # Requests are at different points of their answers: on average half of it is cached, unless room is reserved.
+    held = longest if engine.name == "trtllm" else max(1.0, case.isl + case.osl / 2.0)
+    by_cache = at.pool.sequences * longest / held if math.isfinite(at.pool.sequences) else math.inf
+    by_engine = float(engine.max_num_seqs or math.inf) * at.memory_layout.dp
+    return max(1.0, math.floor(min(by_cache, by_engine)))
+
+
+def _batch(at: Setup) -> float:
+    """Largest batch that the traffic can bring about."""
+    traffic, most = at.case.traffic, slots(at)
+    asked = traffic.concurrency or traffic.batch
+    if asked is not None:
+        each = asked / at.case.replicas
+        return max(1.0, each if traffic.static else min(each, most))
+    return most if math.isfinite(most) else _TYPICAL_BATCH
+
+
+def _budget(at: Setup) -> float:
+    """Prompt tokens of one step: the engine's token budget, or a whole prompt where prompts are not cut."""
+    tokens = float(at.engine.max_num_batched_tokens or 8192)
+    if at.engine.chunked_prefill is False:
+        tokens = max(tokens, at.case.isl)
+    return tokens * at.memory_layout.dp
+
+
+def _load(at: Setup) -> Load:
+    most = slots(at)
+    return Load(
+        prompt_tokens=max(1.0, at.case.isl),
+        output_tokens=max(1.0, at.case.osl),
+        budget=_budget(at),
+        slots=most if math.isfinite(most) else _TYPICAL_BATCH,
+        spread=at.case.length_spread or (1.0, 1.0),
+        mixed=at.engine.name not in _SEPARATE and at.engine.chunked_prefill is not False,
+    )
+
+
+def _table(at: Setup, *, batch: float) -> StepTable:
+    case = at.case
+    prompts = max(1.0, case.isl) * batch
+    return step_table(
+        at.placement,
+        batch=batch,
+        prompt_tokens=max(1.0, case.isl),
+        context=max(2.0, case.isl + case.osl),
+        chunk=max(1.0, min(_budget(at), prompts)),
+    )
+
+
+def _static(at: Setup, table: StepTable, load: Load) -> Served:
+    batch = float(at.case.traffic.batch or 1)
+    each = batch / at.case.replicas
+    if each > load.slots and at.engine.name in {"vllm", "sglang", "trtllm", "lmdeploy", "deepspeed-mii"}:
+        return burst(table, requests=each, slots=load.slots, prompt_tokens=load.prompt_tokens,
+                     output_tokens=load.output_tokens, budget=load.budget)  # fmt: skip
+    whole = load.budget if at.engine.name in {"vllm", "sglang", "trtllm", "lmdeploy", "deepspeed-mii"} else math.inf
+    return static_batch(
+        table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens, budget=whole
+    )
+
+
+def _open_loop(table: StepTable, load: Load, *, rate: float) -> Served:
+    """Poisson arrivals: the mean field of `capacity`, and the replica's most when they exceed it."""
+    most = saturated_loop(table, load)
+    if rate >= most.requests_per_s:
+        return msgspec.structs.replace(most, saturated=True)
+    context = load.prompt_tokens + load.output_tokens / 2.0
+    sizes = tuple(sorted({1.0, max(1.0, load.slots / 8), max(1.0, load.slots / 2), load.slots}))
+    alone = table.mixed_step_s(prompt_tokens=load.prompt_tokens, prompts=1.0, sequences=0.0, context=0.0)
+    some = max(1.0, load.slots / 4)
+    beside = table.mixed_step_s(prompt_tokens=load.prompt_tokens, prompts=1.0, sequences=some, context=context)
+    taken = max(0.0, beside - table.decode_s(some, context)) if load.mixed else alone
+    times = ReplicaTimes(
+        batches=sizes,
+        decode_s=tuple(table.decode_s(size, context) for size in sizes),
+        prefill_s=alone,
+        prefill_tail_s=alone,
+        prefill_work_s=taken,
+    )
+    limits = ReplicaLoad(
+        output_tokens=load.output_tokens, output_tail_tokens=load.output_tokens, max_concurrency=load.slots
+    )
+    point = at_rate(times, limits, rate_per_s=rate)
+    ttft = point.ttft_mean_s + table.overheads.request_s
+    return Served(
+        ttft_s=ttft,
+        tpot_s=point.tpot_mean_s,
+        e2e_s=ttft + (load.output_tokens - 1.0) * point.tpot_mean_s,
+        requests_per_s=rate,
+        running=point.concurrency,
+    )
+
+
+def _encoded(at: Setup) -> tuple[Served, Rung]:
+    """One pass per batch; latency and throughput are two sides of it."""
+    traffic, case = at.case.traffic, at.case
+    batch = float(traffic.batch or traffic.concurrency or (_TYPICAL_BATCH if traffic.saturated else 1))
+    parts = encode_parts(at.placement, sequences=batch / case.replicas, length=max(1.0, case.isl))
+    o = at.placement.overheads
+    taken = seconds(parts, o, sequences=batch, prompts=1.0) + o.request_s
+    rate = batch / case.replicas / taken
+    if traffic.rate_per_s is not None:
+        rate = min(rate, traffic.rate_per_s / case.replicas)
+    return Served(ttft_s=taken, tpot_s=taken, e2e_s=taken, requests_per_s=rate, running=batch), parts.rung
+
+
+def _disaggregated(at: Setup) -> tuple[Served, Rung]:
+    case = at.case
+    split = case.disaggregation
+    if split is None or case.traffic.concurrency is None:
+        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    clients = case.traffic.concurrency / case.replicas
+    prefill = _with_layout(at, split.prefill)
+    decode = _with_layout(at, split.decode)
+    budget = max(case.isl, float(at.engine.max_num_batched_tokens or 8192)) * split.prefill.dp
+    most = max(1.0, clients / split.decode_workers)
+    first = step_table(prefill.placement, batch=1.0, prompt_tokens=case.isl, context=case.isl, chunk=budget)
+    second = step_table(decode.placement, batch=most, prompt_tokens=case.isl, context=case.isl + case.osl, chunk=most)
+    pools = Pools(
+        prefill=first,
+        prefill_workers=split.prefill_workers,
+        decode=second,
+        decode_workers=split.decode_workers,
+        slots=most,
+        budget=budget,
+        transfer_s=_transfer_s(at, split.prefill),
+    )
+    found = disaggregated_loop(
+        pools, clients=clients, prompt_tokens=case.isl, output_tokens=case.osl,
+        requests_per_client=case.traffic.requests_per_client,
+    )  # fmt: skip
+    return found, weakest_rung((first.rung, second.rung))
+
+
+def _with_layout(at: Setup, layout: Layout) -> Setup:
+    return msgspec.structs.replace(at, placement=msgspec.structs.replace(at.placement, layout=layout))
+
+
+def _transfer_s(at: Setup, layout: Layout) -> float:
+    """The prompt's cache from each prefill rank to its peer, over the network."""
+    p = at.placement
+    kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout, context=at.case.isl)
+    move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=True)
+    return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]
