@@ -11,12 +11,14 @@ from __future__ import annotations
 from math import ceil, log2
 
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.physics.efficiency import Curve, Ladder, Rung
+from tonnage.physics.efficiency import Curve, Ladder, Machine, Rung, grid_s
 from tonnage.physics.work import Operator
 
-__all__ = ["collective_s", "link_bytes_per_s", "ring_traffic", "two_regime_s"]
+__all__ = ["collective_s", "link_bytes_per_s", "link_rate", "ring_traffic", "two_regime_s"]
 
 _DEFAULT_NETWORK_BYTES_PER_S = 50e9  # one 400 Gb/s adapter per accelerator, the usual training node
+_SLOWEST_HOST_BYTES_PER_S = 15.75e9  # PCIe 3.0 x16, the slowest slot these parts ship with
+_NEAREST_RANKS = {2: (2,), 3: (4, 2), 4: (4,), 5: (8, 4), 6: (8, 4), 7: (8, 4), 8: (8, 4)}
 _SMALL_BYTES = 512 * 1024  # below this a message does not fill the link (NCCL's protocol change, custom one-shot)
 
 
@@ -86,21 +88,50 @@ def link_bytes_per_s(accelerator: Accelerator, ladder: Ladder, *, ranks: int, in
     if link.bytes_per_s and link.domain >= ranks:
         return link.bytes_per_s * curve.link
     peer = ladder.peer_access if ladder.peer_access is not None else accelerator.segment in {"datacenter", "cloud-only"}
-    host = accelerator.host_link.bytes_per_s or 16e9  # PCIe 3.0 x16, the slowest slot these parts ship with
+    host = accelerator.host_link.bytes_per_s or _SLOWEST_HOST_BYTES_PER_S
     # Host memory is shared: more cards, less for each.
     return host * curve.host_link if peer else host * curve.host_link_no_peer * 2 / ranks
+
+
+def link_rate(accelerator: Accelerator, *, ranks: int) -> float:
+    """Rate that the datasheet gives the link these ranks share: their own, else PCIe. [bytes/s]"""
+    link = accelerator.link
+    if link.bytes_per_s and link.domain >= ranks:
+        return link.bytes_per_s
+    return accelerator.host_link.bytes_per_s or _SLOWEST_HOST_BYTES_PER_S
 
 
 def collective_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
     """Seconds of one collective of `op.ranks` ranks, and the rung of the ladder it rests on."""
     if op.ranks <= 1 or op.message_bytes <= 0:
         return 0.0, "own"
+    if ladder.grids and not op.inter_node:
+        measured = _measured(op, accelerator, ladder, eager=eager)
+        if measured is not None:
+            return measured
     curve = ladder.curve
     rate = link_bytes_per_s(accelerator, ladder, ranks=op.ranks, inter_node=op.inter_node)
     sent = ring_traffic(op.kind, op.ranks) * op.message_bytes
     latency = _latency_s(curve, op.ranks, inter_node=op.inter_node) + (curve.eager_launch_s if eager else 0.0)
     small = curve.link_small / curve.link
     return two_regime_s(sent_bytes=sent, latency_s=latency, bytes_per_s=rate, small_share=small), "generic"
+
+
+def _measured(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: bool) -> tuple[float, Rung] | None:
+    """From the grid of that many ranks, else of the nearest number above or below that was measured."""
+    for ranks in _NEAREST_RANKS.get(op.ranks, (8, 4)):
+        grid = (ladder.grids.get(f"{op.kind}/{ranks}/eager") if eager else None) or ladder.grids.get(
+            f"{op.kind}/{ranks}"
+        )
+        if grid is None:
+            continue
+        rate = link_rate(accelerator, ranks=op.ranks)
+        machine = Machine(
+            peak_flop_per_s=1.0, memory_bytes_per_s=1.0, link_bytes_per_s=rate / ring_traffic(op.kind, op.ranks)
+        )
+        extra = ladder.curve.hop_s * max(0.0, log2(op.ranks / ranks))
+        return grid_s(grid, (op.message_bytes,), machine) + extra, grid.rung
+    return None
 
 
 def _latency_s(curve: Curve, ranks: int, *, inter_node: bool) -> float:

@@ -14,11 +14,27 @@ power-capped parts.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import lru_cache
+from math import exp, inf, log
 from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["Curve", "Grid", "Ladder", "Machine", "Rung", "roofline_s", "smooth_max", "weakest_rung"]
+__all__ = [
+    "LOG_STEP",
+    "Curve",
+    "Grid",
+    "Ladder",
+    "Machine",
+    "Rung",
+    "demand_s",
+    "grid_s",
+    "roofline_s",
+    "smooth_max",
+    "weakest_rung",
+]
 
 Rung = Literal["own", "architecture", "generation", "generic"]
 
@@ -31,28 +47,186 @@ def weakest_rung(rungs: tuple[Rung, ...]) -> Rung:
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a roofline needs to know about an accelerator, for one compute dtype."""
+    """What a roofline needs to know about an accelerator, for one compute dtype or one link."""
 
     peak_flop_per_s: float
     memory_bytes_per_s: float
+    link_bytes_per_s: float = 0.0
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
     Measured times over a regular grid of shapes, compared by identity.
 
-    `axes` are natural logarithms of the coordinates, the first one the tokens; `log_s` are natural
-    logarithms of seconds in C order. Along the first axis they never fall.
+    `axes` are natural logarithms of the coordinates; the last is the one that grows with tokens,
+    context or message size, and along it times never fall. `log_s` holds natural logarithms of
+    seconds in C order, in steps of LOG_STEP.
     """
 
+    kind: str
+    """Which demand function the coordinates feed: see `DEMANDS`."""
     axes: tuple[tuple[float, ...], ...]
-    log_s: array[float]
+    log_s: array[int]
     floor_s: float
-    """Time of the smallest shape: launch and fixed work. [s]"""
+    """Part of every time that no faster memory, arithmetic or link shortens. [s]"""
     machine: Machine
     """Where it was measured."""
+    weights_bytes: float = 2.0
+    """Bytes of one stored value (weights, cached keys and values). [bytes]"""
+    width: float = 128.0
+    """Head size of attention; 1 elsewhere."""
     rung: Rung = "own"
     source: str = ""
+
+
+LOG_STEP: Final = 1.0 / 2000.0
+"""Resolution of the stored logarithms: 0.05 % of a time."""
+
+Demand = tuple[float, float, float]
+"""FLOP, bytes through memory, bytes over the link."""
+
+
+def _gemm_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+    n, k, m = point
+    return 2.0 * m * n * k, grid.weights_bytes * n * k + 2.0 * m * (n + k), 0.0
+
+
+def _grouped_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+    size, groups, rows = point
+    # Activations of one expert: rows x (n + k), with n k = size and n about k.
+    return 2.0 * groups * rows * size, groups * (grid.weights_bytes * size + 4.0 * rows * size**0.5), 0.0
+
+
+def _prefill_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+    heads, q = point
+    return 2.0 * heads * grid.width * q * q, 6.0 * heads * grid.width * q, 0.0
+
+
+def _decode_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+    group, units, context = point
+    return (
+        4.0 * units * group * grid.width * context,
+        units * grid.width * (2.0 * grid.weights_bytes * context + 4.0 * group),
+        0.0,
+    )
+
+
+def _mla_decode_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+    heads, batch, context = point
+    # The latent of DeepSeek V2/V3: 512 + 64 values a token, shared by all heads.
+    return 2.0 * batch * heads * context * 1088.0, batch * (grid.weights_bytes * 576.0 * context + 2176.0 * heads), 0.0
+
+
+def _state_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+    heads, m = point
+    return 4.0 * heads * m * grid.width * grid.width, heads * m * grid.weights_bytes, 0.0
+
+
+def _bytes_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+    return 0.0, point[0], 0.0
+
+
+def _message_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+    return 0.0, 0.0, point[0]
+
+
+DEMANDS: Final[dict[str, Callable[[tuple[float, ...], Grid], Demand]]] = {
+    "gemm": _gemm_demand,
+    "grouped_gemm": _grouped_demand,
+    "attention_prefill": _prefill_demand,
+    "attention_decode": _decode_demand,
+    "mla_prefill": _prefill_demand,
+    "mla_decode": _mla_decode_demand,
+    "state_space": _state_demand,
+    "elementwise": _bytes_demand,
+    "collective": _message_demand,
+}
+"""What a shape asks of the machine, by kind of grid; coordinates in the order of the grid's axes."""
+
+
+def demand_s(demand: Demand, machine: Machine) -> float:
+    """Lower bound of the time of a demand on a machine. [s]"""
+    flop, moved_bytes, message_bytes = demand
+    if message_bytes:
+        return message_bytes / machine.link_bytes_per_s
+    return smooth_max(compute_s=flop / machine.peak_flop_per_s, memory_s=moved_bytes / machine.memory_bytes_per_s)
+
+
+def grid_s(grid: Grid, point: tuple[float, ...], machine: Machine) -> float:
+    """
+    Seconds at a point of a grid (coordinates, not logarithms), on the machine given.
+
+    Inside, times are interpolated in log-log; outside, what is not floor follows the roofline. On
+    another machine than the grid's own, every node is rescaled first.
+    """
+    inside, clamped = [], False
+    for value, axis in zip(point, grid.axes, strict=True):
+        position = log(value) if value > 0 else axis[0]
+        if position < axis[0]:
+            position, clamped = axis[0], True
+        elif position > axis[-1]:
+            position, clamped = axis[-1], True
+        inside.append(position)
+    seconds = exp(_interpolate(grid, inside, machine))
+    if not clamped:
+        return seconds
+    demand = DEMANDS[grid.kind]
+    edge = demand_s(demand(tuple(map(exp, inside)), grid), machine)
+    floor = min(grid.floor_s, seconds)
+    return floor + (seconds - floor) * demand_s(demand(point, grid), machine) / edge
+
+
+def _interpolate(grid: Grid, inside: list[float], machine: Machine) -> float:
+    corners, weights = [0], [1.0]
+    for axis, position in zip(grid.axes[:-1], inside[:-1], strict=True):
+        low, share = _bracket(axis, position)
+        size = len(axis)
+        if share == 0.0:
+            corners = [corner * size + low for corner in corners]
+        else:
+            corners = [corner * size + low + step for corner in corners for step in (0, 1)]
+            weights = [weight * part for weight in weights for part in (1.0 - share, share)]
+    low, share = _bracket(grid.axes[-1], inside[-1])
+    total = 0.0
+    for corner, weight in zip(corners, weights, strict=True):
+        column = _column(grid, corner, machine)
+        value = column[low]
+        if share:
+            value += share * (column[low + 1] - value)
+        total += weight * value
+    return total
+
+
+def _bracket(axis: tuple[float, ...], position: float) -> tuple[int, float]:
+    """Index of the node below, and how far towards the next one."""
+    low = bisect_right(axis, position) - 1
+    if low >= len(axis) - 1:
+        return len(axis) - 1, 0.0
+    return low, (position - axis[low]) / (axis[low + 1] - axis[low])
+
+
+@lru_cache(maxsize=16384)
+def _column(grid: Grid, corner: int, machine: Machine) -> tuple[float, ...]:
+    """Logarithms of the times along the last axis at one combination of the others."""
+    last = grid.axes[-1]
+    stored = grid.log_s[corner * len(last) : (corner + 1) * len(last)]
+    if machine == grid.machine:
+        return tuple(value * LOG_STEP for value in stored)
+    fixed: list[float] = []
+    rest = corner
+    for axis in reversed(grid.axes[:-1]):
+        rest, index = divmod(rest, len(axis))
+        fixed.append(exp(axis[index]))
+    leading = tuple(reversed(fixed))
+    demand, slowest, column = DEMANDS[grid.kind], -inf, []
+    for position, value in zip(last, stored, strict=True):
+        needs = demand((*leading, exp(position)), grid)
+        seconds = exp(value * LOG_STEP)
+        floor = min(grid.floor_s, seconds)
+        seconds = floor + (seconds - floor) * demand_s(needs, machine) / demand_s(needs, grid.machine)
+        slowest = max(slowest, log(seconds))
+        column.append(slowest)
+    return tuple(column)
 
 
 _GEMM: Final[dict[str, tuple[float, float, float]]] = {

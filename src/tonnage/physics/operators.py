@@ -9,14 +9,17 @@ says what it could do; the ladder says how much of it such kernels reach.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import sqrt
 from typing import Final
+
+import msgspec
 
 from tonnage.errors import Unmeasured
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.precision import FORMATS, number_format
 from tonnage.physics.collectives import collective_s
-from tonnage.physics.efficiency import Ladder, Rung, smooth_max, weakest_rung
+from tonnage.physics.efficiency import DEMANDS, Grid, Ladder, Machine, Rung, demand_s, grid_s, smooth_max, weakest_rung
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["operator_s", "peak_flop_per_s", "work_s"]
@@ -40,13 +43,24 @@ def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager:
     Seconds of ONE execution of `op` on one rank, and the rung of the ladder that says so.
 
     `op.count` is not applied: `work_s` does. `eager` adds what a launch outside a captured graph costs.
+    Products in narrow formats include quantising their input; grouped products include permuting
+    rows to experts, the activation between them and the weighted sum after.
     """
     if op.kind in _COLLECTIVES:
         return collective_s(op, accelerator=accelerator, ladder=ladder, eager=eager)
-    seconds = _GENERIC[op.kind](op, accelerator, ladder)
+    measured = _MEASURED[op.kind](op, ladder) if ladder.grids and op.kind in _MEASURED else None
+    if measured is not None:
+        grid, point, factor = measured
+        machine = Machine(
+            peak_flop_per_s=peak_flop_per_s(accelerator, op.compute) * ladder.sustained,
+            memory_bytes_per_s=accelerator.memory_bytes_per_s,
+        )
+        seconds, rung = grid_s(grid, point, machine) * factor, grid.rung
+    else:
+        seconds, rung = _GENERIC[op.kind](op, accelerator, ladder), "generic"
     if eager:
         seconds += ladder.curve.eager_launch_s - ladder.curve.launch_s
-    return seconds, "generic"
+    return seconds, rung
 
 
 def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
@@ -77,6 +91,153 @@ def peak_flop_per_s(accelerator: Accelerator, dtype: str) -> float:
     raise Unmeasured(
         f"{accelerator.id}: no published peak for {dtype}; add one with --set {accelerator.id}.peaks.{dtype}"
     )
+
+
+Measured = tuple[Grid, tuple[float, ...], float]
+"""A grid, the coordinates in it, and a factor for what the grid does not vary."""
+
+_KERNELS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("bf16", "bf16"): ("bf16",),
+    ("fp16", "fp16"): ("bf16",),
+    ("fp16", "bf16"): ("bf16",),
+    ("bf16", "fp16"): ("bf16",),
+    ("fp8", "fp8"): ("fp8", "fp8_block"),
+    ("fp8_block", "fp8"): ("fp8_block", "fp8"),
+    ("mxfp8", "fp8"): ("fp8_block", "fp8"),
+    ("int8", "int8"): ("int8", "fp8"),
+    ("nvfp4", "fp4"): ("nvfp4",),
+    ("mxfp4", "fp4"): ("nvfp4",),
+    ("mxfp4", "fp8"): ("mxfp4", "nvfp4"),
+    ("mxfp4", "bf16"): ("mxfp4/bf16", "int4/bf16", "int4"),
+}
+"""Grids that hold the kernel of a stored format and a compute dtype, best first."""
+
+
+@lru_cache(maxsize=256)
+def _kernels(weights: str, compute: str) -> tuple[tuple[str, ...], float]:
+    """Names of the grids that fit, and the bytes of a stored value."""
+    known = FORMATS.get(weights) or number_format(weights)
+    names = _KERNELS.get((known.name, compute))
+    if names is None and compute in {"bf16", "fp16"} and known.bits < 16:
+        # Weight-only kernels: what counts is how many bits they widen.
+        names = ("int4", "int4/bf16", "int8_weight") if known.bits < 6 else ("int8_weight", "int4", "int4/bf16")
+    return names or (), known.bytes
+
+
+def _dense(op: Operator, ladder: Ladder) -> Measured | None:
+    names, stored = _kernels(op.weights, op.compute)
+    for name in names:
+        grid = ladder.grids.get("gemm/" + name)
+        if grid is not None:
+            point = (op.n, op.k, op.m)
+            return grid, point, _stored_factor(grid, point, stored)
+    return None
+
+
+def _grouped(op: Operator, ladder: Ladder) -> Measured | None:
+    names, stored = _kernels(op.weights, op.compute)
+    for name in names:
+        grid = ladder.grids.get("grouped_gemm/" + name)
+        if grid is not None:
+            point = (op.n * op.k, op.groups, op.m / max(op.groups, 1e-9))
+            return grid, point, _stored_factor(grid, point, stored)
+    return None
+
+
+def _stored_factor(grid: Grid, point: tuple[float, ...], stored_bytes: float) -> float:
+    """Time with weights of another width over that of the grid's, where memory is the limit."""
+    if abs(stored_bytes - grid.weights_bytes) <= 0.02 * stored_bytes:
+        return 1.0
+    demand = DEMANDS[grid.kind]
+    other = msgspec.structs.replace(grid, weights_bytes=stored_bytes)
+    return demand_s(demand(point, other), grid.machine) / demand_s(demand(point, grid), grid.machine)
+
+
+def _nearest_width(ladder: Ladder, prefix: str, width: float) -> Grid | None:
+    found = ladder.grids.get(f"{prefix}/{width:.0f}")
+    if found is not None:
+        return found
+    near = [grid for key, grid in ladder.grids.items() if key.startswith(prefix + "/")]
+    return min(near, key=lambda grid: abs(grid.width - width), default=None)
+
+
+def _cached_format(op: Operator) -> str:
+    return "fp8" if (FORMATS.get(op.weights) or number_format(op.weights)).bits < 12 else "bf16"
+
+
+def _causal_query(op: Operator, width: float) -> tuple[float, float]:
+    """Heads of all sequences, and the query tokens of a whole causal prompt with the same FLOP."""
+    heads = max(op.heads * max(op.batch, 1.0), 1.0)
+    return heads, sqrt(max(op.flop, 1.0) / (2.0 * heads * width))
+
+
+def _prompt(op: Operator, ladder: Ladder) -> Measured | None:
+    if op.compute not in {"bf16", "fp16", "fp8"}:
+        return None
+    compute = "fp8" if op.compute == "fp8" else "bf16"
+    cache = _cached_format(op)
+    for prefix in (f"{compute}/{cache}", f"bf16/{cache}", "bf16/bf16"):
+        grid = _nearest_width(ladder, "attention_prefill/" + prefix, op.head_dim)
+        if grid is not None:
+            return grid, _causal_query(op, op.head_dim), _width_factor(grid, op.head_dim)
+    return None
+
+
+def _width_factor(grid: Grid, width: float) -> float:
+    return 1.0 if grid.width == width or width <= 0 else width / grid.width
+
+
+def _step(op: Operator, ladder: Ladder) -> Measured | None:
+    if op.compute not in {"bf16", "fp16", "fp8"}:
+        return None
+    for cache in (_cached_format(op), "bf16"):
+        grid = _nearest_width(ladder, "attention_decode/" + cache, op.head_dim)
+        if grid is not None:
+            kv_heads = max(op.kv_heads, 1.0)
+            # Speculative tokens of one sequence share its keys, as query heads of one group do.
+            drafted = max(op.m / op.batch, 1.0) if op.m and op.batch else 1.0
+            context = min(op.context, op.window) if op.window else op.context
+            point = (max(op.heads / kv_heads, 1.0) * drafted, max(op.batch, 1.0) * kv_heads, max(context, 1.0))
+            return grid, point, _width_factor(grid, op.head_dim)
+    return None
+
+
+def _latent_prompt(op: Operator, ladder: Ladder) -> Measured | None:
+    grid = ladder.grids.get("mla_prefill/" + _cached_format(op)) or ladder.grids.get("mla_prefill/bf16")
+    return None if grid is None else (grid, _causal_query(op, grid.width), 1.0)
+
+
+def _latent_step(op: Operator, ladder: Ladder) -> Measured | None:
+    if op.head_dim < 500:  # an indexer or another latent size: its own roofline is the better guess
+        return None
+    grid = ladder.grids.get("mla_decode/" + _cached_format(op)) or ladder.grids.get("mla_decode/bf16")
+    return None if grid is None else (grid, (op.heads, max(op.batch, 1.0), max(op.context, 1.0)), 1.0)
+
+
+def _recurrent(op: Operator, ladder: Ladder) -> Measured | None:
+    steps = op.m <= 4.0 * max(op.batch, 1.0)
+    grid = ladder.grids.get("state_space/decode" if steps else "state_space/prefill")
+    heads = op.heads * op.head_dim * max(op.k, 1.0) / (128.0 * 128.0)  # states of the measured size
+    return None if grid is None else (grid, (heads, op.m), 1.0)
+
+
+def _stream(op: Operator, ladder: Ladder) -> Measured | None:
+    grid = ladder.grids.get("elementwise")
+    return None if grid is None else (grid, (op.read_bytes + op.write_bytes,), 1.0)
+
+
+_MEASURED: Final[dict[str, Callable[[Operator, Ladder], Measured | None]]] = {
+    "gemm": _dense,
+    "grouped_gemm": _grouped,
+    "attention_prefill": _prompt,
+    "attention_decode": _step,
+    "mla_prefill": _latent_prompt,
+    "mla_decode": _latent_step,
+    "state_space": _recurrent,
+    "elementwise": _stream,
+    "embedding": _stream,
+}
+"""Where each kind finds its grid and its coordinates in it."""
 
 
 def _roofline(op: Operator, accelerator: Accelerator, ladder: Ladder, compute: float, memory: float) -> float:

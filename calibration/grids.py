@@ -1,0 +1,312 @@
+"""Kernel tables -> regular grids of times that never fall with tokens.
+
+Each function takes one engine's table of one operator and gives grids by ladder key. A row counts for
+a node when its shape is the node's; nodes that nobody measured borrow the utilisation of their
+neighbours; times are then made monotone (isotonic means). Rows between nodes are left for the check.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from tables import FORMATS
+
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.precision import number_format
+from tonnage.physics.collectives import link_rate, ring_traffic
+from tonnage.physics.efficiency import DEMANDS, LOG_STEP, Grid, Machine
+from tonnage.physics.operators import peak_flop_per_s
+
+GEMM_M = [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 129, 192, 256, 257, 512, 513, 768, 1024, 1536, 2048, 3072, 4096, 8192,
+          16384, 32768]  # fmt: skip
+CONTEXT = [2, 8, 32, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072]
+QUERY = [1, 16, 32, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 10240, 12288, 16384, 32768]
+UNITS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]
+ROWS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+
+
+class Shape(NamedTuple):
+    """What a grid is of: everything but the measured times."""
+
+    kind: str
+    axes: tuple[tuple[float, ...], ...]
+    machine: Machine
+    weights_bytes: float = 2.0
+    width: float = 128.0
+
+
+def machine_of(accelerator: Accelerator, compute: str) -> Machine:
+    """The roofline of one dtype."""
+    return Machine(
+        peak_flop_per_s=peak_flop_per_s(accelerator, compute), memory_bytes_per_s=accelerator.memory_bytes_per_s
+    )
+
+
+def roofline(shape: Shape, points: list[np.ndarray]) -> np.ndarray:
+    """Lower bound of the time at each point, as `tonnage.physics.efficiency.demand_s` has it."""
+    flop, moved, message = DEMANDS[shape.kind](tuple(points), _bare(shape))
+    if shape.kind == "collective":
+        return np.asarray(message / shape.machine.link_bytes_per_s)
+    compute = flop / shape.machine.peak_flop_per_s
+    memory = moved / shape.machine.memory_bytes_per_s
+    return np.asarray((compute**4 + memory**4) ** 0.25)
+
+
+def _bare(shape: Shape) -> Grid:
+    return Grid(kind=shape.kind, axes=(), log_s=array("h"), floor_s=0.0, machine=shape.machine,
+                weights_bytes=shape.weights_bytes, width=shape.width)  # fmt: skip
+
+
+def regular(shape: Shape, rows: pd.DataFrame, columns: list[str], *, source: str) -> Grid | None:
+    """A grid from rows with coordinates `columns` and `seconds`; None when fewer than a tenth of the nodes were met."""
+    if not all(shape.axes) or rows.empty:
+        return None
+    logs = [np.log(np.asarray(axis, float)) for axis in shape.axes]
+    index, near = [], np.ones(len(rows), bool)
+    for column, axis in zip(columns, logs, strict=True):
+        value = np.log(rows[column].to_numpy(float))
+        at = np.clip(np.searchsorted((axis[1:] + axis[:-1]) / 2, value), 0, len(axis) - 1)
+        index.append(at)
+        near &= np.abs(value - axis[at]) < 0.02
+    sizes = tuple(len(axis) for axis in shape.axes)
+    points = [rows[column].to_numpy(float)[near] for column in columns]
+    use = np.log(roofline(shape, points)) - np.log(rows["seconds"].to_numpy(float)[near])
+    flat = np.ravel_multi_index([at[near] for at in index], sizes)
+    means = pd.Series(use).groupby(flat).median()
+    grid = np.full(int(np.prod(sizes)), np.nan)
+    grid[means.index.to_numpy()] = means.to_numpy()
+    if np.isfinite(grid).mean() < 0.1:
+        return None
+    grid = fill(grid.reshape(sizes))
+    mesh = np.meshgrid(*[np.asarray(axis, float) for axis in shape.axes], indexing="ij")
+    times = monotone(np.log(roofline(shape, mesh)) - grid)
+    stored = np.clip(np.round(times / LOG_STEP), -32767, 32767).astype("<i2")
+    return Grid(
+        kind=shape.kind,
+        axes=tuple(tuple(float(v) for v in axis) for axis in logs),
+        log_s=array("h", stored.ravel().tobytes()),
+        floor_s=float(np.exp(times.min())),
+        machine=shape.machine,
+        weights_bytes=shape.weights_bytes,
+        width=shape.width,
+        source=source,
+    )
+
+
+def fill(grid: np.ndarray) -> np.ndarray:
+    """Unmeasured nodes take the mean of their measured neighbours, ring by ring."""
+    while np.isnan(grid).any():
+        total, count = np.zeros_like(grid), np.zeros_like(grid)
+        for axis in range(grid.ndim):
+            for step in (1, -1):
+                shifted = np.roll(grid, step, axis)
+                edge = [slice(None)] * grid.ndim
+                edge[axis] = slice(0, 1) if step == 1 else slice(-1, None)
+                shifted[tuple(edge)] = np.nan
+                known = np.isfinite(shifted)
+                total += np.where(known, shifted, 0.0)
+                count += known
+        reach = np.isnan(grid) & (count > 0)
+        grid = np.where(reach, total / np.maximum(count, 1), grid)
+    return grid
+
+
+def monotone(times: np.ndarray) -> np.ndarray:
+    """The mean of the least rising majorant and the greatest rising minorant along each axis, last axis exact."""
+    for _ in range(4):
+        for axis in range(times.ndim):
+            above = np.maximum.accumulate(times, axis)
+            below = np.flip(np.minimum.accumulate(np.flip(times, axis), axis), axis)
+            times = (above + below) / 2
+    return np.asarray(np.maximum.accumulate(times, times.ndim - 1))
+
+
+def axis_of(values: pd.Series, wanted: list[int]) -> tuple[float, ...]:
+    """The wanted nodes that the table has."""
+    have = set(values.unique())
+    return tuple(float(v) for v in wanted if v in have)
+
+
+def gemm(table: pd.DataFrame, accelerator: Accelerator, source: str, nodes: list[int] | None = None) -> dict[str, Grid]:
+    """Dense products by stored format: n, k, rows."""
+    grids = {}
+    table = table.assign(seconds=table["latency"] / 1e3)
+    for name, rows in table.groupby("gemm_dtype"):
+        weights, compute = FORMATS[str(name)]
+        sides = [tuple(sorted(float(v) for v in rows[c].unique())) for c in ("n", "k")]
+        if len(sides[0]) * len(sides[1]) < 100:
+            continue
+        shape = Shape("gemm", (*sides, axis_of(rows["m"], nodes or GEMM_M)), machine_of(accelerator, compute),
+                      number_format(weights).bytes, 1.0)  # fmt: skip
+        grid = regular(shape, rows, ["n", "k", "m"], source=source)
+        if grid is not None:
+            grids[f"gemm/{weights}"] = grid
+    return grids
+
+
+def prefill(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+    """Causal attention of whole prompts by head size and dtype: heads of all sequences, query tokens."""
+    grids = {}
+    table = table[table["window_size"] == 0] if "window_size" in table else table
+    table = table.assign(units=table["batch_size"] * table["num_heads"], seconds=table["latency"] / 1e3)
+    for (width, dtype, kv), rows in table.groupby(["head_dim", "attn_dtype", "kv_cache_dtype"]):
+        compute, cache = FORMATS[dtype][1], FORMATS[kv][0]
+        shape = Shape("attention_prefill", (axis_of(rows["units"], UNITS), axis_of(rows["isl"], QUERY)),
+                      machine_of(accelerator, compute), number_format(cache).bytes, float(width))  # fmt: skip
+        grid = regular(shape, rows, ["units", "isl"], source=source)
+        if grid is not None:
+            grids[f"attention_prefill/{compute}/{cache}/{width}"] = grid
+    return grids
+
+
+def decode(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+    """Attention of one token a sequence: query heads per key head, key heads of all sequences, context."""
+    grids = {}
+    table = table[table["window_size"] == 0] if "window_size" in table else table
+    heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])
+    table = table.assign(units=table["batch_size"] * heads, group=table["num_heads"] / heads,
+                         context=table["step"] + table["isl"], seconds=table["latency"] / 1e3)  # fmt: skip
+    for (width, kv), rows in table.groupby(["head_dim", "kv_cache_dtype"]):
+        cache = FORMATS[kv][0]
+        axes = (axis_of(rows["group"], [1, 2, 4, 8, 16, 32]), axis_of(rows["units"], UNITS),
+                axis_of(rows["context"], CONTEXT))  # fmt: skip
+        shape = Shape("attention_decode", axes, machine_of(accelerator, "bf16"), number_format(cache).bytes,
+                      float(width))  # fmt: skip
+        grid = regular(shape, rows, ["group", "units", "context"], source=source)
+        if grid is not None:
+            grids[f"attention_decode/{cache}/{width}"] = grid
+    return grids
+
+
+def mla_prefill(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+    """Latent attention in the expanded form (heads of 192 and 128, together as one of 160)."""
+    grids = {}
+    table = table.assign(units=table["batch_size"] * table["num_heads"], seconds=table["latency"] / 1e3)
+    for kv, rows in table.groupby("kv_cache_dtype"):
+        cache = FORMATS[str(kv)][0]
+        shape = Shape("mla_prefill", (axis_of(rows["units"], UNITS), axis_of(rows["isl"], QUERY)),
+                      machine_of(accelerator, "bf16"), number_format(cache).bytes, 160.0)  # fmt: skip
+        grid = regular(shape, rows, ["units", "isl"], source=source)
+        if grid is not None:
+            grids[f"mla_prefill/{cache}"] = grid
+    return grids
+
+
+def mla_decode(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+    """Latent attention in the absorbed form: heads, sequences, context."""
+    grids = {}
+    table = table.assign(context=table["step"] + table["isl"], seconds=table["latency"] / 1e3)
+    for kv, rows in table.groupby("kv_cache_dtype"):
+        cache = FORMATS[str(kv)][0]
+        axes = (
+            axis_of(rows["num_heads"], UNITS),
+            axis_of(rows["batch_size"], UNITS),
+            axis_of(rows["context"], CONTEXT),
+        )
+        shape = Shape("mla_decode", axes, machine_of(accelerator, "bf16"), number_format(cache).bytes, 576.0)
+        grid = regular(shape, rows, ["num_heads", "batch_size", "context"], source=source)
+        if grid is not None:
+            grids[f"mla_decode/{cache}"] = grid
+    return grids
+
+
+def moe_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Fused expert layers as three products of one size: experts of this rank that are hit, rows each, n k."""
+    tokens, experts, top = (table[c].to_numpy(float) for c in ("num_tokens", "num_experts", "topk"))
+    ranks = table["moe_ep_size"].to_numpy(float)
+    hit = experts * (1.0 - (1.0 - top / experts) ** tokens) / ranks
+    size = table["hidden_size"] * table["inter_size"] / table["moe_tp_size"]
+    return table.assign(size=size * 1.5, groups=hit, rows=tokens * top / ranks / hit, seconds=table["latency"] / 2e3)
+
+
+def scatter(table: pd.DataFrame, columns: list[str], axes: list[list[float]]) -> pd.DataFrame:
+    """Rows moved to the nearest node of each axis, utilisation kept (`seconds` scaled by `ideal`)."""
+    moved = table.copy()
+    for column, axis in zip(columns, axes, strict=True):
+        nodes = np.log(np.asarray(axis))
+        value = np.log(np.maximum(table[column].to_numpy(float), axis[0]))
+        moved[column] = np.asarray(axis)[
+            np.clip(np.searchsorted((nodes[1:] + nodes[:-1]) / 2, value), 0, len(nodes) - 1)
+        ]
+    return moved
+
+
+def moe(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+    """Routed experts by format and routing: n k of an expert, experts hit, rows of each."""
+    grids = {}
+    table = moe_rows(table[~table["distribution"].isin(["uniform"])])
+    size = [2.0**p for p in range(17, 28)]
+    groups = [float(v) for v in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)]
+    rows_axis = [float(v) for v in ROWS]
+    for (dtype, distribution), rows in table.groupby(["moe_dtype", "distribution"]):
+        weights, compute = FORMATS[dtype]
+        variant = {"balanced": "", "power_law_1.2": "/skewed"}.get(distribution)
+        if variant is None:
+            continue
+        shape = Shape("grouped_gemm", (tuple(size), tuple(groups), tuple(rows_axis)), machine_of(accelerator, compute),
+                      number_format(weights).bytes, 1.0)  # fmt: skip
+        columns = ["size", "groups", "rows"]
+        before = roofline(shape, [rows[c].to_numpy(float) for c in columns])
+        moved = scatter(rows, columns, [size, groups, rows_axis])
+        after = roofline(shape, [moved[c].to_numpy(float) for c in columns])
+        moved["seconds"] = rows["seconds"] * after / before
+        grid = regular(shape, moved, columns, source=source)
+        if grid is not None:
+            suffix = "" if compute != "bf16" or weights == "bf16" else "/bf16"
+            grids[f"grouped_gemm/{weights}{suffix}{variant}"] = grid
+    return grids
+
+
+def state_space(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+    """Gated delta rule: value heads (of 128 x 128 states), tokens; one step a sequence apart from whole prompts."""
+    grids = {}
+    table = table[~table["kernel_source"].str.contains("conv")].assign(seconds=table["latency"] / 1e3)
+    for phase, name in (("context", "prefill"), ("generation", "decode")):
+        rows = table[table["phase"] == phase]
+        if phase == "context":
+            rows = rows[rows["batch_size"] == 1]
+        tokens = "num_tokens" if phase == "context" else "batch_size"
+        axes = (axis_of(rows["num_v_heads"], [2, 4, 8, 16, 32, 64]), axis_of(rows[tokens], [2**p for p in range(19)]))
+        if not axes[0] or not axes[1]:
+            continue
+        # One step reads and writes the whole state; a prompt streams queries, keys, values and outputs.
+        moved = 2 * 4.0 * 128 * 128 if name == "decode" else 5 * 2.0 * 128
+        shape = Shape("state_space", axes, machine_of(accelerator, "bf16"), moved, 128.0)
+        grid = regular(shape, rows, ["num_v_heads", tokens], source=source)
+        if grid is not None:
+            grids[f"state_space/{name}"] = grid
+    return grids
+
+
+def elementwise(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
+    """Streaming kernels, by bytes: quantisation of activations with known scales reads 2 bytes and writes 1."""
+    axis = tuple(float(2**p) for p in range(12, 33))
+    rows = table.assign(bytes=3.0 * table["m"] * table["k"], seconds=table["latency"] / 1e3)
+    shape = Shape("elementwise", (axis,), machine_of(accelerator, "bf16"), 1.0, 1.0)
+    near = scatter(rows, ["bytes"], [list(axis)])
+    before, after = (roofline(shape, [r["bytes"].to_numpy(float)]) for r in (rows, near))
+    # Below 1 MiB the launch rules and time does not follow bytes.
+    near["seconds"] = rows["seconds"] * np.where(rows["bytes"] > 2**20, after / before, 1.0)
+    grid = regular(shape, near, ["bytes"], source=source)
+    return {} if grid is None else {"elementwise": grid}
+
+
+def collectives(table: pd.DataFrame, accelerator: Accelerator, source: str, suffix: str = "") -> dict[str, Grid]:
+    """Messages by operation and ranks: bytes of the full message."""
+    grids = {}
+    column = "nccl_dtype" if "nccl_dtype" in table else "oneccl_dtype" if "oneccl_dtype" in table else "allreduce_dtype"
+    names = {"alltoall": "all_to_all", "all_to_all": "all_to_all", "p2p": "point_to_point"}
+    width = table[column].map({"int8": 1, "half": 2, "bfloat16": 2, "float16": 2, "float": 4})
+    table = table.assign(bytes=table["message_size"] * width, seconds=table["latency"] / 1e3)
+    for (operation, ranks), rows in table.groupby(["op_name", "num_gpus"]):
+        kind = names.get(operation, operation)
+        rate = link_rate(accelerator, ranks=int(ranks)) / ring_traffic(kind, int(ranks))
+        machine = Machine(peak_flop_per_s=1.0, memory_bytes_per_s=1.0, link_bytes_per_s=rate)
+        axis = axis_of(rows["bytes"], [2**p for p in range(8, 31)])
+        grid = regular(Shape("collective", (axis,), machine, 1.0, 1.0), rows, ["bytes"], source=source)
+        if grid is not None:
+            grids[f"{kind}/{ranks}{suffix}"] = grid
+    return grids
