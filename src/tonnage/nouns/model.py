@@ -56,6 +56,11 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """Reuses the cache of an earlier layer: no key/value projection and no cache of its own (Gemma 3n)."""
     key_is_value: bool = False
     """Keys serve as values, without a value projection (Gemma 4 full-attention layers)."""
+    index_heads: int = 0
+    """Heads of an indexer that chooses which cached tokens a query attends (MiniMax M3); 0 = all of them."""
+    index_head_dim: int = 0
+    index_topk: int = 0
+    """Tokens the indexer chooses."""
 
 
 class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="mla"):
@@ -71,6 +76,16 @@ class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """Heads of the sparse-attention indexer (DSA); 0 = dense attention."""
     index_head_dim: int = 0
     index_topk: int = 0
+    """Tokens a query attends; also set where a layer reuses an earlier layer's choice and has no indexer."""
+    absorbed: bool = False
+    """Queries meet the latent itself, key and value at once: no up-projection (DeepSeek-V4)."""
+    o_lora_rank: int | None = None
+    """Rank of the output projection of each group of heads, when it is factored (DeepSeek-V4)."""
+    o_groups: int = 1
+    window: int | None = None
+    """Tokens kept whole in the cache; absent = all of them (DeepSeek-V4: 128)."""
+    compress_ratio: int = 0
+    """Tokens folded into one cache entry of the same width beyond the window; 0 = nothing is kept beyond it."""
 
 
 class StateSpace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="state_space"):

@@ -98,6 +98,10 @@ def _attention(a: Attention, hidden: int) -> tuple[Matrix, ...]:
         found.append(Matrix(name="k_proj", outputs=kv_heads * width, inputs=hidden, parts=kv_heads))
         if not a.key_is_value:
             found.append(Matrix(name="v_proj", outputs=kv_heads * value_width, inputs=hidden, parts=kv_heads))
+    if a.index_heads:
+        index = a.index_heads * a.index_head_dim
+        found.append(Matrix(name="index_q_proj", outputs=index, inputs=hidden, split="whole"))
+        found.append(Matrix(name="index_k_proj", outputs=a.index_head_dim, inputs=hidden, split="whole"))
     found.append(Matrix(name="o_proj", outputs=hidden, inputs=heads * value_width, split="inputs", parts=heads))
     return tuple(found)
 
@@ -110,17 +114,25 @@ def _latent(a: LatentAttention, hidden: int) -> tuple[Matrix, ...]:
     else:
         found.append(Matrix(name="q_a_proj", outputs=a.q_lora_rank, inputs=hidden, split="whole"))
         found.append(Matrix(name="q_b_proj", outputs=heads * query, inputs=a.q_lora_rank, parts=heads))
-    latent = a.kv_lora_rank + a.qk_rope_head_dim
+    found.append(
+        Matrix(name="kv_a_proj", outputs=a.kv_lora_rank + a.qk_rope_head_dim, inputs=hidden, split="whole"),
+    )
     up = heads * (a.qk_nope_head_dim + a.v_head_dim)
-    found.append(Matrix(name="kv_a_proj", outputs=latent, inputs=hidden, split="whole"))
-    found.append(Matrix(name="kv_b_proj", outputs=up, inputs=a.kv_lora_rank, parts=heads))
+    if not a.absorbed:
+        found.append(Matrix(name="kv_b_proj", outputs=up, inputs=a.kv_lora_rank, parts=heads))
     if a.index_heads:
         query_rank = a.q_lora_rank or hidden
         index = a.index_heads * a.index_head_dim
         found.append(Matrix(name="index_q_proj", outputs=index, inputs=query_rank, split="whole"))
         found.append(Matrix(name="index_k_proj", outputs=a.index_head_dim, inputs=hidden, split="whole"))
         found.append(Matrix(name="index_weights_proj", outputs=a.index_heads, inputs=hidden, split="whole"))
-    found.append(Matrix(name="o_proj", outputs=hidden, inputs=heads * a.v_head_dim, split="inputs", parts=heads))
+    values, groups = heads * a.v_head_dim, a.o_groups
+    if a.o_lora_rank is None:
+        found.append(Matrix(name="o_proj", outputs=hidden, inputs=values, split="inputs", parts=heads))
+    else:
+        rank = a.o_lora_rank
+        found.append(Matrix(name="o_a_proj", outputs=groups * rank, inputs=values // groups, parts=groups))
+        found.append(Matrix(name="o_b_proj", outputs=hidden, inputs=groups * rank, split="inputs", parts=groups))
     return tuple(found)
 
 
@@ -205,15 +217,19 @@ def _dt_rank(s: StateSpace, hidden: int) -> int:
     return s.dt_rank if s.dt_rank is not None else -(-hidden // 16)
 
 
+_BIASED = {"q_proj", "k_proj", "v_proj"}
+
+
 def mixer_vectors(mixer: Mixer | None, hidden_size: int) -> float:
     """Values of a mixer that multiply no token: biases, norms inside it, sinks, decay rates."""
     match mixer:
         case Attention():
             projections = _attention(mixer, hidden_size)
-            biases = sum(m.outputs for m in projections if m.name != "o_proj") if mixer.bias else 0
+            biases = sum(m.outputs for m in projections if m.name in _BIASED) if mixer.bias else 0
             norms = (mixer.head_dim if mixer.kv_shared else 2 * mixer.head_dim) if mixer.qk_norm else 0
             output_bias = hidden_size if mixer.output_bias else 0
-            return float(biases + norms + output_bias + (mixer.num_attention_heads if mixer.sinks else 0))
+            index_norms = 2 * mixer.index_head_dim if mixer.index_heads else 0
+            return float(biases + norms + output_bias + index_norms + (mixer.num_attention_heads if mixer.sinks else 0))
         case LatentAttention():
             index_norm = 2 * mixer.index_head_dim if mixer.index_heads else 0
             return float((mixer.q_lora_rank or 0) + mixer.kv_lora_rank + index_norm)
