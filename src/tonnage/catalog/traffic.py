@@ -15,11 +15,13 @@ __all__ = ["Profile", "profile", "profiles"]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A traffic profile: what it is, its lengths, and where the figures come from."""
+    """A traffic profile: what it is, its lengths and burstiness, and where the figures come from."""
 
     name: str
     what: str
     lengths: Lengths
+    dispersion: float | None
+    """Variance over mean of the arrivals in one second (ten where stamps are quantised); absent = not published."""
     source: str
 
 
@@ -56,4 +58,5 @@ def _profile(name: str, prompt: dict[str, str], output: dict[str, str]) -> Profi
         output_p95=float(output["p95"]) if output["p95"] else None,
         profile=name,
     )
-    return Profile(name=name, what=prompt["what"], lengths=lengths, source=prompt["source"])
+    dispersion = float(prompt["dispersion"]) if prompt["dispersion"] else None
+    return Profile(name=name, what=prompt["what"], lengths=lengths, dispersion=dispersion, source=prompt["source"])

@@ -168,6 +168,7 @@ class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     options: tuple[ServeOption, ...] = ()
     frontier: tuple[int, ...] = ()
     """Indices of options that no other beats in cost and latency at once."""
+    why_not_fewer: str = ""
     choices: tuple[Choice, ...] = ()
     rejected: tuple[Rejection, ...] = ()
     trail: tuple[Decision, ...] = ()

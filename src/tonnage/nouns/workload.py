@@ -27,6 +27,8 @@ class LoadShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: Literal["flat", "diurnal", "bursty", "intermittent"] = "flat"
     peak_to_mean: float = 1.0
+    dispersion: float = 1.0
+    """Variance over mean of the arrivals in one second: 1 = Poisson, real chat 1.4, code completion 13. [-]"""
     hours_per_month: float = 730.0
     """Hours with any traffic. [h/month]"""
 

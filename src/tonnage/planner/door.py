@@ -1,0 +1,275 @@
+"""The door: text that people write becomes a request noun; one table for files, command line and HTTP.
+
+Each field of a request is one row: its name, what it measures, and what it means. A YAML file, a
+command-line flag and a web form field are the same row, so none can drift from the others. Numbers
+are read with their unit here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tonnage import catalog, units
+from tonnage.catalog import Additions, traffic
+from tonnage.errors import BadRequest, UnknownName, echo, nearest
+from tonnage.nouns.precision import number_format
+from tonnage.nouns.workload import Filters, Lengths, LoadShape, Serve, Slo
+
+__all__ = ["SERVE_FIELDS", "Field", "serve_request"]
+
+ENGINES: Final = ("vllm", "sglang", "trtllm", "lmdeploy", "llamacpp", "hf")
+TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+CERTIFICATIONS: Final = ("gdpr", "iso27001", "soc2", "hipaa")
+SEGMENTS: Final = ("datacenter", "cloud-only", "workstation", "consumer", "edge", "apple", "cpu")
+SECONDS_BETWEEN_REQUESTS: Final = 60.0
+"""Of one active user, when the request does not say. Assumed, and said so in the plan. [s]"""
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of a request: what it measures decides how its text is read."""
+
+    name: str
+    reads: str
+    """A dimension of `units`, or text, list, flag, integer."""
+    help: str
+    low: float = 0.0
+    """The value must exceed this (or equal it, for flags and integers)."""
+    high: float = math.inf
+    choices: tuple[str, ...] = ()
+
+
+SERVE_FIELDS: Final[tuple[Field, ...]] = (
+    Field(name="model", reads="text", help="catalogue id, Hugging Face id, path, or a bare size such as 13B"),
+    Field(name="rate", reads="1/s", help="requests that arrive, on average: 4/s, 240/min", high=1e7),
+    Field(name="concurrency", reads="count", help="requests in flight at once", high=1e7),
+    Field(name="users", reads="count", help="people using it at once", high=1e9),
+    Field(name="think_time", reads="s", help="seconds between two requests of one user", high=86400.0 * 7),
+    Field(name="traffic", reads="text", help="length profile: chat, code, rag, summarise, reasoning, agent, batch"),
+    Field(name="prompt_tokens", reads="tokens", help="mean prompt length", high=1e8),
+    Field(name="output_tokens", reads="tokens", help="mean answer length", high=1e8),
+    Field(name="ttft", reads="s", help="objective for the time to first token", high=86400.0),
+    Field(name="tpot", reads="s", help="objective for the time per output token", high=3600.0),
+    Field(name="e2e", reads="s", help="objective for the whole answer", high=86400.0),
+    Field(name="percentile", reads="count", help="percentile the objectives hold at", low=49.9, high=99.9),
+    Field(name="peak_to_mean", reads="count", help="peak rate over mean rate that must be served", low=0.999, high=1e4),
+    Field(name="precision", reads="list", help="weight formats that may be used: bf16, fp8, int4, …"),
+    Field(name="kv_precision", reads="text", help="format of the KV cache"),
+    Field(name="engine", reads="list", help="serving engines to consider", choices=ENGINES),
+    Field(name="accelerator", reads="list", help="only these accelerators"),
+    Field(name="exclude", reads="list", help="not these accelerators"),
+    Field(name="vendor", reads="list", help="only these makers"),
+    Field(name="segment", reads="list", help="only these segments", choices=SEGMENTS),
+    Field(name="provider", reads="list", help="only these providers"),
+    Field(name="region", reads="list", help="only these regions"),
+    Field(name="country", reads="list", help="only these countries (two letters)"),
+    Field(name="eu", reads="flag", help="only regions in the European Union"),
+    Field(name="ecc", reads="flag", help="only memory with error correction"),
+    Field(name="nvlink", reads="flag", help="only accelerators joined by a switched fast link"),
+    Field(name="certification", reads="list", help="provider states: gdpr, iso27001, …", choices=CERTIFICATIONS),
+    Field(name="term", reads="list", help="prices that may be used", choices=TERMS),
+    Field(name="marketplace", reads="flag", help="include offers whose source states no licence"),
+    Field(name="max_accelerators", reads="integer", help="most accelerators in all", high=1e6),
+    Field(name="max_power", reads="W", help="power limit of one accelerator", high=1e6),
+    Field(name="budget", reads="USD/h", help="most to spend", high=1e7),
+    Field(name="headroom", reads="fraction", help="share of capacity kept free at peak", low=-1e-9, high=0.9),
+    Field(name="spare_replicas", reads="integer", help="replicas beyond the load (N+k)", low=-1.0, high=1e4),
+    Field(name="context", reads="tokens", help="longest context that must fit", high=1e8),
+)
+"""Every field of a serving request."""
+
+
+def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> Serve:
+    """
+    A serving request from named texts.
+
+    Parameters
+    ----------
+    values : mapping
+        Field name -> what the user wrote; None and absent mean "not given".
+    additions : Additions
+        The user's own accelerators and offers, whose names are accepted too.
+
+    Raises
+    ------
+    BadRequest
+        An unknown field, a value out of range or of the wrong kind, or fields that contradict.
+    """
+    given = read_fields(values, SERVE_FIELDS)
+    if "model" not in given:
+        raise BadRequest("model is missing: name one, for example 'meta-llama/Llama-3.1-8B-Instruct' or '13B'")
+    loads = [name for name in ("rate", "concurrency", "users") if name in given]
+    if len(loads) != 1:
+        what = " and ".join(loads) + " contradict" if loads else "no load is given"
+        raise BadRequest(f"{what}: give exactly one of rate ('4/s'), concurrency (64) or users (1000)")
+    if "think_time" in given and "users" not in given:
+        raise BadRequest("think_time only makes sense with users: give users (1000) instead of " + loads[0])
+    for name in given.get("precision", ()):
+        number_format(name)
+    rate = given.get("rate")
+    if "users" in given:
+        rate = given["users"] / given.get("think_time", SECONDS_BETWEEN_REQUESTS)
+    return Serve(
+        model=given["model"],
+        lengths=_lengths(given),
+        rate_per_s=rate,
+        concurrency=given.get("concurrency"),
+        users=given.get("users"),
+        slo=Slo(
+            ttft_s=given.get("ttft"),
+            tpot_s=given.get("tpot"),
+            e2e_s=given.get("e2e"),
+            percentile=given.get("percentile", 95.0),
+        ),
+        shape=_shape(given),
+        precisions=tuple(number_format(name).name for name in given.get("precision", ())),
+        kv_precision=number_format(given["kv_precision"]).name if "kv_precision" in given else None,
+        engines=given.get("engine", ("vllm",)),
+        filters=_filters(given, additions),
+        headroom=given.get("headroom", 0.25),
+        spare_replicas=given.get("spare_replicas", 0),
+        budget_usd_per_h=given.get("budget"),
+        max_context=int(given["context"]) if "context" in given else None,
+    )
+
+
+def read_fields(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Any]:
+    """Every given value read by its field's kind; absent ones are left out."""
+    known = {field.name: field for field in fields}
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        key = str(name).replace("-", "_")
+        if key not in known:
+            raise UnknownName("field", str(name), known)
+        if value is None or value in ((), []):
+            continue
+        given[key] = _read(value, known[key])
+    return given
+
+
+def _read(value: Any, field: Field) -> Any:
+    if field.reads == "flag":
+        return _flag(value, field)
+    if field.reads == "list":
+        return _names(value, field)
+    if isinstance(value, (dict, list)):
+        raise BadRequest(f"{field.name}: one value is expected, not {echo(value)}; {field.help}")
+    if field.reads == "text":
+        if not str(value).strip():
+            raise BadRequest(f"{field.name} is empty; {field.help}")
+        return str(value).strip()
+    number = units.read(value, "count" if field.reads == "integer" else field.reads, field.name)
+    if not field.low < number <= field.high:
+        raise BadRequest(f"{field.name}: '{echo(value)}' is out of range; expected {_range(field)}")
+    if field.reads == "integer":
+        if number != int(number):
+            raise BadRequest(f"{field.name}: '{echo(value)}' must be a whole number")
+        return int(number)
+    return number
+
+
+def _range(field: Field) -> str:
+    high = "" if field.high == math.inf else f" and at most {units.show(field.high, _dimension(field))}"
+    return f"more than {units.show(max(field.low, 0.0), _dimension(field))}{high}"
+
+
+def _dimension(field: Field) -> str:
+    return "count" if field.reads == "integer" else field.reads
+
+
+def _flag(value: Any, field: Field) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in {"true", "yes", "on", "1"}:
+        return True
+    if text in {"false", "no", "off", "0"}:
+        return False
+    raise BadRequest(f"{field.name}: '{echo(value)}' must be true or false")
+
+
+def _names(value: Any, field: Field) -> tuple[str, ...]:
+    if isinstance(value, dict):
+        raise BadRequest(f"{field.name}: a list of names is expected, not {echo(value)}")
+    parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    names = tuple(str(part).strip() for part in parts if str(part).strip())
+    if not names:
+        raise BadRequest(f"{field.name} is empty; {field.help}")
+    for name in names:
+        if field.choices and name not in field.choices:
+            raise UnknownName(field.name, name, field.choices)
+    return names
+
+
+def _lengths(given: Mapping[str, Any]) -> Lengths:
+    explicit = [name for name in ("prompt_tokens", "output_tokens") if name in given]
+    if "traffic" not in given and len(explicit) == 1:
+        missing = "output_tokens" if explicit == ["prompt_tokens"] else "prompt_tokens"
+        raise BadRequest(f"{missing} is missing: give both lengths, or a traffic profile such as chat")
+    lengths = traffic.profile(given.get("traffic", "chat")).lengths if len(explicit) < 2 else None
+    if not explicit and lengths is not None:
+        return lengths
+    prompt, output = given.get("prompt_tokens"), given.get("output_tokens")
+    if min(value for value in (prompt, output, 1.0) if value is not None) < 1:
+        raise BadRequest("prompt_tokens and output_tokens must be at least 1")
+    if lengths is None:
+        assert prompt is not None and output is not None
+        return Lengths(prompt_tokens=prompt, output_tokens=output)
+    return msgspec.structs.replace(
+        lengths,
+        prompt_tokens=prompt or lengths.prompt_tokens,
+        output_tokens=output or lengths.output_tokens,
+        prompt_p95=None if prompt else lengths.prompt_p95,
+        output_p95=None if output else lengths.output_p95,
+    )
+
+
+def _shape(given: Mapping[str, Any]) -> LoadShape:
+    peak = given.get("peak_to_mean", 1.0)
+    measured = traffic.profile(given["traffic"]).dispersion if "traffic" in given else None
+    return LoadShape(kind="bursty" if peak > 1 else "flat", peak_to_mean=peak, dispersion=measured or 1.0)
+
+
+def _filters(given: Mapping[str, Any], additions: Additions) -> Filters:
+    accelerators = tuple(catalog.accelerator(name, additions).id for name in given.get("accelerator", ()))
+    excluded = tuple(catalog.accelerator(name, additions).id for name in given.get("exclude", ()))
+    offers = catalog.offers(additions=additions)
+    both = set(accelerators) & set(excluded)
+    if both:
+        raise BadRequest(f"accelerator '{min(both)}' is both wanted and excluded; drop one of the two")
+    return Filters(
+        accelerators=accelerators,
+        exclude_accelerators=excluded,
+        vendors=_known("vendor", given, {a.vendor for a in catalog.accelerators(additions).values()}),
+        segments=given.get("segment", ()),
+        providers=_known("provider", given, {offer.provider for offer in offers}),
+        regions=_known("region", given, {offer.region for offer in offers if offer.region}),
+        countries=_known("country", given, {offer.country for offer in offers if offer.country}),
+        eu=given.get("eu") or None,
+        ecc=given.get("ecc") or None,
+        nvlink=given.get("nvlink") or None,
+        terms=given.get("term", ("on-demand",)),
+        max_count=given.get("max_accelerators"),
+        certifications=given.get("certification", ()),
+        max_power_w=given.get("max_power"),
+        marketplace=given.get("marketplace", True),
+    )
+
+
+def _known(name: str, given: Mapping[str, Any], known: set[str]) -> tuple[str, ...]:
+    """Names the catalogue has, in its own spelling."""
+    if name not in given:
+        return ()
+    folded = {item.lower(): item for item in known}
+    for wanted in given[name]:
+        if wanted.lower() not in folded:
+            close = nearest(wanted, known)
+            raise _suggest(name, wanted, close) if close else UnknownName(name, wanted, known)
+    return tuple(folded[wanted.lower()] for wanted in given[name])
+
+
+def _suggest(name: str, wanted: str, close: tuple[str, ...]) -> BadRequest:
+    return BadRequest(f"no {name} '{echo(wanted)}' in the offers; did you mean {' or '.join(close)}?")

@@ -1,0 +1,119 @@
+"""One replica of a configuration: does it fit, how much cache is left, how long do its steps take?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tonnage.catalog.intervals import factor
+from tonnage.engine.capacity import ReplicaTimes
+from tonnage.engine.engines import defaults
+from tonnage.engine.kvcache import Demand, KvPool, kv_pool
+from tonnage.engine.steps import Placement, seconds, step_parts
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.answer import Basis, Quantity, Verdict
+from tonnage.nouns.layout import Engine
+from tonnage.nouns.model import Model
+from tonnage.nouns.plan import Configuration
+from tonnage.nouns.workload import Lengths
+from tonnage.physics.efficiency import Rung
+from tonnage.physics.transformer import Tokens
+from tonnage.planner.placement import BASIS_OF_RUNG, place
+
+__all__ = ["Replica", "build_replica"]
+
+BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0)
+"""Decode batches whose step is computed; between them it is interpolated. [requests]"""
+FACTORS: Final = ("ttft_s", "tpot_s", "requests_per_s")
+
+
+class Replica(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one replica. Without times it does not fit; the verdict says why."""
+
+    verdict: Verdict
+    memory: Quantity
+    kv_tokens: float
+    max_num_seqs: int
+    times: ReplicaTimes | None = None
+    basis: Basis = Basis.DERIVED
+    factors: dict[str, float] = {}
+    """90 % factor of each quantity."""
+    engine: Engine = Engine()
+
+
+def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:
+    """The replica of a configuration for requests of these lengths; memory is looked at before any time."""
+    layout, precision = configuration.layout, configuration.precision
+    engine = defaults(configuration.engine, accelerator, model=model, layout=layout)
+    pool = kv_pool(
+        model,
+        accelerator,
+        precision=precision,
+        engine=engine,
+        layout=layout,
+        demand=Demand(context_tokens=lengths.prompt_tokens + lengths.output_tokens),
+    )
+    max_num_seqs = engine.max_num_seqs or 256
+    if not pool.verdict.ok:
+        return Replica(verdict=pool.verdict, memory=pool.need, kv_tokens=0.0, max_num_seqs=max_num_seqs, engine=engine)
+    placement = place(model, accelerator, configuration)
+    times, rung = _times(placement, lengths, engine=engine, pool=pool)
+    return Replica(
+        verdict=pool.verdict,
+        memory=pool.memory,
+        kv_tokens=_reachable_tokens(pool, lengths),
+        max_num_seqs=max_num_seqs,
+        times=times,
+        basis=BASIS_OF_RUNG[rung],
+        factors={name: factor("serve", name, rung=rung) for name in FACTORS},
+        engine=engine,
+    )
+
+
+def _reachable_tokens(pool: KvPool, lengths: Lengths) -> float:
+    """Tokens of cache, counted as the requests of this load use them (windows and states make some free)."""
+    whole = lengths.prompt_tokens + lengths.output_tokens
+    return min(max(pool.tokens, pool.sequences * whole), 1e12)
+
+
+def _times(placement: Placement, lengths: Lengths, *, engine: Engine, pool: KvPool) -> tuple[ReplicaTimes, Rung]:
+    """Decode steps at a few batch sizes and the mean context, and the time of a mean and of a long prompt."""
+    prompt, output = lengths.prompt_tokens, lengths.output_tokens
+    context = prompt + output / 2.0
+    top = max(1.0, min(float(engine.max_num_seqs or 256), pool.sequences * 2.0))
+    sizes = (*(size for size in BATCH_SIZES if size < top), top)
+    steps = [_decode_s(placement, size, context) for size in sizes]
+    # Host work may make a larger batch look no slower; a step never gets shorter with more requests.
+    rising = [max(times for times, _ in steps[: i + 1]) for i in range(len(steps))]
+    alone = _prefill_s(placement, prompt, engine)
+    tail = _prefill_s(placement, lengths.prompt_p95, engine) if lengths.prompt_p95 else alone
+    empty = steps[0][0]
+    times = ReplicaTimes(
+        batches=sizes,
+        decode_s=tuple(rising),
+        prefill_s=alone,
+        prefill_tail_s=max(tail, alone),
+        # A prompt that joins a running step shares its weights' traffic: what it adds is its excess over a step.
+        prefill_work_s=max(alone - empty, alone * 0.05),
+    )
+    return times, steps[-1][1]
+
+
+def _decode_s(placement: Placement, sequences: float, context: float) -> tuple[float, Rung]:
+    ranks = placement.layout.dp * placement.layout.pp
+    mine = max(1.0, sequences / ranks)
+    parts = step_parts(placement, Tokens(decodes=mine, context=context, emitted=mine))
+    return seconds(parts, placement.overheads, sequences=sequences / placement.layout.dp), parts.rung
+
+
+def _prefill_s(placement: Placement, prompt: float, engine: Engine) -> float:
+    """One prompt on an idle replica: whole chunks of the token budget, then the rest."""
+    budget = float(engine.max_num_batched_tokens or prompt)
+    chunk = min(prompt, budget)
+    steps = prompt / chunk
+    # Equal chunks: attention of all of them sums to that of the whole prompt, so the mean cached length is right.
+    cached = (prompt - chunk) / 2.0
+    parts = step_parts(placement, Tokens(prompts=1.0, chunk=chunk, cached=cached, emitted=1.0))
+    overheads = placement.overheads
+    return overheads.request_s + steps * seconds(parts, overheads, sequences=0.0, prompts=1.0)

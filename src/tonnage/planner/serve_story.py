@@ -1,0 +1,383 @@
+"""The words of a serving plan: why it leads, why others lost, what binds, what would change it.
+
+Every sentence is made from the plan's own numbers; nothing here decides anything but which formats
+are worth looking at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog import ambiguity as accelerator_ambiguity
+from tonnage.engine.capacity import Point
+from tonnage.errors import BadRequest
+from tonnage.money.bills import HOURS_PER_MONTH
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.answer import Verdict
+from tonnage.nouns.model import Model
+from tonnage.nouns.plan import Bill, Choice, Configuration, Decision, Flip, ServeOption
+from tonnage.nouns.precision import Precision, number_format
+from tonnage.nouns.workload import Serve
+from tonnage.physics.parameters import active_parameters, parameters
+from tonnage.planner.missed import Missed
+from tonnage.planner.replica import Replica
+from tonnage.planner.sites import Site
+from tonnage.units import show
+
+__all__ = [
+    "assumptions",
+    "beyond_limits",
+    "binds_text",
+    "catalogue_dates",
+    "check_context",
+    "choices",
+    "flips",
+    "misses_objective",
+    "model_facts",
+    "no_offer",
+    "precisions",
+    "sentence",
+    "too_little_cache",
+    "trail",
+    "unreachable",
+    "why_not_fewer",
+    "with_verdicts",
+]
+
+
+def check_context(model: Model, request: Serve) -> None:
+    """Refuse lengths that the model cannot take."""
+    longest = request.max_context or math.ceil(request.lengths.prompt_tokens + request.lengths.output_tokens)
+    if model.max_context is not None and longest > model.max_context:
+        raise BadRequest(
+            f"context: {longest:,} tokens exceed the {model.max_context:,} that {model.id} was made for; "
+            f"shorten prompt_tokens + output_tokens or choose a longer-context model"
+        )
+
+
+def precisions(request: Serve, model: Model, accelerator: Accelerator) -> tuple[Precision, ...]:
+    """
+    Formats worth looking at: the user's, else the checkpoint's own and FP8 where the part multiplies it.
+
+    FP8 weights are looked at by default because their published quality loss is within noise; four
+    bits only when asked for, since theirs is not.
+    """
+    own = model.quantization or model.native_dtype
+    names = request.precisions or ((own,) if model.quantization else (own, "fp8"))
+    found = []
+    for name in names:
+        stored = number_format(name)
+        multiplied = stored.compute if not stored.weight_only else "bf16"
+        if accelerator.peak(multiplied) is None and not stored.weight_only:
+            continue
+        low = stored.compute in {"fp8", "fp4", "int8"} and not stored.weight_only
+        sixteen = "fp16" if accelerator.peaks.get("bf16") is None else "bf16"
+        activations = stored.name if low else sixteen if stored.bits < 16 else stored.name
+        found.append(
+            Precision(
+                weights=stored.name if stored.name != "bf16" else sixteen,
+                activations=activations if activations != "bf16" else sixteen,
+                kv=request.kv_precision or sixteen,
+                experts=model.experts_dtype if not request.precisions else None,
+            )
+        )
+    return tuple(dict.fromkeys(found))
+
+
+def model_facts(model: Model) -> dict[str, Any]:
+    """What the plan says of its model."""
+    facts: dict[str, Any] = {
+        "id": model.id,
+        "family": model.family,
+        "parameters": parameters(model).value,
+        "active_parameters": active_parameters(model).value,
+    }
+    if model.max_context is not None:
+        facts["max_context"] = model.max_context
+    if model.source:
+        facts["source"] = model.source
+    return facts
+
+
+def with_verdicts(options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
+    """Ranked options, each with the reason for its place."""
+    if not options:
+        return ()
+    first = options[0]
+    told = [replace(first, verdict=f"cheapest that meets every objective; {_arithmetic(first)}")]
+    for option in options[1:]:
+        ratio = option.bill.usd_per_hour / first.bill.usd_per_hour
+        told.append(
+            replace(option, verdict=f"{ratio:.2f}x the first's cost: {_arithmetic(option)}", ties=_ties(option, first))
+        )
+    return tuple(told)
+
+
+def _arithmetic(option: ServeOption) -> str:
+    ranks = option.configuration.layout.ranks
+    rate = show(option.capacity.max_rate_per_s.value, "1/s")
+    each = f"{option.replicas} replicas x {ranks}" if option.replicas > 1 else f"1 replica x {ranks}"
+    one = show(option.bill.usd_per_instance_hour, "USD/h")
+    return (
+        f"{each} {option.configuration.accelerator} ({option.bill.instances} instances at {one}); "
+        f"one replica takes {rate}, {option.capacity.binds_text}"
+    )
+
+
+def _ties(option: ServeOption, first: ServeOption) -> bool:
+    """Whether the cost per request differs by less than the capacity intervals allow."""
+    rate, best = option.capacity.max_rate_per_s, first.capacity.max_rate_per_s
+    if rate.high is None or best.low is None:
+        return False
+    mine = option.bill.usd_per_hour / option.replicas / rate.high
+    theirs = first.bill.usd_per_hour / first.replicas / best.low
+    return mine <= theirs
+
+
+def sentence(request: Serve, options: tuple[ServeOption, ...], binding: Verdict) -> str:
+    """The answer in one sentence."""
+    if not options:
+        nearest = f" Nearest: {binding.nearest}." if binding.nearest else ""
+        return f"No configuration serves {request.model} so: {binding.reason}.{nearest}"
+    best = options[0]
+    p = f"p{request.slo.percentile:g}"
+    ttft, tpot = best.capacity.ttft_s, best.capacity.tpot_s
+    bounds = f"({show(ttft.low or ttft.value, 's', 2)}-{show(ttft.high or ttft.value, 's', 2)})"
+    limits = f"({show(tpot.low or tpot.value, 's', 2)}-{show(tpot.high or tpot.value, 's', 2)})"
+    copies = f"{best.replicas} replica{'s' if best.replicas > 1 else ''} of {_degrees(best)}"
+    run = best.configuration
+    old = ", an old price: check it" if best.bill.stale else ""
+    return (
+        f"Rent {best.accelerators} x {run.accelerator} ({copies}, {run.precision.weights} weights, "
+        f"{run.engine.name}): {show(best.bill.usd_per_hour, 'USD/h')} at {best.bill.provider} "
+        f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), {p} TTFT {show(ttft.value, 's', 2)} {bounds}, "
+        f"{p} TPOT {show(tpot.value, 's', 2)} {limits}."
+    )
+
+
+def _degrees(option: ServeOption) -> str:
+    layout = option.configuration.layout
+    named = [f"{name} {n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1]
+    return " ".join(named) or "tp 1"
+
+
+def why_not_fewer(request: Serve, options: tuple[ServeOption, ...]) -> str:
+    """What one replica fewer would mean at the peak."""
+    if not options:
+        return ""
+    best = options[0]
+    working = best.replicas - request.spare_replicas
+    used = (1.0 - best.headroom) * working
+    most = show(best.capacity.max_rate_per_s.value, "1/s")
+    if working == 1:
+        smaller = f"a replica needs {best.configuration.layout.ranks} accelerators in this layout"
+        return f"one replica is the least; {smaller}, and it takes up to {most}"
+    share = used / (working - 1)
+    free = "nothing" if share >= 1 else f"{1 - share:.0%}"
+    verb = "would be overloaded" if share > 1 else f"would leave {free} free, and {request.headroom:.0%} is asked for"
+    return f"{working - 1} x {_degrees(best)} {best.configuration.accelerator}, each up to {most}, {verb} at the peak"
+
+
+def choices(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Choice, ...]:
+    """Minimum (peak load, nothing free), recommended (the plan), comfortable (one replica may fail at peak)."""
+    if not options:
+        return ()
+    best = options[0]
+    per_replica = best.bill.usd_per_hour / best.replicas
+    ranks = best.configuration.layout.ranks
+    used = (1.0 - best.headroom) * (best.replicas - request.spare_replicas)
+    minimum = max(1, math.ceil(used - 1e-9))
+
+    def choice(name: str, replicas: int, covers: str) -> Choice:
+        return Choice(
+            name=name,
+            replicas=replicas,
+            accelerators=replicas * ranks,
+            usd_per_hour=per_replica * replicas,
+            covers=covers,
+        )
+
+    return (
+        choice("minimum", minimum, "the peak load with nothing to spare"),
+        choice("recommended", best.replicas, f"the peak load with {best.headroom:.0%} of capacity free"),
+        choice("comfortable", best.replicas + 1, "the same after any one replica fails"),
+    )
+
+
+def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bool) -> tuple[Decision, ...]:
+    """The four questions (C2): one accelerator? latency target? how does load vary? restartable?"""
+    if not options:
+        return ()
+    single = [option for option in options if option.configuration.layout.ranks == 1]
+    best = options[0]
+    if single:
+        fits = Decision(
+            question="Does it fit one accelerator?",
+            answer="yes",
+            because=f"for example {single[0].configuration.label()} keeps {single[0].kv_tokens:,.0f} tokens of cache",
+        )
+    else:
+        reason = "weights and cache need more memory" if missed_memory else "the objectives need more bandwidth"
+        fits = Decision(question="Does it fit one accelerator?", answer="no", because=reason)
+    slo = request.slo
+    named = [f"{n} {show(v, 's')}" for n, v in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s)) if v]
+    target = Decision(
+        question="Is there a latency target?",
+        answer=", ".join(named) or "no",
+        because=f"at p{slo.percentile:g}; {best.capacity.binds_text}" if named else "throughput decides alone",
+    )
+    ratio = request.shape.peak_to_mean
+    varies = Decision(
+        question="How does the load vary?",
+        answer=f"peak {ratio:g}x the mean" if ratio > 1 else "flat",
+        because=f"{best.replicas} replicas stand all day; {best.headroom:.0%} is free at the peak",
+    )
+    spot = any(term == "spot" for term in request.filters.terms)
+    restartable = Decision(
+        question="Can it be interrupted?",
+        answer="yes" if spot else "no",
+        because="spot prices are allowed" if spot else "requests in flight would be lost: only on-demand or reserved",
+    )
+    return fits, target, varies, restartable
+
+
+def flips(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Flip, ...]:
+    """Inputs at which the answer changes: the runner-up's price, and the load that needs one more replica."""
+    if not options:
+        return ()
+    best = options[0]
+    found = []
+    other = next((o for o in options[1:] if o.configuration.accelerator != best.configuration.accelerator), None)
+    if other is not None:
+        price = best.bill.usd_per_hour / other.bill.instances
+        found.append(
+            Flip(
+                input=f"{other.configuration.accelerator} ({other.bill.instance_type}) below",
+                value=price,
+                unit="USD/h",
+                becomes=f"cheaper than {best.configuration.accelerator}",
+            )
+        )
+    if request.rate_per_s is not None:
+        working = best.replicas - request.spare_replicas
+        most = best.capacity.max_rate_per_s.value * working * (1.0 - request.headroom) / request.shape.peak_to_mean
+        found.append(Flip(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas"))
+    return tuple(found)
+
+
+def binds_text(binds: str, best: Point, replica: Replica) -> str:
+    """What stops one replica from taking more."""
+    at = f"at {best.concurrency:.0f} concurrent requests"
+    if binds == "kv":
+        full = best.concurrency >= replica.max_num_seqs * 0.999
+        return f"limited by max_num_seqs {replica.max_num_seqs}" if full else f"the KV cache is full {at}"
+    return f"{binds.upper()} reaches its objective {at}"
+
+
+def too_little_cache(request: Serve, replica: Replica) -> Verdict:
+    """The pool holds less than one request."""
+    need = request.lengths.prompt_tokens + request.lengths.output_tokens
+    short = need - replica.kv_tokens
+    return Verdict(
+        ok=False,
+        limit="cache",
+        reason=f"{replica.kv_tokens:,.0f} tokens of KV cache are left and one request needs {need:,.0f}",
+        short_by=short,
+        unit="tokens",
+        nearest="more accelerators per replica, fewer bits per weight, or shorter requests",
+    )
+
+
+def misses_objective(request: Serve, alone: Point, limit: str) -> Verdict:
+    """Even a single request misses an objective."""
+    reached = {"ttft": alone.ttft_tail_s, "tpot": alone.tpot_tail_s, "e2e": alone.e2e_tail_s}[limit]
+    wanted = {"ttft": request.slo.ttft_s, "tpot": request.slo.tpot_s, "e2e": request.slo.e2e_s}[limit] or 0.0
+    return Verdict(
+        ok=False,
+        limit=limit,
+        reason=f"a request alone takes {limit.upper()} {show(reached, 's')}, above the {show(wanted, 's')} asked for",
+        short_by=reached - wanted,
+        unit="s",
+        nearest=f"{limit.upper()} {show(reached, 's')}",
+    )
+
+
+def unreachable(missed: Sequence[Missed]) -> Verdict:
+    """No configuration meets the objectives: the best each latency reaches, and where."""
+    alone = [(miss.alone, miss.configuration.label()) for miss in missed if miss.alone is not None]
+    ttft, ttft_on = min((point.ttft_tail_s, label) for point, label in alone)
+    tpot, tpot_on = min((point.tpot_tail_s, label) for point, label in alone)
+    nearest = f"TTFT {show(ttft, 's')} on {ttft_on}, TPOT {show(tpot, 's')} on {tpot_on}"
+    latency = [miss.verdict for miss in missed if miss.alone is not None]
+    closest = min(latency, key=lambda verdict: verdict.short_by or 0.0)
+    return replace(closest, reason=f"no accelerator is fast enough; {closest.reason}", nearest=nearest)
+
+
+def beyond_limits(request: Serve, accelerators: int, bills: list[Bill]) -> Verdict | None:
+    """Whether a plan exceeds the count or the budget, and by how much."""
+    most = request.filters.max_count
+    if most is not None and accelerators > most:
+        return Verdict(
+            ok=False,
+            limit="count",
+            reason=f"the load needs {accelerators} accelerators and at most {most} are allowed",
+            short_by=float(accelerators - most),
+            unit="accelerators",
+            nearest=f"max_accelerators {accelerators}",
+        )
+    budget = request.budget_usd_per_h
+    if budget is not None and bills and bills[0].usd_per_hour > budget:
+        cost = bills[0].usd_per_hour
+        return Verdict(
+            ok=False,
+            limit="budget",
+            reason=f"{accelerators} accelerators cost {show(cost, 'USD/h')}, above {show(budget, 'USD/h')}",
+            short_by=cost - budget,
+            unit="USD/h",
+            nearest=f"budget {show(cost, 'USD/h')}",
+        )
+    return None
+
+
+def no_offer(site: Site, configuration: Configuration) -> Verdict:
+    """A replica of this size cannot be rented."""
+    return Verdict(
+        ok=False,
+        limit="offer",
+        reason=f"no offer holds a replica of {configuration.layout.ranks} {site.accelerator.id}",
+        nearest=f"at most {site.per_node} per instance",
+    )
+
+
+def catalogue_dates(bills: Iterable[Bill]) -> dict[str, str]:
+    """Oldest and newest price date among the options."""
+    dates = sorted(bill.as_of for bill in bills if bill.as_of)
+    return {"oldest price": dates[0], "newest price": dates[-1]} if dates else {}
+
+
+def assumptions(request: Serve, model: Model, additions: Additions = NOTHING) -> tuple[str, ...]:
+    """Everything the answer takes as given that the user did not say."""
+    lengths = request.lengths
+    said = list(model.assumed)
+    if lengths.profile:
+        said.append(
+            f"traffic '{lengths.profile}': {lengths.prompt_tokens:,.0f} prompt and {lengths.output_tokens:,.0f} output "
+            f"tokens on average"
+        )
+    if request.users is not None and request.rate_per_s is not None:
+        gap = request.users / request.rate_per_s
+        said.append(f"{request.users:,.0f} users send a request every {show(gap, 's')} each")
+    if request.slo.ttft_s is None and request.slo.tpot_s is None and request.slo.e2e_s is None:
+        said.append("no latency objective: replicas run as full as memory allows")
+    for name in request.filters.accelerators:
+        taken = accelerator_ambiguity(name)
+        if taken:
+            said.append(taken)
+    said += [f"what-if: {text}" for text in getattr(additions, "overrides", ())]
+    said.append(f"prices exclude VAT; a month is {HOURS_PER_MONTH:.0f} hours; list prices, not stock")
+    return tuple(said)

@@ -1,0 +1,133 @@
+"""Where a workload may run: accelerators and offers that pass the request's filters.
+
+A *site* is one accelerator as it is rented: with or without the fast link inside an instance,
+with the offers of that kind. Accelerators that no offer leaves are kept with the filter that
+removed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.nouns.accelerator import Accelerator, Link
+from tonnage.nouns.answer import Verdict
+from tonnage.nouns.money import Offer, Provider
+from tonnage.nouns.plan import Rejection
+from tonnage.nouns.workload import Filters
+
+__all__ = ["Site", "sites"]
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """An accelerator, the link between those of one instance, and the offers that rent it so."""
+
+    accelerator: Accelerator
+    intra_link: str | None
+    """nvlink or pcie where offers of the same accelerator differ; absent = its usual link."""
+    per_node: int
+    """Accelerators of the largest instance."""
+    offers: tuple[Offer, ...]
+
+
+AcceleratorTest = Callable[[Filters, Accelerator], bool]
+
+ACCELERATOR_TESTS: Final[dict[str, AcceleratorTest]] = {
+    "accelerator": lambda f, a: not f.accelerators or a.id in f.accelerators,
+    "exclude": lambda f, a: a.id not in f.exclude_accelerators,
+    "vendor": lambda f, a: not f.vendors or a.vendor in f.vendors,
+    "segment": lambda f, a: not f.segments or a.segment in f.segments,
+    "ecc": lambda f, a: f.ecc is None or a.ecc is f.ecc,
+    "max_power": lambda f, a: f.max_power_w is None or (a.power_w is not None and a.power_w <= f.max_power_w),
+}
+"""Filters on the part itself; unknown facts do not pass."""
+
+OfferTest = Callable[[Filters, Offer, Mapping[str, Provider]], bool]
+
+OFFER_TESTS: Final[dict[str, OfferTest]] = {
+    "shared": lambda f, o, p: o.count >= 1,
+    "marketplace": lambda f, o, p: f.marketplace or not o.marketplace,
+    "provider": lambda f, o, p: not f.providers or o.provider in f.providers,
+    "region": lambda f, o, p: not f.regions or o.region in f.regions,
+    "country": lambda f, o, p: not f.countries or o.country in f.countries,
+    "eu": lambda f, o, p: f.eu is None or o.eu is f.eu,
+    "certification": lambda f, o, p: _certified(f, p.get(o.provider)),
+    "nvlink": lambda f, o, p: f.nvlink is None or o.nvlink is True,
+    "term": lambda f, o, p: any(o.usd_per_hour(term) is not None for term in f.terms),
+    "max_accelerators": lambda f, o, p: f.max_count is None or o.count <= max(f.max_count, 1),
+}
+"""Filters on an offer, in the order that names the reason."""
+
+
+def sites(filters: Filters, *, additions: Additions) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
+    """
+    Sites that pass, and the accelerators that do not with the filter that removed their last offer.
+
+    Accelerators that nobody in the catalogue rents are left out silently unless the user named them.
+    """
+    providers = catalog.providers()
+    rented: dict[str, list[Offer]] = {}
+    for offer in catalog.offers(additions=additions):
+        rented.setdefault(offer.accelerator, []).append(offer)
+    open_sites: list[Site] = []
+    excluded: list[Rejection] = []
+    for accelerator in catalog.accelerators(additions).values():
+        offers = rented.get(accelerator.id, [])
+        wanted = accelerator.id in filters.accelerators
+        if not offers and not wanted:
+            continue
+        failed = next((name for name, test in ACCELERATOR_TESTS.items() if not test(filters, accelerator)), None)
+        if failed is not None:
+            excluded.append(_excluded(accelerator, failed, "does not pass"))
+            continue
+        passing, last = _passing(filters, offers, providers)
+        if passing:
+            open_sites += _by_link(accelerator, passing)
+        else:
+            why = f"removes the last of {len(offers)} offers" if offers else "has no offer in the catalogue"
+            excluded.append(_excluded(accelerator, last, why))
+    return tuple(open_sites), tuple(excluded)
+
+
+def _passing(filters: Filters, offers: list[Offer], providers: Mapping[str, Provider]) -> tuple[list[Offer], str]:
+    """Offers that pass every test, and the test that removed the last ones."""
+    last = "offer"
+    for name, test in OFFER_TESTS.items():
+        left = [offer for offer in offers if test(filters, offer, providers)]
+        if offers and not left:
+            last = name
+        offers = left
+    return offers, last
+
+
+def _by_link(accelerator: Accelerator, offers: list[Offer]) -> list[Site]:
+    """One site per kind of link: an instance without the fabric is another machine, joined by PCIe."""
+    fast = accelerator.link.domain > 1
+    kinds: dict[str | None, list[Offer]] = {}
+    for offer in offers:
+        slow = fast and offer.nvlink is False and offer.count > 1
+        kinds.setdefault("pcie" if slow else None, []).append(offer)
+    return [
+        Site(
+            accelerator=replace(accelerator, link=Link(kind="none")) if link == "pcie" else accelerator,
+            intra_link=link,
+            per_node=max(int(offer.count) for offer in group),
+            offers=tuple(group),
+        )
+        for link, group in kinds.items()
+    ]
+
+
+def _certified(filters: Filters, provider: Provider | None) -> bool:
+    return not filters.certifications or (
+        provider is not None and set(filters.certifications) <= set(provider.certifications)
+    )
+
+
+def _excluded(accelerator: Accelerator, limit: str, why: str) -> Rejection:
+    return Rejection(what=accelerator.id, verdict=Verdict(ok=False, limit=limit, reason=f"filter '{limit}' {why}"))

@@ -1,0 +1,112 @@
+"""One option of a plan, opened: where each number comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.errors import BadRequest
+from tonnage.nouns.answer import Quantity
+from tonnage.nouns.plan import Bill, ServeOption, ServePlan
+from tonnage.report.console import lines, make_console
+from tonnage.units import show
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["show_explanation"]
+
+
+def show_explanation(plan: ServePlan, *, rank: int = 1) -> None:
+    """
+    Print what the option of that rank is made of.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no option of that rank.
+    """
+    console = make_console()
+    console.print(plan.sentence, style="bold", markup=False)
+    if plan.feasible:
+        if rank > len(plan.options):
+            raise BadRequest(f"option {rank}: the plan has {len(plan.options)}; choose 1 to {len(plan.options)}")
+        option = plan.options[rank - 1]
+        console.print(f"\nOption {rank}: {option.configuration.label()}", style="bold", markup=False)
+        console.print(f"  {option.verdict}", markup=False)
+        console.print("\nMemory of one accelerator", style="bold")
+        console.print(_parts(option.memory))
+        lines(console, "Capacity of one replica", _capacity(option))
+        lines(console, "Replicas", _replicas(plan, option))
+        lines(console, "Bill", _bill(option))
+        lines(console, "Other offers", [_offer(bill) for bill in option.other_offers])
+    lines(console, "Decisions", [f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
+    lines(console, "Cannot serve it", [f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected])
+    lines(console, "Taken as given", list(plan.provenance.assumed))
+    made = plan.provenance
+    dates = ", ".join(f"{name} {date}" for name, date in sorted(made.catalogue.items()))
+    console.print(f"\nMade {made.made} by tonnage {made.version}; {dates}.", style="dim", markup=False)
+
+
+def _parts(quantity: Quantity) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("part", "bytes", "share", "basis", "from"):
+        table.add_column(name, justify="right" if name in {"bytes", "share"} else "left")
+    for part in quantity.parts:
+        share = f"{part.value / quantity.value:.1%}"
+        table.add_row(part.name, show(part.value, "bytes"), share, str(part.basis), part.source)
+    table.add_row("total", show(quantity.value, "bytes"), "", str(quantity.basis), "", style="bold")
+    return table
+
+
+def _capacity(option: ServeOption) -> list[str]:
+    c = option.capacity
+    return [
+        f"cache: {option.kv_tokens:,.0f} tokens",
+        f"takes up to {_bounded(c.max_rate_per_s)}: {c.binds_text}",
+        f"at the planned peak {c.concurrency:.1f} requests run at once",
+        f"TTFT {_bounded(c.ttft_s)} (mean {show(c.ttft_mean_s, 's')}), TPOT {_bounded(c.tpot_s)} "
+        f"(mean {show(c.tpot_mean_s, 's')}), basis {option.basis}",
+    ]
+
+
+def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
+    request = plan.request
+    layout = option.configuration.layout
+    each = f"{option.replicas} replicas x {layout.ranks} = {option.accelerators} accelerators"
+    if request.rate_per_s is None:
+        return [each]
+    peak = request.rate_per_s * request.shape.peak_to_mean
+    most = option.capacity.max_rate_per_s.value
+    working = option.replicas - request.spare_replicas
+    return [
+        f"peak {show(request.rate_per_s, '1/s')} x {request.shape.peak_to_mean:g} = {show(peak, '1/s')}",
+        f"{show(peak, '1/s')} / ({show(most, '1/s')} x (1 - {request.headroom:g} headroom)) "
+        f"= {peak / most / (1 - request.headroom):.2f}, rounded up to {working}, plus {request.spare_replicas} spare",
+        each,
+        f"{option.headroom:.0%} of capacity is free at the peak",
+    ]
+
+
+def _bill(option: ServeOption) -> list[str]:
+    bill = option.bill
+    opened = [f"{line.name} at {show(bill.usd_per_instance_hour, 'USD/h')} = {show(line.value, 'USD/h')} "
+              f"({line.source})" for line in bill.lines]  # fmt: skip
+    month = f"{show(bill.usd_per_hour, 'USD/h')} x 730 h = ${option.usd_per_month:,.0f} a month"
+    tokens = f"${option.usd_per_million_output_tokens:,.2f} per million output tokens at the mean load"
+    return [*opened, month, tokens, *([bill.notes] if bill.notes else [])]
+
+
+def _offer(bill: Bill) -> str:
+    old = " (old price)" if bill.stale else ""
+    where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}".strip()
+    return f"{where}: {show(bill.usd_per_hour, 'USD/h')} {bill.term}, {bill.as_of}{old}"
+
+
+def _bounded(quantity: Quantity) -> str:
+    value = show(quantity.value, quantity.unit)
+    if quantity.low is None or quantity.high is None:
+        return value
+    return f"{value} ({show(quantity.low, quantity.unit)}-{show(quantity.high, quantity.unit)})"

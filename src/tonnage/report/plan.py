@@ -1,0 +1,98 @@
+"""A serving plan as a person reads it: the sentence, the table, then why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.nouns.answer import Quantity
+from tonnage.nouns.plan import ServeOption, ServePlan
+from tonnage.report.console import lines, make_console
+from tonnage.units import show
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["show_plan"]
+
+MOST_REJECTIONS = 12
+"""Losers named one by one before the rest is counted."""
+
+
+def show_plan(plan: ServePlan, *, top: int = 8) -> None:
+    """Print a plan: one sentence that answers, a table, then reasons, the trail and what was assumed."""
+    console = make_console()
+    console.print(plan.sentence, style="bold" if plan.feasible else "bold red", markup=False)
+    if plan.options:
+        console.print()
+        console.print(_options_table(plan.options[:top]))
+        lines(console, "Why this one, why not the others?", [_why(i, o) for i, o in enumerate(plan.options[:top])])
+        if len(plan.options) > top:
+            console.print(f"  … and {len(plan.options) - top} more options (--top {len(plan.options)} shows them)")
+    lines(console, "Why not fewer?", [plan.why_not_fewer] if plan.why_not_fewer else [])
+    if plan.choices:
+        chosen = [
+            f"{c.name}: {c.accelerators} accelerators, ${c.usd_per_hour:,.2f}/h, {c.covers}" for c in plan.choices
+        ]
+        lines(console, "How much room?", chosen)
+    if plan.flips:
+        flips = [f"{flip.input} {show(flip.value, flip.unit)}: {flip.becomes}" for flip in plan.flips]
+        lines(console, "What would change this?", flips)
+    lines(console, "Decisions", [f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
+    lines(console, f"Cannot serve it ({len(plan.rejected)})", _rejections(plan))
+    lines(console, "Taken as given", list(plan.provenance.assumed))
+    dates = ", ".join(f"{name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))
+    console.print(f"\n{plan.evaluated} configurations looked at; {dates}.", style="dim", markup=False)
+
+
+def _options_table(options: tuple[ServeOption, ...]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for name, justify in (
+        ("#", "right"), ("accelerators", "left"), ("precision", "left"), ("layout", "left"), ("TTFT", "left"),
+        ("TPOT", "left"), ("headroom", "right"), ("$/h", "right"), ("$/1M out", "right"), ("offer", "left"),
+        ("basis", "left"),
+    ):  # fmt: skip
+        table.add_column(name, justify=justify, no_wrap=name not in {"offer"})  # type: ignore[arg-type]
+    for rank, option in enumerate(options, 1):
+        bill = option.bill
+        flag = " (old price)" if bill.stale else ""
+        table.add_row(
+            str(rank),
+            f"{option.accelerators} x {option.configuration.accelerator}",
+            option.configuration.precision.weights,
+            _layout(option),
+            _interval(option.capacity.ttft_s),
+            _interval(option.capacity.tpot_s),
+            f"{option.headroom:.0%}",
+            f"{bill.usd_per_hour:,.2f}",
+            f"{option.usd_per_million_output_tokens:,.2f}",
+            f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}, {bill.as_of}{flag}",
+            option.basis,
+        )
+    return table
+
+
+def _layout(option: ServeOption) -> str:
+    layout = option.configuration.layout
+    degrees = [f"{name}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1]
+    return f"{option.replicas} x {' '.join(degrees) or 'tp1'}"
+
+
+def _interval(quantity: Quantity) -> str:
+    value = show(quantity.value, "s", digits=2)
+    if quantity.low is None or quantity.high is None:
+        return value
+    return f"{value} ({show(quantity.low, 's', digits=2)}-{show(quantity.high, 's', digits=2)})"
+
+
+def _why(index: int, option: ServeOption) -> str:
+    tie = " [ties with 1 within error]" if option.ties and index else ""
+    return f"{index + 1}. {option.verdict}{tie}"
+
+
+def _rejections(plan: ServePlan) -> list[str]:
+    named = [f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected[:MOST_REJECTIONS]]
+    rest = len(plan.rejected) - MOST_REJECTIONS
+    return [*named, f"… and {rest} more (all in --json)"] if rest > 0 else named
