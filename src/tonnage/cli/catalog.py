@@ -1,0 +1,212 @@
+"""
+`tonnage catalog`: what is known, to look through, with sources and dates.
+
+Four lists share one set of filters. Quantities are read with their unit; a filter that a list does not know is
+no option of it. `--json` prints the listing as it is and skips the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+import click
+
+from tonnage.catalog.additions import TEMPLATE, Additions, gather
+from tonnage.catalog.sift import Order, Wanted
+from tonnage.nouns.listing import AcceleratorCard, Listing
+from tonnage.units import read
+
+__all__ = ["catalog"]
+
+Command = Callable[..., None]
+
+
+def _quantity(dimension: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
+    """A callback that reads a quantity with its unit; the sign of a comparison may stand before it."""
+
+    def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+        if value is None:
+            return None
+        return read(value.strip().removeprefix(">=").removeprefix("<="), dimension, param.opts[0])
+
+    return convert
+
+
+@click.group()
+def catalog() -> None:
+    """
+    Accelerators, models, offers and providers, with sources and dates.
+
+    Your own accelerators and offers: write a file (--template prints one), and name it with --additions or put it
+    into the folder tonnage/catalog of your configuration folder (~/.config on Linux); the environment variable
+    TONNAGE_CATALOG names one more folder.
+    """
+
+
+_OF_PART: Final = (
+    click.option("--vendor", "vendors", multiple=True, help="NVIDIA, AMD, Intel …; repeat for several"),
+    click.option("--segment", "segments", multiple=True, help="datacenter, workstation, consumer, edge …"),
+    click.option("--precision", "precisions", multiple=True, help="has a unit for fp8, fp4, int8, bf16 …"),
+    click.option("--memory", "memory_bytes", callback=_quantity("bytes"), help="at least, such as '80 GB'"),
+    click.option("--bandwidth", "memory_bytes_per_s", callback=_quantity("bytes/s"), help="at least, such as '2 TB/s'"),
+    click.option("--power", "power_w", callback=_quantity("W"), help="at most, such as '300 W'"),
+    click.option("--ecc/--no-ecc", "ecc", default=None, help="memory with or without ECC"),
+    click.option("--mig/--no-mig", "mig", default=None, help="can be partitioned, or not"),
+    click.option("--nvlink/--no-nvlink", "nvlink", default=None, help="NVLink to other accelerators, or none"),
+)
+_OF_OFFER: Final = (
+    click.option("--provider", "providers", multiple=True, help="repeat for several"),
+    click.option("--region", "regions", multiple=True, help="as the provider names it"),
+    click.option("--country", "countries", multiple=True, help="two letters: DE, FI, US …"),
+    click.option("--eu", is_flag=True, help="in a member state of the EU"),
+    click.option("--spot", is_flag=True, help="with a spot price"),
+    click.option("--max-price", "usd_per_hour", callback=_quantity("USD/h"), help="per accelerator, such as '$2.50/h'"),
+    click.option("--marketplace/--no-marketplace", default=True, help="with price snapshots that state no licence"),
+    click.option("--history", is_flag=True, help="with superseded prices and retiring series"),
+)
+_OUTPUT: Final = (
+    click.option("--sort", default="", metavar="COLUMN", help="any column, also those of --wide"),
+    click.option("--reverse", is_flag=True, help="the other way round"),
+    click.option("--wide", is_flag=True, help="every column"),
+    click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.catalog/1"),
+    click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date"),
+)
+_OWN: Final = (
+    click.option("--additions", "paths", multiple=True, metavar="PATH", help="your own facts: a TOML file or folder"),
+    click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a fact"),
+    click.option("--template", is_flag=True, help="print a file of additions to start from"),
+)
+
+
+def _with(*groups: tuple[Callable[[Command], Command], ...]) -> Callable[[Command], Command]:
+    """Stack groups of options on a command, in the order --help shows them."""
+
+    def stack(command: Command) -> Command:
+        for option in reversed([option for group in groups for option in group]):
+            command = option(command)
+        return command
+
+    return stack
+
+
+def _limit(default: int) -> tuple[Callable[[Command], Command], ...]:
+    return (click.option("--limit", default=default, show_default=True, help="most rows to show; 0 = all"),)
+
+
+@catalog.command("accelerators")
+@click.argument("names", nargs=-1, metavar="[NAME]…")
+@_with(_OF_PART, _OF_OFFER, _OUTPUT, _limit(0), _OWN)
+def accelerators_command(names: tuple[str, ...], **options: Any) -> None:
+    """Accelerators: memory, bandwidth, dense peaks, link, power, cheapest prices. One NAME shows every fact."""
+    asked = _asked(options)
+    if asked is None:
+        return
+    from tonnage.catalog.listings import accelerator_card, accelerators_listing
+
+    if len(names) == 1:
+        card = accelerator_card(names[0], wanted=asked.wanted(), today=asked.today, additions=asked.additions)
+        _show_card(card, as_json=asked.as_json)
+    else:
+        wanted = asked.wanted(accelerators=names)
+        listing = accelerators_listing(wanted, order=asked.order, today=asked.today, additions=asked.additions)
+        _show(listing, asked)
+
+
+@catalog.command("offers")
+@click.option("--accelerator", "accelerators", multiple=True, help="repeat for several")
+@_with(_OF_PART, _OF_OFFER, _OUTPUT, _limit(50), _OWN)
+def offers_command(**options: Any) -> None:
+    """
+    Rentable instances, cheapest accelerator-hour first.
+
+    `price` is of one accelerator (its spot price with --spot), the terms are of the whole instance.
+    """
+    asked = _asked(options)
+    if asked is None:
+        return
+    from tonnage.catalog.listings import offers_listing
+
+    _show(offers_listing(asked.wanted(), order=asked.order, today=asked.today, additions=asked.additions), asked)
+
+
+@catalog.command("providers")
+@click.option("--accelerator", "accelerators", multiple=True, help="rents this one")
+@_with(_OF_PART, _OF_OFFER, _OUTPUT, _limit(0), _OWN)
+def providers_command(**options: Any) -> None:
+    """Providers and their terms; certifications are the vendors' own statements."""
+    asked = _asked(options)
+    if asked is None:
+        return
+    from tonnage.catalog.listings import providers_listing
+
+    _show(providers_listing(asked.wanted(), order=asked.order, today=asked.today, additions=asked.additions), asked)
+
+
+@catalog.command("models")
+@click.option("--kind", "kinds", multiple=True, help="llm, moe, diffusion …; repeat for several")
+@_with(_OUTPUT, _limit(0))
+def models_command(kinds: tuple[str, ...], **options: Any) -> None:
+    """Models whose shape is known; any other is read from its config.json or Hugging Face id."""
+    asked = _asked(options)
+    if asked is None:
+        return
+    from tonnage.catalog import models
+    from tonnage.catalog.listings import models_listing
+
+    _show(models_listing(models(), kinds=kinds, order=asked.order, today=asked.today), asked)
+
+
+class Asked(NamedTuple):
+    """What the options of any list come to."""
+
+    filters: dict[str, Any]
+    order: Order
+    today: date
+    additions: Additions
+    as_json: bool
+    wide: bool
+
+    def wanted(self, **more: Any) -> Wanted:
+        return Wanted(**self.filters, **more)
+
+
+def _asked(options: dict[str, Any]) -> Asked | None:
+    """The options sorted by what they are for; nothing when only the template was wanted."""
+    if options.pop("template", False):
+        click.echo(TEMPLATE, nl=False)
+        return None
+    order = Order(sort=options.pop("sort"), reverse=options.pop("reverse"), limit=options.pop("limit"))
+    today = options.pop("today")
+    additions = gather(paths=options.pop("paths", ()), overrides=options.pop("overrides", ()))
+    return Asked(
+        as_json=options.pop("as_json"),
+        wide=options.pop("wide"),
+        filters=options,
+        order=order,
+        today=today.date() if today else date.today(),
+        additions=additions,
+    )
+
+
+def _show(listing: Listing, asked: Asked) -> None:
+    if asked.as_json:
+        from tonnage.report.document import as_json
+
+        click.echo(as_json(listing))
+    else:
+        from tonnage.report.listing import show_listing
+
+        show_listing(listing, wide=asked.wide)
+
+
+def _show_card(card: AcceleratorCard, *, as_json: bool) -> None:
+    if as_json:
+        from tonnage.report.document import as_json as text
+
+        click.echo(text(card))
+    else:
+        from tonnage.report.listing import show_card
+
+        show_card(card)

@@ -1,0 +1,202 @@
+"""
+A listing as a person reads it: a table with a fixed unit per column, then what was left out and why.
+
+Unknown is "–". A date older than 90 days carries a star that the last line explains.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+from tonnage.nouns.accelerator import Accelerator, Link
+from tonnage.nouns.listing import AcceleratorCard, Column, Listing
+from tonnage.nouns.money import STALE_AFTER_DAYS, is_stale
+from tonnage.units import show
+
+__all__ = ["show_card", "show_listing"]
+
+UNKNOWN: Final = "–"
+
+# One unit a column, so that a column can be read down: factor, printed unit.
+_SCALES: Final = {
+    "bytes": (2.0**30, "GiB"),
+    "bytes/s": (1e9, "GB/s"),
+    "FLOP/s": (1e12, "TFLOP/s"),
+    "W": (1.0, "W"),
+    "s": (1.0, "s"),
+    "USD/h": (1.0, "$/h"),
+    "USD": (1.0, "$"),
+    "USD/GB": (1.0, "$/GB"),
+    "parameters": (1e9, "10⁹"),
+    "tokens": (1.0, "tokens"),
+    "count": (1.0, ""),
+}
+
+
+def show_listing(listing: Listing, *, wide: bool = False) -> None:
+    """Print a listing: what it takes names for, the table, and what it leaves out."""
+    for note in listing.notes:
+        print(note)
+    _print_listing(listing, wide=wide)
+
+
+def show_card(card: AcceleratorCard) -> None:
+    """Print one accelerator with every fact, its sources, and what it rents for."""
+    part = card.accelerator
+    if card.ambiguity:
+        print(card.ambiguity + "\n")
+    print(f"{part.name} ({part.id})")
+    pairs = [*_facts(part), *_sources(part)]
+    _print_table([Head("", "<"), Head("", "<")], [(name, text or UNKNOWN) for name, text in pairs], fold=True)
+    if card.offers.rows:
+        print("\nCheapest offer of each provider; price per accelerator-hour, terms per instance")
+    else:
+        print("\nNo provider here rents it as asked.")
+    _print_listing(card.offers, wide=False)
+
+
+class Head(NamedTuple):
+    """What stands above a column, and which way its cells are pushed."""
+
+    text: str
+    align: str
+    unit: str = ""
+    lasting: bool = False
+    """Dropped last when a window is narrow."""
+
+
+def _print_listing(listing: Listing, *, wide: bool) -> None:
+    columns = [column for column in listing.columns if wide or not column.wide]
+    today = date.fromisoformat(listing.today)
+    heads = [_head(column) for column in columns]
+    if listing.rows:
+        cells = [tuple(_cell(row[c.name], c.unit, today=today) for c in columns) for row in listing.rows]
+        _print_table(heads, cells, fold=wide)
+    hidden = sum(reason.rows for reason in listing.hidden)
+    reasons = "; ".join(f"{reason.rows} {reason.reason}" for reason in listing.hidden)
+    print(
+        f"{len(listing.rows)} {listing.kind} shown, " + (f"{hidden} hidden: {reasons}." if hidden else "none hidden.")
+    )
+    dated = [column.name for column in columns if column.unit == "date"]
+    if any(row[name] and is_stale(row[name], today=today) for row in listing.rows for name in dated):
+        print(f"* older than {STALE_AFTER_DAYS} days on {listing.today}")
+
+
+def _head(column: Column) -> Head:
+    numeric = column.unit in _SCALES
+    unit = _SCALES[column.unit][1] if numeric else ""
+    return Head(column.name.replace("_", " "), ">" if numeric else "<", unit, column.name in {"price", "as_of"})
+
+
+def _print_table(heads: list[Head], rows: list[tuple[str, ...]], *, fold: bool) -> None:
+    """
+    A table that fits its reader: whole for a pipe, inside the width of a terminal.
+
+    A terminal too narrow gets fewer columns, dropped from the right and named below, so that the rest stays
+    readable; `fold` breaks cells instead.
+    """
+    lines = [line for line in (tuple(h.text for h in heads), tuple(h.unit for h in heads)) if any(line)] + rows
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    kept = list(range(len(heads)))
+    if sys.stdout.isatty():
+        room = shutil.get_terminal_size().columns
+        if fold and sum(widths) + 2 * len(widths) > room:
+            _print_folded(heads, rows)
+            return
+        kept = _fitting(heads, widths, room)
+    for line in lines:
+        cells = [f"{line[place]:{heads[place].align}{widths[place]}}" for place in kept]
+        print("  ".join(cells).rstrip())
+    dropped = [head.text for place, head in enumerate(heads) if place not in kept]
+    if dropped:
+        print(f"This window is too narrow for: {', '.join(dropped)}.")
+
+
+def _fitting(heads: list[Head], widths: list[int], room: int) -> list[int]:
+    """Places of the columns that fit, dropped from the right; a price and its date go last, the first never."""
+    kept = list(range(len(heads)))
+    droppable = [place for place in reversed(kept[1:]) if not heads[place].lasting]
+    droppable += [place for place in reversed(kept[1:]) if heads[place].lasting]
+    for place in droppable:
+        if sum(widths[kept_place] + 2 for kept_place in kept) - 2 <= room:
+            break
+        kept.remove(place)
+    return kept
+
+
+def _print_folded(heads: list[Head], rows: list[tuple[str, ...]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    headed = any(head.text for head in heads)
+    table = Table(box=box.SIMPLE_HEAD if headed else None, show_header=headed, pad_edge=False, collapse_padding=True)
+    for head in heads:
+        text = f"{head.text}\n{head.unit}" if any(h.unit for h in heads) else head.text
+        table.add_column(Text(text), justify="right" if head.align == ">" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)
+
+
+def _cell(value: Any, unit: str, *, today: date) -> str:
+    if value is None or value == "":
+        return UNKNOWN
+    if unit == "yes/no":
+        return "yes" if value else "no"
+    if unit == "date":
+        return f"{value}*" if is_stale(value, today=today) else str(value)
+    if unit in {"USD/h", "USD/GB"}:
+        return f"{value:,.2f}" if value >= 0.1 or value == 0 else f"{value:.4g}"
+    if unit in _SCALES:
+        scaled = value / _SCALES[unit][0]
+        if unit == "count" and scaled == int(scaled):
+            return str(int(scaled))
+        return f"{scaled:,.0f}" if scaled >= 100 else f"{scaled:.3g}"
+    return " ".join(str(value).split())
+
+
+def _facts(part: Accelerator) -> list[tuple[str, str | None]]:
+    usable = part.usable_memory_bytes
+    peaks = ", ".join(f"{dtype} {show(rate, 'FLOP/s', 4)}" for dtype, rate in part.peaks.items())
+    return [
+        ("vendor", part.vendor),
+        ("architecture", " ".join(text for text in (part.architecture, part.compute_capability or "") if text)),
+        ("launched", str(part.year) if part.year else None),
+        ("segment, form", ", ".join(text for text in (part.segment, part.form_factor) if text)),
+        ("memory", f"{show(part.memory_bytes, 'bytes', 4)} {part.memory_type}".strip() + ", as the vendor states it"),
+        ("usable memory", f"{show(usable, 'bytes', 4)}, the driver's total" if usable else None),
+        ("bandwidth", show(part.memory_bytes_per_s, "bytes/s")),
+        ("dense peaks", peaks),
+        ("link", _link(part.link)),
+        ("host link", _link(part.host_link)),
+        ("power", show(part.power_w, "W", 4) if part.power_w else None),
+        ("ECC", None if part.ecc is None else "yes" if part.ecc else "no"),
+        ("partitions", f"up to {part.mig_slices}" if part.mig_slices else "none"),
+        ("in a server", str(part.max_per_node) if part.max_per_node else None),
+        ("launch price", show(part.launch_price_usd, "USD") if part.launch_price_usd else None),
+        ("street price", f"{show(part.street_price_usd, 'USD')}, an estimate" if part.street_price_usd else None),
+        ("aliases", ", ".join(part.aliases)),
+    ]
+
+
+def _link(link: Link) -> str | None:
+    if link.kind == "none":
+        return "none"
+    rate = f"{show(link.bytes_per_s, 'bytes/s')} per direction" if link.bytes_per_s else "rate not published"
+    return f"{link.kind}, {rate}" + (f", {link.domain} at full rate" if link.domain > 1 else "")
+
+
+def _sources(part: Accelerator) -> list[tuple[str, str | None]]:
+    fact = part.fact
+    given = [
+        ("source", fact.source),
+        ("cross-check", fact.cross_check),
+        ("notes", fact.notes),
+        ("checked", fact.checked),
+    ]
+    return [(name, text) for name, text in given if text]
