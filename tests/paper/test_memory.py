@@ -96,7 +96,7 @@ def v1(**settings: object) -> Engine:
 def test_v1_starts_on_h100(model: Model, precision: Precision, tp: int, weights: float, pool: float) -> None:
     """llm-d benchmark logs, vLLM V1, share 0.90 of 79.18 GiB."""
     found = start(model, 79.18, v1(), precision=precision, tp=tp)
-    assert weight_bytes(model, precision, Layout(tp=tp)).value / GiB == pytest.approx(weights, rel=0.03)
+    assert weight_bytes(model, precision, layout=Layout(tp=tp)).value / GiB == pytest.approx(weights, rel=0.03)
     assert found.bytes / GiB == pytest.approx(pool, rel=0.03)
 
 
@@ -131,7 +131,7 @@ def test_other_vllm_starts(
 
 def test_tensor_parallel_weights_of_8b() -> None:
     """vLLM pull request 10511: 7.48 GiB on each of two ranks."""
-    assert weight_bytes(LLAMA_8B, BF16, Layout(tp=2)).value / GiB == pytest.approx(7.48, rel=0.002)
+    assert weight_bytes(LLAMA_8B, BF16, layout=Layout(tp=2)).value / GiB == pytest.approx(7.48, rel=0.002)
 
 
 def test_a_2023_start_on_a100() -> None:
@@ -177,7 +177,7 @@ def test_deepseek_v3_caches_70_272_bytes_per_token_on_every_rank() -> None:
     layers = (LayerGroup(count=61, mixer=DEEPSEEK),)
     model = Model(id="v3", family="DeepSeek", kind="llm-moe", hidden_size=7168, layers=layers)
     assert kv_bytes_per_token(model, "bf16").value == 70272
-    assert kv_bytes_per_token(model, "bf16", Layout(tp=8)).value == 70272
+    assert kv_bytes_per_token(model, "bf16", layout=Layout(tp=8)).value == 70272
 
 
 def test_mixtral_needs_memory_for_all_and_speed_for_active_parameters() -> None:

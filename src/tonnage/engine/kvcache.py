@@ -55,8 +55,15 @@ GROUP_BYTES_V0: Final = 1.8 * GiB
 """The same up to 0.7 over NVLink: 1.79 GiB with two H100, 1.9 with eight A100 beyond one (start logs). [bytes]"""
 LLAMA_OUTPUT_ROWS: Final = 512.0
 """llama.cpp keeps 32-bit logits for one ubatch of rows. [-]"""
-LIBRARY_BYTES: Final = 0.7 * GiB
-"""BLAS workspaces and loaded kernels of need-based engines beside the context (six engines, A100). [bytes]"""
+LIBRARY_GIB: Final = {
+    "exllamav2": 0.8, "exllamav3": 0.8, "autoawq": 2.0, "ctransformers": 2.2, "ctranslate2": 2.2,
+    "fastertransformer": 2.1,
+}  # fmt: skip
+LIBRARY_GIB_USUAL: Final = 1.1
+"""BLAS workspaces and loaded kernels of need-based engines beside the context, from what the device showed beyond
+weights and cache (two 7B models, seven engines, and three GPT sizes on A100; the median of each). [GiB]"""
+UNSHARED_BUFFERS: Final = {"fastertransformer": 2.0}
+"""Activation buffers over the peak of one layer: FasterTransformer allocates each buffer apart. [-]"""
 MII_RESERVE_BYTES: Final = 1.0 * GB
 """DeepSpeed RaggedInferenceEngineConfig memory_config: keeps 10^9 bytes. [bytes]"""
 
@@ -94,6 +101,8 @@ class KvPool(msgspec.Struct, frozen=True, kw_only=True):
     """Of one sequence of the demanded context, on one rank. [bytes]"""
     sequences: float
     """Sequences of the demanded context that the pool holds, over the replica's attention ranks."""
+    free_bytes: float
+    """Left for cache beside weights and buffers; negative = those alone are too large. [bytes]"""
     limit_bytes: float
     """What the engine allows itself. [bytes]"""
     total_bytes: float
@@ -136,21 +145,26 @@ def kv_pool(
     layout, demand, device = layout or Layout(), demand or Demand(), device or Device()
     version = release(engine, year) or NEWEST
     total = device.total_bytes or visible_memory_bytes(accelerator)
-    weights = weight_bytes(model, precision, layout)
+    weights = weight_bytes(model, precision, layout=layout)
     beyond = _beyond_torch(layout.ranks, version, accelerator, device)
-    held = _held(model, engine, layout, weights=weights, total=total, beyond=beyond, version=version)
+    if engine.name in NEED_BASED:
+        held = _by_need(model, engine, demand, weights=weights, total=total)
+    else:
+        held = _held(model, engine, layout, weights=weights, total=total, beyond=beyond, version=version)
     offload = engine.kv_offload_bytes or 0.0
     free = held.free_bytes + offload
     per_sequence, shared = _sequence_bytes(model, precision, layout, engine=engine, demand=demand, version=version)
     wanted = shared + per_sequence * demand.concurrency / layout.dp if demand.context_tokens else 0.0
-    per_token = kv_bytes_per_token(model, precision.kv, layout).value
-    pool = free if engine.name not in NEED_BASED else _allocated(model, precision, layout, engine, wanted)
+    if engine.name in NEED_BASED:
+        wanted = _allocated(model, precision, layout, engine, wanted)
+    per_token = kv_bytes_per_token(model, precision.kv, layout=layout).value
+    pool = wanted if engine.name in NEED_BASED else free
     block = engine.block_tokens or 1
     blocks = max(0, math.floor(pool / (block * per_token))) if per_token else 0
     cache = Part(
         name="KV cache", value=max(0.0, pool - offload), source=f"{precision.kv}, {show(per_token, 'bytes')}/token"
     )
-    needed = Part(name="KV cache", value=wanted, source=f"{demand.concurrency:g} sequences")
+    needed = Part(name="KV cache", value=max(0.0, wanted - offload), source=f"{demand.concurrency:g} sequences")
     need = Quantity.of_parts("bytes", (*held.parts, needed))
     return KvPool(
         tokens=float(blocks * block * layout.dp),
@@ -158,6 +172,7 @@ def kv_pool(
         bytes=max(0.0, pool),
         bytes_per_sequence=per_sequence,
         sequences=max(0.0, (free - shared) / per_sequence * layout.dp) if per_sequence else math.inf,
+        free_bytes=free,
         limit_bytes=held.limit_bytes,
         total_bytes=total,
         memory=Quantity.of_parts("bytes", (*held.parts, cache)),
@@ -181,10 +196,10 @@ def _sequence_bytes(
     block = engine.block_tokens or 1
     context = -(-context // block) * block
     windows = keeps_windows(engine, version)
-    cross = cross_cache_bytes_per_sequence(model, precision.kv, layout, source_tokens=demand.source_tokens)
-    whole = cache_bytes_per_sequence(model, precision.kv, layout, context=context, windows=windows)
+    cross = cross_cache_bytes_per_sequence(model, precision.kv, layout=layout, source_tokens=demand.source_tokens)
+    whole = cache_bytes_per_sequence(model, precision.kv, layout=layout, context=context, windows=windows)
     prefix = min(demand.shared_prefix_tokens, context) if engine.prefix_caching else 0.0
-    grows = kv_bytes_per_token(model, precision.kv, layout).value * prefix
+    grows = kv_bytes_per_token(model, precision.kv, layout=layout).value * prefix
     shared = min(whole, grows)
     return whole - shared + cross, shared
 
@@ -192,9 +207,10 @@ def _sequence_bytes(
 def _allocated(model: Model, precision: Precision, layout: Layout, engine: Engine, wanted: float) -> float:
     """Cache that a need-based engine allocates: llama.cpp and ExLlama for the whole context, others for the batch."""
     if engine.name in {"llamacpp", "exllamav2", "exllamav3"} and engine.max_model_len:
-        sequences = engine.max_num_seqs or 1
-        whole = cache_bytes_per_sequence(model, precision.kv, layout, context=engine.max_model_len, windows=False)
-        return max(wanted, whole * sequences)
+        whole = cache_bytes_per_sequence(
+            model, precision.kv, layout=layout, context=engine.max_model_len, windows=False
+        )
+        return max(wanted, whole)
     return wanted
 
 
@@ -206,8 +222,6 @@ def _held(
             return _vllm(model, engine, layout, weights=weights, total=total, beyond=beyond, version=version)
         case "sglang":
             return _sglang(engine, layout, weights=weights, total=total)
-        case name if name in NEED_BASED:
-            return _by_need(model, engine, weights=weights, total=total)
         case _:
             return _share_of_free(model, engine, layout, weights=weights, total=total)
 
@@ -288,16 +302,19 @@ def _share_of_free(model: Model, engine: Engine, layout: Layout, *, weights: Qua
     return _Held(limit_bytes=total, parts=(*fixed, Part(name="left free", value=kept, source=source)))
 
 
-def _by_need(model: Model, engine: Engine, *, weights: Quantity, total: float) -> _Held:
+def _by_need(model: Model, engine: Engine, demand: Demand, *, weights: Quantity, total: float) -> _Held:
     """Weights, context, and the buffers of one step; the cache comes on top as it is needed."""
-    rows = LLAMA_OUTPUT_ROWS if engine.name == "llamacpp" else float(engine.max_num_seqs or 1)
-    step = activation_peak(model, Layout(), max_num_seqs=0, step_tokens=float(engine.max_num_batched_tokens or 512))
+    whole = demand.concurrency * (demand.context_tokens or 512.0)
+    tokens = min(whole, float(engine.max_num_batched_tokens or whole))
+    step = activation_peak(model, Layout(), max_num_seqs=0, step_tokens=tokens * UNSHARED_BUFFERS.get(engine.name, 1.0))
+    rows = LLAMA_OUTPUT_ROWS if engine.name == "llamacpp" else demand.concurrency
+    library = LIBRARY_GIB.get(engine.name, LIBRARY_GIB_USUAL) * GiB
     parts = (
         *_weight_parts(weights),
         *_named(step, "activations"),
         Part(name="logits", value=4 * rows * model.vocab_size, source="32-bit logits of the rows that emit"),
-        Part(name="context and libraries", value=CONTEXT_BYTES + LIBRARY_BYTES, basis=Basis.CALIBRATED,
-             source="device memory beyond weights and cache, six engines on A100"),
+        Part(name="context and libraries", value=CONTEXT_BYTES + library, basis=Basis.CALIBRATED,
+             source="device memory beyond weights and cache, seven engines on A100"),
     )  # fmt: skip
     return _Held(limit_bytes=total, parts=parts)
 

@@ -127,7 +127,7 @@ def latent_cache_bytes_per_token(
     return float(latent + (index_dim + 4 if index_dim else 0))
 
 
-def kv_bytes_per_token(model: Model, kv_format: str, layout: Layout = ONE_RANK) -> Quantity:
+def kv_bytes_per_token(model: Model, kv_format: str, *, layout: Layout = ONE_RANK) -> Quantity:
     """
     What one more token of context costs in the cache of one rank, while no window is full.
 
@@ -159,7 +159,7 @@ def kv_bytes_per_token(model: Model, kv_format: str, layout: Layout = ONE_RANK) 
     --------
     >>> layer = LayerGroup(count=80, mixer=Attention(num_attention_heads=64, num_key_value_heads=8, head_dim=128))
     >>> llama = Model(id="x", family="Llama", kind="llm", hidden_size=8192, layers=(layer,))
-    >>> kv_bytes_per_token(llama, "fp16").value / 1024, kv_bytes_per_token(llama, "fp16", Layout(tp=4)).value / 1024
+    >>> kv_bytes_per_token(llama, "fp16").value / 1024, kv_bytes_per_token(llama, "fp16", layout=Layout(tp=4)).value / 1024
     (320.0, 80.0)
     """
     sums: dict[str, float] = {}
@@ -170,7 +170,7 @@ def kv_bytes_per_token(model: Model, kv_format: str, layout: Layout = ONE_RANK) 
 
 
 def cache_bytes_per_sequence(
-    model: Model, kv_format: str, layout: Layout = ONE_RANK, *, context: float, windows: bool = True
+    model: Model, kv_format: str, *, context: float, layout: Layout = ONE_RANK, windows: bool = True
 ) -> float:
     """
     Cache of one sequence of `context` tokens on one rank: growing layers, full windows, states, encoder keys. [bytes]
@@ -186,7 +186,7 @@ def cache_bytes_per_sequence(
 
 
 def cross_cache_bytes_per_sequence(
-    model: Model, kv_format: str, layout: Layout = ONE_RANK, *, source_tokens: float
+    model: Model, kv_format: str, *, source_tokens: float, layout: Layout = ONE_RANK
 ) -> float:
     """Keys and values of the encoder's output that a decoder's cross attention keeps per sequence. [bytes]"""
     return sum(

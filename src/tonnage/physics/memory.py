@@ -113,7 +113,7 @@ def padded_vocabulary(*, vocab_size: int, tp: int) -> int:
     return -(-vocab_size // step) * step
 
 
-def weight_bytes(model: Model, precision: Precision, layout: Layout = ONE_RANK) -> Quantity:
+def weight_bytes(model: Model, precision: Precision, *, layout: Layout = ONE_RANK) -> Quantity:
     """
     Weights on the fullest rank of a replica, opened into parts.
 
