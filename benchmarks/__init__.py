@@ -1,0 +1,1 @@
+"""How fast Tonnage itself is: CPU seconds, not wall time, so that a busy machine does not change the verdict."""
