@@ -2,7 +2,8 @@
 
 A `Placement` fixes all that does not change between steps. `step_parts` opens one step into parts
 (products bound by memory, by arithmetic, attention, element-wise passes, collectives, kernels);
-`seconds` adds them up under the engine's overheads. `step_table` tabulates both kinds of step once,
+`seconds` adds them up under the engine's overheads. `step_grid` opens both kinds of step once and
+`step_table` prices them,
 so that a simulation of thousands of steps costs a few dozen work lists:
 
 - the part that sees all rows together (products, norms, collectives) depends on rows alone;
@@ -30,10 +31,21 @@ from tonnage.physics.operators import operator_s, peak_flop_per_s
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["Parts", "Placement", "StepTable", "encode_parts", "seconds", "step_parts", "step_table"]
+__all__ = [
+    "Parts",
+    "Placement",
+    "StepGrid",
+    "StepTable",
+    "encode_parts",
+    "seconds",
+    "step_grid",
+    "step_parts",
+    "step_table",
+]
 
 _COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 _ATTENTION = frozenset({"attention_decode", "mla_decode", "state_space"})
+_CORES = frozenset({"attention_decode", "mla_decode"})
 _PREFILL = frozenset({"attention_prefill", "mla_prefill"})
 
 
@@ -45,7 +57,6 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     precision: Precision
     layout: Layout
     ladder: Ladder
-    overheads: Overheads = Overheads()
     domain: int = 8
     """Ranks joined by fast links."""
     graphs: bool = True
@@ -225,45 +236,91 @@ def _affine(xs: tuple[float, ...], ys: tuple[tuple[float, float], ...], x: float
     return f0 + share * (f1 - f0), s0 + share * (s1 - s0)
 
 
-def step_table(placement: Placement, *, batch: float, prompt_tokens: float, context: float, chunk: float) -> StepTable:
-    """
-    Tabulate steps of up to `batch` sequences and chunks of up to `chunk` prompt tokens.
+class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of steps at a few shapes: what a table is priced from, whatever the engine adds."""
 
-    Parameters
-    ----------
-    placement : Placement
-        What runs where.
-    batch : float
-        Most sequences that decode together, on the replica. [requests]
-    prompt_tokens : float
-        Mean prompt length. [tokens]
-    context : float
-        Longest context of interest. [tokens]
-    chunk : float
-        Most prompt tokens in a step, on the replica. [tokens]
+    rows: tuple[float, ...]
+    dense: tuple[Parts, ...]
+    mixed: tuple[Parts, ...]
+    head: tuple[Parts, ...]
+    batches: tuple[float, ...]
+    contexts: tuple[float, float]
+    attention: tuple[tuple[Parts, Parts], ...]
+    chunks: tuple[float, float]
+    prefill: tuple[Parts, Parts]
+    layout: Layout
+    graphs: bool
+
+
+def step_grid(placement: Placement, *, batch: float, context: float, chunk: float, prompt: float) -> StepGrid:
+    """
+    Parts of steps of up to `batch` sequences and chunks of up to `chunk` prompt tokens, on the replica.
+
+    `context` is the longest of interest, `prompt` the mean prompt length: attention is opened up at
+    fractions of them.
     """
     ranks = placement.layout.dp * placement.layout.pp
     most, widest = max(1.0, batch / ranks), max(1.0, chunk / ranks)
     rows = _ladder_of_rows(most, widest)
-    dense = [_dense_and_head(placement, n) for n in rows]
-    mixed = [_mixed(placement, n) for n in rows] if _has_states(placement.model) else [parts for parts, _ in dense]
-    batches = _batches(most)
-    attention = [_attention(placement, n, context) for n in batches]
-    chunk_s, prefill_rung = _chunk(placement, min(widest, max(prompt_tokens, 1.0)))
-    o = placement.overheads
-    return StepTable(
+    dense = tuple(_dense_and_head(placement, n) for n in rows)
+    states = _has_states(placement.model)
+    batches = tuple(sorted({1.0, max(1.0, most / 8.0), max(1.0, most / 2.0), most}))
+    near, far = max(1.0, context / 4.0), max(2.0, context)
+    long = max(2.0, min(widest, prompt))
+    chunks = (max(1.0, long / 4.0), long)
+    return StepGrid(
         rows=rows,
-        dense_s=tuple(_busy(parts, o, prompts=False) for parts, _ in dense),
-        mixed_s=tuple(_busy(parts, o, prompts=True) for parts in mixed),
-        head_s=tuple(_busy(head, o, prompts=False) for _, head in dense),
+        dense=tuple(parts for parts, _ in dense),
+        mixed=tuple(_mixed(placement, n) for n in rows) if states else tuple(parts for parts, _ in dense),
+        head=tuple(head for _, head in dense),
         batches=batches,
-        attention_s=tuple(attention),
-        chunk_s=chunk_s,
-        overheads=o,
+        contexts=(near, far),
+        attention=tuple((_attention(placement, n, near), _attention(placement, n, far)) for n in batches),
+        chunks=chunks,
+        prefill=(_prefill(placement, chunks[0]), _prefill(placement, chunks[1])),
         layout=placement.layout,
         graphs=placement.graphs,
-        rung=weakest_rung((dense[0][0].rung, dense[-1][0].rung, prefill_rung)),
     )
+
+
+def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
+    """Prices a grid of parts under an engine's overheads."""
+    o = overheads
+    return StepTable(
+        rows=grid.rows,
+        dense_s=tuple(_busy(parts, o, prompts=False) for parts in grid.dense),
+        mixed_s=tuple(_busy(parts, o, prompts=True) for parts in grid.mixed),
+        head_s=tuple(_busy(parts, o, prompts=False) for parts in grid.head),
+        batches=grid.batches,
+        attention_s=tuple(_line(grid.contexts, low, high, o) for low, high in grid.attention),
+        chunk_s=_curve(grid.chunks, grid.prefill, o),
+        overheads=o,
+        layout=grid.layout,
+        graphs=grid.graphs,
+        rung=weakest_rung((grid.dense[0].rung, grid.dense[-1].rung, grid.prefill[1].rung)),
+    )
+
+
+def _line(contexts: tuple[float, float], low: Parts, high: Parts, overheads: Overheads) -> tuple[float, float]:
+    """Fixed time and time per token of context of decode attention."""
+    near, far = contexts
+    first, second = _busy(low, overheads, prompts=False), _busy(high, overheads, prompts=False)
+    slope = max(0.0, (second - first) / (far - near))
+    return max(0.0, first - slope * near), slope
+
+
+def _curve(
+    chunks: tuple[float, float], prefill: tuple[Parts, Parts], overheads: Overheads
+) -> tuple[float, float, float]:
+    """Prefill attention as fixed + linear q + square q (c + q/2): launch and square where that fits, else linear."""
+    q0, q1 = chunks
+    t0, t1 = (_busy(parts, overheads, prompts=True) for parts in prefill)
+    square = max(0.0, 2.0 * (t1 - t0) / (q1 * q1 - q0 * q0)) if q1 > q0 else 0.0
+    fixed = t0 - square * q0 * q0 / 2.0
+    if fixed >= 0.0:
+        return fixed, 0.0, square
+    square = max(0.0, 2.0 * (t1 / q1 - t0 / q0) / (q1 - q0))
+    return 0.0, max(0.0, t1 / q1 - square * q1 / 2.0), square
 
 
 def _busy(parts: Parts, overheads: Overheads, *, prompts: bool) -> float:
@@ -283,17 +340,12 @@ def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:
     return tuple(sorted(points))
 
 
-def _batches(most: float) -> tuple[float, ...]:
-    return tuple(sorted({1.0, max(1.0, most / 8.0), max(1.0, most / 2.0), most}))
-
-
 def _dense_and_head(placement: Placement, rows: float) -> tuple[Parts, Parts]:
     d = placement
     tokens = Tokens(decodes=rows, context=0.0, emitted=rows)
     work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
-    core = _ATTENTION - {"state_space"}
     names = {"head", "gather logits", "sampling"}
-    dense = tuple(op for op in work if op.kind not in core and op.name not in names)
+    dense = tuple(op for op in work if op.kind not in _CORES and op.name not in names)
     return _parts(dense, d), _parts(tuple(op for op in work if op.name in names), d)
 
 
@@ -309,34 +361,14 @@ def _mixed(placement: Placement, rows: float) -> Parts:
     return _parts(tuple(op for op in work if op.kind not in _PREFILL), d)
 
 
-def _attention(placement: Placement, batch: float, context: float) -> tuple[float, float]:
-    """Fixed time and time per token of context of decode attention, from two contexts."""
-    near, far = max(1.0, context / 4.0), max(2.0, context)
-    low, high = (_attention_s(placement, batch, c) for c in (near, far))
-    slope = max(0.0, (high - low) / (far - near))
-    return max(0.0, low - slope * near), slope
-
-
-def _attention_s(placement: Placement, batch: float, context: float) -> float:
-    d = placement
+def _attention(placement: Placement, batch: float, context: float) -> Parts:
+    p = placement
     tokens = Tokens(decodes=batch, context=context)
-    work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
-    cores = tuple(op for op in work if op.kind in {"attention_decode", "mla_decode"})
-    return _busy(_parts(cores, d), d.overheads, prompts=False)
+    work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
+    return _parts(tuple(op for op in work if op.kind in _CORES), p)
 
 
-def _chunk(placement: Placement, chunk: float) -> tuple[tuple[float, float, float], Rung]:
-    """Prefill attention of one prompt as fixed + linear q + square q (c + q/2), from two chunks."""
-    first, second = (_prefill_s(placement, q) for q in (max(1.0, chunk / 4.0), max(2.0, chunk)))
-    q0, q1 = max(1.0, chunk / 4.0), max(2.0, chunk)
-    square = max(0.0, 2.0 * (second[0] / q1 - first[0] / q0) / (q1 - q0))
-    linear = max(0.0, second[0] / q1 - square * q1 / 2.0)
-    return (0.0, linear, square), second[1]
-
-
-def _prefill_s(placement: Placement, chunk: float) -> tuple[float, Rung]:
-    d = placement
-    work = step_work(d.model, Tokens(prompts=1.0, chunk=chunk), precision=d.precision, layout=d.layout, domain=d.domain)
-    cores = tuple(op for op in work if op.kind in _PREFILL)
-    parts = _parts(cores, d)
-    return _busy(parts, d.overheads, prompts=True), parts.rung
+def _prefill(placement: Placement, chunk: float) -> Parts:
+    p = placement
+    work = step_work(p.model, Tokens(prompts=1.0, chunk=chunk), precision=p.precision, layout=p.layout, domain=p.domain)
+    return _parts(tuple(op for op in work if op.kind in _PREFILL), p)

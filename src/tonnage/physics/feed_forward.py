@@ -3,6 +3,8 @@
 A mixture reads the experts that are hit: with few tokens a fraction of them, with many all. That
 is why its decode slows with concurrency well before it saturates. Routed experts are shared by all
 tp x dp ranks of the replica: `ep` groups hold whole experts, the ranks inside a group split widths.
+Permuting rows to experts, the activation between their products and the weighted sum are part of
+the products (`operators.py`).
 """
 
 from __future__ import annotations
@@ -106,12 +108,7 @@ def _dense(width: float, at: Share, *, rows: float, gated: bool, count: float) -
     """Two or three matrices, split over the tensor-parallel ranks."""
     inner = width / at.tp
     linear = {"count": count, "weights": at.weights, "compute": at.compute}
-    narrow = at.compute != at.sixteen
-    quantise = (
-        (touch("quantise", at, read=rows * at.hidden, write=rows * at.hidden / 2, count=count),) if narrow else ()
-    )
     return (
-        *quantise,
         gemm("feed-forward up", at, m=rows, n=inner * (2 if gated else 1), k=at.hidden, **linear),  # type: ignore[arg-type]
         touch("activation", at, read=rows * inner * (2 if gated else 1), write=rows * inner, count=count),
         gemm("feed-forward down", at, m=rows, n=at.hidden, k=inner, **linear),  # type: ignore[arg-type]
@@ -143,9 +140,7 @@ def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
             gemm("latent up", at, m=rows, n=at.hidden, k=hidden, **latent),  # type: ignore[arg-type]
         ]
     work += [
-        touch("permute", at, read=mine * hidden, write=mine * hidden, count=2 * count),
         _experts("experts up", at, m=mine, n=width * matrices, k=hidden, groups=hit, count=count),
-        touch("activation", at, read=mine * width * matrices, write=mine * width, count=count),
         _experts("experts down", at, m=mine, n=hidden, k=width, groups=hit, count=count),
     ]
     for dense in (moe.shared_intermediate_size, moe.dense_intermediate_size):

@@ -3,7 +3,8 @@
 Attention of prompts and of decodes are separate kernels; projections see all rows together, so
 that weights are read once a step. Latent attention (DeepSeek-V2, arXiv 2405.04434) decodes in the
 absorbed form, over one latent vector per token, and prefills in the expanded form. Recurrent
-layers read and write a state of fixed size per sequence.
+layers read and write a state of fixed size per sequence. Quantising a product's input is part of the
+product (`operators.py`).
 """
 
 from __future__ import annotations
@@ -30,13 +31,6 @@ def _linear(name: str, at: Share, m: float, n: float, k: float, count: float) ->
     return gemm(name, at, m=m, n=n, k=k, count=count, weights=at.weights, compute=at.compute)
 
 
-def _quantise(at: Share, m: float, k: float, count: float) -> Work:
-    """A pass that quantises activations before a product in a narrower format."""
-    if at.compute == at.sixteen:
-        return ()
-    return (touch("quantise", at, read=m * k, write=m * k / 2, count=count),)
-
-
 def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Work:
     heads = divided(mixer.num_attention_heads, at.tp)
     kv_heads = divided(mixer.num_key_value_heads, at.tp)
@@ -46,7 +40,6 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
     projected = query_width + kv_width + (heads * value_dim if mixer.gated else 0.0)
     rows = tokens.rows
     work = [
-        *_quantise(at, rows, at.hidden, count),
         _linear("attention input", at, rows, projected, at.hidden, count),
         touch("rotary and cache", at, read=rows * (query_width + kv_width), write=rows * (query_width + kv_width),
               count=count),
@@ -55,7 +48,6 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
         work.append(touch("query and key norm", at, read=rows * query_width, write=rows * query_width, count=count))
     work += _cores(mixer, at, tokens, count)
     work += [
-        *_quantise(at, rows, heads * value_dim, count),
         _linear("attention output", at, rows, at.hidden, heads * value_dim, count),
     ]
     return tuple(work)
@@ -130,13 +122,12 @@ def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> 
     rows = tokens.rows
     lora = mixer.q_lora_rank
     work = [
-        *_quantise(at, rows, at.hidden, count),
         _linear("latent down", at, rows, latent + (lora or heads * query_dim), at.hidden, count),
         touch("latent norms and cache", at, read=rows * (latent + (lora or 0)), write=rows * (latent + (lora or 0)),
               count=2 * count),
     ]  # fmt: skip
     if lora:
-        work += [*_quantise(at, rows, lora, count), _linear("query up", at, rows, heads * query_dim, lora, count)]
+        work += [_linear("query up", at, rows, heads * query_dim, lora, count)]
     if mixer.index_topk:
         work += _indexer(mixer, at, tokens, count)
     if tokens.prompts:
@@ -144,7 +135,6 @@ def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> 
     if tokens.decodes:
         work += _latent_decode(mixer, at, tokens, count)
     work += [
-        *_quantise(at, rows, heads * mixer.v_head_dim, count),
         _linear("attention output", at, rows, at.hidden, heads * mixer.v_head_dim, count),
     ]
     return tuple(work)
@@ -241,7 +231,7 @@ def _state_space(mixer: StateSpace, at: Share, tokens: Tokens, count: float) -> 
     """Projections in and out, a short convolution, and one pass over the state of every sequence."""
     rows, sequences = tokens.rows, tokens.prompts + tokens.decodes
     inner = mixer.num_heads * mixer.head_dim / at.tp
-    work: list[Operator] = [*_quantise(at, rows, at.hidden, count)]
+    work: list[Operator] = []
     for matrix in mixer_matrices(mixer, at.hidden):
         cut_out = at.tp if matrix.split == "outputs" else 1
         cut_in = at.tp if matrix.split == "inputs" else 1

@@ -37,6 +37,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks that hold the weights; differs from the placement's where layers are split without pipelining."""
     engine: Engine
     times: EngineTimes
+    overheads: Overheads
     pool: KvPool
     notes: tuple[str, ...] = ()
 
@@ -47,6 +48,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         raise BadRequest(
             f"isl {case.isl:g} and osl {case.osl:g} must be at least 0 and not both 0; give prompt and output tokens"
         )
+    case = _at_mean_lengths(case)
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
     accelerator = _counted(catalog.accelerator(case.accelerator, additions), case)
     precision = settled_precision(case.precision, model)
@@ -67,7 +69,6 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         precision=precision,
         layout=layout,
         ladder=ladder(accelerator, family=engine.name, inter_node_bytes_per_s=case.links.inter_bytes_per_s),
-        overheads=Overheads(**times.values),
         domain=_domain(accelerator),
         graphs=engine.cuda_graphs is not False,
     )
@@ -75,8 +76,26 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
     if times.borrowed:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
     return Setup(
-        case=case, placement=placement, memory_layout=memory_layout, engine=engine, times=times, pool=pool, notes=notes
+        case=case,
+        placement=placement,
+        memory_layout=memory_layout,
+        engine=engine,
+        times=times,
+        overheads=Overheads(**times.values),
+        pool=pool,
+        notes=notes,
     )
+
+
+def _at_mean_lengths(case: ServeCase) -> ServeCase:
+    """Lengths as means: a uniform draw between fractions of nominal averages below it."""
+    if case.length_spread is None:
+        return case
+    low, high = case.length_spread
+    if not 0 < low <= high <= 2:
+        raise BadRequest(f"length_spread {low:g}-{high:g}: fractions of nominal, 0 < low <= high <= 2")
+    mean = (low + high) / 2.0
+    return msgspec.structs.replace(case, isl=case.isl * mean, osl=case.osl * mean)
 
 
 def settled_precision(given: Precision | None, model: Model) -> Precision:

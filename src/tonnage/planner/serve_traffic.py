@@ -11,7 +11,7 @@ from tonnage.engine.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.engine.disaggregated import Pools, disaggregated_loop
 from tonnage.engine.served import Served
 from tonnage.engine.static import burst, static_batch
-from tonnage.engine.steps import StepTable, encode_parts, seconds, step_table
+from tonnage.engine.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
 from tonnage.errors import BadRequest
 from tonnage.nouns.layout import Layout
 from tonnage.physics.cache import cache_bytes_per_sequence
@@ -20,7 +20,7 @@ from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
 from tonnage.planner.serve_setup import Setup
 
-__all__ = ["served", "slots"]
+__all__ = ["grid_of", "served", "slots", "under_load"]
 
 _SEPARATE = frozenset({"sglang", "lmdeploy", "tgi"})
 """Engines that give prompts steps of their own."""
@@ -35,9 +35,13 @@ def served(at: Setup) -> tuple[Served, Rung]:
         return _encoded(at)
     if case.disaggregation is not None:
         return _disaggregated(at)
+    return under_load(at, step_table(grid_of(at), at.overheads))
+
+
+def under_load(at: Setup, table: StepTable) -> tuple[Served, Rung]:
+    """The case's traffic on one replica whose steps are tabulated."""
+    case, load = at.case, _load(at)
     traffic = case.traffic
-    table = _table(at, batch=_batch(at))
-    load = _load(at)
     if traffic.saturated:
         found = saturated_loop(table, load)
     elif traffic.static:
@@ -98,15 +102,15 @@ def _load(at: Setup) -> Load:
     )
 
 
-def _table(at: Setup, *, batch: float) -> StepTable:
-    case = at.case
-    prompts = max(1.0, case.isl) * batch
-    return step_table(
+def grid_of(at: Setup) -> StepGrid:
+    """Steps that the case's traffic can bring about, opened into parts."""
+    case, batch = at.case, _batch(at)
+    return step_grid(
         at.placement,
         batch=batch,
-        prompt_tokens=max(1.0, case.isl),
         context=max(2.0, case.isl + case.osl),
-        chunk=max(1.0, min(_budget(at), prompts)),
+        chunk=max(1.0, min(_budget(at), max(1.0, case.isl) * batch)),
+        prompt=max(1.0, case.isl),
     )
 
 
@@ -159,7 +163,7 @@ def _encoded(at: Setup) -> tuple[Served, Rung]:
     traffic, case = at.case.traffic, at.case
     batch = float(traffic.batch or traffic.concurrency or (_TYPICAL_BATCH if traffic.saturated else 1))
     parts = encode_parts(at.placement, sequences=batch / case.replicas, length=max(1.0, case.isl))
-    o = at.placement.overheads
+    o = at.overheads
     taken = seconds(parts, o, sequences=batch, prompts=1.0) + o.request_s
     rate = batch / case.replicas / taken
     if traffic.rate_per_s is not None:
@@ -173,12 +177,9 @@ def _disaggregated(at: Setup) -> tuple[Served, Rung]:
     if split is None or case.traffic.concurrency is None:
         raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
     clients = case.traffic.concurrency / case.replicas
-    prefill = _with_layout(at, split.prefill)
-    decode = _with_layout(at, split.decode)
-    budget = max(case.isl, float(at.engine.max_num_batched_tokens or 8192)) * split.prefill.dp
+    budget = _prefill_budget(at, split.prefill)
     most = max(1.0, clients / split.decode_workers)
-    first = step_table(prefill.placement, batch=1.0, prompt_tokens=case.isl, context=case.isl, chunk=budget)
-    second = step_table(decode.placement, batch=most, prompt_tokens=case.isl, context=case.isl + case.osl, chunk=most)
+    first, second = (step_table(grid, at.overheads) for grid in pool_grids(at))
     pools = Pools(
         prefill=first,
         prefill_workers=split.prefill_workers,
@@ -195,6 +196,25 @@ def _disaggregated(at: Setup) -> tuple[Served, Rung]:
     return found, weakest_rung((first.rung, second.rung))
 
 
+def pool_grids(at: Setup) -> tuple[StepGrid, StepGrid]:
+    """Steps of one prefill worker and of one decode worker."""
+    case, split = at.case, at.case.disaggregation
+    if split is None or case.traffic.concurrency is None:
+        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    prefill, decode = (_with_layout(at, layout) for layout in (split.prefill, split.decode))
+    most = max(1.0, case.traffic.concurrency / case.replicas / split.decode_workers)
+    first = step_grid(
+        prefill.placement, batch=1.0, context=case.isl, chunk=_prefill_budget(at, split.prefill), prompt=case.isl
+    )
+    second = step_grid(decode.placement, batch=most, context=case.isl + case.osl, chunk=most, prompt=case.isl)
+    return first, second
+
+
+def _prefill_budget(at: Setup, layout: Layout) -> float:
+    """Prompt tokens of one step of a prefill worker: whole prompts."""
+    return max(at.case.isl, float(at.engine.max_num_batched_tokens or 8192)) * layout.dp
+
+
 def _with_layout(at: Setup, layout: Layout) -> Setup:
     return msgspec.structs.replace(at, placement=msgspec.structs.replace(at.placement, layout=layout))
 
@@ -202,6 +222,6 @@ def _with_layout(at: Setup, layout: Layout) -> Setup:
 def _transfer_s(at: Setup, layout: Layout) -> float:
     """The prompt's cache from each prefill rank to its peer, over the network."""
     p = at.placement
-    kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout, context=at.case.isl)
+    kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=layout, context=at.case.isl)
     move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=True)
     return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]
