@@ -439,7 +439,7 @@ def _count(model: Model, active: bool) -> Quantity:
     norms = model.final_norms * model.hidden_size * (2 if model.norm_bias else 1)
     parts.append(Part(name="norms", value=float(norms)))
     parts.append(Part(name="head", value=head_parameters(model)))
-    if not active or not model.layers:
+    if not active:
         parts += [Part(name="towers", value=tower.parameters, source=tower.name) for tower in model.towers]
     parts.append(Part(name="other", value=model.extra_parameters))
     total = Quantity.of_parts(UNIT, _merged(parts))

@@ -1,0 +1,146 @@
+"""What architecture does a config.json describe?
+
+`read_config` looks `model_type` up in the tables of the adapters, reads a composite's language part and its tower, the
+quantisation and the number format, and never runs code of the repository (`auto_map` is ignored). An unknown type with
+the field names of Llama or Mixtral is read as one of them, and the model says so in `assumed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.catalog.hub.blocks import attention, decoder, mlp, moe, same
+from tonnage.catalog.hub.dense import DENSE
+from tonnage.catalog.hub.encoders import ENCODERS
+from tonnage.catalog.hub.fields import Config, flag, given, section, text
+from tonnage.catalog.hub.hybrids import HYBRIDS
+from tonnage.catalog.hub.latent import LATENT
+from tonnage.catalog.hub.mixtures import MIXTURES
+from tonnage.catalog.hub.quantization import experts_format, native_dtype, quantization
+from tonnage.catalog.hub.vision import VISION, tower
+from tonnage.errors import BadFact, echo
+from tonnage.nouns.model import Model
+
+__all__ = ["ADAPTERS", "read_config"]
+
+ADAPTERS: Final = {**DENSE, **MIXTURES, **LATENT, **HYBRIDS, **ENCODERS, **VISION}
+"""Family and adapter by `model_type`."""
+
+RENAMED: Final = {
+    "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe", "qwen2_5_vl": "qwen2", "qwen2_vl": "qwen2",
+    "qwen2_5_vl_text": "qwen2", "qwen2_vl_text": "qwen2", "gemma3": "gemma3_text", "gemma3n": "gemma3n_text",
+    "gemma4": "gemma4_text", "llama4": "llama4_text", "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
+    "minimax_m3_vl": "minimax_m3", "internlm3": "llama", "yi": "llama", "aquila": "llama", "baichuan": "llama",
+    "exaone": "llama", "minicpm": "llama", "llava": "llama", "pixtral": "mistral", "mistral3": "mistral",
+    "falcon_mamba": "mamba", "dots1": "glm4_moe", "internlm2": "llama", "xverse": "llama", "arcee": "nemotron",
+}  # fmt: skip
+"""Types whose language part is another type's."""
+
+OUTER_FIELDS: Final = ("tie_word_embeddings", "vocab_size", "torch_dtype", "dtype")
+"""Fields of a composite that hold for its language part when that does not say."""
+
+
+def read_config(data: Mapping[str, Any], *, file: str = "config.json", name: str = "") -> Model:
+    """
+    The architecture that the fields of a config.json describe.
+
+    Parameters
+    ----------
+    data : mapping
+        The parsed file.
+    file : str
+        What to call it in messages.
+    name : str
+        Id of the model, when known.
+
+    Raises
+    ------
+    BadFact
+        A field is missing, of the wrong type or absurd, or the type is unknown and its fields are too.
+    """
+    outer = Config(file, data)
+    inner = section(outer, "text_config", "llm_config", "language_config")
+    kind = text(outer, "model_type")
+    if kind in VISION or inner is None:
+        model = _read(outer, kind or _by_architecture(outer))
+        if kind not in VISION and given(outer, "vision_config") is not None:
+            model = _with_tower(model, outer, kind)
+    else:
+        lent = {key: data[key] for key in OUTER_FIELDS if key in data and inner.data.get(key) is None}
+        c = Config(file, {**lent, **inner.data}, inner.prefix)
+        model = _read(c, text(c, "model_type") or kind)
+        model = _with_tower(model, outer, kind)
+    return msgspec.structs.replace(
+        model,
+        id=name or text(outer, "_name_or_path") or model.id or file,
+        native_dtype=native_dtype(outer),
+        quantization=quantization(outer),
+        experts_dtype=experts_format(outer),
+        source=model.source or file,
+    )
+
+
+def _read(c: Config, kind: str) -> Model:
+    row = ADAPTERS.get(kind) or ADAPTERS.get(RENAMED.get(kind, ""))
+    if row is None:
+        return _generic(c, kind)
+    family, adapter = row
+    try:
+        model = adapter(c)
+    except (ZeroDivisionError, OverflowError, IndexError, RecursionError) as problem:
+        raise BadFact(
+            f"{c.file}: the fields of '{echo(kind)}' contradict each other ({type(problem).__name__})"
+        ) from None
+    return msgspec.structs.replace(model, family=family)
+
+
+def _by_architecture(c: Config) -> str:
+    """The type named by the class in `architectures`, for files without `model_type`."""
+    listed = given(c, "architectures")
+    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], str) else ""
+    plain = first.lower()
+    for ending in ("forcausallm", "forconditionalgeneration", "lmheadmodel", "model"):
+        plain = plain.removesuffix(ending)
+    return next((kind for kind in ADAPTERS if kind.replace("_", "").replace("-", "") == plain), "")
+
+
+def _generic(c: Config, kind: str) -> Model:
+    """A decoder read from the usual field names alone."""
+    known = all(given(c, *names) is not None for names in _USUAL)
+    if not known:
+        shown = f"model_type '{echo(kind)}'" if kind else "no model_type"
+        raise BadFact(
+            f"{c.file}: {shown} is not one Tonnage reads and the usual fields (hidden_size, num_hidden_layers, "
+            f"num_attention_heads, intermediate_size, vocab_size) are not all there; give those fields inline"
+        )
+    sparse = given(c, "num_experts", "num_local_experts", "n_routed_experts") is not None
+    feed = moe(c) if sparse else mlp(c, gated=flag(c, "mlp_gated", default=True))
+    model = decoder(c, same(c, attention(c), feed))
+    said = f"'{echo(kind)}'" if kind else "a file without model_type"
+    note = f"model_type {said} is not known: read as a {'Mixtral' if sparse else 'Llama'}-like decoder from its fields"
+    return msgspec.structs.replace(model, family=kind or "unknown", assumed=(note,))
+
+
+_USUAL: Final = (
+    ("hidden_size", "n_embd", "d_model"),
+    ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    ("num_attention_heads", "n_head", "n_heads"),
+    ("intermediate_size", "ffn_dim", "n_inner"),
+    ("vocab_size",),
+)
+
+
+def _with_tower(model: Model, outer: Config, kind: str) -> Model:
+    """The language part with its vision tower, or with a word that it was left out."""
+    kind_of = {"llm": "vlm", "llm-moe": "llm-moe"}.get(model.kind, model.kind)
+    vision = section(outer, "vision_config")
+    found = None if vision is None else tower(kind, vision, outer, width=model.hidden_size)
+    if found is not None:
+        return msgspec.structs.replace(model, towers=(found,), kind=kind_of)
+    if vision is None and given(outer, "audio_config") is None:
+        return model
+    note = f"towers of '{echo(kind)}' are not counted: only the language part is read"
+    return msgspec.structs.replace(model, kind=kind_of, assumed=(*model.assumed, note))

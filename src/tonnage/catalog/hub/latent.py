@@ -1,0 +1,159 @@
+"""Multi-head latent attention: DeepSeek V2 to V4, Kimi K2 and later, GLM-5.
+
+Sources: DeepSeek-V2 (arXiv 2405.04434), DeepSeek-V3 (2412.19437), DeepSeek-V3.2-Exp (sparse attention), Kimi Linear
+(2510.26692) and the makers' reference implementations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from tonnage.catalog.hub.blocks import decoder, hidden_size, layer_count, mlp, moe, moe_layers
+from tonnage.catalog.hub.fields import Config, flag, integer, integers, optional_integer, section, text, texts
+from tonnage.nouns.model import LatentAttention, LayerGroup, Mixer, Model, Moe, StateSpace
+
+__all__ = ["LATENT"]
+
+
+def _latent(c: Config) -> LatentAttention:
+    return LatentAttention(
+        num_attention_heads=integer(c, "num_attention_heads"),
+        kv_lora_rank=integer(c, "kv_lora_rank"),
+        qk_rope_head_dim=integer(c, "qk_rope_head_dim"),
+        qk_nope_head_dim=integer(c, "qk_nope_head_dim"),
+        v_head_dim=integer(c, "v_head_dim"),
+        q_lora_rank=optional_integer(c, "q_lora_rank", low=1),
+        index_heads=integer(c, "index_n_heads", default=0, low=0),
+        index_head_dim=integer(c, "index_head_dim", default=0, low=0),
+        index_topk=integer(c, "index_topk", default=0, low=0),
+    )
+
+
+def _experts(c: Config) -> Moe:
+    """Routed and shared experts; the correction bias of `noaux_tc` is a parameter."""
+    width = integer(c, "moe_intermediate_size")
+    shared = integer(c, "n_shared_experts", "num_shared_experts", default=0, low=0) * width
+    balanced = text(c, "topk_method", default="noaux_tc") == "noaux_tc"
+    return moe(c, moe_intermediate_size=width, shared_intermediate_size=shared, router_bias=balanced)
+
+
+def _sparse(c: Config) -> tuple[bool, ...]:
+    count = layer_count(c)
+    listed = texts(c, "mlp_layer_types", count)
+    if listed is not None:
+        return tuple(kind == "sparse" for kind in listed)
+    freq = c.data.get("moe_layer_freq")
+    every = integer(c, "moe_layer_freq", default=1) if not isinstance(freq, list) else 1
+    return moe_layers(c, first_dense=integer(c, "first_k_dense_replace", default=0, low=0), every=every, offset=0)
+
+
+def _deepseek(c: Config) -> Model:
+    """DeepSeek V2, V3, V3.2, R1, Kimi K2, GLM-5: dense layers, then experts; perhaps a sparse-attention indexer."""
+    count, base, experts = layer_count(c), _latent(c), _experts(c)
+    indexers = texts(c, "indexer_types", count)
+    reused = msgspec.structs.replace(base, index_heads=0, index_head_dim=0)
+    layers = []
+    for index, sparse in enumerate(_sparse(c)):
+        mixer = reused if indexers is not None and indexers[index] == "shared" else base
+        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts if sparse else mlp(c)))
+    return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
+
+
+def _compressed(c: Config, ratio: int) -> tuple[LatentAttention, float]:
+    """Mixer of one DeepSeek-V4 layer, and the parameters of its compressor and indexer compressor."""
+    width, head, rope = hidden_size(c), integer(c, "head_dim"), integer(c, "qk_rope_head_dim")
+    indexed = ratio == 4
+    index_width = integer(c, "index_head_dim") if indexed else 0
+    mixer = LatentAttention(
+        num_attention_heads=integer(c, "num_attention_heads"),
+        kv_lora_rank=head - rope,
+        qk_rope_head_dim=rope,
+        qk_nope_head_dim=head - rope,
+        v_head_dim=head,
+        q_lora_rank=integer(c, "q_lora_rank"),
+        index_heads=integer(c, "index_n_heads") if indexed else 0,
+        index_head_dim=index_width,
+        index_topk=integer(c, "index_topk") if indexed else 0,
+        absorbed=True,
+        o_lora_rank=integer(c, "o_lora_rank"),
+        o_groups=integer(c, "o_groups"),
+        window=integer(c, "sliding_window"),
+        compress_ratio=ratio,
+    )
+    extra = float(mixer.num_attention_heads + rope)  # sinks; the norm spans the rotary part too
+    overlap = 2 if indexed else 1
+    for entry in (head, index_width):
+        if ratio and entry:
+            extra += overlap * entry * (2 * width + ratio) + entry
+    # The indexer's own key projection and LayerNorm give way to its compressor.
+    return mixer, extra - (index_width * width + 2 * index_width)
+
+
+def _deepseek_v4(c: Config) -> Model:
+    """
+    DeepSeek V4: one latent for keys and values, kept for a window and folded 4 or 128 to one beyond it.
+
+    Residual streams are mixed by hyper-connections; the first layers choose experts by a table of token ids.
+    """
+    count, width, streams = layer_count(c), hidden_size(c), integer(c, "hc_mult", default=4)
+    ratios = integers(c, "compress_ratios", count) or (0,) * count
+    mixing = 2 * ((2 + streams) * streams * (streams * width + 1) + 3)
+    hashed, layers = integer(c, "num_hash_layers", default=0, low=0), []
+    for index, ratio in enumerate(ratios):
+        mixer, extra = _compressed(c, ratio)
+        experts = msgspec.structs.replace(_experts(c), router_bias=index >= hashed)
+        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts, extra_parameters=extra + mixing))
+    return decoder(
+        c, layers, extra_parameters=float(streams * (streams * width + 1) + 1),
+        mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0),
+    )  # fmt: skip
+
+
+def _kimi_linear(c: Config) -> Model:
+    """Kimi Linear and K3: three Kimi-delta layers for each latent one; K3's experts work in a narrower width."""
+    count, width = layer_count(c), hidden_size(c)
+    settings = section(c, "linear_attn_config") or c
+    full = set(integers(settings, "full_attn_layers") or ())
+    latent = _latent(c)
+    heads, head = integer(settings, "num_heads"), integer(settings, "head_dim")
+    delta = StateSpace(
+        kind="kda", num_heads=heads, head_dim=head, state_size=head, num_groups=heads,
+        conv_kernel=integer(settings, "short_conv_kernel_size", default=4),
+    )  # fmt: skip
+    inner = heads * head
+    widened = (
+        float(inner * width - head * (width + inner)) if flag(settings, "use_full_rank_gate", default=False) else 0.0
+    )
+    gate = float(latent.num_attention_heads * latent.v_head_dim * width)
+    gated = gate if flag(c, "mla_use_output_gate", default=False) else 0.0
+    narrow = optional_integer(c, "routed_expert_hidden_size", low=1)
+    experts, dense = msgspec.structs.replace(_experts(c), latent_size=narrow), mlp(c)
+    layers = []
+    for index, sparse in enumerate(_sparse(c)):
+        attends = index + 1 in full
+        mixer: Mixer = latent if attends else delta
+        feed_forward = experts if sparse else dense
+        extra = gated if attends else widened
+        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed_forward, extra_parameters=extra))
+    return decoder(
+        c, layers[:count], max_context=optional_integer(c, "model_max_length", "max_position_embeddings", low=1)
+    )
+
+
+Adapter = Callable[[Config], Model]
+
+LATENT: Final[dict[str, tuple[str, Adapter]]] = {
+    "deepseek_v2": ("DeepSeek", _deepseek),
+    "deepseek_v3": ("DeepSeek", _deepseek),
+    "deepseek_v32": ("DeepSeek", _deepseek),
+    "deepseek_v4": ("DeepSeek", _deepseek_v4),
+    "deepseek_ref": ("DeepSeek", _deepseek_v4),
+    "kimi_k2": ("Kimi", _deepseek),
+    "kimi_linear": ("Kimi", _kimi_linear),
+    "glm_moe_dsa": ("GLM", _deepseek),
+    "glm4_moe_lite": ("GLM", _deepseek),
+}
+"""Family and adapter by `model_type`."""

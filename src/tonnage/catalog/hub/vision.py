@@ -1,0 +1,344 @@
+"""Vision transformers, alone or as the tower of a vision-language model, and composites of tower and decoder.
+
+A composite's language part is read by its own adapter; the tower is a `Tower` with its layers and its exact count.
+Sources: the reference implementation of each `model_type` (Hugging Face transformers), checked in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tonnage.catalog.hub.blocks import hidden_size, layer_count
+from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, section
+from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Tower
+
+__all__ = ["TOWERS", "VISION", "blocks_parameters", "tower"]
+
+
+def _block(
+    width: int, heads: int, inner: int, *, gated: bool = False, bias: bool = True, norm_bias: bool = True
+) -> LayerGroup:
+    """One layer of a vision transformer."""
+    look = Attention(
+        num_attention_heads=heads, num_key_value_heads=heads, head_dim=max(width // heads, 1), bias=bias,
+        output_bias=bias, causal=False,
+    )  # fmt: skip
+    feed = Mlp(intermediate_size=inner, gated=gated, bias=bias)
+    return LayerGroup(count=1, mixer=look, feed_forward=feed, norm_bias=norm_bias, hidden_size=width)
+
+
+def blocks_parameters(group: LayerGroup) -> float:
+    """
+    Parameters of a tower's plain layers: attention of equal heads, one feed-forward, two norms.
+
+    Facts may not import formulas; a test holds this count equal to that of `physics.parameters`.
+    """
+    look, feed, width = group.mixer, group.feed_forward, group.hidden_size or 0
+    if not isinstance(look, Attention) or not isinstance(feed, Mlp):
+        return 0.0
+    inner, matrices = look.num_attention_heads * look.head_dim, 3 if feed.gated else 2
+    each = 4 * width * inner + matrices * width * feed.intermediate_size
+    if look.bias:
+        each += 3 * inner + width
+    if feed.bias:
+        each += (matrices - 1) * feed.intermediate_size + width
+    if look.qk_norm:
+        each += 2 * look.head_dim
+    each += group.norms * width * (2 if group.norm_bias else 1)
+    return float(group.count * (each + group.extra_parameters))
+
+
+def _repeat(block: LayerGroup, count: int) -> LayerGroup:
+    return LayerGroup(
+        count=count, mixer=block.mixer, feed_forward=block.feed_forward, norm_bias=block.norm_bias,
+        hidden_size=block.hidden_size, norms=block.norms, extra_parameters=block.extra_parameters,
+    )  # fmt: skip
+
+
+def _patches(c: Config) -> int:
+    size, patch = integer(c, "image_size", default=224), integer(c, "patch_size", default=16)
+    return (size // patch) ** 2
+
+
+def _vit(c: Config) -> Model:
+    """ViT and DeiT for classification: a class token, learned positions, a linear head."""
+    width, patch = hidden_size(c), integer(c, "patch_size", default=16)
+    block = _block(width, integer(c, "num_attention_heads"), integer(c, "intermediate_size"))
+    tokens = _patches(c) + 1
+    classes = integer(c, "num_labels", default=1000, low=0)
+    extra = 3 * patch**2 * width + width + width + (width + 1) * classes
+    return Model(
+        id="", family="", kind="vision", hidden_size=width, layers=(_repeat(block, layer_count(c)),), has_head=False,
+        norm_bias=True, learned_positions=tokens, extra_parameters=float(extra), max_context=tokens,
+    )  # fmt: skip
+
+
+def _dinov2(c: Config) -> Model:
+    """A class and a mask token, a scale on each sub-layer; the giant has a gated feed-forward."""
+    width, patch = hidden_size(c), integer(c, "patch_size", default=14)
+    inner = integer(c, "mlp_ratio", default=4) * width
+    gated = flag(c, "use_swiglu_ffn", default=False)
+    if gated:
+        inner = (int(inner * 2 / 3) + 7) // 8 * 8
+    block = _block(width, integer(c, "num_attention_heads"), inner, gated=gated)
+    layers = LayerGroup(
+        count=layer_count(c), mixer=block.mixer, feed_forward=block.feed_forward, norm_bias=True,
+        extra_parameters=2.0 * width,
+    )  # fmt: skip
+    tokens = (integer(c, "image_size", default=518) // patch) ** 2 + 1
+    extra = 3 * patch**2 * width + 3 * width
+    return Model(
+        id="", family="", kind="vision", hidden_size=width, layers=(layers,), has_head=False, norm_bias=True,
+        learned_positions=tokens, extra_parameters=float(extra), max_context=tokens,
+    )  # fmt: skip
+
+
+def _sam(c: Config) -> Model:
+    """SAM's image encoder: relative positions in each layer, windows in most; neck and mask decoder in the rest."""
+    vision = section(c, "vision_config") or c
+    width, heads = hidden_size(vision), integer(vision, "num_attention_heads")
+    head, side = (
+        width // heads,
+        integer(vision, "image_size", default=1024) // integer(vision, "patch_size", default=16),
+    )
+    block = _block(width, heads, integer(vision, "mlp_dim", "intermediate_size"))
+    window = integer(vision, "window_size", default=14)
+    full, count = len(integers(vision, "global_attn_indexes") or (7, 15, 23, 31)), layer_count(vision)
+    groups = []
+    for number, reach, seen in ((full, side, None), (count - full, window, window**2)):
+        mixer = Attention(
+            num_attention_heads=heads, num_key_value_heads=heads, head_dim=head, bias=True, output_bias=True,
+            causal=False, window=seen,
+        )  # fmt: skip
+        tables = float(2 * (2 * reach - 1) * head)
+        groups.append(
+            LayerGroup(
+                count=number, mixer=mixer, feed_forward=block.feed_forward, norm_bias=True, extra_parameters=tables
+            )
+        )
+    channels = integer(vision, "output_channels", default=256)
+    neck = channels * width + channels**2 * 9 + 4 * channels
+    patch = 3 * integer(vision, "patch_size", default=16) ** 2 * width + width
+    tower = Tower(name="mask decoder and prompt encoder", parameters=4_064_560.0)
+    return Model(
+        id="", family="", kind="vision", hidden_size=width, layers=tuple(groups), has_head=False, final_norms=0,
+        norm_bias=True, learned_positions=side**2, extra_parameters=float(neck + patch), max_context=side**2,
+        towers=(tower,),
+    )  # fmt: skip
+
+
+def _clip(c: Config) -> Model:
+    """Two encoders that meet in one space: the vision one as layers, the text one as encoder of another width."""
+    vision = section(c, "vision_config") or Config(c.file, {}, "vision_config.")
+    words = section(c, "text_config") or Config(c.file, {}, "text_config.")
+    meet = integer(c, "projection_dim", default=512)
+    width, narrow = integer(vision, "hidden_size", default=768), integer(words, "hidden_size", default=512)
+    patch = integer(vision, "patch_size", default=32)
+    look = _block(
+        width, integer(vision, "num_attention_heads", default=12), integer(vision, "intermediate_size", default=3072)
+    )
+    text_block = _block(
+        narrow, integer(words, "num_attention_heads", default=8), integer(words, "intermediate_size", default=2048)
+    )
+    layers = _repeat(look, integer(vision, "num_hidden_layers", default=12))
+    encoder = _repeat(text_block, integer(words, "num_hidden_layers", default=12))
+    vocabulary, context = (
+        integer(words, "vocab_size", default=49408),
+        integer(words, "max_position_embeddings", default=77),
+    )
+    tokens = (integer(vision, "image_size", default=224) // patch) ** 2 + 1
+    extra = 3 * patch**2 * width + width + meet * (width + narrow) + 1
+    extra += vocabulary * narrow + context * narrow + 2 * narrow  # text embedding, positions and last norm
+    return Model(
+        id="", family="", kind="vision-text", hidden_size=width, layers=(layers,), encoder=(encoder,), has_head=False,
+        final_norms=2, norm_bias=True, learned_positions=tokens, extra_parameters=float(extra), max_context=context,
+    )  # fmt: skip
+
+
+Adapter = Callable[[Config], Model]
+
+VISION: Final[dict[str, tuple[str, Adapter]]] = {
+    "vit": ("ViT", _vit),
+    "deit": ("ViT", _vit),
+    "dinov2": ("DINOv2", _dinov2),
+    "sam": ("SAM", _sam),
+    "clip": ("CLIP", _clip),
+}
+"""Family and adapter of vision models by `model_type`."""
+
+
+def _as_tower(layers: LayerGroup, *, rest: float, patch: int, tokens: int | None = None) -> Tower:
+    total = blocks_parameters(layers) + rest
+    return Tower(
+        name="vision", parameters=total, layers=(layers,), hidden_size=layers.hidden_size, patch_size=patch,
+        tokens_per_input=tokens,
+    )  # fmt: skip
+
+
+def _two_layers(inputs: int, inner: int, outputs: int) -> int:
+    """Two linear layers with biases."""
+    return inputs * inner + inner + inner * outputs + outputs
+
+
+def _qwen3_vl(v: Config, c: Config, width: int) -> Tower:
+    """Qwen3-VL and Qwen3.5: learned positions, a merger of four patches, deepstack mergers of the same size."""
+    own, patch = integer(v, "hidden_size"), integer(v, "patch_size", default=16)
+    block = _block(own, integer(v, "num_heads"), integer(v, "intermediate_size"))
+    layers = _repeat(block, integer(v, "depth"))
+    merged = own * integer(v, "spatial_merge_size", default=2) ** 2
+    mergers = 1 + len(integers(v, "deepstack_visual_indexes") or ())
+    rest = 3 * integer(v, "temporal_patch_size", default=2) * patch**2 * own + own
+    rest += integer(v, "num_position_embeddings", default=2304) * own
+    rest += mergers * _two_layers(merged, merged, integer(v, "out_hidden_size", default=width))
+    rest += 2 * own + (mergers - 1) * 2 * merged
+    return _as_tower(layers, rest=float(rest), patch=patch)
+
+
+def _qwen2_vl(v: Config, c: Config, width: int) -> Tower:
+    """Qwen2-VL (LayerNorm, plain) and Qwen2.5-VL (RMSNorm, gated, windows in most layers)."""
+    newer = given(v, "fullatt_block_indexes") is not None or given(v, "out_hidden_size") is not None
+    own = integer(v, "hidden_size") if newer else integer(v, "embed_dim")
+    patch, heads = integer(v, "patch_size", "spatial_patch_size", default=14), integer(v, "num_heads", default=16)
+    inner = integer(v, "intermediate_size") if newer else integer(v, "mlp_ratio", default=4) * own
+    block = _block(own, heads, inner, gated=newer, norm_bias=not newer)
+    layers = _repeat(block, integer(v, "depth", default=32))
+    merged = own * integer(v, "spatial_merge_size", default=2) ** 2
+    out = integer(v, "out_hidden_size", default=width) if newer else integer(v, "hidden_size", default=width)
+    rest = 3 * integer(v, "temporal_patch_size", default=2) * patch**2 * own + _two_layers(merged, merged, out)
+    return _as_tower(layers, rest=float(rest + own * (1 if newer else 2)), patch=patch)
+
+
+def _siglip(v: Config, c: Config, width: int) -> Tower:
+    """SigLIP: learned positions, a last LayerNorm; then the projector of Gemma 3, PaliGemma or Idefics 3."""
+    own, patch = integer(v, "hidden_size", default=1152), integer(v, "patch_size", default=14)
+    block = _block(own, integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=4304))
+    layers = _repeat(block, integer(v, "num_hidden_layers", default=27))
+    rest = 3 * patch**2 * own + own + (integer(v, "image_size", default=896) // patch) ** 2 * own + 2 * own
+    rest += own * width + own
+    return _as_tower(layers, rest=float(rest), patch=patch, tokens=optional_integer(c, "mm_tokens_per_image", low=1))
+
+
+def _llava(v: Config, c: Config, width: int) -> Tower:
+    """CLIP's vision encoder and a projector of two layers."""
+    own, patch = integer(v, "hidden_size", default=1024), integer(v, "patch_size", default=14)
+    block = _block(own, integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=4096))
+    layers = _repeat(block, integer(v, "num_hidden_layers", default=24))
+    tokens = (integer(v, "image_size", default=336) // patch) ** 2
+    rest = 3 * patch**2 * own + own + (tokens + 1) * own + 4 * own + _two_layers(own, width, width)
+    return _as_tower(layers, rest=float(rest), patch=patch, tokens=tokens)
+
+
+def _internvl(v: Config, c: Config, width: int) -> Tower:
+    """InternViT: a class token, a scale on each sub-layer; pixels shuffled four to one before two layers."""
+    own, patch = integer(v, "hidden_size", default=1024), integer(v, "patch_size", default=14)
+    heads, inner = integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=4096)
+    block = _block(own, heads, inner)
+    count = integer(v, "num_hidden_layers", default=24)
+    normed = 2 * own if flag(v, "qk_normalization", default=False) else 0
+    layers = LayerGroup(
+        count=count, mixer=block.mixer, feed_forward=block.feed_forward, norm_bias=True, hidden_size=own,
+        extra_parameters=float(2 * own + normed),
+    )  # fmt: skip
+    side = integer(v, "image_size", default=448) // patch
+    rest = 3 * patch**2 * own + own + (side**2 + 1) * own + own
+    rest += 8 * own + _two_layers(4 * own, width, width)
+    return _as_tower(layers, rest=float(rest), patch=patch, tokens=side**2 // 4)
+
+
+def _pixtral(v: Config, c: Config, width: int) -> Tower:
+    """Pixtral: gated, rotary, RMSNorm, no biases; Mistral 3 merges four patches before the projector."""
+    own, patch = integer(v, "hidden_size", default=1024), integer(v, "patch_size", default=16)
+    block = _block(
+        own, integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=4096), gated=True,
+        bias=False, norm_bias=False,
+    )  # fmt: skip
+    layers = _repeat(block, integer(v, "num_hidden_layers", default=24))
+    merge = integer(c, "spatial_merge_size", default=1)
+    merger = (own * merge**2) * own + own if merge > 1 else 0
+    projector = own * width + width * width
+    if flag(c, "multimodal_projector_bias", default=merge == 1):
+        projector += 2 * width
+    return _as_tower(layers, rest=float(3 * patch**2 * own + own + merger + projector), patch=patch)
+
+
+def _llama4_tower(v: Config, c: Config, width: int) -> Tower:
+    """Llama 4: a class token, learned positions, a pixel-shuffle MLP and one linear projector."""
+    own, patch = integer(v, "hidden_size", default=1408), integer(v, "patch_size", default=14)
+    block = _block(own, integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=5632))
+    layers = _repeat(block, integer(v, "num_hidden_layers", default=34))
+    side = integer(v, "image_size", default=336) // patch
+    inner, out = integer(v, "projector_input_dim", default=4096), integer(v, "projector_output_dim", default=4096)
+    rest = 3 * patch**2 * own + own + (side**2 + 1) * own + 4 * own
+    rest += 4 * own * inner + inner * out + integer(v, "vision_output_dim", default=out) * width
+    return _as_tower(layers, rest=float(rest), patch=patch, tokens=side**2 // 4)
+
+
+def _moonvit(v: Config, c: Config, width: int) -> Tower:
+    """MoonViT of Kimi K2.5 and K3: learned positions of a 64 x 64 grid, a merger of four patches."""
+    own, patch = integer(v, "vt_hidden_size", "hidden_size"), integer(v, "patch_size", default=14)
+    heads, inner = integer(v, "vt_num_attention_heads"), integer(v, "vt_intermediate_size")
+    biased = flag(v, "linear_bias", default=True)
+    wide = integer(v, "qkv_hidden_size", default=own)
+    look = Attention(
+        num_attention_heads=heads, num_key_value_heads=heads, head_dim=max(wide // heads, 1), bias=biased,
+        output_bias=biased, causal=False,
+    )  # fmt: skip
+    norm_bias = given(v, "norm_type") != "rmsnorm"
+    feed = Mlp(intermediate_size=inner, gated=False, bias=biased)
+    layers = LayerGroup(
+        count=integer(v, "vt_num_hidden_layers"), mixer=look, feed_forward=feed, norm_bias=norm_bias, hidden_size=own
+    )
+    grid = integer(v, "init_pos_emb_height", default=64) * integer(v, "init_pos_emb_width", default=64)
+    rest = 3 * patch**2 * own + own + grid * own + (2 if norm_bias else 1) * own
+    rest += _two_layers(4 * own, 4 * own, width) + 2 * own
+    return _as_tower(layers, rest=float(rest), patch=patch)
+
+
+def _gemma4_tower(v: Config, c: Config, width: int) -> Tower:
+    """Gemma 4: gated, four norms and query and key norms in each layer; positions for each axis."""
+    own, heads = integer(v, "hidden_size"), integer(v, "num_attention_heads")
+    look = Attention(
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=integer(v, "head_dim"),
+        causal=False,
+        qk_norm=True,
+    )
+    feed = Mlp(intermediate_size=integer(v, "intermediate_size"))
+    layers = LayerGroup(count=integer(v, "num_hidden_layers"), mixer=look, feed_forward=feed, norms=4, hidden_size=own)
+    patch = integer(v, "patch_size", default=16)
+    rest = 3 * patch**2 * own + 2 * integer(v, "position_embedding_size", default=10240) * own + own * width
+    tokens = optional_integer(c, "vision_soft_tokens_per_image", low=1)
+    return _as_tower(
+        layers, rest=float(rest + (2 * own if flag(v, "standardize", default=False) else 0)), patch=patch, tokens=tokens
+    )
+
+
+TOWERS: Final[dict[str, Callable[[Config, Config, int], Tower]]] = {
+    "qwen3_vl": _qwen3_vl,
+    "qwen3_vl_moe": _qwen3_vl,
+    "qwen3_5": _qwen3_vl,
+    "qwen3_5_moe": _qwen3_vl,
+    "qwen2_vl": _qwen2_vl,
+    "qwen2_5_vl": _qwen2_vl,
+    "gemma3": _siglip,
+    "paligemma": _siglip,
+    "gemma4": _gemma4_tower,
+    "llava": _llava,
+    "llava_next": _llava,
+    "internvl": _internvl,
+    "internvl_chat": _internvl,
+    "mistral3": _pixtral,
+    "pixtral": _pixtral,
+    "llama4": _llama4_tower,
+    "kimi_k25": _moonvit,
+    "kimi_k3": _moonvit,
+}
+"""Tower by the `model_type` of the composite."""
+
+
+def tower(model_type: str, v: Config, c: Config, *, width: int) -> Tower | None:
+    """The tower of a composite, or None when its kind is not known."""
+    read = TOWERS.get(model_type)
+    return None if read is None else read(v, c, width)

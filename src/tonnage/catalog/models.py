@@ -1,0 +1,187 @@
+"""
+Which models are known, and which one does a name mean?
+
+One CSV row per architecture in data/models/models.csv, in the field names of config.json; a shape that needs more than
+a row has its own file in data/models/configs. A row becomes a `Model` through the same adapters that read a foreign
+config.json, when somebody asks for it: looking one up reads the index and builds one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
+from tonnage.catalog.hub import names
+from tonnage.catalog.hub.config import read_config
+from tonnage.catalog.hub.inline import read_inline
+from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.errors import BadFact
+from tonnage.nouns.model import Model, Network
+
+__all__ = ["explain_name", "model", "model_ids", "models"]
+
+FOLDER: Final = DATA / "models"
+
+SHAPE: Final = (
+    "hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "vocab_size", "max_position_embeddings", "tie_word_embeddings", "num_experts", "num_experts_per_tok",
+    "moe_intermediate_size",
+)  # fmt: skip
+"""Columns that are fields of config.json."""
+
+
+def models(additions: Additions = NOTHING) -> Mapping[str, Model]:
+    """Every model by id: the shipped ones and the user's own. Builds all of them once."""
+    own = _own(additions, stamp(additions))
+    return MappingProxyType({**_all(), **own}) if own else _all()
+
+
+def model_ids(additions: Additions = NOTHING) -> tuple[str, ...]:
+    """Every id, without building a model."""
+    return (*_rows(), *_own(additions, stamp(additions)))
+
+
+def model(name: str, additions: Additions = NOTHING) -> Model:
+    """
+    One model by catalogue id or by any of its names; a precision suffix sets `quantization`.
+
+    Raises
+    ------
+    UnknownName
+        No such model; suggests the nearest.
+
+    Examples
+    --------
+    >>> model("Llama-3.1-8B").id, model("nvidia/Llama-3.1-70B-Instruct-FP8").quantization
+    ('meta-llama/Meta-Llama-3.1-8B', 'fp8')
+    """
+    own = _own(additions, stamp(additions))
+    if name in own:
+        return own[name]
+    if name in _rows():
+        return _build(name)
+    id, taken = names.find(name, _index(tuple(own)))
+    found = own[id] if id in own else _build(id)
+    return found if taken.quantization is None else _requantised(found, taken.quantization)
+
+
+def explain_name(name: str, additions: Additions = NOTHING) -> str:
+    """
+    One sentence that says which model a name was taken as, and what each part of it meant.
+
+    Examples
+    --------
+    >>> explain_name("unsloth/Llama-3.2-1B-Instruct-bnb-4bit").splitlines()[0]
+    "'unsloth/Llama-3.2-1B-Instruct-bnb-4bit' is meta-llama/Llama-3.2-1B"
+    """
+    id, taken = names.find(name, _index(tuple(_own(additions, stamp(additions)))))
+    return "\n  ".join((f"'{name}' is {id}", *taken.steps))
+
+
+_PLAIN: Final = {"bf16", "fp16", "fp32"}
+
+
+def _requantised(found: Model, quantization: str) -> Model:
+    """The same shape in another weight format; a plain one undoes the checkpoint's own."""
+    if quantization in _PLAIN:
+        return msgspec.structs.replace(found, quantization=None, experts_dtype=None, native_dtype=quantization)
+    return msgspec.structs.replace(found, quantization=quantization, experts_dtype=None)
+
+
+@cache
+def _rows() -> Mapping[str, Row]:
+    found: dict[str, Row] = {}
+    for row in table(FOLDER / "models.csv"):
+        if row["id"] in found:
+            raise BadFact(f"models.csv: model '{row['id']}' is listed twice")
+        found[row["id"]] = row
+    return MappingProxyType(found)
+
+
+@cache
+def _all() -> Mapping[str, Model]:
+    return MappingProxyType({id: _build(id) for id in _rows()})
+
+
+@lru_cache(maxsize=4)
+def _index(own: tuple[str, ...]) -> names.Index:
+    aliases = {row["alias"]: row["id"] for row in table(FOLDER / "aliases.csv")}
+    return names.index((*_rows(), *own), aliases)
+
+
+@lru_cache(maxsize=16)
+def _own(additions: Additions, _stamp: Stamp) -> Mapping[str, Model]:
+    found: dict[str, Model] = {}
+    for where, given in tables(additions, "model"):
+        added = read_inline(given, where=where)
+        if added.id in _rows() or added.id in found:
+            raise BadFact(f"{where}: model id '{added.id}' is taken; choose another")
+        found[added.id] = added
+    return MappingProxyType(found)
+
+
+@lru_cache(maxsize=512)
+def _build(id: str) -> Model:
+    row = _rows()[id]
+    more = dict(item.split("=", 1) for item in row["more"].split(";") if item)
+    if row["model_type"] == "network":
+        found = Model(id=id, family=row["family"], kind=row["kind"])
+    elif row["model_type"] == "noun":
+        found = msgspec.convert({"id": id, "family": "", "kind": "", **_file(row["config"])}, Model)
+    else:
+        found = read_config(_fields(row, more), file=f"models.csv: {id}", name=id)
+    return msgspec.structs.replace(found, **_published(row, found), **_changes(more, found))
+
+
+def _fields(row: Row, more: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of config.json that a row stands for."""
+    if row["config"]:
+        return _file(row["config"])
+    fields: dict[str, Any] = {"model_type": row["model_type"]}
+    fields.update({name: int(row[name]) for name in SHAPE if row[name]})
+    fields.update({name: json.loads(value) for name, value in more.items() if "." not in name})
+    return fields
+
+
+def _file(name: str) -> dict[str, Any]:
+    content = json.loads((FOLDER / "configs" / name).read_bytes())
+    return dict(content)
+
+
+def _published(row: Row, found: Model) -> dict[str, Any]:
+    """What the makers say, beside the shape."""
+    total = number(row, "published_parameters")
+    return {
+        "family": row["family"],
+        "kind": row["kind"],
+        "native_dtype": row["native_dtype"] or found.native_dtype,
+        "published_parameters": total,
+        "published_active_parameters": number(row, "published_active_parameters") or total,
+        "licence": row["licence"],
+        "source": row["source"],
+        "notes": row["notes"],
+    }
+
+
+def _changes(more: Mapping[str, str], found: Model) -> dict[str, Any]:
+    """`model.FIELD=value` sets a field of the noun; `network.…` gives totals per sample."""
+    changes: dict[str, Any] = {
+        name.removeprefix("model."): json.loads(value) for name, value in more.items() if name.startswith("model.")
+    }
+    if "network.gmacs" in more:
+        # Tables of vision models count multiply-adds in 1e9 and activation values in 1e6.
+        values = more.get("network.activations_m")
+        changes["network"] = Network(
+            flop=2e9 * float(more["network.gmacs"]),
+            input_px=int(more["network.input_px"]) if "network.input_px" in more else None,
+            activation_values=None if values is None else 1e6 * float(values),
+        )
+    if "assumed" in changes:
+        changes["assumed"] = (*found.assumed, *changes["assumed"])
+    return changes

@@ -1,0 +1,118 @@
+"""A model is found by any of its names, sizes are never guessed, and one look-up builds one model."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tonnage.catalog import Additions
+from tonnage.catalog.models import explain_name, model, model_ids, models
+from tonnage.errors import BadFact, UnknownName
+from tonnage.nouns.model import Moe
+
+LLAMA = "meta-llama/Meta-Llama-3.1-8B"
+
+
+@pytest.mark.parametrize(
+    ("name", "id", "quantization"),
+    [
+        ("Llama-3.1-8B", LLAMA, None),
+        ("meta-llama/Llama-3.1-8B-Instruct", LLAMA, None),
+        ("meta-llama/Meta-Llama-3.1-8B", LLAMA, None),
+        ("llama3.1:8b", LLAMA, None),
+        ("neuralmagic/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", LLAMA, "fp8"),
+        ("neuralmagic/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", LLAMA, "int8"),
+        ("hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4", LLAMA, "awq"),
+        ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", LLAMA, "nf4"),
+        ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:Q4_K_M", LLAMA, "gguf-q4_k_m"),
+        ("llama3.1:8b-instruct-q8_0", LLAMA, "gguf-q8_0"),
+        ("turboderp/Llama-3.1-8B-Instruct-exl2-4.65bpw", LLAMA, "exl2-4.65bpw"),
+        ("nvidia/Llama-3.1-70B-Instruct-FP8", "meta-llama/Meta-Llama-3.1-70B", "fp8"),
+        ("RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16", "meta-llama/Llama-3.3-70B-Instruct", "int4"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "Qwen/Qwen2.5-7B", "gptq"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "Qwen/Qwen2.5-7B", "int8_weight"),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", "Qwen/Qwen3-30B-A3B", None),
+        ("nvidia/DeepSeek-R1-0528-NVFP4", "deepseek-ai/DeepSeek-R1", "nvfp4"),
+        ("Qwen/Qwen3-32B-FP8-Static-PerTensor", "Qwen/Qwen3-32B", "fp8"),
+        ("TheBloke/Mixtral-8x7B-Instruct-v0.1-AWQ", "mistralai/Mixtral-8x7B-v0.1", "awq"),
+        ("mixtral:8x7b", "mistralai/Mixtral-8x7B-v0.1", None),
+        ("gemma-2-9b-it", "google/gemma-2-9b", None),
+        ("Llama-3.3-Nemotron-Super-49B-v1", "nvidia/Llama-3_3-Nemotron-Super-49B-v1", None),
+        ("vit-b/16", "google/vit-base-patch16-224", None),
+    ],
+)
+def test_variants_of_a_name_mean_one_architecture(name: str, id: str, quantization: str | None) -> None:
+    found = model(name)
+    assert (found.id, found.quantization) == (id, quantization)
+
+
+@pytest.mark.parametrize(
+    "name", ["Llama-3.1-9B", "Qwen3-31B", "Mixtral-8x8B", "llama", "", "FP8", "GPT-9", "/", "-it-"]
+)
+def test_a_size_that_does_not_exist_is_an_error_and_not_the_next_one(name: str) -> None:
+    with pytest.raises(UnknownName):
+        model(name)
+
+
+def test_the_error_suggests_what_was_probably_meant() -> None:
+    with pytest.raises(UnknownName, match=r"did you mean .*Llama-3\.1-8B"):
+        model("Llama-3.1-9B")
+
+
+def test_a_plain_format_undoes_the_quantisation_of_the_checkpoint() -> None:
+    assert model("deepseek-ai/DeepSeek-V3").quantization == "fp8_block"
+    plain = model("unsloth/DeepSeek-V3-bf16")
+    assert (plain.quantization, plain.native_dtype) == (None, "bf16")
+
+
+def test_experts_kept_apart_are_told_from_a_quantised_checkpoint() -> None:
+    oss = model("openai/gpt-oss-120b")
+    assert (oss.quantization, oss.experts_dtype, oss.native_dtype) == (None, "mxfp4", "bf16")
+
+
+def test_the_explanation_names_every_part_of_the_name() -> None:
+    said = explain_name("nvidia/Llama-3.1-70B-Instruct-FP8")
+    assert "is meta-llama/Meta-Llama-3.1-70B" in said
+    assert all(part in said for part in ("'nvidia' is the maker", "'instruct' changes no shape", "weight format fp8"))
+
+
+def test_the_mapping_holds_what_single_look_ups_give() -> None:
+    assert tuple(models()) == model_ids()
+    assert models()[LLAMA] == model(LLAMA)
+    mixtral = models()["mistralai/Mixtral-8x7B-v0.1"].layers[0]
+    assert isinstance(mixtral.feed_forward, Moe)
+    assert mixtral.count == 32
+
+
+def test_one_look_up_builds_one_model_and_is_quick() -> None:
+    code = (
+        "import sys, time; import tonnage.catalog.models; m = sys.modules['tonnage.catalog.models'];"
+        "t = time.process_time(); m.model('Llama-3.1-8B');"
+        "print(time.process_time() - t, m._build.cache_info().currsize); assert 'numpy' not in sys.modules"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert int(printed[1]) == 1
+    assert float(printed[0]) < 0.05  # about 6 ms here; generous for a busy machine
+
+
+def test_a_person_adds_a_model_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(
+        '[[model]]\nid = "own/tiny"\nmodel_type = "llama"\nhidden_size = 64\nnum_hidden_layers = 2\n'
+        'num_attention_heads = 4\nintermediate_size = 128\nvocab_size = 100\nsource = "ours"\n',
+        encoding="utf-8",
+    )
+    additions = Additions(paths=(str(file),))
+    assert model("own/tiny", additions).hidden_size == 64
+    assert model("tiny-Instruct-FP8", additions).quantization == "fp8"
+    assert "own/tiny" in models(additions)
+    assert "own/tiny" not in models()
+
+
+def test_a_model_of_ones_own_may_not_take_a_known_id(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    text = f'[[model]]\nid = "{LLAMA}"\nmodel_type = "llama"\nhidden_size = 64\nnum_hidden_layers = 2\n'
+    file.write_text(text + "num_attention_heads = 4\nintermediate_size = 128\nvocab_size = 100\n", encoding="utf-8")
+    with pytest.raises(BadFact, match="is taken"):
+        model("anything", Additions(paths=(str(file),)))
