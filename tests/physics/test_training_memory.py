@@ -49,12 +49,9 @@ def test_recipes_are_the_rules_of_thumb(changes: dict[str, object], total: float
     assert recipe(replace(TrainSetup(), **changes)).total == total
 
 
-def test_parts_sum_to_the_whole_and_the_interval_holds_it() -> None:
+def test_parts_sum_to_the_whole() -> None:
     found = memory(TrainSetup(seq_len=2048))
     assert sum(part.value for part in found.parts) == pytest.approx(found.value)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < found.value < found.high
 
 
 def test_each_sharding_stage_takes_less() -> None:

@@ -1,16 +1,27 @@
-"""The fitted numbers of training, read from their dated file."""
+"""The fitted numbers of training and counted totals of networks, read from their dated files."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from typing import TypeVar
 
 import msgspec
 
 from tonnage.errors import BadFact
+from tonnage.nouns.model import Model, Network
 from tonnage.nouns.training import TrainCoefficients
 
-__all__ = ["training_coefficients"]
+__all__ = ["training_coefficients", "with_training_totals"]
+
+_T = TypeVar("_T")
+
+
+class _Counted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    flop: float
+    activation_values: float
+    input_px: int
+    source: str
 
 
 @cache
@@ -23,8 +34,30 @@ def training_coefficients() -> TrainCoefficients:
     BadFact
         The file does not hold what `TrainCoefficients` names.
     """
-    path = files("tonnage.catalog") / "data" / "training" / "coefficients.toml"
+    return _read("coefficients.toml", TrainCoefficients)
+
+
+def with_training_totals(model: Model) -> Model:
+    """The model with the totals that training needs, where its own source prints none."""
+    if model.layers or model.encoder or (model.network and model.network.activation_values):
+        return model
+    counted = _counted().get(model.id)
+    if counted is None:
+        return model
+    network = Network(
+        flop=counted.flop, input_px=counted.input_px, activation_values=counted.activation_values
+    )  # fmt: skip
+    return msgspec.structs.replace(model, network=network)
+
+
+@cache
+def _counted() -> dict[str, _Counted]:
+    return _read("networks.toml", dict[str, _Counted])
+
+
+def _read(name: str, kind: type[_T]) -> _T:
+    path = files("tonnage.catalog") / "data" / "training" / name
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=TrainCoefficients)
+        return msgspec.toml.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError) as error:
-        raise BadFact(f"training coefficients {path.name}: {error}") from error
+        raise BadFact(f"training file {name}: {error}") from error

@@ -145,10 +145,6 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Buffers of communicators on each accelerator of a job. [bytes]"""
     network_values: float
     """Kept values per activation value of a network (before and after normalisation). [-]"""
-    step_spread: float
-    """90 % of measured step times lie within this factor. [-]"""
-    memory_spread: float
-    """90 % of measured peaks lie within this factor. [-]"""
     source: str = ""
     fitted: str = ""
     """Date of the fit, ISO."""

@@ -189,8 +189,7 @@ def training_memory(
             Part(name="fragmentation", value=coefficients.fragmentation * loose, basis=Basis.CALIBRATED),
             *extra,
         )
-    whole = Quantity.of_parts("bytes", (*parts, *extra))
-    return whole.within(coefficients.memory_spread)
+    return Quantity.of_parts("bytes", (*parts, *extra))
 
 
 def _beyond_tensors(
@@ -287,7 +286,7 @@ def _moments(
     model: Model, setup: TrainSetup, coefficients: TrainCoefficients, gradients: float
 ) -> tuple[tuple[Part, ...], ...]:
     """The two moments that can be the peak: end of the forward pass, end of the backward pass."""
-    if model.network is not None and not model.layers and not model.encoder:
+    if not model.layers and not model.encoder:
         return _network_moments(model, setup, coefficients, gradients)
     tokens = setup.micro_batch * setup.seq_len / setup.layout.cp
     kept, working, ends = _activations(model, setup, tokens)

@@ -13,6 +13,8 @@ from typing import Final, cast
 
 import msgspec
 
+from tonnage.catalog.intervals import factor
+from tonnage.engine.training import step_time
 from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Quantity
@@ -67,33 +69,48 @@ def software_of(framework: str | None, *, method: str = "pretrain", count: int =
 def resolve_setup(
     case: TrainCase, *, model: Model, accelerator: Accelerator, coefficients: TrainCoefficients
 ) -> Chosen:
-    """The setup of a case: the first candidate that fits, or the smallest when none does."""
+    """The setup of a case: the fastest candidate that fits, or the smallest when none does."""
     software = software_of(case.framework, method=case.method, count=case.count)
     usable = accelerator.driver_memory_bytes * case.accelerator_fraction
+    fitting: list[Chosen] = []
     smallest: Chosen | None = None
-    for layout, recompute, micro_batch in _candidates(case, model, accelerator, software):
-        setup = _setup(case, model, accelerator, software, (layout, recompute, micro_batch))
-        memory = training_memory(
-            model, accelerator=accelerator, setup=setup, coefficients=coefficients, memory_kind="device"
-        )
-        found = Chosen(setup=setup, memory=memory, fits=memory.value <= usable, notes=_notes(case, setup))
-        if found.fits:
-            return found
-        if smallest is None or memory.value < smallest.memory.value:
-            smallest = found
+    for layout in _layouts(case, model, software):
+        if fitting and layout.pp > fitting[0].setup.layout.pp:
+            break
+        for setup in _completions(case, model, accelerator, software, layout):
+            memory = training_memory(
+                model, accelerator=accelerator, setup=setup, coefficients=coefficients, memory_kind="device"
+            )
+            found = Chosen(setup=setup, memory=memory, fits=memory.value <= usable, notes=_notes(case, setup))
+            if found.fits:
+                fitting.append(found)
+            if smallest is None or memory.value < smallest.memory.value:
+                smallest = found
     if smallest is None:
         raise BadRequest(f"layout: no degrees divide {case.count} accelerators; give tp x pp x cp that does")
-    return smallest
+    best = smallest
+    if fitting:
+        best = (
+            fitting[0]
+            if len(fitting) == 1
+            else min(fitting, key=lambda c: _seconds(c, model, accelerator, coefficients))
+        )
+    return msgspec.structs.replace(best, memory=best.memory.within(factor("train", "memory_peak_bytes")))
 
 
-def _candidates(
-    case: TrainCase, model: Model, accelerator: Accelerator, software: Software
-) -> Iterator[tuple[TrainLayout, Recompute, int]]:
-    """Legal completions of the case, cheapest in time first."""
-    for layout in _layouts(case, model, software):
-        for recompute in _recomputes(case, software, layout):
-            for micro_batch in _micro_batches(case, layout):
-                yield layout, recompute, micro_batch
+def _seconds(chosen: Chosen, model: Model, accelerator: Accelerator, coefficients: TrainCoefficients) -> float:
+    """Time per sample, so that candidates of unlike batch compare."""
+    step = step_time(model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
+    return step.value / chosen.setup.global_batch
+
+
+def _completions(
+    case: TrainCase, model: Model, accelerator: Accelerator, software: Software, layout: TrainLayout
+) -> Iterator[TrainSetup]:
+    """Setups of one layout: recompute and micro-batch where they are open."""
+    for recompute in _recomputes(case, software, layout):
+        for micro_batch in _micro_batches(case, layout):
+            yield _setup(case, accelerator, software, (layout, recompute, micro_batch))
 
 
 def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[TrainLayout]:
@@ -101,7 +118,11 @@ def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[Trai
     node = case.accelerators_per_node or min(8, case.count)
     layers = sum(group.count for group in (*model.encoder, *model.layers)) or 1
     tps = [said.tp] if said.tp else _tensor_degrees(node, model, software, case)
-    pps = [said.pp] if said.pp else [p for p in (1, 2, 4, 8, 16, 32, 64) if p <= layers and software != "jax"]
+    pps = (
+        [said.pp]
+        if said.pp
+        else [p for p in (1, 2, 4, 8, 16, 32, 64) if p == 1 or (p <= layers and software in {"megatron", "deepspeed"})]
+    )
     found = False
     for pp in pps:
         for tp in tps:
@@ -185,13 +206,12 @@ def _micro_batches(case: TrainCase, layout: TrainLayout) -> list[int]:
         and (b == 1 or b * tokens <= 16384)
         and (b == 1 or per_rank // b >= 4 * layout.pp or layout.pp == 1)
     ]
-    return wanted or [1]
+    return wanted[:3] or [1]
 
 
 def _setup(
-    case: TrainCase, model: Model, accelerator: Accelerator, software: Software,
-    chosen: tuple[TrainLayout, Recompute, int],
-) -> TrainSetup:  # fmt: skip
+    case: TrainCase, accelerator: Accelerator, software: Software, chosen: tuple[TrainLayout, Recompute, int]
+) -> TrainSetup:
     layout, recompute, micro_batch = chosen
     per_step = micro_batch * layout.dp
     micro_steps = max(1, math.ceil((case.global_batch or per_step) / per_step))

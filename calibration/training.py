@@ -1,0 +1,362 @@
+"""Fit the shared numbers of training on published runs, and say how well whole sources are predicted without them.
+
+    python calibration/training.py report            errors of the file as it is, by block
+    python calibration/training.py fit               in-sample and leave-one-block-out fit of step times, printed
+    python calibration/training.py fit --write       the same, and write catalog/data/training/coefficients.toml
+    python calibration/training.py memory            peaks and fits by block
+
+Residuals are log(predicted / measured), soft-L1, each block weighted by the square root of its rows; every
+coefficient has a log-normal prior around its seed, so that what the data cannot tell stays at the seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tonnage import catalog
+from tonnage.accuracy.rows import Row, number, read_rows, text
+from tonnage.accuracy.train_cases import train_case
+from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.engine.training import step_time
+from tonnage.errors import TonnageError
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.case import TrainCase
+from tonnage.nouns.model import Model
+from tonnage.nouns.training import TrainCoefficients, TrainSetup
+from tonnage.physics.training_memory import training_memory
+from tonnage.planner.train_setup import resolve_setup
+
+ROWS = Path(__file__).parents[1] / "measurements" / "training.csv.gz"
+FILE = Path(__file__).parents[1] / "src/tonnage/catalog/data/training/coefficients.toml"
+
+
+class Sample(NamedTuple):
+    """One measured row, resolved."""
+
+    row: Row
+    case: TrainCase
+    model: Model
+    accelerator: Accelerator
+    setup: TrainSetup
+    measured: float
+    """Step time. [s]"""
+    group: str
+    """Source group the error is reported under."""
+
+
+def resolve(row: Row, coefficients: TrainCoefficients) -> tuple[TrainCase, Model, Accelerator, Any]:
+    case = train_case(row)
+    model = case.model if isinstance(case.model, Model) else catalog.model(case.model)
+    model = with_training_totals(model)
+    accelerator = catalog.accelerator(case.accelerator)
+    return case, model, accelerator, resolve_setup(
+        case, model=model, accelerator=accelerator, coefficients=coefficients
+    )  # fmt: skip
+
+
+def measured_step_s(row: Row, setup: TrainSetup, model: Model) -> float | None:
+    """Step time of the setup by whatever the row states: tokens/s, samples/s, seconds, or FLOP/s by its definition."""
+    ranks, batch = setup.layout.ranks, setup.global_batch
+    tokens = number(row, "tokens_per_s_per_accel_eff")
+    if tokens and setup.seq_len > 1:
+        return batch * setup.seq_len / ranks / tokens
+    samples = number(row, "samples_per_s_per_accel")
+    if samples:
+        return batch / ranks / samples
+    seconds = number(row, "step_time_s_eff")
+    if seconds:
+        return seconds
+    rate = number(row, "tflops_per_accel")
+    if rate and model.layers:
+        return stated_flop(row, setup, model) / ranks / (rate * 1e12)
+    return None
+
+
+def stated_flop(row: Row, setup: TrainSetup, model: Model) -> float:
+    """FLOP of a step as the source counts it: 6 (8 with recompute) per weight, whole or half attention, the head."""
+    group = model.layers[0]
+    layers = sum(g.count for g in model.layers)
+    from tonnage.physics.parameters import layer_parameters
+
+    weights = sum(g.count * layer_parameters(g, model.hidden_size, active=True) for g in model.layers)
+    mixer: Any = group.mixer
+    width = mixer.num_attention_heads * mixer.head_dim
+    attention = 2 * layers * width * setup.seq_len * (1.0 if text(row, "attn_flops") != "causal" else 0.5)
+    passes = 8 if text(row, "tflops_definition") == "hardware" and setup.recompute == "full" else 6
+    head = 6 * model.hidden_size * model.vocab_size
+    return setup.global_batch * setup.seq_len * (passes * (weights + attention) + head)
+
+
+def samples(rows: Iterable[Row], coefficients: TrainCoefficients, problems: list[str] | None = None) -> list[Sample]:
+    found = []
+    for row in rows:
+        if not row.usable or "speed" not in text(row, "usable_for"):
+            continue
+        try:
+            case, model, accelerator, chosen = resolve(row, coefficients)
+            measured = measured_step_s(row, chosen.setup, model)
+        except TonnageError as error:
+            if problems is not None:
+                problems.append(f"{row.id}: {error}")
+            continue
+        if measured:
+            found.append(Sample(row, case, model, accelerator, chosen.setup, measured, group_of(row)))
+    return found
+
+
+def group_of(row: Row) -> str:
+    kind = "" if text(row, "kind") == "llm" else " vision/nlp"
+    return row.block + (kind if row.block in {"dle", "lambda"} and "Transformer-XL" not in text(row, "model") else "")
+
+
+def errors(found: Sequence[Sample], coefficients: TrainCoefficients) -> np.ndarray:
+    return np.array(
+        [
+            math.log(
+                step_time(s.model, accelerator=s.accelerator, setup=s.setup, coefficients=coefficients).value
+                / s.measured
+            )
+            for s in found
+        ]
+    )
+
+
+# Fitted coefficients: path in the struct, and the width of the log-normal prior around its seed.
+PRIORS: dict[str, float] = {
+    "gemm.*": 0.2, "gemm.Ampere": 0.2, "gemm.Hopper": 0.2, "gemm.Blackwell": 0.2, "gemm.Volta": 0.2,
+    "gemm.Turing": 0.2, "gemm.TPU": 0.2,
+    "narrow.Hopper": 0.2, "narrow.Blackwell": 0.2,
+    "wide": 0.2, "gemm_half": 0.5, "attention": 0.3, "attention_half": 0.5, "memory": 0.1,
+    "passes.megatron": 0.3, "passes.deepspeed": 0.3, "passes.fsdp": 0.3, "passes.eager": 0.3, "passes.compiled": 0.3,
+    "passes.jax": 0.3,
+    "layer_s.megatron": 0.5, "layer_s.deepspeed": 0.5, "layer_s.fsdp": 0.5, "layer_s.eager": 0.5,
+    "layer_s.compiled": 0.5, "layer_s.jax": 0.5,
+    "step_s.megatron": 0.7, "step_s.deepspeed": 0.7, "step_s.fsdp": 0.7, "step_s.eager": 0.7, "step_s.compiled": 0.7,
+    "link": 0.2, "network": 0.2, "host_link": 0.4, "tensor_overlap": 0.5, "data_overlap": 0.3,
+    "expert": 0.3, "expert_layer_s": 0.7, "straggler": 0.7, "convolution": 0.3, "network_passes": 0.5,
+    "image_s": 1.0, "dequantize": 0.5,
+}  # fmt: skip
+
+
+def get(coefficients: TrainCoefficients, path: str) -> float:
+    name, _, key = path.partition(".")
+    value = getattr(coefficients, name)
+    return value.get(key, value.get("*")) if key else value  # type: ignore[no-any-return]
+
+
+def put(coefficients: TrainCoefficients, values: dict[str, float]) -> TrainCoefficients:
+    changes: dict[str, Any] = {}
+    for path, value in values.items():
+        name, _, key = path.partition(".")
+        if key:
+            changes.setdefault(name, dict(getattr(coefficients, name)))[key] = value
+        else:
+            changes[name] = value
+    return msgspec.structs.replace(coefficients, **changes)
+
+
+_SHARES = {"tensor_overlap", "data_overlap", "memory", "link", "network", "attention", "convolution", "expert"}
+
+
+def least_squares(residual: Callable[[np.ndarray], np.ndarray], start: np.ndarray, rounds: int = 25) -> np.ndarray:
+    """Levenberg-Marquardt with soft-L1 weights already in the residuals; numeric Jacobian."""
+    x, damping = start.copy(), 1e-2
+    r = residual(x)
+    cost = float(r @ r)
+    for _ in range(rounds):
+        jacobian = np.empty((len(r), len(x)))
+        for i in range(len(x)):
+            step = x.copy()
+            step[i] += 1e-3
+            jacobian[:, i] = (residual(step) - r) / 1e-3
+        better = False
+        for _ in range(6):
+            normal = jacobian.T @ jacobian
+            move = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), -jacobian.T @ r)
+            trial = residual(x + move)
+            if float(trial @ trial) < cost:
+                gain = cost - float(trial @ trial)
+                x, r, cost, damping, better = x + move, trial, float(trial @ trial), damping / 3, True
+                break
+            damping *= 4
+        if not better or gain < 1e-5 * cost:
+            break
+    return x
+
+
+def soft_l1(errors_: np.ndarray, scale: float = 0.1) -> np.ndarray:
+    z = (errors_ / scale) ** 2
+    return np.sign(errors_) * np.sqrt(2 * (np.sqrt(1 + z) - 1))
+
+
+def fit(found: Sequence[Sample], seeds: TrainCoefficients, rounds: int = 25) -> TrainCoefficients:
+    paths = list(PRIORS)
+    center = np.array([_to(p, get(seeds, p)) for p in paths])
+    width = np.array([PRIORS[p] for p in paths])
+    sizes: dict[str, int] = defaultdict(int)
+    for sample in found:
+        sizes[sample.group] += 1
+    weight = np.array([(1.0 / sizes[s.group]) ** 0.25 for s in found])
+
+    def coefficients(x: np.ndarray) -> TrainCoefficients:
+        return put(seeds, {p: _from(p, v) for p, v in zip(paths, x, strict=True)})
+
+    def residual(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([weight * soft_l1(errors(found, coefficients(x))), (x - center) / width])
+
+    return coefficients(least_squares(residual, center, rounds))
+
+
+def _to(path: str, value: float) -> float:
+    if path.partition(".")[0] in _SHARES | {"gemm", "narrow"}:
+        value = min(max(value, 0.02), 0.98)
+        return math.log(value / (1 - value))
+    return math.log(max(value, 1e-9))
+
+
+def _from(path: str, x: float) -> float:
+    if path.partition(".")[0] in _SHARES | {"gemm", "narrow"}:
+        return 1 / (1 + math.exp(-x))
+    return math.exp(x)
+
+
+def table(found: Sequence[Sample], values: np.ndarray, other: np.ndarray | None = None) -> None:
+    groups = defaultdict(list)
+    for index, sample in enumerate(found):
+        groups[sample.group].append(index)
+    print(f"{'block':22s} rows  median   bias    p90" + ("   left out: median   bias" if other is not None else ""))
+    for name, rows in sorted(groups.items()):
+        line = _line(name, values[rows])
+        if other is not None:
+            line += f"   {100 * np.median(np.abs(other[rows])):15.1f} {100 * np.median(other[rows]):+7.1f}"
+        print(line)
+    language = [i for i, s in enumerate(found) if "vision" not in s.group and s.group not in {"sd-mosaic"}]
+    print(_line("language models", values[language]))
+    print(_line("all", values))
+    if other is not None:
+        print(_line("language, left out", other[language]))
+        print(_line("all, left out", other))
+
+
+def _line(name: str, values: np.ndarray) -> str:
+    size = np.abs(values)
+    return f"{name:22s} {len(values):4d} {100 * np.median(size):7.1f} {100 * np.median(values):+6.1f} {100 * np.quantile(size, 0.9):6.1f}"
+
+
+def memory_report(rows: Iterable[Row], coefficients: TrainCoefficients) -> None:
+    groups: dict[str, list[float]] = defaultdict(list)
+    right = unsafe = total = 0
+    for row in rows:
+        peak, outcome = number(row, "peak_mem_gb"), text(row, "outcome")
+        if not row.usable and outcome != "oom":
+            continue
+        try:
+            case, model, accelerator, chosen = resolve(row, coefficients)
+        except TonnageError:
+            continue
+        ran = outcome != "oom"
+        total += 1
+        right += chosen.fits == ran
+        unsafe += chosen.fits and not ran
+        if chosen.fits != ran and "-v" in sys.argv:
+            print(f"  {row.id}: ran {ran}, predicted {chosen.memory.value / 1e9:.0f} GB, {chosen.setup.recompute}")
+        if peak and row.usable:
+            found = training_memory(
+                model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients,
+                memory_kind=case.memory_kind,
+            )  # fmt: skip
+            groups[row.block].append(math.log(found.value / (peak * 1e9)))
+    for name, values in groups.items():
+        print(_line(name, np.array(values)))
+    print(_line("all", np.array([v for values in groups.values() for v in values])))
+    print(f"fits: {right} of {total} right ({100 * right / total:.1f} %), {unsafe} unsafe")
+
+
+def write(coefficients: TrainCoefficients) -> None:
+    lines = [
+        "# Numbers of training that are fitted on published runs and shared by all models.",
+        "# Written by calibration/training.py; the meaning of each stands in nouns/training.py.",
+    ]
+    for name, value in msgspec.structs.asdict(coefficients).items():
+        if isinstance(value, dict):
+            inner = ", ".join(f"{_key(k)} = {v:.4g}" for k, v in value.items())
+            lines.append(f"{name} = {{ {inner} }}")
+        elif isinstance(value, str):
+            lines.append(f'{name} = "{value}"')
+        else:
+            lines.append(f"{name} = {value:.4g}")
+    FILE.write_text("\n".join(lines) + "\n")
+
+
+def _key(name: str) -> str:
+    return name if name.isalnum() else f'"{name}"'
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["report", "fit", "memory"])
+    parser.add_argument("--file", default=str(ROWS))
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--leave-out", action="store_true")
+    parser.add_argument("--show", default="")
+    parser.add_argument("-v", action="store_true")
+    said = parser.parse_args()
+    coefficients = training_coefficients()
+    rows = list(read_rows(said.file))
+    if said.what == "memory":
+        memory_report(rows, coefficients)
+        return
+    problems: list[str] = []
+    found = samples(rows, coefficients, problems)
+    for problem in problems[:20]:
+        print(problem)
+    if said.what == "report":
+        values = errors(found, coefficients)
+        table(found, values)
+        if said.show:
+            show(found, coefficients, said.show)
+        return
+    fitted = fit(found, coefficients)
+    inside = errors(found, fitted)
+    outside = None
+    if said.leave_out:
+        outside = np.empty(len(found))
+        for block in sorted({s.row.block for s in found}):
+            rest = fit([s for s in found if s.row.block != block], coefficients, rounds=8)
+            mine = [i for i, s in enumerate(found) if s.row.block == block]
+            outside[mine] = errors([found[i] for i in mine], rest)
+    table(found, inside, outside)
+    if said.show:
+        show(found, fitted, said.show)
+    for path in PRIORS:
+        print(f"{path:20s} {get(coefficients, path):10.4g} -> {get(fitted, path):10.4g}")
+    if said.write:
+        write(fitted)
+
+
+def show(found: Sequence[Sample], coefficients: TrainCoefficients, prefix: str) -> None:
+    for s in found:
+        if not s.row.id.startswith(prefix):
+            continue
+        step = step_time(s.model, accelerator=s.accelerator, setup=s.setup, coefficients=coefficients)
+        layout = s.setup.layout
+        parts = " ".join(f"{p.name[:7]} {100 * p.value / step.value:.0f}" for p in step.parts)
+        print(
+            f"{s.row.id} {s.model.id[-22:]} {s.accelerator.id[:9]} n{layout.ranks} {s.setup.precision} tp{layout.tp} "
+            f"pp{layout.pp}/{layout.vpp} cp{layout.cp} ep{layout.ep} dp{layout.dp} {layout.sharding} "
+            f"mb{s.setup.micro_batch}x{s.setup.num_micro_batches} s{s.setup.seq_len} {s.setup.recompute[:4]} "
+            f"{s.measured:.3f}s {100 * (step.value / s.measured - 1):+.0f}% | {parts}"
+        )
+
+
+if __name__ == "__main__":
+    main()

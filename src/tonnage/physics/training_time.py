@@ -1,0 +1,146 @@
+"""Seconds of one operator inside a training step, and of one exchange between ranks.
+
+Training runs few, large, long kernels at the power limit, so a handful of shares describes them better
+than grids of single kernels do: the share of the peak that long products reach, what is lost on short
+sides, what attention and element-wise work reach. All come from `TrainCoefficients`, fitted on published
+steps; the roofline and its rounded knee are those of `efficiency.py`.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2
+from typing import Final
+
+import msgspec
+
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.training import Software, TrainCoefficients, TrainSetup
+from tonnage.physics.efficiency import smooth_max
+from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.work import Operator
+
+__all__ = ["Network", "network", "product_share", "training_operator_s", "transfer_s"]
+
+_HEAD_HALF: Final = 32.0
+"""Head width at which attention loses half: 64 wide heads reach 0.83 of what 128 wide ones do (modeling.md 3.3)."""
+
+_NARROW: Final = frozenset({"fp8", "fp4", "int8"})
+
+
+def product_share(*, share: float, half: float, m: float, n: float, k: float) -> float:
+    """
+    Share of the peak that one matrix product reaches.
+
+    e = s / ((1 + h / m) (1 + h / n) (1 + h / k))
+
+    Parameters
+    ----------
+    share : number
+        s, of a product with three long sides. [-]
+    half : number
+        h, length of a side at which half is lost: tiles that do not fill, pipelines that do not start. [values]
+    m : number
+        Rows. [-]
+    n : number
+        Columns. [-]
+    k : number
+        Inner side. [-]
+
+    Returns
+    -------
+    number
+        Share of the dense peak. [-]
+
+    Valid
+    -----
+    Sides of a tile (about 128) and longer.
+
+    Source
+    ------
+    Form of vTrain's single-node fit (modeling.md 7.6); values fitted in calibration/training.py.
+
+    Examples
+    --------
+    >>> print(f"{product_share(share=0.8, half=100, m=900, n=900, k=900):.3f}")
+    0.583
+    """
+    return share / ((1.0 + half / max(m, 1.0)) * (1.0 + half / max(n, 1.0)) * (1.0 + half / max(k, 1.0)))
+
+
+def training_operator_s(
+    op: Operator, *, accelerator: Accelerator, software: Software, coefficients: TrainCoefficients
+) -> float:
+    """Seconds of one execution of a compute operator. [s]"""
+    moved_s = (op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * coefficients.memory)
+    if op.kind == "elementwise":
+        return moved_s * coefficients.passes[software]
+    share = _share(op, accelerator, coefficients)
+    if op.kind == "attention_prefill":
+        reach = op.context / (op.context + coefficients.attention_half)
+        share *= coefficients.attention * reach * op.head_dim / (op.head_dim + _HEAD_HALF)
+    elif op.kind == "state_space":
+        share *= 0.25  # scans on few, narrow tiles; physics/efficiency.py seeds the same
+    else:
+        share = product_share(share=share, half=coefficients.gemm_half, m=op.m, n=op.n, k=op.k)
+        if op.kind == "grouped_gemm":
+            share *= coefficients.expert
+    compute_s = op.flop / (peak_flop_per_s(accelerator, op.compute) * share)
+    return smooth_max(compute_s=compute_s, memory_s=moved_s)
+
+
+def _share(op: Operator, accelerator: Accelerator, coefficients: TrainCoefficients) -> float:
+    wide = coefficients.gemm.get(accelerator.architecture, coefficients.gemm["*"])
+    if op.compute in _NARROW and op.compute in accelerator.peaks:
+        return coefficients.narrow.get(accelerator.architecture, coefficients.narrow["*"])
+    return wide * coefficients.wide if op.compute in {"fp32", "tf32"} else wide
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    """Links of one job: inside the fast domain and between domains, as collectives use them. [bytes/s]"""
+
+    domain: int
+    """Accelerators joined by the fast link."""
+    inside: float
+    """Collective rate of one accelerator inside the domain."""
+    outside: float
+    """Collective rate of one accelerator between domains."""
+    hop_s: float = 5e-6
+
+
+_DEFAULT_NETWORK: Final = {"Pascal": 12.5e9, "Volta": 12.5e9, "Turing": 12.5e9, "Ampere": 25e9}
+"""One adapter per accelerator of the era: 100 Gb/s, 200 Gb/s; 400 Gb/s since. [bytes/s]"""
+
+
+def network(accelerator: Accelerator, *, setup: TrainSetup, coefficients: TrainCoefficients) -> Network:
+    """The links of a job on this accelerator: stated where the setup says so, else its own and its era's."""
+    link, node = accelerator.link, setup.accelerators_per_node
+    if setup.intra != "pcie" and link.bytes_per_s and link.domain > 1:
+        inside, domain = link.bytes_per_s * coefficients.link, max(node, link.domain)
+        if link.domain < node:
+            inside, domain = (accelerator.host_link.bytes_per_s or 16e9) * coefficients.host_link, node
+    else:
+        inside, domain = (accelerator.host_link.bytes_per_s or 16e9) * coefficients.host_link, node
+    stated = setup.inter_bytes_per_s or _DEFAULT_NETWORK.get(accelerator.architecture, 50e9)
+    return Network(domain=domain, inside=inside, outside=stated * coefficients.network)
+
+
+def transfer_s(kind: str, message_bytes: float, *, ranks: int, stride: int, links: Network) -> float:
+    """
+    Seconds of one collective over `ranks` ranks that lie `stride` apart in the job.
+
+    A group whose neighbours share a domain uses its fast links and crosses between domains with as
+    many adapters as it has ranks in each; a group of one rank per domain has one adapter each.
+    """
+    if ranks <= 1 or message_bytes <= 0:
+        return 0.0
+    per_domain = max(1, min(ranks, links.domain // max(1, stride)))
+    domains = ceil(ranks / per_domain)
+    turns = 2.0 if kind == "all_reduce" else 1.0
+    seconds = 0.0
+    if per_domain > 1:
+        seconds = turns * message_bytes * (per_domain - 1) / per_domain / links.inside
+    if domains > 1:
+        # The message is spread over the domain's adapters; each carries its share between domains.
+        outside = turns * message_bytes * (domains - 1) / domains / (per_domain * links.outside)
+        seconds = max(seconds, outside) if kind != "all_to_all" else seconds + outside * per_domain
+    return seconds + turns * links.hop_s * ceil(log2(ranks))

@@ -1,0 +1,297 @@
+"""What one micro-batch makes one rank do: forward and backward pass of a layer, as operators.
+
+Every matrix product runs three times, forward, for the gradient of its input and for that of its weight;
+frozen matrices skip the last, recompute repeats the first. Attention's backward pass does 2.5 times the
+forward work in flash kernels, twice without. Element-wise work is counted as the least a fused kernel
+must read and write; how often a software really passes over it is a coefficient of `training_time.py`.
+
+Shapes are those of one rank. Communication that tensor, context and expert parallelism need inside the
+layer is listed with it; data and pipeline parallelism belong to the step (`tonnage.engine.training`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tonnage.nouns.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
+from tonnage.nouns.precision import number_format
+from tonnage.nouns.training import TrainSetup
+from tonnage.physics.parameters import Matrix, feed_forward_matrices, mixer_matrices
+from tonnage.physics.work import Kind, Operator
+
+__all__ = ["LayerWork", "head_work", "layer_work"]
+
+FLASH_BACKWARD: Final = 2.5
+"""Backward over forward work of flash attention: five products against two (arXiv 2307.08691)."""
+
+_SCORE_BYTES: Final = 10.0
+"""Bytes moved per attention score without a flash kernel: write, mask and softmax, read, at 16 bits."""
+
+
+class LayerWork(msgspec.Struct, frozen=True, kw_only=True):
+    """One layer on one rank: what runs forward, what runs backward, and what must be exchanged each way."""
+
+    forward: tuple[Operator, ...]
+    backward: tuple[Operator, ...]
+    exchange: tuple[Operator, ...]
+    """Collectives of one forward pass; the backward pass repeats them."""
+    experts: bool = False
+
+
+def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> LayerWork:
+    """Work of one layer for one micro-batch."""
+    hidden = group.hidden_size or hidden_size
+    tokens = setup.micro_batch * setup.seq_len / setup.layout.cp
+    forward: list[Operator] = []
+    backward: list[Operator] = []
+    matrices = (
+        *mixer_matrices(group.mixer, hidden),
+        *mixer_matrices(group.cross_attention, hidden),
+        *feed_forward_matrices(group.feed_forward, hidden),
+    )
+    for product in _merged(matrices):
+        ahead, back = _products(product, group.feed_forward, setup, tokens)
+        forward += ahead
+        backward += back
+    for mixer in (group.mixer, group.cross_attention):
+        ahead, back = _core(mixer, setup, tokens)
+        forward += ahead
+        backward += back
+    moved = _elementwise_bytes(group, hidden, setup) * tokens
+    forward.append(_touch("element-wise", moved, setup))
+    backward.append(_touch("element-wise backward", 2 * moved, setup))
+    narrow = _cast_bytes(matrices, setup) * tokens
+    if narrow:
+        forward.append(_touch("casts", narrow, setup))
+        backward.append(_touch("casts backward", narrow, setup))
+    return LayerWork(
+        forward=tuple(forward),
+        backward=tuple(backward),
+        exchange=_exchange(group, hidden, setup, tokens),
+        experts=isinstance(group.feed_forward, Moe),
+    )
+
+
+def head_work(model: Model, *, setup: TrainSetup) -> LayerWork:
+    """Embedding, vocabulary projection and loss of one micro-batch."""
+    tokens = setup.micro_batch * setup.seq_len / setup.layout.cp
+    tp = setup.layout.tp
+    if not model.has_head or not model.vocab_size:
+        return LayerWork(forward=(), backward=(), exchange=())
+    wide = msgspec.structs.replace(setup, precision=_sixteen(setup))
+    matrix = Matrix(name="head", outputs=model.vocab_size, inputs=model.embedding_size or model.hidden_size)
+    ahead, back = _products(matrix, None, wide, tokens)
+    moved = tokens * model.vocab_size / tp
+    return LayerWork(
+        forward=(*ahead, _touch("loss", 10 * moved, setup)),
+        backward=(*back, _touch("loss backward", 8 * moved, setup)),
+        exchange=(),
+    )
+
+
+def _sixteen(setup: TrainSetup) -> str:
+    """Format of what is not quantised: attention, head, router."""
+    return setup.precision if number_format(setup.precision).bits >= 16 else "bf16"
+
+
+def _bytes(setup: TrainSetup) -> float:
+    return 4.0 if setup.precision in {"fp32", "tf32"} else 2.0
+
+
+def _merged(matrices: tuple[Matrix, ...]) -> tuple[Matrix, ...]:
+    """Neighbours with the same input become one product: query, key and value."""
+    found: list[Matrix] = []
+    for matrix in matrices:
+        last = found[-1] if found else None
+        same = last is not None and last.split == matrix.split == "outputs" and last.inputs == matrix.inputs
+        if last is not None and same and last.copies == matrix.copies == 1 and "proj" in last.name:
+            found[-1] = msgspec.structs.replace(last, outputs=last.outputs + matrix.outputs)
+        else:
+            found.append(matrix)
+    return tuple(found)
+
+
+def _products(
+    matrix: Matrix, feed_forward: FeedForward | None, setup: TrainSetup, tokens: float
+) -> tuple[list[Operator], list[Operator]]:
+    """One matrix forward, and backward for its input and, when it is trained, for itself."""
+    tp, layout = setup.layout.tp, setup.layout
+    rows, groups, outputs, inputs = tokens, 1.0, float(matrix.outputs), float(matrix.inputs)
+    if matrix.split == "experts":
+        assert isinstance(feed_forward, Moe)
+        # Every expert rank sees its share of all routed copies; with ep = 1 the experts are cut by tp.
+        cut = tp if layout.ep == 1 else 1
+        groups = matrix.copies / layout.ep
+        rows = tokens / (tp if layout.ep > 1 else 1) * feed_forward.num_experts_per_tok
+        outputs, inputs = (outputs / cut, inputs) if "down" not in matrix.name else (outputs, inputs / cut)
+    elif matrix.split == "outputs":
+        outputs /= min(tp, matrix.parts or tp)
+    elif matrix.split == "inputs":
+        inputs /= min(tp, matrix.parts or tp)
+    elif setup.sequence_parallel:
+        rows /= tp
+    narrow = setup.precision if matrix.name not in {"router", "conv"} else _sixteen(setup)
+    kind: Kind = "grouped_gemm" if groups > 1 else "gemm"
+
+    def product(name: str, m: float, n: float, k: float, extra_bytes: float = 0.0) -> Operator:
+        size = _bytes(setup)
+        stored = number_format(narrow)
+        given = size if stored.bits >= 16 else stored.bytes
+        weight = given * outputs * inputs * groups
+        return Operator(
+            kind=kind,
+            name=f"{matrix.name} {name}",
+            weights=narrow,
+            compute=stored.compute,
+            flop=2.0 * rows * outputs * inputs,
+            read_bytes=weight + given * rows * inputs,
+            write_bytes=size * rows * outputs + extra_bytes,
+            m=m,
+            n=n,
+            k=k,
+            groups=groups,
+        )
+
+    each = rows / groups
+    forward = [product("forward", each, outputs, inputs)]
+    backward = [product("input gradient", each, inputs, outputs)]
+    if not setup.adapter:
+        backward.append(product("weight gradient", outputs, inputs, each, 8.0 * outputs * inputs * groups))
+    elif not setup.lora_targets or any(target.removesuffix("_proj") in matrix.name for target in setup.lora_targets):
+        moved = _bytes(setup) * rows * (inputs + 3 * outputs)
+        forward.append(_touch("adapter", moved, setup))
+        backward.append(_touch("adapter backward", 2 * moved, setup))
+    return forward, backward
+
+
+def _core(mixer: Mixer | None, setup: TrainSetup, tokens: float) -> tuple[list[Operator], list[Operator]]:
+    """Attention's own products, or the scan of a recurrent mixer."""
+    tp = setup.layout.tp
+    match mixer:
+        case Attention(num_attention_heads=heads, head_dim=width):
+            return _attention(heads / tp, (width, mixer.v_head_dim or width), mixer, setup, tokens)
+        case LatentAttention(num_attention_heads=heads):
+            width = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
+            return _attention(heads / tp, (width, mixer.v_head_dim), mixer, setup, tokens)
+        case StateSpace(num_heads=heads, head_dim=width):
+            flop = 6.0 * tokens * heads / tp * width * mixer.state_size
+            moved = 2.0 * _bytes(setup) * tokens * heads / tp * width * 3
+            scan = Operator(
+                kind="state_space", name="scan", compute=_sixteen(setup), flop=flop, read_bytes=moved / 2,
+                write_bytes=moved / 2, m=tokens,
+            )  # fmt: skip
+            back = msgspec.structs.replace(
+                scan, name="scan backward", flop=2.5 * flop, read_bytes=moved, write_bytes=moved
+            )
+            return [scan], [back]
+        case None:
+            return [], []
+
+
+def _attention(
+    heads: float, widths: tuple[int, int], mixer: Attention | LatentAttention, setup: TrainSetup, tokens: float
+) -> tuple[list[Operator], list[Operator]]:
+    seen = float(setup.seq_len)
+    window = mixer.window if isinstance(mixer, Attention) else None
+    causal = not isinstance(mixer, Attention) or mixer.causal
+    flash = setup.flash_attention
+    attended = min(seen, window) if window else seen * (0.5 if causal and flash else 1.0)
+    flop = 2.0 * tokens * attended * heads * (widths[0] + widths[1])
+    moved = _bytes(setup) * tokens * heads * 2 * (widths[0] + widths[1])
+    forward = Operator(
+        kind="attention_prefill", name="attention", compute=_sixteen(setup), flop=flop, read_bytes=moved,
+        m=tokens, context=attended, heads=heads, head_dim=widths[0], batch=float(setup.micro_batch),
+    )  # fmt: skip
+    if flash:
+        back = msgspec.structs.replace(
+            forward, name="attention backward", flop=FLASH_BACKWARD * flop, read_bytes=3 * moved
+        )
+        return [forward], [back]
+    scores = tokens * heads * attended * _bytes(setup) / 2
+    plain = msgspec.structs.replace(
+        forward, kind="gemm", weights=_sixteen(setup), n=attended, k=float(widths[0]), m=float(setup.seq_len)
+    )
+    twice = msgspec.structs.replace(plain, name="attention backward", flop=2 * flop)
+    return (
+        [plain, _touch("scores", _SCORE_BYTES * scores, setup)],
+        [twice, _touch("scores backward", _SCORE_BYTES * scores, setup)],
+    )
+
+
+def _touch(name: str, moved_bytes: float, setup: TrainSetup) -> Operator:
+    half = moved_bytes / 2
+    return Operator(kind="elementwise", name=name, compute=_sixteen(setup), read_bytes=half, write_bytes=half)
+
+
+def _elementwise_bytes(group: LayerGroup, hidden: int, setup: TrainSetup) -> float:
+    """Bytes per token of norms, residual additions, rotary and the non-linearity, each fused to one pass."""
+    tp = setup.layout.tp
+    spread = tp if setup.sequence_parallel else 1
+    values = (group.norms * 2 * hidden + 2 * 3 * hidden) / spread
+    match group.mixer:
+        case Attention(num_attention_heads=n, num_key_value_heads=k, head_dim=d):
+            values += 2 * (n + k) * d / tp * (2 if group.mixer.qk_norm else 1)
+        case LatentAttention(num_attention_heads=n):
+            values += 4 * n * (group.mixer.qk_nope_head_dim + group.mixer.qk_rope_head_dim) / tp
+        case StateSpace(num_heads=n, head_dim=d):
+            values += 12 * n * d / tp
+        case None:
+            pass
+    match group.feed_forward:
+        case Mlp(intermediate_size=width, gated=gated):
+            values += width * (3 if gated else 2) / tp
+        case Moe() as moe:
+            inner = moe.latent_size or hidden
+            copies = moe.num_experts_per_tok / (tp if setup.layout.ep > 1 else 1)
+            # Permuted on the way in, unpermuted and weighted on the way out.
+            values += copies * (4 * inner + 3 * moe.moe_intermediate_size) + moe.num_experts / spread
+            values += 3 * (moe.shared_intermediate_size + moe.dense_intermediate_size) / tp
+        case None:
+            pass
+    return values * _bytes(setup)
+
+
+def _cast_bytes(matrices: tuple[Matrix, ...], setup: TrainSetup) -> float:
+    """Bytes per token of quantising each product's input: read at 16 bits, written narrow, plain and transposed."""
+    if number_format(setup.precision).bits >= 16:
+        return 0.0
+    narrow = number_format(setup.precision).bytes
+    tp = setup.layout.tp
+    values = 0.0
+    for matrix in _merged(matrices):
+        copies = matrix.active or 1
+        cut = tp if matrix.split == "inputs" or (matrix.split == "experts" and setup.layout.ep > 1) else 1
+        values += copies * matrix.inputs / cut
+    return values * (2.0 + 2.0 * narrow)
+
+
+def _exchange(group: LayerGroup, hidden: int, setup: TrainSetup, tokens: float) -> tuple[Operator, ...]:
+    """Collectives of one forward pass through the layer."""
+    layout, size = setup.layout, _bytes(setup)
+    found = []
+    blocks = sum(part is not None for part in (group.mixer, group.cross_attention, group.feed_forward))
+    if isinstance(group.feed_forward, Moe) and layout.ep > 1:
+        blocks -= 1  # whole experts need no all-reduce; shared experts are small
+    if layout.tp > 1 and blocks:
+        found.append(
+            Operator(kind="all_reduce", name="tensor", count=float(blocks), message_bytes=size * tokens * hidden,
+                     ranks=layout.tp)
+        )  # fmt: skip
+    if layout.cp > 1 and isinstance(group.mixer, Attention):
+        width = 2 * group.mixer.num_key_value_heads * group.mixer.head_dim / min(
+            layout.tp, group.mixer.num_key_value_heads
+        )  # fmt: skip
+        found.append(
+            Operator(kind="all_gather", name="context", message_bytes=size * tokens * layout.cp * width,
+                     ranks=layout.cp)
+        )  # fmt: skip
+    if isinstance(group.feed_forward, Moe) and layout.ep > 1:
+        moe = group.feed_forward
+        copies = tokens / (layout.tp if setup.sequence_parallel else 1) * moe.num_experts_per_tok
+        found.append(
+            Operator(kind="all_to_all", name="experts", count=2.0, ranks=layout.ep, groups=float(moe.num_experts_per_tok),
+                     message_bytes=size * copies * (moe.latent_size or hidden))
+        )  # fmt: skip
+    return tuple(found)
