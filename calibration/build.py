@@ -71,8 +71,7 @@ def write(path: Path, found: dict[str, Grid], stamp: dict[str, str]) -> int:
     blocks, index, at = [], {}, 0
     for key, grid in sorted(found.items()):
         fields = {name: getattr(grid, name) for name in ("kind", "axes", "floor_s", "weights_bytes", "width", "source")}
-        fields["machine"] = grid.machine
-        fields["log_s"] = grid.log_s.tobytes()
+        fields["excess"] = grid.excess.tobytes()
         block = zlib.compress(msgspec.msgpack.encode(fields), 9)
         index[key] = (at, len(block))
         blocks.append(block)

@@ -8,19 +8,20 @@ same compute capability, then of the same architecture.
 
 from __future__ import annotations
 
+import csv
 import zlib
 from array import array
 from functools import lru_cache
 from math import log
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tonnage.catalog.accelerators import accelerators
 from tonnage.errors import BadFact
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.physics.efficiency import RUNGS, Grid, Ladder, Machine, Rung
+from tonnage.physics.efficiency import RUNGS, Grid, Ladder, Rung
 
 __all__ = ["Stamp", "ladder", "measured", "stamp"]
 
@@ -58,8 +59,7 @@ class _Block(msgspec.Struct, frozen=True, kw_only=True):
     weights_bytes: float
     width: float
     source: str
-    machine: Machine
-    log_s: bytes
+    excess: bytes
 
 
 _decode_block = msgspec.msgpack.Decoder(_Block).decode
@@ -95,55 +95,81 @@ def ladder(accelerator: Accelerator, *, family: str = "vllm", inter_node_bytes_p
     else:
         if family not in _ORDER:
             notes = (f"no kernel tables of {family}: those of vllm stand in",)
-        grids = _grids(
-            accelerator.id,
-            accelerator.architecture,
-            accelerator.compute_capability or "",
-            _ORDER.get(family, _ORDER["vllm"]),
-            _size(accelerator),
-        )
-    facts = _facts()
+        grids = _grids(_part(accelerator), _ORDER.get(family, _ORDER["vllm"]))
+    die = _dies().get(accelerator.id)
     return Ladder(
         accelerator=accelerator.id,
         family=family,
         grids=grids,
-        multiprocessors=facts.multiprocessors.get(accelerator.id),
-        spread=facts.spread,
+        multiprocessors=die.multiprocessors if die else None,
+        spread=_spread(),
         inter_node_bytes_per_s=inter_node_bytes_per_s,
         notes=notes,
     )
 
 
-class _Facts(msgspec.Struct, frozen=True, kw_only=True):
-    multiprocessors: dict[str, float] = {}
-    spread: dict[str, dict[str, float]] = {}
+class _Die(NamedTuple):
+    """Width and clock of one part, where known."""
+
+    multiprocessors: float
+    boost_clock_mhz: float | None
 
 
 @lru_cache(maxsize=1)
-def _facts() -> _Facts:
-    path = FOLDER / "facts.toml"
-    return msgspec.toml.decode(path.read_bytes(), type=_Facts, strict=False) if path.exists() else _Facts()
+def _dies() -> dict[str, _Die]:
+    with (FOLDER / "multiprocessors.csv").open(newline="", encoding="utf-8") as file:
+        return {
+            row["id"]: _Die(float(row["multiprocessors"]), float(row["boost_clock_mhz"] or 0) or None)
+            for row in csv.DictReader(file)
+        }
 
 
-def _size(accelerator: Accelerator) -> tuple[float, float]:
+@lru_cache(maxsize=1)
+def _spread() -> dict[str, dict[str, float]]:
+    path = FOLDER / "spread.json"
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, float]]) if path.exists() else {}
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides from whom an accelerator may borrow."""
+
+    name: str
+    capability: float
+    """Compute capability; 0 for parts that run no CUDA kernels."""
+    stacked: bool
+    """Stacked memory (HBM) of server parts, not the GDDR of cards."""
+    peak: float
+    """Logarithm of the 16-bit peak."""
+    bandwidth: float
+    """Logarithm of the memory bandwidth."""
+
+
+def _part(accelerator: Accelerator) -> _Part:
     best = max((accelerator.peaks.get(dtype, 0.0) for dtype in ("bf16", "fp16", "fp32")), default=0.0)
-    return (log(max(best, 1e9)), log(accelerator.memory_bytes_per_s))
+    capability = accelerator.compute_capability or ""
+    cuda = capability.replace(".", "", 1).isdigit()
+    return _Part(
+        name=accelerator.id,
+        capability=float(capability) if cuda else 0.0,
+        stacked=accelerator.memory_type.startswith("HBM"),
+        peak=log(max(best, 1e9)),
+        bandwidth=log(accelerator.memory_bytes_per_s),
+    )
 
 
 @lru_cache(maxsize=128)
-def _grids(
-    name: str, architecture: str, capability: str, families: tuple[str, ...], size: tuple[float, float]
-) -> dict[str, Grid]:
+def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
     """For each key the grid of the best donor."""
     chosen: dict[str, Grid] = {}
-    for donor, rung in _donors(name, architecture, capability, size):
+    for donor, rung in _donors(part):
+        crowding, slower = (1.0, 1.0) if rung == "own" else _likeness(donor, part.name)
         for family in (*families, "library"):
             if family not in measured_families(donor):
                 continue
             header, body = _open(donor, family)
             for key, (at, length) in header.index.items():
                 if key not in chosen:
-                    chosen[key] = _grid(donor, family, body[at : at + length], rung)
+                    chosen[key] = _grid(body[at : at + length], rung, crowding, slower)
     return chosen
 
 
@@ -157,21 +183,26 @@ def measured_families(name: str) -> tuple[str, ...]:
     return _measured().get(name, ())
 
 
-def _donors(name: str, architecture: str, capability: str, size: tuple[float, float]) -> list[tuple[str, Rung]]:
-    """Measured accelerators that may stand in, best first: same part, same capability, same architecture."""
+def _donors(part: _Part) -> list[tuple[str, Rung]]:
+    """
+    Measured accelerators that may stand in, best first.
+
+    The same part; the same compute capability; then the vendor's nearest capability with the same kind
+    of memory: server parts (HBM) and cards (GDDR) differ more than neighbouring generations do.
+    """
     catalogue = accelerators()
-    found: list[tuple[int, float, str]] = []
+    found: list[tuple[int, float, float, str]] = []
     for donor in _measured():
-        other = catalogue.get(donor)
-        if donor == name:
-            found.append((0, 0.0, donor))
-        elif other is not None:
-            distance = sum(abs(a - b) for a, b in zip(_size(other), size, strict=True))
-            if capability and other.compute_capability == capability:
-                found.append((1, distance, donor))
-            elif other.architecture.split(maxsplit=1)[0] == architecture.split(maxsplit=1)[0]:
-                found.append((2, distance, donor))
-    return [(donor, RUNGS[rung]) for rung, _, donor in sorted(found)]
+        if donor == part.name:
+            found.append((0, 0.0, 0.0, donor))
+        elif donor in catalogue:
+            other = _part(catalogue[donor])
+            size = abs(other.peak - part.peak) + abs(other.bandwidth - part.bandwidth)
+            if part.capability and other.capability == part.capability:
+                found.append((1, 0.0, size, donor))
+            elif part.capability and other.capability and other.stacked == part.stacked:
+                found.append((2, abs(other.capability - part.capability), size, donor))
+    return [(donor, RUNGS[rung]) for rung, _, _, donor in sorted(found)]
 
 
 @lru_cache(maxsize=64)
@@ -185,10 +216,22 @@ def _open(name: str, family: str) -> tuple[Stamp, bytes]:
         raise BadFact(f"efficiency grids {path.name}: {error}; run calibration/build.py again") from error
 
 
+def _likeness(donor: str, name: str) -> tuple[float, float]:
+    """Multiprocessors of the donor over ours, and its clock over ours: launches and dependent steps take cycles."""
+    theirs, ours = _dies().get(donor), _dies().get(name)
+    if theirs is None or ours is None:
+        return 1.0, 1.0
+    crowding = theirs.multiprocessors / ours.multiprocessors
+    if theirs.boost_clock_mhz is None or ours.boost_clock_mhz is None:
+        return crowding, 1.0
+    return crowding, theirs.boost_clock_mhz / ours.boost_clock_mhz
+
+
 @lru_cache(maxsize=2048)
-def _grid(name: str, family: str, block: bytes, rung: Rung) -> Grid:
+def _grid(block: bytes, rung: Rung, crowding: float, slower: float) -> Grid:
     fields = _decode_block(zlib.decompress(block))
     values = array("h")
-    values.frombytes(fields.log_s)
-    plain: dict[str, Any] = {key: getattr(fields, key) for key in _Block.__struct_fields__ if key != "log_s"}
-    return Grid(**plain, log_s=values, rung=rung)
+    values.frombytes(fields.excess)
+    plain: dict[str, Any] = {key: getattr(fields, key) for key in _Block.__struct_fields__ if key != "excess"}
+    plain["floor_s"] *= slower
+    return Grid(**plain, excess=values, rung=rung, crowding=crowding)

@@ -130,7 +130,7 @@ def _measured(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: 
             peak_flop_per_s=1.0, memory_bytes_per_s=1.0, link_bytes_per_s=rate / ring_traffic(op.kind, op.ranks)
         )
         extra = ladder.curve.hop_s * max(0.0, log2(op.ranks / ranks))
-        return grid_s(grid, (op.message_bytes,), machine) + extra, grid.rung
+        return grid_s(grid, (op.message_bytes,), machine, weights_bytes=1.0, width=1.0) + extra, grid.rung
     return None
 
 

@@ -17,20 +17,21 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
-from math import exp, inf, log
+from math import exp, log
 from typing import Final, Literal
 
 import msgspec
 
 __all__ = [
+    "DEMANDS",
     "LOG_STEP",
     "Curve",
     "Grid",
     "Ladder",
     "Machine",
     "Rung",
-    "demand_s",
     "grid_s",
+    "model_s",
     "roofline_s",
     "smooth_max",
     "weakest_rung",
@@ -59,83 +60,88 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Measured times over a regular grid of shapes, compared by identity.
 
     `axes` are natural logarithms of the coordinates; the last is the one that grows with tokens,
-    context or message size, and along it times never fall. `log_s` holds natural logarithms of
-    seconds in C order, in steps of LOG_STEP.
+    context or message size. `excess` holds, in C order and in steps of LOG_STEP, the logarithm of the
+    measured time over `model_s` of the shape on the machine it was measured on.
     """
 
     kind: str
     """Which demand function the coordinates feed: see `DEMANDS`."""
     axes: tuple[tuple[float, ...], ...]
-    log_s: array[int]
+    excess: array[int]
     floor_s: float
     """Part of every time that no faster memory, arithmetic or link shortens. [s]"""
-    machine: Machine
-    """Where it was measured."""
     weights_bytes: float = 2.0
     """Bytes of one stored value (weights, cached keys and values). [bytes]"""
     width: float = 128.0
-    """Head size of attention; 1 elsewhere."""
+    """Head size of attention; sum of both sides of an expert's matrix; 1 elsewhere."""
     rung: Rung = "own"
     source: str = ""
+    crowding: float = 1.0
+    """Multiprocessors of the measured part over those of the part it stands in for."""
 
 
 LOG_STEP: Final = 1.0 / 2000.0
 """Resolution of the stored logarithms: 0.05 % of a time."""
 
+_REACHED: Final = 0.8  # share of the roofline that good kernels reach; sets where launch cost gives way to it
+
 Demand = tuple[float, float, float]
 """FLOP, bytes through memory, bytes over the link."""
 
+Point = tuple[float, ...]
+"""Coordinates of a shape, in the order of a grid's axes."""
 
-def _gemm_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+
+def _gemm_demand(point: Point, weights_bytes: float, width: float) -> Demand:
     n, k, m = point
-    return 2.0 * m * n * k, grid.weights_bytes * n * k + 2.0 * m * (n + k), 0.0
+    return 2.0 * m * n * k, weights_bytes * n * k + 2.0 * m * (n + k), 0.0
 
 
-def _grouped_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+def _grouped_demand(point: Point, weights_bytes: float, width: float) -> Demand:
     size, groups, rows = point
-    # Activations of one expert: rows x (n + k), with n k = size and n about k.
-    return 2.0 * groups * rows * size, groups * (grid.weights_bytes * size + 4.0 * rows * size**0.5), 0.0
+    return 2.0 * groups * rows * size, groups * (weights_bytes * size + 2.0 * rows * width), 0.0
 
 
-def _prefill_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+def _prefill_demand(point: Point, weights_bytes: float, width: float) -> Demand:
+    group, heads, q = point
+    return 2.0 * heads * width * q * q, heads * width * q * (4.0 + 4.0 / group), 0.0
+
+
+def _mla_prefill_demand(point: Point, weights_bytes: float, width: float) -> Demand:
     heads, q = point
-    return 2.0 * heads * grid.width * q * q, 6.0 * heads * grid.width * q, 0.0
+    return 2.0 * heads * width * q * q, 8.0 * heads * width * q, 0.0
 
 
-def _decode_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+def _decode_demand(point: Point, weights_bytes: float, width: float) -> Demand:
     group, units, context = point
-    return (
-        4.0 * units * group * grid.width * context,
-        units * grid.width * (2.0 * grid.weights_bytes * context + 4.0 * group),
-        0.0,
-    )
+    return 4.0 * units * group * width * context, units * width * (2.0 * weights_bytes * context + 4.0 * group), 0.0
 
 
-def _mla_decode_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+def _mla_decode_demand(point: Point, weights_bytes: float, width: float) -> Demand:
     heads, batch, context = point
     # The latent of DeepSeek V2/V3: 512 + 64 values a token, shared by all heads.
-    return 2.0 * batch * heads * context * 1088.0, batch * (grid.weights_bytes * 576.0 * context + 2176.0 * heads), 0.0
+    return 2.0 * batch * heads * context * 1088.0, batch * (weights_bytes * 576.0 * context + 2176.0 * heads), 0.0
 
 
-def _state_demand(point: tuple[float, ...], grid: Grid) -> Demand:
-    heads, m = point
-    return 4.0 * heads * m * grid.width * grid.width, heads * m * grid.weights_bytes, 0.0
+def _state_demand(point: Point, weights_bytes: float, width: float) -> Demand:
+    states, tokens = point  # states of all sequences, each a width x width matrix; tokens of one sequence
+    return 6.0 * states * tokens * width * width, states * tokens * weights_bytes, 0.0
 
 
-def _bytes_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+def _bytes_demand(point: Point, weights_bytes: float, width: float) -> Demand:
     return 0.0, point[0], 0.0
 
 
-def _message_demand(point: tuple[float, ...], grid: Grid) -> Demand:
+def _message_demand(point: Point, weights_bytes: float, width: float) -> Demand:
     return 0.0, 0.0, point[0]
 
 
-DEMANDS: Final[dict[str, Callable[[tuple[float, ...], Grid], Demand]]] = {
+DEMANDS: Final[dict[str, Callable[[Point, float, float], Demand]]] = {
     "gemm": _gemm_demand,
     "grouped_gemm": _grouped_demand,
     "attention_prefill": _prefill_demand,
     "attention_decode": _decode_demand,
-    "mla_prefill": _prefill_demand,
+    "mla_prefill": _mla_prefill_demand,
     "mla_decode": _mla_decode_demand,
     "state_space": _state_demand,
     "elementwise": _bytes_demand,
@@ -144,61 +150,52 @@ DEMANDS: Final[dict[str, Callable[[tuple[float, ...], Grid], Demand]]] = {
 """What a shape asks of the machine, by kind of grid; coordinates in the order of the grid's axes."""
 
 
-def demand_s(demand: Demand, machine: Machine) -> float:
-    """Lower bound of the time of a demand on a machine. [s]"""
+_PARALLEL: Final = {
+    "gemm": 0,
+    "grouped_gemm": 1,
+    "attention_prefill": 1,
+    "attention_decode": 1,
+    "mla_prefill": 0,
+    "mla_decode": 1,
+    "state_space": 0,
+}
+"""The coordinate that spreads over multiprocessors: outputs, experts, heads of all sequences, sequences."""
+
+
+def model_s(demand: Demand, machine: Machine, floor_s: float) -> float:
+    """Launch and roofline of a demand on a machine, before what was measured corrects it. [s]"""
     flop, moved_bytes, message_bytes = demand
     if message_bytes:
-        return message_bytes / machine.link_bytes_per_s
-    return smooth_max(compute_s=flop / machine.peak_flop_per_s, memory_s=moved_bytes / machine.memory_bytes_per_s)
+        return floor_s + message_bytes / (machine.link_bytes_per_s * _REACHED)
+    ideal = smooth_max(compute_s=flop / machine.peak_flop_per_s, memory_s=moved_bytes / machine.memory_bytes_per_s)
+    return floor_s + ideal / _REACHED
 
 
-def grid_s(grid: Grid, point: tuple[float, ...], machine: Machine) -> float:
+def grid_s(grid: Grid, point: Point, machine: Machine, *, weights_bytes: float, width: float) -> float:
     """
-    Seconds at a point of a grid (coordinates, not logarithms), on the machine given.
+    Seconds of a shape (coordinates, not logarithms) on a machine.
 
-    Inside, times are interpolated in log-log; outside, what is not floor follows the roofline. On
-    another machine than the grid's own, every node is rescaled first.
+    Between nodes the excess over `model_s` is interpolated in the logarithms; outside it stays that of
+    the edge. Along the last axis times never fall: each is held between those of the nodes around it.
     """
-    inside, clamped = [], False
-    for value, axis in zip(point, grid.axes, strict=True):
-        position = log(value) if value > 0 else axis[0]
-        if position < axis[0]:
-            position, clamped = axis[0], True
-        elif position > axis[-1]:
-            position, clamped = axis[-1], True
-        inside.append(position)
-    seconds = exp(_interpolate(grid, inside, machine))
-    if not clamped:
-        return seconds
-    demand = DEMANDS[grid.kind]
-    edge = demand_s(demand(tuple(map(exp, inside)), grid), machine)
-    floor = min(grid.floor_s, seconds)
-    return floor + (seconds - floor) * demand_s(demand(point, grid), machine) / edge
-
-
-def _interpolate(grid: Grid, inside: list[float], machine: Machine) -> float:
-    corners, weights = [0], [1.0]
-    for axis, position in zip(grid.axes[:-1], inside[:-1], strict=True):
-        low, share = _bracket(axis, position)
-        size = len(axis)
-        if share == 0.0:
-            corners = [corner * size + low for corner in corners]
-        else:
-            corners = [corner * size + low + step for corner in corners for step in (0, 1)]
-            weights = [weight * part for weight in weights for part in (1.0 - share, share)]
-    low, share = _bracket(grid.axes[-1], inside[-1])
-    total = 0.0
-    for corner, weight in zip(corners, weights, strict=True):
-        column = _column(grid, corner, machine)
-        value = column[low]
-        if share:
-            value += share * (column[low + 1] - value)
-        total += weight * value
-    return total
+    column = _column(grid, point[:-1], machine, weights_bytes, width)
+    axis, last = grid.axes[-1], point[-1]
+    low, share = _bracket(axis, log(last) if last > 0.0 else axis[0])
+    excess, times = column
+    model = model_s(DEMANDS[grid.kind](point, weights_bytes, width), machine, grid.floor_s)
+    if share <= 0.0:  # at a node, or outside
+        seconds = model * exp(excess[low])
+        if share < 0.0 or low < len(axis) - 1:
+            return min(seconds, times[low]) if share < 0.0 else times[low]
+        return max(seconds, times[low])
+    seconds = model * exp(excess[low] + share * (excess[low + 1] - excess[low]))
+    return min(max(seconds, times[low]), times[low + 1])
 
 
 def _bracket(axis: tuple[float, ...], position: float) -> tuple[int, float]:
-    """Index of the node below, and how far towards the next one."""
+    """Index of the node below and how far towards the next one; below the first node -1."""
+    if position < axis[0]:
+        return 0, -1.0
     low = bisect_right(axis, position) - 1
     if low >= len(axis) - 1:
         return len(axis) - 1, 0.0
@@ -206,27 +203,35 @@ def _bracket(axis: tuple[float, ...], position: float) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=16384)
-def _column(grid: Grid, corner: int, machine: Machine) -> tuple[float, ...]:
-    """Logarithms of the times along the last axis at one combination of the others."""
+def _column(
+    grid: Grid, leading: Point, machine: Machine, weights_bytes: float, width: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Excess and never falling times along the last axis at one combination of the others."""
+    corners, weights = [0], [1.0]
+    looked_up = leading
+    if grid.crowding != 1.0 and grid.kind in _PARALLEL:
+        # A smaller part is as busy with less to do at once.
+        at = _PARALLEL[grid.kind]
+        looked_up = (*leading[:at], leading[at] * grid.crowding, *leading[at + 1 :])
+    for axis, value in zip(grid.axes, looked_up, strict=False):
+        low, share = _bracket(axis, log(value) if value > 0.0 else axis[0])
+        size = len(axis)
+        if share <= 0.0:
+            corners = [corner * size + low for corner in corners]
+        else:
+            corners = [corner * size + low + step for corner in corners for step in (0, 1)]
+            weights = [weight * part for weight in weights for part in (1.0 - share, share)]
     last = grid.axes[-1]
-    stored = grid.log_s[corner * len(last) : (corner + 1) * len(last)]
-    if machine == grid.machine:
-        return tuple(value * LOG_STEP for value in stored)
-    fixed: list[float] = []
-    rest = corner
-    for axis in reversed(grid.axes[:-1]):
-        rest, index = divmod(rest, len(axis))
-        fixed.append(exp(axis[index]))
-    leading = tuple(reversed(fixed))
-    demand, slowest, column = DEMANDS[grid.kind], -inf, []
-    for position, value in zip(last, stored, strict=True):
-        needs = demand((*leading, exp(position)), grid)
-        seconds = exp(value * LOG_STEP)
-        floor = min(grid.floor_s, seconds)
-        seconds = floor + (seconds - floor) * demand_s(needs, machine) / demand_s(needs, grid.machine)
-        slowest = max(slowest, log(seconds))
-        column.append(slowest)
-    return tuple(column)
+    size = len(last)
+    columns = [grid.excess[corner * size : corner * size + size] for corner in corners]
+    demand, slowest, excess, times = DEMANDS[grid.kind], 0.0, [], []
+    for position, values in zip(last, zip(*columns, strict=True), strict=True):
+        mean = LOG_STEP * sum(weight * value for weight, value in zip(weights, values, strict=True))
+        model = model_s(demand((*leading, exp(position)), weights_bytes, width), machine, grid.floor_s)
+        slowest = max(slowest, model * exp(mean))
+        excess.append(mean)
+        times.append(slowest)
+    return tuple(excess), tuple(times)
 
 
 _GEMM: Final[dict[str, tuple[float, float, float]]] = {

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import sqrt
+from math import log2, sqrt
 from typing import Final
-
-import msgspec
 
 from tonnage.errors import Unmeasured
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.precision import FORMATS, number_format
 from tonnage.physics.collectives import collective_s
-from tonnage.physics.efficiency import DEMANDS, Grid, Ladder, Machine, Rung, demand_s, grid_s, smooth_max, weakest_rung
+from tonnage.physics.efficiency import Grid, Ladder, Machine, Point, Rung, grid_s, smooth_max, weakest_rung
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["operator_s", "peak_flop_per_s", "work_s"]
@@ -50,12 +48,12 @@ def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager:
         return collective_s(op, accelerator=accelerator, ladder=ladder, eager=eager)
     measured = _MEASURED[op.kind](op, ladder) if ladder.grids and op.kind in _MEASURED else None
     if measured is not None:
-        grid, point, factor = measured
+        grid, point, weights_bytes, width = measured
         machine = Machine(
             peak_flop_per_s=peak_flop_per_s(accelerator, op.compute) * ladder.sustained,
             memory_bytes_per_s=accelerator.memory_bytes_per_s,
         )
-        seconds, rung = grid_s(grid, point, machine) * factor, grid.rung
+        seconds, rung = grid_s(grid, point, machine, weights_bytes=weights_bytes, width=width), grid.rung
     else:
         seconds, rung = _GENERIC[op.kind](op, accelerator, ladder), "generic"
     if eager:
@@ -93,8 +91,8 @@ def peak_flop_per_s(accelerator: Accelerator, dtype: str) -> float:
     )
 
 
-Measured = tuple[Grid, tuple[float, ...], float]
-"""A grid, the coordinates in it, and a factor for what the grid does not vary."""
+Measured = tuple[Grid, Point, float, float]
+"""A grid, the coordinates in it, bytes of a stored value, and the width its demand needs."""
 
 _KERNELS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("bf16", "bf16"): ("bf16",),
@@ -129,8 +127,7 @@ def _dense(op: Operator, ladder: Ladder) -> Measured | None:
     for name in names:
         grid = ladder.grids.get("gemm/" + name)
         if grid is not None:
-            point = (op.n, op.k, op.m)
-            return grid, point, _stored_factor(grid, point, stored)
+            return grid, (op.n, op.k, op.m), stored, 1.0
     return None
 
 
@@ -139,18 +136,8 @@ def _grouped(op: Operator, ladder: Ladder) -> Measured | None:
     for name in names:
         grid = ladder.grids.get("grouped_gemm/" + name)
         if grid is not None:
-            point = (op.n * op.k, op.groups, op.m / max(op.groups, 1e-9))
-            return grid, point, _stored_factor(grid, point, stored)
+            return grid, (op.n * op.k, op.groups, op.m / max(op.groups, 1e-9)), stored, op.n + op.k
     return None
-
-
-def _stored_factor(grid: Grid, point: tuple[float, ...], stored_bytes: float) -> float:
-    """Time with weights of another width over that of the grid's, where memory is the limit."""
-    if abs(stored_bytes - grid.weights_bytes) <= 0.02 * stored_bytes:
-        return 1.0
-    demand = DEMANDS[grid.kind]
-    other = msgspec.structs.replace(grid, weights_bytes=stored_bytes)
-    return demand_s(demand(point, other), grid.machine) / demand_s(demand(point, grid), grid.machine)
 
 
 def _nearest_width(ladder: Ladder, prefix: str, width: float) -> Grid | None:
@@ -161,8 +148,12 @@ def _nearest_width(ladder: Ladder, prefix: str, width: float) -> Grid | None:
     return min(near, key=lambda grid: abs(grid.width - width), default=None)
 
 
+def _stored_bytes(op: Operator) -> float:
+    return (FORMATS.get(op.weights) or number_format(op.weights)).bytes
+
+
 def _cached_format(op: Operator) -> str:
-    return "fp8" if (FORMATS.get(op.weights) or number_format(op.weights)).bits < 12 else "bf16"
+    return "fp8" if _stored_bytes(op) < 1.5 else "bf16"
 
 
 def _causal_query(op: Operator, width: float) -> tuple[float, float]:
@@ -174,17 +165,29 @@ def _causal_query(op: Operator, width: float) -> tuple[float, float]:
 def _prompt(op: Operator, ladder: Ladder) -> Measured | None:
     if op.compute not in {"bf16", "fp16", "fp8"}:
         return None
-    compute = "fp8" if op.compute == "fp8" else "bf16"
-    cache = _cached_format(op)
+    compute, cache = "fp8" if op.compute == "fp8" else "bf16", _cached_format(op)
+    group = max(op.heads / max(op.kv_heads, 1.0), 1.0)
     for prefix in (f"{compute}/{cache}", f"bf16/{cache}", "bf16/bf16"):
         grid = _nearest_width(ladder, "attention_prefill/" + prefix, op.head_dim)
-        if grid is not None:
-            return grid, _causal_query(op, op.head_dim), _width_factor(grid, op.head_dim)
+        if grid is None:
+            continue
+        heads, q = _causal_query(op, op.head_dim)
+        query = op.m / max(op.batch, 1.0)
+        if op.window and op.window < query:
+            near = _nearest_window(ladder, f"windowed_prefill/{prefix}/{grid.width:.0f}", op.window)
+            if near is not None:
+                return near, (group, heads, query), near.weights_bytes, op.head_dim
+        return grid, (group, heads, q), grid.weights_bytes, op.head_dim
     return None
 
 
-def _width_factor(grid: Grid, width: float) -> float:
-    return 1.0 if grid.width == width or width <= 0 else width / grid.width
+def _nearest_window(ladder: Ladder, prefix: str, window: float) -> Grid | None:
+    """The grid of a window within a factor of two."""
+    for octave in (0, 1, -1):
+        grid = ladder.grids.get(f"{prefix}/{round(log2(window)) + octave}")
+        if grid is not None:
+            return grid
+    return None
 
 
 def _step(op: Operator, ladder: Ladder) -> Measured | None:
@@ -198,32 +201,39 @@ def _step(op: Operator, ladder: Ladder) -> Measured | None:
             drafted = max(op.m / op.batch, 1.0) if op.m and op.batch else 1.0
             context = min(op.context, op.window) if op.window else op.context
             point = (max(op.heads / kv_heads, 1.0) * drafted, max(op.batch, 1.0) * kv_heads, max(context, 1.0))
-            return grid, point, _width_factor(grid, op.head_dim)
+            return grid, point, _stored_bytes(op), op.head_dim
     return None
 
 
 def _latent_prompt(op: Operator, ladder: Ladder) -> Measured | None:
     grid = ladder.grids.get("mla_prefill/" + _cached_format(op)) or ladder.grids.get("mla_prefill/bf16")
-    return None if grid is None else (grid, _causal_query(op, grid.width), 1.0)
+    return None if grid is None else (grid, _causal_query(op, grid.width), grid.weights_bytes, grid.width)
 
 
 def _latent_step(op: Operator, ladder: Ladder) -> Measured | None:
     if op.head_dim < 500:  # an indexer or another latent size: its own roofline is the better guess
         return None
     grid = ladder.grids.get("mla_decode/" + _cached_format(op)) or ladder.grids.get("mla_decode/bf16")
-    return None if grid is None else (grid, (op.heads, max(op.batch, 1.0), max(op.context, 1.0)), 1.0)
+    return (
+        None
+        if grid is None
+        else (grid, (op.heads, max(op.batch, 1.0), max(op.context, 1.0)), _stored_bytes(op), grid.width)
+    )
 
 
 def _recurrent(op: Operator, ladder: Ladder) -> Measured | None:
-    steps = op.m <= 4.0 * max(op.batch, 1.0)
-    grid = ladder.grids.get("state_space/decode" if steps else "state_space/prefill")
-    heads = op.heads * op.head_dim * max(op.k, 1.0) / (128.0 * 128.0)  # states of the measured size
-    return None if grid is None else (grid, (heads, op.m), 1.0)
+    batch = max(op.batch, 1.0)
+    states = op.heads * op.head_dim * max(op.k, 1.0) / (128.0 * 128.0)  # of the measured size
+    if op.m <= 4.0 * batch:
+        grid = ladder.grids.get("state_space/decode")
+        return None if grid is None else (grid, (1.0, states * op.m), grid.weights_bytes, grid.width)
+    grid = ladder.grids.get("state_space/prefill")
+    return None if grid is None else (grid, (states * batch, op.m / batch), grid.weights_bytes, grid.width)
 
 
 def _stream(op: Operator, ladder: Ladder) -> Measured | None:
     grid = ladder.grids.get("elementwise")
-    return None if grid is None else (grid, (op.read_bytes + op.write_bytes,), 1.0)
+    return None if grid is None else (grid, (op.read_bytes + op.write_bytes,), 1.0, 1.0)
 
 
 _MEASURED: Final[dict[str, Callable[[Operator, Ladder], Measured | None]]] = {
