@@ -2,11 +2,10 @@
 
 from datetime import date
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.money.bills import bill, instances_needed, is_stale
+from tonnage.money.bills import bill, instances_needed
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.money import Offer, Price
 from tonnage.nouns.plan import Bill
@@ -44,8 +43,8 @@ def test_a_term_that_is_not_listed_is_an_answer() -> None:
     assert verdict.limit == "term" and verdict.nearest == "on-demand"
 
 
-@pytest.mark.parametrize(
-    ("as_of", "stale"), [("2026-11-01", False), ("2026-07-20", True), ("2026-09", False), ("", True)]
-)
-def test_old_prices_are_flagged(as_of: str, stale: bool) -> None:
-    assert is_stale(as_of, today=TODAY) is stale
+def test_the_age_of_a_price_is_counted_from_the_day_of_the_plan() -> None:
+    fresh = bill(OFFER, replicas=1, ranks=8, term="on-demand", today=date(2026, 8, 1))
+    old = bill(OFFER, replicas=1, ranks=8, term="on-demand", today=TODAY)
+    assert isinstance(fresh, Bill) and isinstance(old, Bill)
+    assert not fresh.stale and old.stale

@@ -7,9 +7,11 @@ same fields as flags. Both go through the same door.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import click
+import msgspec
 
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.planner.door import SERVE_FIELDS, Field
@@ -45,6 +47,10 @@ def _output_options(function: Command) -> Command:
     for option in (
         click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact"),
         click.option(
+            "--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers"
+        ),
+        click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date"),
+        click.option(
             "--output", "-o", type=click.Path(dir_okay=False), help="also write the plan as JSON to this file"
         ),
         click.option("--top", type=click.IntRange(1, 200), default=8, show_default=True, help="options to show"),
@@ -71,25 +77,33 @@ def _field_options(fields: tuple[Field, ...]) -> Callable[[Command], Command]:
     return decorate
 
 
+class _Output(msgspec.Struct, frozen=True, kw_only=True):
+    """Options that every kind of plan has: what-ifs, the day prices are aged from, and where the answer goes."""
+
+    overrides: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    today: datetime | None = None
+    output: str | None = None
+    top: int = 8
+    as_json: bool = False
+
+
 @plan.command("serve")
 @click.argument("model")
 @_field_options(SERVE_FIELDS)
 @_output_options
 @click.pass_context
-def _serve(
-    ctx: click.Context, /, overrides: tuple[str, ...], output: str | None, top: int, as_json: bool, **fields: Any
-) -> None:
+def _serve(ctx: click.Context, /, **options: Any) -> None:
     """Accelerators, layout and replicas that serve MODEL at this load, within the objectives, cheapest first."""
-    _answer(ctx, fields, overrides=overrides, output=output, top=top, as_json=as_json)
+    output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
+    _answer(ctx, options, output)
 
 
 @click.command("REQUEST")
 @click.argument("path")
 @_output_options
 @click.pass_context
-def _from_file(
-    ctx: click.Context, /, path: str, overrides: tuple[str, ...], output: str | None, top: int, as_json: bool
-) -> None:
+def _from_file(ctx: click.Context, /, path: str, **options: Any) -> None:
     """Answer the request in a YAML or JSON file (`-` = standard input)."""
     from tonnage.planner.files import read_mapping
 
@@ -99,33 +113,26 @@ def _from_file(
         raise BadRequest(f"'{path}' does not say what to plan; add a line 'plan: serve'")
     if kind not in KINDS:
         raise UnknownName("kind of plan", str(kind), KINDS)
-    _answer(ctx, fields, overrides=overrides, output=output, top=top, as_json=as_json)
+    _answer(ctx, fields, _Output(**options))
 
 
-def _answer(
-    ctx: click.Context,
-    fields: dict[str, Any],
-    *,
-    overrides: tuple[str, ...],
-    output: str | None,
-    top: int,
-    as_json: bool,
-) -> None:
-    from tonnage.catalog import Additions
+def _answer(ctx: click.Context, fields: dict[str, Any], output: _Output) -> None:
+    from tonnage.catalog import gather
     from tonnage.planner.door import serve_request
     from tonnage.planner.serve import plan_serve
-    from tonnage.report.document import as_json as json_text
+    from tonnage.report.document import as_json
 
-    additions = Additions(overrides=overrides)
-    answer = plan_serve(serve_request(fields, additions=additions), additions=additions)
-    if output is not None:
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(json_text(answer) + "\n")
-    if as_json:
-        click.echo(json_text(answer))
+    additions = gather(paths=output.folders, overrides=output.overrides)
+    today = output.today.date() if output.today else None
+    answer = plan_serve(serve_request(fields, additions=additions), additions=additions, today=today)
+    if output.output is not None:
+        with open(output.output, "w", encoding="utf-8") as file:
+            file.write(as_json(answer) + "\n")
+    if output.as_json:
+        click.echo(as_json(answer))
     else:
         from tonnage.report.plan import show_plan
 
-        show_plan(answer, top=top)
+        show_plan(answer, top=output.top)
     if not answer.feasible:
         ctx.exit(INFEASIBLE)

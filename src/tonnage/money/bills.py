@@ -10,15 +10,13 @@ import math
 from datetime import date
 
 from tonnage.nouns.answer import Basis, Part, Verdict
-from tonnage.nouns.money import Offer
+from tonnage.nouns.money import Offer, is_stale
 from tonnage.nouns.plan import Bill
 
-__all__ = ["HOURS_PER_MONTH", "STALE_AFTER_DAYS", "bill", "instances_needed", "is_stale"]
+__all__ = ["HOURS_PER_MONTH", "bill", "instances_needed", "usd_per_hour_of"]
 
 HOURS_PER_MONTH = 730.0
 """8,760 hours a year over 12 months, as clouds bill. [h]"""
-STALE_AFTER_DAYS = 90
-"""A price older than this is flagged. [days]"""
 
 
 def instances_needed(*, replicas: int, ranks: int, per_instance: float) -> int:
@@ -59,6 +57,7 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
         country=offer.country,
         term=term,
         instances=instances,
+        accelerators_per_instance=offer.count,
         usd_per_instance_hour=price,
         lines=(line,),
         as_of=offer.as_of,
@@ -68,10 +67,7 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
     )
 
 
-def is_stale(as_of: str, *, today: date) -> bool:
-    """Whether a price of that date ("2026-07-20" or "2026-07") is older than 90 days; an undated one is."""
-    parts = as_of.split("-")
-    if len(parts) < 2 or not all(part.isdigit() for part in parts):
-        return True
-    day = int(parts[2]) if len(parts) > 2 else 28
-    return (today - date(int(parts[0]), int(parts[1]), day)).days > STALE_AFTER_DAYS
+def usd_per_hour_of(made: Bill, *, replicas: int, ranks: int) -> float:
+    """What another number of replicas costs on the offer of a bill. [USD/h]"""
+    instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=made.accelerators_per_instance)
+    return instances * made.usd_per_instance_hour

@@ -74,6 +74,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     region: str
     term: str
     instances: int
+    accelerators_per_instance: float
     usd_per_instance_hour: float
     lines: tuple[Part, ...]
     as_of: str
@@ -100,6 +101,8 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Of one accelerator, the KV pool included. [bytes]"""
     kv_tokens: float
     bill: Bill
+    cost: Quantity
+    """Of the bill; its interval holds replicas at both ends of the capacity's interval. [USD/h]"""
     headroom: float
     """Share of capacity left free at peak load. [-]"""
     usd_per_month: float
@@ -109,7 +112,7 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     verdict: str = ""
     """Why it leads, or why it lost to the option ranked first."""
     ties: bool = False
-    """Its cost interval overlaps the first one's: the two cannot be told apart within error."""
+    """Its cost interval reaches the first one's: the two cannot be told apart within error."""
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,7 +15,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
 from tonnage.physics.efficiency import Rung
 
-__all__ = ["BASIS_OF_RUNG", "place"]
+__all__ = ["BASIS_OF_RUNG", "overheads_of", "place"]
 
 BASIS_OF_RUNG: Final[dict[Rung, Basis]] = {
     "own": Basis.CALIBRATED,
@@ -35,12 +35,12 @@ def place(model: Model, accelerator: Accelerator, configuration: Configuration) 
         precision=configuration.precision,
         layout=configuration.layout,
         ladder=ladder(accelerator, family=engine),
-        overheads=_overheads(engine),
         domain=max(accelerator.link.domain, accelerator.max_per_node or 1),
         graphs=configuration.engine.cuda_graphs is not False,
     )
 
 
 @lru_cache(maxsize=32)
-def _overheads(engine: str) -> Overheads:
+def overheads_of(engine: str) -> Overheads:
+    """What the newest release of an engine adds to its kernels."""
     return Overheads(**engine_times(engine).values)

@@ -19,7 +19,7 @@ from tonnage.nouns.plan import Configuration
 from tonnage.nouns.workload import Lengths
 from tonnage.physics.efficiency import Rung
 from tonnage.physics.transformer import Tokens
-from tonnage.planner.placement import BASIS_OF_RUNG, place
+from tonnage.planner.placement import BASIS_OF_RUNG, overheads_of, place
 
 __all__ = ["Replica", "build_replica"]
 
@@ -83,7 +83,7 @@ def _times(placement: Placement, lengths: Lengths, *, engine: Engine, pool: KvPo
     context = prompt + output / 2.0
     top = max(1.0, min(float(engine.max_num_seqs or 256), pool.sequences * 2.0))
     sizes = (*(size for size in BATCH_SIZES if size < top), top)
-    steps = [_decode_s(placement, size, context) for size in sizes]
+    steps = [_decode_s(placement, size, context=context, engine=engine) for size in sizes]
     # Host work may make a larger batch look no slower; a step never gets shorter with more requests.
     rising = [max(times for times, _ in steps[: i + 1]) for i in range(len(steps))]
     alone = _prefill_s(placement, prompt, engine)
@@ -100,11 +100,11 @@ def _times(placement: Placement, lengths: Lengths, *, engine: Engine, pool: KvPo
     return times, steps[-1][1]
 
 
-def _decode_s(placement: Placement, sequences: float, context: float) -> tuple[float, Rung]:
+def _decode_s(placement: Placement, sequences: float, *, context: float, engine: Engine) -> tuple[float, Rung]:
     ranks = placement.layout.dp * placement.layout.pp
     mine = max(1.0, sequences / ranks)
     parts = step_parts(placement, Tokens(decodes=mine, context=context, emitted=mine))
-    return seconds(parts, placement.overheads, sequences=sequences / placement.layout.dp), parts.rung
+    return seconds(parts, overheads_of(engine.name), sequences=sequences / placement.layout.dp), parts.rung
 
 
 def _prefill_s(placement: Placement, prompt: float, engine: Engine) -> float:
@@ -115,5 +115,5 @@ def _prefill_s(placement: Placement, prompt: float, engine: Engine) -> float:
     # Equal chunks: attention of all of them sums to that of the whole prompt, so the mean cached length is right.
     cached = (prompt - chunk) / 2.0
     parts = step_parts(placement, Tokens(prompts=1.0, chunk=chunk, cached=cached, emitted=1.0))
-    overheads = placement.overheads
-    return overheads.request_s + steps * seconds(parts, overheads, sequences=0.0, prompts=1.0)
+    own = overheads_of(engine.name)
+    return own.request_s + steps * seconds(parts, own, sequences=0.0, prompts=1.0)

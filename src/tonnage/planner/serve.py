@@ -17,7 +17,7 @@ from tonnage import __version__, catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub import resolve
 from tonnage.engine.capacity import Point, ReplicaLoad, at_concurrency, at_rate, largest_concurrency, quantile_factor
-from tonnage.money.bills import HOURS_PER_MONTH, bill
+from tonnage.money.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
 from tonnage.nouns.answer import Quantity, Verdict
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model
@@ -188,13 +188,13 @@ def _concurrency_limit(request: Serve, replica: Replica) -> float:
     return min(whole, float(replica.max_num_seqs))
 
 
-def _replicas(request: Serve, best: Point) -> int:
-    """Replicas for the peak with the wanted headroom, plus spares."""
+def _replicas(request: Serve, best: Point, *, factor: float = 1.0) -> int:
+    """Replicas for the peak with the wanted headroom, plus spares, if capacity is `factor` times what is predicted."""
     peak = request.shape.peak_to_mean / (1.0 - request.headroom)
     if request.rate_per_s is not None:
-        needed = request.rate_per_s * peak / best.rate_per_s
+        needed = request.rate_per_s * peak / (best.rate_per_s * factor)
     else:
-        needed = (request.concurrency or 1.0) * peak / best.concurrency
+        needed = (request.concurrency or 1.0) * peak / (best.concurrency * factor)
     return max(1, math.ceil(needed - 1e-9)) + request.spare_replicas
 
 
@@ -236,7 +236,7 @@ def _option(
         point = at_concurrency(replica.times, load, concurrency=share)
         headroom = 1.0 - share / best.concurrency
     tokens_per_s = point.rate_per_s * working / request.shape.peak_to_mean * request.lengths.output_tokens
-    hourly = bills[0].usd_per_hour
+    cost = _cost_interval(request, bills[0], best=best, ranks=configuration.layout.ranks, replica=replica)
     return ServeOption(
         configuration=configuration,
         replicas=replicas,
@@ -246,10 +246,25 @@ def _option(
         kv_tokens=replica.kv_tokens,
         bill=bills[0],
         other_offers=tuple(bills[1:4]),
+        cost=cost,
         headroom=headroom,
-        usd_per_month=hourly * HOURS_PER_MONTH,
-        usd_per_million_output_tokens=hourly / (tokens_per_s * 3600.0) * 1e6,
+        usd_per_month=cost.value * HOURS_PER_MONTH,
+        usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
         basis=str(replica.basis),
+    )
+
+
+def _cost_interval(request: Serve, made: Bill, *, best: Point, ranks: int, replica: Replica) -> Quantity:
+    """The bill, and what it becomes when capacity lies at either end of its interval."""
+    error = replica.factors["requests_per_s"]
+    fewest, most = (_replicas(request, best, factor=factor) for factor in (error, 1.0 / error))
+    return Quantity(
+        value=made.usd_per_hour,
+        unit="USD/h",
+        low=usd_per_hour_of(made, replicas=fewest, ranks=ranks),
+        high=usd_per_hour_of(made, replicas=most, ranks=ranks),
+        basis=replica.basis,
+        parts=made.lines,
     )
 
 

@@ -16,7 +16,7 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog import ambiguity as accelerator_ambiguity
 from tonnage.engine.capacity import Point
 from tonnage.errors import BadRequest
-from tonnage.money.bills import HOURS_PER_MONTH
+from tonnage.money.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.model import Model
@@ -121,22 +121,22 @@ def with_verdicts(options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
 def _arithmetic(option: ServeOption) -> str:
     ranks = option.configuration.layout.ranks
     rate = show(option.capacity.max_rate_per_s.value, "1/s")
-    each = f"{option.replicas} replicas x {ranks}" if option.replicas > 1 else f"1 replica x {ranks}"
+    each = f"{_count(option.replicas, 'replica')} x {ranks}"
     one = show(option.bill.usd_per_instance_hour, "USD/h")
     return (
-        f"{each} {option.configuration.accelerator} ({option.bill.instances} instances at {one}); "
+        f"{each} {option.configuration.accelerator} ({_count(option.bill.instances, 'instance')} at {one}); "
         f"one replica takes {rate}, {option.capacity.binds_text}"
     )
 
 
 def _ties(option: ServeOption, first: ServeOption) -> bool:
-    """Whether the cost per request differs by less than the capacity intervals allow."""
-    rate, best = option.capacity.max_rate_per_s, first.capacity.max_rate_per_s
-    if rate.high is None or best.low is None:
-        return False
-    mine = option.bill.usd_per_hour / option.replicas / rate.high
-    theirs = first.bill.usd_per_hour / first.replicas / best.low
-    return mine <= theirs
+    """Whether it might cost no more than the first, each at the friendly end of its own interval."""
+    low, high = option.cost.low, first.cost.high
+    return low is not None and high is not None and low <= high
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def sentence(request: Serve, options: tuple[ServeOption, ...], binding: Verdict) -> str:
@@ -149,7 +149,7 @@ def sentence(request: Serve, options: tuple[ServeOption, ...], binding: Verdict)
     ttft, tpot = best.capacity.ttft_s, best.capacity.tpot_s
     bounds = f"({show(ttft.low or ttft.value, 's', 2)}-{show(ttft.high or ttft.value, 's', 2)})"
     limits = f"({show(tpot.low or tpot.value, 's', 2)}-{show(tpot.high or tpot.value, 's', 2)})"
-    copies = f"{best.replicas} replica{'s' if best.replicas > 1 else ''} of {_degrees(best)}"
+    copies = f"{_count(best.replicas, 'replica')} of {_degrees(best)}"
     run = best.configuration
     old = ", an old price: check it" if best.bill.stale else ""
     return (
@@ -188,7 +188,6 @@ def choices(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Choice, .
     if not options:
         return ()
     best = options[0]
-    per_replica = best.bill.usd_per_hour / best.replicas
     ranks = best.configuration.layout.ranks
     used = (1.0 - best.headroom) * (best.replicas - request.spare_replicas)
     minimum = max(1, math.ceil(used - 1e-9))
@@ -198,7 +197,7 @@ def choices(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Choice, .
             name=name,
             replicas=replicas,
             accelerators=replicas * ranks,
-            usd_per_hour=per_replica * replicas,
+            usd_per_hour=usd_per_hour_of(best.bill, replicas=replicas, ranks=ranks),
             covers=covers,
         )
 
@@ -232,10 +231,11 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
         because=f"at p{slo.percentile:g}; {best.capacity.binds_text}" if named else "throughput decides alone",
     )
     ratio = request.shape.peak_to_mean
+    stand = "1 replica stands" if best.replicas == 1 else f"{best.replicas} replicas stand"
     varies = Decision(
         question="How does the load vary?",
         answer=f"peak {ratio:g}x the mean" if ratio > 1 else "flat",
-        because=f"{best.replicas} replicas stand all day; {best.headroom:.0%} is free at the peak",
+        because=f"{stand} all day; {best.headroom:.0%} is free at the peak",
     )
     spot = any(term == "spot" for term in request.filters.terms)
     restartable = Decision(
@@ -266,7 +266,9 @@ def flips(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Flip, ...]:
     if request.rate_per_s is not None:
         working = best.replicas - request.spare_replicas
         most = best.capacity.max_rate_per_s.value * working * (1.0 - request.headroom) / request.shape.peak_to_mean
-        found.append(Flip(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas"))
+        found.append(
+            Flip(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas are needed")
+        )
     return tuple(found)
 
 
