@@ -1,0 +1,192 @@
+"""
+Which numbers of a row are scored, and which number of a result answers each?
+
+A mean is scored against the mean and a median against the median. Where a source gives both, the mean is the one
+scored. Rates are those of the whole system behind the printed figure: a prediction covers every replica. Device memory
+counts only where it was really needed (a pre-allocated pool says nothing), and training speed and memory only where
+the row is marked as usable for them. Diffusion prints one denoising iteration in the column of the time per token.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from tonnage.accuracy.rows import Row, number, text
+from tonnage.nouns.answer import Quantity
+from tonnage.nouns.case import InferResult, Latency, Result, ServeResult, TrainResult
+
+__all__ = ["NAMES", "Measured", "Predicted", "measured", "predicted"]
+
+NAMES: Final = (
+    "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",
+    "memory_gb", "step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "peak_mem_gb", "fits",
+)  # fmt: skip
+"""Every scored quantity, in the order of the tables."""
+
+Statistic = Literal["mean", "p50"]
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One measured number of a row."""
+
+    quantity: str
+    value: float
+    statistic: Statistic = "mean"
+
+
+class Predicted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a result says about one measured number."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def measured(row: Row) -> list[Measured]:
+    """
+    Every number of the row that is scored.
+
+    Raises
+    ------
+    BadFact
+        A cell that should hold a number does not.
+    """
+    if row.layout == "training":
+        return _of_training(row)
+    if row.layout == "serving":
+        return _present(row, (("ttft_ms", "silicon_ttft_ms"), ("tpot_ms", "silicon_tpot_ms")))
+    found = _present(
+        row,
+        (
+            ("e2e_ms", "e2e_ms"),
+            ("output_tokens_per_s", "output_tokens_per_s_total"),
+            ("total_tokens_per_s", "total_tokens_per_s"),
+            ("samples_per_s", "samples_per_s"),
+            ("kv_tokens", "kv_tokens"),
+        ),
+    )
+    for name in ("ttft", "tpot"):
+        found += _first_statistic(row, name)
+    if text(row, "memory_kind") == "need":
+        found += _present(row, (("memory_gb", "memory_gb"),))
+    return sorted(found, key=lambda item: NAMES.index(item.quantity))
+
+
+def predicted(result: Result, wanted: Measured) -> Predicted | None:
+    """The result's answer to one measured number, in its unit; none when the result has no such number."""
+    if wanted.quantity == "fits":
+        return Predicted(value=float(result.fits))
+    if isinstance(result, ServeResult):
+        return _of_serve(result, wanted)
+    if isinstance(result, TrainResult):
+        return _of_train(result, wanted.quantity)
+    return _of_infer(result, wanted.quantity)
+
+
+def _of_training(row: Row) -> list[Measured]:
+    usable_for = text(row, "usable_for") or "speed+memory"
+    found: list[Measured] = []
+    if "speed" in usable_for:
+        found += _present(
+            row,
+            (
+                ("step_time_s", "step_time_s_eff"),
+                ("tokens_per_s_per_accel", "tokens_per_s_per_accel_eff"),
+                ("samples_per_s_per_accel", "samples_per_s_per_accel"),
+            ),
+        )
+    if "memory" in usable_for:
+        found += _present(row, (("peak_mem_gb", "peak_mem_gb"),))
+    outcome = text(row, "outcome")
+    if outcome:
+        found.append(Measured(quantity="fits", value=float(outcome != "oom")))
+    return found
+
+
+def _present(row: Row, columns: tuple[tuple[str, str], ...]) -> list[Measured]:
+    values = [(quantity, number(row, column)) for quantity, column in columns]
+    return [Measured(quantity=quantity, value=value) for quantity, value in values if value]
+
+
+def _first_statistic(row: Row, name: str) -> list[Measured]:
+    statistics: tuple[Statistic, ...] = ("mean", "p50")
+    for statistic in statistics:
+        value = number(row, f"{name}_{statistic}_ms")
+        if value:
+            return [Measured(quantity=f"{name}_ms", value=value, statistic=statistic)]
+    return []
+
+
+def _of_serve(result: ServeResult, wanted: Measured) -> Predicted | None:
+    match wanted.quantity:
+        case "ttft_ms":
+            return _latency(result.ttft_s, wanted.statistic)
+        case "tpot_ms":
+            return _latency(result.tpot_s, wanted.statistic)
+        case "e2e_ms":
+            return _latency(result.e2e_s, wanted.statistic)
+        case "output_tokens_per_s":
+            return _scaled(result.output_tokens_per_s)
+        case "total_tokens_per_s":
+            return _scaled(result.total_tokens_per_s)
+        case "samples_per_s":
+            return _scaled(result.requests_per_s)
+        case "kv_tokens" if result.kv_cache_tokens is not None:
+            return Predicted(value=result.kv_cache_tokens)
+        case "memory_gb" if result.memory is not None and "total_bytes" in result.memory:
+            low, high = result.memory.get("low"), result.memory.get("high")
+            return Predicted(
+                value=result.memory["total_bytes"] / 1e9,
+                low=low / 1e9 if low is not None else None,
+                high=high / 1e9 if high is not None else None,
+            )
+    return None
+
+
+def _of_train(result: TrainResult, quantity: str) -> Predicted | None:
+    match quantity:
+        case "step_time_s":
+            return _scaled(result.step_s)
+        case "tokens_per_s_per_accel":
+            return _scaled(result.tokens_per_s_per_accelerator)
+        case "samples_per_s_per_accel":
+            return _scaled(result.samples_per_s_per_accelerator)
+        case "peak_mem_gb":
+            return _scaled(result.memory_peak_bytes, 1e-9)
+    return None
+
+
+def _of_infer(result: InferResult, quantity: str) -> Predicted | None:
+    match quantity:
+        case "e2e_ms":
+            return _scaled(result.latency_s, 1e3)
+        case "tpot_ms":
+            return _scaled(result.step_s, 1e3)
+        case "samples_per_s":
+            return _scaled(result.samples_per_s)
+        case "memory_gb":
+            return _scaled(result.memory, 1e-9)
+    return None
+
+
+def _scaled(quantity: Quantity | None, factor: float = 1.0) -> Predicted | None:
+    if quantity is None:
+        return None
+    low = None if quantity.low is None else quantity.low * factor
+    high = None if quantity.high is None else quantity.high * factor
+    return Predicted(value=quantity.value * factor, low=low, high=high)
+
+
+def _latency(latency: Latency | None, statistic: Statistic) -> Predicted | None:
+    """Milliseconds; the interval of a median is as wide, in ratio, as that of the mean."""
+    if latency is None:
+        return None
+    value = latency.mean if statistic == "mean" else latency.p50
+    if value is None:
+        return None
+    ratio = value / latency.mean if latency.mean > 0 else 1.0
+    low = None if latency.low is None else latency.low * ratio * 1e3
+    high = None if latency.high is None else latency.high * ratio * 1e3
+    return Predicted(value=value * 1e3, low=low, high=high)

@@ -1,0 +1,166 @@
+"""`tonnage accuracy`: predicted against measured, by block."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tonnage.errors import BadFact, UnknownName, echo
+
+if TYPE_CHECKING:
+    from tonnage.accuracy.rows import Row
+    from tonnage.accuracy.scoring import Score
+
+__all__ = ["accuracy"]
+
+COLUMNS = ("id", "block", "quantity", "measured", "predicted", "low", "high", "basis", "reason")
+BY = ("engine", "accelerator", "family", "precision", "load")
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable report (schema tonnage.accuracy/1).")
+@click.option("--rows", "rows_file", type=click.Path(dir_okay=False), help="Write every row and quantity as CSV.")
+@click.option("--markdown", type=click.Path(dir_okay=False), help="Write the report as a Markdown page.")
+@click.option("--block", "blocks", multiple=True, help="Only this block; may be given several times.")
+@click.option("--by", type=click.Choice(BY), help="Split each block further.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most this many rows of each block.")
+@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
+def accuracy(
+    files: tuple[str, ...],
+    as_json: bool,
+    rows_file: str | None,
+    markdown: str | None,
+    blocks: tuple[str, ...],
+    by: str | None,
+    limit: int | None,
+    workers: int,
+) -> None:
+    """
+    Score predictions against published measurements.
+
+    FILES are tables with the columns of measurements/README.md, gzipped or not; without any, those of the checkout.
+    Only rows marked as usable are scored, and every row that cannot be predicted is counted with its reason.
+    """
+    from tonnage.accuracy.summary import report_of
+    from tonnage.report.accuracy import as_text
+    from tonnage.report.document import as_json as json_text
+
+    paths = [Path(file) for file in files] or _shipped()
+    wanted, facts, unusable = _rows(paths, blocks=blocks, limit=limit)
+    scores = _scored(wanted, rows_file=rows_file, workers=workers)
+    report = report_of(scores, by=by, unusable=unusable, out_of_memory=_scored(facts, rows_file=None, workers=1))
+    if markdown:
+        page = _page(wanted, scores, markdown=Path(markdown), report=report_of(scores))
+        Path(markdown).write_text(page, encoding="utf-8")
+    click.echo(json_text(report) if as_json else as_text(report))
+
+
+def _shipped() -> list[Path]:
+    """The measurements of the checkout this runs from."""
+    for root in (Path(__file__).parents[3], Path.cwd()):
+        found = sorted((root / "measurements").glob("*.csv.gz"))
+        if found:
+            return found
+    raise BadFact("no file is named, and the measurements come with a checkout only: tonnage accuracy FILE.csv.gz")
+
+
+def _rows(paths: list[Path], *, blocks: tuple[str, ...], limit: int | None) -> tuple[list[Row], list[Row], int]:
+    """Rows to score, runs that did not fit (comparable in nothing else), and how many others are passed over."""
+    from msgspec.structs import replace
+
+    from tonnage.accuracy.rows import read_rows
+
+    wanted: list[Row] = []
+    facts: list[Row] = []
+    taken: Counter[str] = Counter()
+    known: Counter[str] = Counter()
+    unusable = 0
+    for path in paths:
+        for row in read_rows(path):
+            known[row.block] += 1
+            if blocks and row.block not in blocks:
+                continue
+            if not row.usable:
+                unusable += 1
+                if row.cells.get("outcome") == "oom":
+                    facts.append(replace(row, usable=True))
+            elif limit is None or taken[row.block] < limit:
+                taken[row.block] += 1
+                wanted.append(row)
+    missing = next((block for block in blocks if block not in known), None)
+    if missing is not None:
+        raise UnknownName("block", missing, known)
+    return wanted, facts, unusable
+
+
+def _scored(rows: list[Row], *, rows_file: str | None, workers: int) -> list[Score]:
+    from tonnage.accuracy.scoring import score
+
+    scores: list[Score] = []
+    with ExitStack() as stack:
+        write: Any = None
+        if rows_file:
+            table = stack.enter_context(Path(rows_file).open("w", encoding="utf-8", newline=""))
+            write = csv.writer(table, lineterminator="\n").writerow
+            write(COLUMNS)
+        for item in _with_progress(score(rows, workers=workers), len(rows)):
+            scores.append(item)
+            if write is not None:
+                write(_cells(item))
+    return scores
+
+
+def _cells(item: Score) -> list[str]:
+    numbers = (item.measured, item.predicted, item.low, item.high)
+    shown = ["" if value is None else f"{value:.9g}" for value in numbers]
+    return [item.id, item.block, item.quantity, *shown, item.basis, item.reason]
+
+
+def _with_progress(scores: Iterable[Score], rows: int) -> Iterator[Score]:
+    """A bar on stderr when someone watches it: one step for each row."""
+    if not sys.stderr.isatty() or rows < 50:
+        yield from scores
+        return
+    last = ""
+    with click.progressbar(length=rows, label="predicting", file=sys.stderr) as bar:
+        for item in scores:
+            if item.id != last:
+                last = item.id
+                bar.update(1)
+            yield item
+
+
+def _page(rows: list[Row], scores: list[Score], *, markdown: Path, report: Any) -> str:
+    from tonnage.accuracy.baselines import baseline_scores
+    from tonnage.accuracy.summary import by_quantity
+    from tonnage.report.accuracy import Page, as_markdown
+
+    rivals = tuple((name, tuple(by_quantity(own))) for name, own in baseline_scores(rows, scores))
+    left_out = {key: float(value) for key, value in _companion(markdown, "left_out", "median_ape").items()}
+    page = Page(
+        overall=tuple(by_quantity(scores)),
+        baselines=rivals,
+        explanations=_companion(markdown, "explanations", "explanation"),
+        left_out=left_out,
+    )
+    return as_markdown(report, page)
+
+
+def _companion(markdown: Path, name: str, column: str) -> dict[tuple[str, str], str]:
+    """A small table beside the page, by block and quantity: accuracy.md reads accuracy.explanations.csv."""
+    path = markdown.with_suffix(f".{name}.csv")
+    if not path.exists():
+        return {}
+    with path.open(encoding="utf-8", newline="") as file:
+        try:
+            return {(line["block"], line["quantity"]): line[column] for line in csv.DictReader(file)}
+        except (KeyError, csv.Error):
+            raise BadFact(f"'{echo(path.name)}' must have the columns block, quantity and {column}") from None

@@ -1,0 +1,47 @@
+"""`tonnage predict`: cases in as JSON lines, predictions out as JSON lines, for scripts, spreadsheets and agents."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from tonnage.errors import BadFact, echo
+
+__all__ = ["predict"]
+
+BAD_REQUEST = 2
+
+
+@click.command()
+@click.argument("cases", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.pass_context
+def predict(ctx: click.Context, cases: str) -> None:
+    """
+    Predict each case of a file, or of standard input.
+
+    CASES holds one JSON object a line (or one JSON array, or a YAML list in a file named .yaml). Each is answered by
+    one JSON object a line, in order; a line that cannot be answered gets {"error": …, "line": n}, and the exit code
+    is then 2.
+
+    \b
+    {"kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
+     "traffic": {"concurrency": 64}, "isl": 1024, "osl": 1024}
+    """
+    from tonnage.planner.case_lines import answers, raw_cases
+    from tonnage.planner.predict import predict as one
+
+    failed = False
+    try:
+        with nullcontext(sys.stdin.buffer) if cases == "-" else Path(cases).open("rb") as file:
+            listed = Path(cases).suffix.lower() in {".yaml", ".yml"}
+            for answer in answers(raw_cases(file, yaml=listed), one):
+                failed = failed or answer.failed
+                sys.stdout.buffer.write(answer.text + b"\n")
+                sys.stdout.buffer.flush()
+    except FileNotFoundError:
+        raise BadFact(f"'{echo(cases)}' does not exist; name a file of cases, or - for standard input") from None
+    if failed:
+        ctx.exit(BAD_REQUEST)

@@ -1,0 +1,69 @@
+"""What `tonnage accuracy` says: how far predictions were from what others measured, block by block."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["SCHEMA", "AccuracyReport", "BlockErrors", "SkippedRow"]
+
+SCHEMA = "tonnage.accuracy/1"
+
+
+class BlockErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    Errors of one quantity in one block (or in one group of it). Names are published and never change.
+
+    Shares are fractions: 0.1 is 10 %. Absent = nothing to compare. For `fits` an error is 0 or 1, so `mean_ape` is
+    the share of wrong verdicts.
+    """
+
+    block: str
+    kind: str
+    """Kind of case: serve, train, infer."""
+    quantity: str
+    rows: int
+    """Scored rows, the unpredicted ones included."""
+    predicted: int
+    skipped: dict[str, int]
+    """Rows without a prediction, by reason."""
+    median_ape: float | None = None
+    mean_ape: float | None = None
+    p90_ape: float | None = None
+    bias: float | None = None
+    """Geometric mean of predicted over measured, less one."""
+    coverage_90: float | None = None
+    """Share of measured values inside their 90 % interval."""
+    half_width: float | None = None
+    """Median of (high - low) / (2 predicted)."""
+    group: str | None = None
+    """Value of the label that the results are split by."""
+    below_knee: int | None = None
+    """Predicted rows that the prediction puts below saturation; only latencies have it."""
+    below_knee_median_ape: float | None = None
+
+
+class SkippedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row that one sentence explains: why it was not predicted, or what crashed."""
+
+    id: str
+    reason: str
+
+
+class AccuracyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one run of `tonnage accuracy` found."""
+
+    blocks: tuple[BlockErrors, ...]
+    rows: int
+    """Usable rows."""
+    predicted: int
+    """Usable rows with at least one prediction."""
+    unusable: int = 0
+    """Rows passed over because their collector marked them as not comparable."""
+    crashes: tuple[SkippedRow, ...] = ()
+    """Rows whose prediction crashed: always our fault."""
+    out_of_memory: int = 0
+    """Rows of runs that did not fit; they have no speed, so they are counted here and nowhere else."""
+    out_of_memory_found: int = 0
+    """Of those, predicted not to fit."""
+    schema: str = SCHEMA
+    version: str = ""
