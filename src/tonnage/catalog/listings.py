@@ -105,7 +105,10 @@ def accelerator_card(
     """One accelerator with every fact, and each provider's cheapest offer of it."""
     part = accelerator(name, additions)
     listed = offers_listing(replace(wanted, accelerators=(part.id,)), today=today, additions=additions)
-    best = tuple({row["provider"]: row for row in reversed(listed.rows)}.values())[::-1]
+    cheapest: dict[str, dict[str, Any]] = {}
+    for row in listed.rows:
+        cheapest.setdefault(row["provider"], row)
+    best = tuple(cheapest.values())
     dearer = Hidden(
         reason="dearer offer of a provider shown (tonnage catalog offers)", rows=len(listed.rows) - len(best)
     )

@@ -9,6 +9,7 @@ offers come last. A price is of the whole instance, without VAT.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -51,6 +52,7 @@ _OWN_QUANTITIES: Final = {
     **dict.fromkeys(_OWN_PRICES, "USD/h"),
 }  # fmt: skip
 _OWN_TEXTS: Final = ("provider", "instance_type", "accelerator", "region", "country", "source", "notes", "as_of")
+_DATE: Final = re.compile(r"20\d\d-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
 _OWN_NEEDED: Final = ("provider", "accelerator", "as_of", "source")
 
 
@@ -169,6 +171,8 @@ def _own(given: Mapping[str, Any], *, where: str, additions: Additions) -> Offer
         if not str(given.get(field, "")).strip():
             raise BadFact(f"{where}: {field} is missing; `tonnage catalog offers --template` shows a whole file")
     texts = {field: str(given[field]).strip() for field in _OWN_TEXTS if field in given}
+    if not _DATE.fullmatch(texts["as_of"]):
+        raise BadFact(f"{where}: as_of is '{echo(texts['as_of'])}', but a date is expected: 2026-11-21 or \"2026-11\"")
     try:
         part = accelerator(texts["accelerator"], additions)
         values = {field: _above_zero(field, given[field]) for field in _OWN_QUANTITIES if field in given}

@@ -97,7 +97,7 @@ def from_table(given: Mapping[str, Any], *, where: str) -> Accelerator:
         memory_type=texts.get("memory_type", ""),
         compute_capability=texts.get("compute_capability"),
         form_factor=texts.get("form_factor", ""),
-        year=fields.get("year"),
+        year=_year(fields.get("year"), where=where),
     )
     try:
         quantities = {field: _value(field, fields[field]) for field in fields if field in FIELDS}
@@ -142,7 +142,7 @@ def parse_overrides(overrides: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 def _value(field: str, text: Any, prefix: str = "") -> Any:
     if field not in FIELDS:
-        raise BadRequest(prefix + str(UnknownName("field", field, FIELDS)))
+        raise BadRequest(f"{prefix}{field}: {UnknownName('field', field, FIELDS)}")
     kind = FIELDS[field][1]
     label = prefix + field
     if kind == "text":
@@ -197,6 +197,12 @@ def _peaks(given: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     if not isinstance(peaks, Mapping):
         raise BadFact(f"{where}: peak is '{echo(peaks)}'; write one line a dtype, such as peak.bf16 = \"180 TFLOP/s\"")
     return {f"peak.{dtype}": value for dtype, value in peaks.items()}
+
+
+def _year(value: Any, *, where: str) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise BadFact(f"{where}: year is '{echo(value)}', but a whole number is expected: 2026")
+    return value
 
 
 def _text(field: str, value: Any, *, where: str) -> str:

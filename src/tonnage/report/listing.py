@@ -77,9 +77,8 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
         _print_table(heads, cells, fold=wide)
     hidden = sum(reason.rows for reason in listing.hidden)
     reasons = "; ".join(f"{reason.rows} {reason.reason}" for reason in listing.hidden)
-    print(
-        f"{len(listing.rows)} {listing.kind} shown, " + (f"{hidden} hidden: {reasons}." if hidden else "none hidden.")
-    )
+    shown = f"{len(listing.rows)} of {len(listing.rows) + hidden} {listing.kind} shown"
+    print(f"{shown}; hidden: {reasons}." if hidden else f"{shown}.")
     dated = [column.name for column in columns if column.unit == "date"]
     if any(row[name] and is_stale(row[name], today=today) for row in listing.rows for name in dated):
         print(f"* older than {STALE_AFTER_DAYS} days on {listing.today}")

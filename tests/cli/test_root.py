@@ -1,0 +1,173 @@
+"""The `tonnage` command: commands are found in a table, and what a user causes ends as one sentence."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tonnage import __version__, cli
+from tonnage.errors import BadRequest
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli.root, list(args), prog_name="tonnage")
+
+
+def shell(command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    program = f"{sys.executable} -m tonnage"
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        ["bash", "-c", command.replace("tonnage", program, 1)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Put a function in the place of `tonnage catalog`."""
+
+    def install(body: Callable[[], object]) -> None:
+        def get(self: click.Group, ctx: click.Context, name: str) -> click.Command:
+            return click.Command(name, callback=body)
+
+        monkeypatch.setattr(cli.Root, "get_command", get)
+
+    return install
+
+
+def test_every_listed_command_that_exists_has_help_and_its_file_s_name() -> None:
+    for name, (target, sentence) in cli.COMMANDS.items():
+        assert target == f"tonnage.cli.{name}:{name}"
+        assert sentence.endswith(".")
+    shown = cli.root.list_commands(click.Context(cli.root))
+    assert "catalog" in shown
+    for name in shown:
+        result = run(name, "--help")
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert "Usage: tonnage" in result.stdout
+
+
+def test_a_listed_command_without_a_file_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cli.COMMANDS, "dream", ("tonnage.cli.dream:dream", "Not written yet."))
+    assert "dream" not in run("--help").stdout
+    assert "no command 'dream'" in run("dream").stderr
+
+
+def test_help_and_version() -> None:
+    for args in ((), ("--help",), ("-h",)):
+        result = run(*args)
+        assert result.exit_code == 0
+        assert "catalog" in result.stdout
+    assert run("--version").stdout == f"tonnage {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("catlog",), "tonnage: no command 'catlog'; did you mean 'catalog'?"),
+        (("catalog", "acelerators"), "tonnage: no command 'acelerators'; did you mean 'accelerators'?"),
+        (("--hlep",), "tonnage: no option '--hlep'; did you mean '--help'? (see `tonnage --help`)"),
+        (("catalog", "offers", "--provder", "aws"), "tonnage: no option '--provder'; did you mean '--provider'?"),
+        (
+            ("catalog", "offers", "--limit", "many"),
+            "tonnage: invalid value for '--limit': 'many' is not",
+        ),
+        (("catalog", "offers", "--limit"), "tonnage: option '--limit' requires an argument"),
+        (("catalog", "offers", "H100"), "tonnage: got unexpected extra argument (H100)"),
+    ],
+)
+def test_a_usage_error_is_one_sentence_and_code_2(args: tuple[str, ...], sentence: str) -> None:
+    result = run(*args)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(sentence)
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (BadRequest("rate: '4'\nhas no unit"), 2, "tonnage: rate: '4' has no unit\n"),
+        (MemoryError(), 2, "tonnage: the request needs more memory than this machine has"),
+        (RecursionError(), 2, "tonnage: the input is nested too deeply"),
+        (
+            FileNotFoundError(2, "No such file or directory", "x.yaml"),
+            2,
+            "tonnage: x.yaml: no such file or directory\n",
+        ),
+        (OSError(28, "No space left on device"), 2, "tonnage: cannot read or write: no space left on device\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 1, ""),
+        (click.exceptions.Exit(3), 3, ""),
+    ],
+)
+def test_what_a_command_raises_becomes_a_sentence_and_a_code(
+    command: Callable[[Callable[[], object]], None], error: BaseException, code: int, says: str
+) -> None:
+    def body() -> None:
+        raise error
+
+    command(body)
+    result = run("catalog")
+    assert result.exit_code == code
+    assert result.stderr.strip().startswith(says.strip())
+    assert "Traceback" not in result.stderr
+
+
+def test_a_bug_of_ours_keeps_its_traceback(command: Callable[[Callable[[], object]], None]) -> None:
+    def body() -> None:
+        raise ZeroDivisionError
+
+    command(body)
+    assert isinstance(run("catalog").exception, ZeroDivisionError)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("tonnage catalog offers --limit 0 | head -1 >/dev/null; exit ${PIPESTATUS[0]}", 1, ""),
+        ("tonnage catalog offers --json --limit 0 | true; exit ${PIPESTATUS[0]}", 1, ""),
+        ("tonnage --help >&-", 0, ""),
+        ("tonnage catalog providers >/dev/full", 2, "tonnage: cannot read or write: no space left on device\n"),
+    ],
+)
+def test_a_reader_that_goes_away_and_a_full_disk_are_quiet(line: str, code: int, says: str) -> None:
+    if "/dev/full" in line and not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    found = shell(line)
+    assert (found.returncode, found.stderr) == (code, says)
+
+
+def test_help_and_the_catalogue_start_light() -> None:
+    """At most 0.25 s of CPU each, the best of three, and neither numpy nor rich nor yaml is imported."""
+    program = (
+        "import sys, time\n"
+        "from tonnage.cli import root\n"
+        "try: root.main(sys.argv[1:], prog_name='tonnage')\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'numba', 'yaml', 'rich', 'highspy'} & set(sys.modules)\n"
+        "print(time.process_time(), sorted(heavy), file=sys.stderr)"
+    )
+
+    def best(*args: str) -> float:
+        times: list[float] = []
+        for _ in range(3):
+            found: Any = subprocess.run(
+                [sys.executable, "-c", program, *args], capture_output=True, text=True, check=True
+            )
+            seconds, heavy = found.stderr.split(" ", 1)
+            assert heavy.strip() == "[]"
+            times.append(float(seconds))
+        return min(times)
+
+    assert best("--help") <= 0.25
+    assert best("catalog", "accelerators") <= 0.25
+    assert best("catalog", "accelerators", "--json") <= 0.25
