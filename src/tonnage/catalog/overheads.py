@@ -1,8 +1,9 @@
 """
-What time does an engine add to its kernels? Fitted overheads, by engine and the release they apply from.
+What time does an engine add to its kernels? Fitted overheads, by engine, maker of the accelerator, and release.
 
-One CSV row per engine and era under data/engines; empty cells take the default (nothing added). The fit that wrote
-a row is named in its `source`. An engine that nobody measured borrows `generic`, and says so.
+One CSV row per engine, vendor and era under data/engines; empty cells take the default (nothing added). A row with
+an empty vendor holds for every vendor without its own. An engine that was not measured on a vendor's parts takes its
+own row times that vendor's factors (engine `*`); an engine that nobody measured takes `generic`. Both say so.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ import msgspec
 
 from tonnage.catalog.rows import DATA, number, table
 
-__all__ = ["EngineTimes", "engine_times"]
+__all__ = ["FACTORS", "EngineTimes", "engine_times"]
 
 Release = tuple[int, ...]
+
+FACTORS = frozenset({
+    "memory", "compute", "experts", "attention", "prefill_attention", "touch", "collective", "narrow", "weight_only",
+})  # fmt: skip
+"""Fields that multiply; the others add seconds."""
 
 
 class EngineTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,35 +36,44 @@ class EngineTimes(msgspec.Struct, frozen=True, kw_only=True):
     """By field of `engine.overheads.Overheads`."""
     source: str
     borrowed: bool = False
-    """The engine itself was not measured."""
+    """The engine was not measured on such parts."""
 
 
-def engine_times(engine: str, release: Release | None = None) -> EngineTimes:
+def engine_times(engine: str, *, vendor: str = "", release: Release | None = None) -> EngineTimes:
     """
-    Overheads of a release of an engine; the newest when it is not known, `generic` for an unknown engine.
+    Overheads of a release of an engine on a vendor's parts; the newest release when it is not known.
 
     Examples
     --------
-    >>> engine_times("vllm").engine
-    'vllm'
+    >>> engine_times("vllm", vendor="NVIDIA").borrowed
+    False
     >>> engine_times("no-such-engine").borrowed
     True
     """
     known = _rows()
-    if engine not in known:
-        return msgspec.structs.replace(known["generic"][-1], engine=engine, borrowed=True)
-    eras = known[engine]
+    if (engine, vendor) in known:
+        return _of_release(known[engine, vendor], release)
+    own = (engine, "") in known
+    found = _of_release(known[engine if own else "generic", ""], release)
+    stack = known.get(("*", vendor))
+    if stack is not None:
+        factors = {key: found.values.get(key, 1.0) * value for key, value in stack[-1].values.items()}
+        found = msgspec.structs.replace(found, values=MappingProxyType({**found.values, **factors}))
+    return msgspec.structs.replace(found, engine=engine, borrowed=not own or stack is not None)
+
+
+def _of_release(eras: tuple[EngineTimes, ...], release: Release | None) -> EngineTimes:
     reached = [era for era in eras if release is None or era.since <= release]
     return reached[-1] if reached else eras[0]
 
 
 @cache
-def _rows() -> Mapping[str, tuple[EngineTimes, ...]]:
-    found: dict[str, list[EngineTimes]] = {}
+def _rows() -> Mapping[tuple[str, str], tuple[EngineTimes, ...]]:
+    found: dict[tuple[str, str], list[EngineTimes]] = {}
     for row in table(DATA / "engines" / "overheads.csv"):
-        named = {key: number(row, key) for key in row if key not in {"engine", "since", "source"}}
+        named = {key: number(row, key) for key in row if key not in {"engine", "vendor", "since", "source"}}
         values = {key: value for key, value in named.items() if value is not None}
         since = tuple(int(part) for part in row["since"].split("."))
         era = EngineTimes(engine=row["engine"], since=since, values=MappingProxyType(values), source=row["source"])
-        found.setdefault(row["engine"], []).append(era)
+        found.setdefault((row["engine"], row["vendor"]), []).append(era)
     return MappingProxyType({key: tuple(sorted(eras, key=lambda e: e.since)) for key, eras in found.items()})

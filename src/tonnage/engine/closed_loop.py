@@ -28,6 +28,8 @@ __all__ = ["Load", "closed_loop", "saturated_loop"]
 
 _COHORTS = 32
 _ROUNDS = 3
+_USUAL_REQUESTS = 10
+"""Requests per client of a benchmark run that does not say (InferenceMAX: ten times the concurrency in all)."""
 _RATIOS = (0.7548776662466927, 0.5698402909980532)
 """Of the two-dimensional golden sequence (Roberts 2018): even cover of prompt and output lengths."""
 
@@ -68,15 +70,13 @@ def closed_loop(table: StepTable, load: Load, *, clients: float, requests_per_cl
     """
     Mean latencies and throughput of `clients` in a closed loop.
 
-    Without `requests_per_client` the steady state is reported; with it, the mean over a run of that
-    many rounds, the start included.
+    The mean is over a run in which each client sends `requests_per_client` requests, the start
+    included; ten when it is not said, as public benchmarks do.
     """
-    rounds = min(_ROUNDS, requests_per_client or _ROUNDS)
+    total = requests_per_client or _USUAL_REQUESTS
+    rounds = min(_ROUNDS, total)
     found = _simulate(table, load, clients, rounds)
-    if requests_per_client is None:
-        weights = [0.0] * (rounds - 1) + [1.0]
-    else:
-        weights = [1.0] * (rounds - 1) + [float(max(1, requests_per_client - rounds + 1))]
+    weights = [1.0] * (rounds - 1) + [float(total - rounds + 1)]
     pooled = [(w / len(rows), row) for w, rows in zip(weights, found, strict=True) for row in rows if w]
     ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
     added = table.overheads.request_s

@@ -58,7 +58,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=year, offline=offline)
     version = release(known, year)
-    times = engine_times(case.engine.strip().lower(), version)
+    times = engine_times(_timed_as(case.engine), vendor=accelerator.vendor, release=version)
     pool = kv_pool(
         model, accelerator, precision=precision, engine=engine, layout=memory_layout,
         demand=_demand(case), year=year,
@@ -147,6 +147,14 @@ def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
     except UnknownName:
         name, notes = "hf", (f"{case.engine}: its defaults are not known; it is taken to allocate by need",)
     return msgspec.convert({"name": name, "version": case.engine_version, **options}, Engine), notes
+
+
+def _timed_as(name: str) -> str:
+    """The name an engine's overheads are filed under: its own name, or the spelling given."""
+    try:
+        return engine_name(name)
+    except UnknownName:
+        return name.strip().lower()
 
 
 def _layouts(case: ServeCase) -> tuple[Layout, Layout]:

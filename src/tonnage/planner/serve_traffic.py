@@ -20,10 +20,12 @@ from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
 from tonnage.planner.serve_setup import Setup
 
-__all__ = ["grid_of", "served", "slots", "under_load"]
+__all__ = ["grid_of", "pool_grids", "pools_of", "served", "slots", "under_load"]
 
 _SEPARATE = frozenset({"sglang", "lmdeploy", "tgi"})
 """Engines that give prompts steps of their own."""
+_DRIFT = (0.95, 1.05)
+"""Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""
 _TYPICAL_BATCH = 256.0
 """Where nothing else limits the batch: an encoder or a need-based engine without a stated load. [requests]"""
 
@@ -92,13 +94,14 @@ def _budget(at: Setup) -> float:
 
 def _load(at: Setup) -> Load:
     most = slots(at)
+    mixed = at.engine.name not in _SEPARATE and at.engine.chunked_prefill is not False
     return Load(
         prompt_tokens=max(1.0, at.case.isl),
         output_tokens=max(1.0, at.case.osl),
         budget=_budget(at),
         slots=most if math.isfinite(most) else _TYPICAL_BATCH,
-        spread=at.case.length_spread or (1.0, 1.0),
-        mixed=at.engine.name not in _SEPARATE and at.engine.chunked_prefill is not False,
+        spread=at.case.length_spread or (_DRIFT if mixed else (1.0, 1.0)),
+        mixed=mixed,
     )
 
 
@@ -177,23 +180,12 @@ def _disaggregated(at: Setup) -> tuple[Served, Rung]:
     if split is None or case.traffic.concurrency is None:
         raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
     clients = case.traffic.concurrency / case.replicas
-    budget = _prefill_budget(at, split.prefill)
-    most = max(1.0, clients / split.decode_workers)
-    first, second = (step_table(grid, at.overheads) for grid in pool_grids(at))
-    pools = Pools(
-        prefill=first,
-        prefill_workers=split.prefill_workers,
-        decode=second,
-        decode_workers=split.decode_workers,
-        slots=most,
-        budget=budget,
-        transfer_s=_transfer_s(at, split.prefill),
-    )
+    pools = pools_of(at, pool_grids(at))
     found = disaggregated_loop(
         pools, clients=clients, prompt_tokens=case.isl, output_tokens=case.osl,
         requests_per_client=case.traffic.requests_per_client,
     )  # fmt: skip
-    return found, weakest_rung((first.rung, second.rung))
+    return found, weakest_rung((pools.prefill.rung, pools.decode.rung))
 
 
 def pool_grids(at: Setup) -> tuple[StepGrid, StepGrid]:
@@ -208,6 +200,23 @@ def pool_grids(at: Setup) -> tuple[StepGrid, StepGrid]:
     )
     second = step_grid(decode.placement, batch=most, context=case.isl + case.osl, chunk=most, prompt=case.isl)
     return first, second
+
+
+def pools_of(at: Setup, grids: tuple[StepGrid, ...]) -> Pools:
+    """The two pools of workers, their steps priced."""
+    split = at.case.disaggregation
+    if split is None or at.case.traffic.concurrency is None:
+        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    prefill, decode = (step_table(grid, at.overheads) for grid in grids)
+    return Pools(
+        prefill=prefill,
+        prefill_workers=split.prefill_workers,
+        decode=decode,
+        decode_workers=split.decode_workers,
+        slots=max(1.0, at.case.traffic.concurrency / at.case.replicas / split.decode_workers),
+        budget=_prefill_budget(at, split.prefill),
+        transfer_s=_transfer_s(at, split.prefill),
+    )
 
 
 def _prefill_budget(at: Setup, layout: Layout) -> float:

@@ -1,0 +1,343 @@
+"""
+Fit what engines add to their kernels, on published serving measurements, and say how well it transfers.
+
+    python calibration/serving.py                 errors by block, engine and accelerator
+    python calibration/serving.py --fit           fit every engine and era, rewrite overheads.csv
+    python calibration/serving.py --transfer      refit with each accelerator, model family, era left out in turn
+
+Each (engine, vendor, era) has its own few parameters, none of them per model or per accelerator: host time per step
+and per sequence, time per kernel launch, and factors on classes of kernels whose tables come from other versions.
+Residuals are log ratios under a soft-L1 loss; every group (block, accelerator, model, formats) counts alike up to
+its first ten rows; parameters are pulled towards "nothing added" with the strength given in PARAMETERS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import date
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from scipy.optimize import least_squares
+
+from tonnage.accuracy.cases import case_of, kind_of
+from tonnage.accuracy.quantities import Measured, measured
+from tonnage.accuracy.rows import Row, read_rows, text
+from tonnage.engine.disaggregated import disaggregated_loop
+from tonnage.engine.overheads import Overheads
+from tonnage.engine.served import Served
+from tonnage.engine.steps import StepGrid, step_table
+from tonnage.errors import TonnageError
+from tonnage.nouns.case import ServeCase
+from tonnage.planner.serve_setup import Setup, setup
+from tonnage.planner.serve_traffic import grid_of, pool_grids, pools_of, under_load
+
+ROOT = Path(__file__).parents[1]
+FILES = ("inference", "serving_silicon")
+TABLE = ROOT / "src/tonnage/catalog/data/engines/overheads.csv"
+
+ERAS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("vllm", "NVIDIA"): ("0", "0.8"),
+    ("vllm", "AMD"): ("0", "0.8"),
+    ("vllm", "Intel"): ("0",),
+    ("sglang", "NVIDIA"): ("0",),
+    ("trtllm", "NVIDIA"): ("0", "0.17", "0.18"),
+    ("lmdeploy", "NVIDIA"): ("0",),
+    ("fastertransformer", "NVIDIA"): ("0",),
+    ("megatron", "NVIDIA"): ("0",),
+    ("deepspeed", "Intel"): ("0",),
+    ("deepspeed-mii", "NVIDIA"): ("0",),
+    ("hf", "NVIDIA"): ("0",),
+    ("llamacpp", "NVIDIA"): ("0",),
+    ("llamacpp", "AMD"): ("0",),
+    ("llamacpp", "Intel"): ("0",),
+    ("llamacpp", "Apple"): ("0",),
+    ("gptfast", "NVIDIA"): ("0",),
+    ("exllamav2", "NVIDIA"): ("0",),
+}
+"""Engines with enough rows for a fit of their own, and the releases at which a new fit begins."""
+
+PARAMETERS: dict[str, tuple[float, float, float, float]] = {
+    # name: (prior, its spread, lowest, highest); seconds in units of SCALE, factors as logarithms
+    "step_s": (1.0, 2.0, 0.0, 60.0),
+    "sequence_s": (0.8, 1.5, 0.0, 40.0),
+    "kernel_s": (0.0, 2.0, -1.4, 60.0),
+    "prefill_kernel_s": (0.0, 3.0, -1.4, 80.0),
+    "request_s": (1.0, 2.0, 0.0, 30.0),
+    "prompt_s": (0.0, 1.0, 0.0, 30.0),
+    "memory": (0.0, 0.15, -0.4, 2.5),
+    "compute": (0.0, 0.15, -0.4, 2.5),
+    "experts": (0.0, 0.2, -0.7, 2.0),
+    "attention": (0.0, 0.3, -0.7, 3.0),
+    "prefill_attention": (0.0, 0.3, -0.7, 3.0),
+    "touch": (0.0, 0.7, -3.0, 1.0),
+    "collective": (0.0, 0.3, -1.2, 2.5),
+    "narrow": (0.0, 0.2, -0.7, 1.5),
+    "weight_only": (0.0, 0.3, -0.7, 1.5),
+}
+SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "kernel_s": 1e-6, "prefill_kernel_s": 1e-6, "request_s": 1e-2,
+         "prompt_s": 1e-3}  # fmt: skip
+MOST_PER_GROUP = 24
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One measured row, its settled case, and the parts of its steps."""
+
+    row: Row
+    at: Setup
+    grids: tuple[StepGrid, ...]
+    targets: tuple[Measured, ...]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Which fit it belongs to."""
+        engine, vendor = self.at.times.engine, self.at.placement.accelerator.vendor
+        eras = ERAS.get((engine, vendor), ("0",))
+        since = ".".join(str(part) for part in self.at.times.since)
+        return engine, vendor, since if since in eras else eras[0]
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Near-duplicates: one model in one format on one accelerator from one source."""
+        return (self.row.block, self.at.case.accelerator, str(self.at.case.model), self.at.placement.precision.weights)
+
+
+def samples(files: Iterable[str] = FILES, every: int = 1) -> list[Sample]:
+    """Usable rows of served language models, thinned evenly inside each group."""
+    found: dict[tuple[str, ...], list[Sample]] = defaultdict(list)
+    for name in files:
+        for row in read_rows(ROOT / f"measurements/{name}.csv.gz"):
+            if not row.usable or kind_of(row) != "serve":
+                continue
+            if text(row, "load") == "memory_only" or text(row, "duplicate_of"):
+                continue
+            try:
+                case = case_of(row)
+                assert isinstance(case, ServeCase)
+                at = setup(case)
+                grids = pool_grids(at) if case.disaggregation else (grid_of(at),)
+            except TonnageError:
+                continue
+            sample = Sample(row, at, grids, targets(row))
+            found[(*sample.group, sample.key[2])].append(sample)
+    return [sample for group in found.values() for sample in _thinned(group, every)]
+
+
+def _thinned(group: list[Sample], every: int) -> list[Sample]:
+    """At most MOST_PER_GROUP of a group when thinning, evenly over it."""
+    if every <= 1 or len(group) <= MOST_PER_GROUP:
+        return group
+    step = len(group) / MOST_PER_GROUP
+    return [group[int(i * step)] for i in range(MOST_PER_GROUP)]
+
+
+def targets(row: Row) -> tuple[Measured, ...]:
+    """Independent numbers of a row: latencies where given, else one rate."""
+    given = {m.quantity: m for m in measured(row)}
+    kept = [given[name] for name in ("ttft_ms", "tpot_ms") if name in given]
+    if text(row, "provenance") == "public_dump" and not text(row, "requests_per_client"):
+        kept = [m for m in kept if m.quantity != "ttft_ms"]  # the first requests paid for compilation
+    if text(row, "warmup_suspect") == "1":
+        kept = [m for m in kept if m.quantity != "ttft_ms"]
+    for name in ("e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s"):
+        if name in given and not any(m.quantity == "tpot_ms" for m in kept):
+            if text(row, "load") == "open_loop" and name != "e2e_ms":
+                continue  # below saturation a rate is the rate that was sent
+            kept.append(given[name])
+            break
+    return tuple(kept)
+
+
+def answer(sample: Sample, overheads: Overheads) -> Served:
+    """The sample's traffic under some overheads."""
+    at = msgspec.structs.replace(sample.at, overheads=overheads)
+    if at.case.disaggregation is not None:
+        return disaggregated_loop(
+            pools_of(at, sample.grids),
+            clients=(at.case.traffic.concurrency or 1.0) / at.case.replicas,
+            prompt_tokens=at.case.isl,
+            output_tokens=at.case.osl,
+            requests_per_client=at.case.traffic.requests_per_client,
+        )
+    return under_load(at, step_table(sample.grids[0], overheads))[0]
+
+
+def predicted(sample: Sample, found: Served, quantity: str) -> float:
+    """One number of an answer, in the unit of the measurement."""
+    case = sample.at.case
+    rate = found.requests_per_s * case.replicas
+    if quantity == "ttft_ms":
+        return found.ttft_s * 1e3
+    if quantity == "tpot_ms":
+        return found.tpot_s * 1e3
+    if quantity == "e2e_ms":
+        return found.e2e_s * 1e3
+    if quantity == "samples_per_s":
+        return rate
+    if quantity == "output_tokens_per_s" and case.phase == "decode":
+        return found.running / found.tpot_s * case.replicas
+    return rate * (case.osl if quantity == "output_tokens_per_s" else case.isl + case.osl)
+
+
+def log_ratios(sample: Sample, overheads: Overheads) -> list[float]:
+    """log(predicted / measured) of every target of a sample."""
+    found = answer(sample, overheads)
+    return [math.log(max(predicted(sample, found, m.quantity), 1e-12) / m.value) for m in sample.targets]
+
+
+def overheads_of(names: tuple[str, ...], values: Iterable[float], fixed: dict[str, float]) -> Overheads:
+    """Overheads from a vector of fitted numbers."""
+    read = {
+        name: float(value * SCALE[name] if name in SCALE else math.exp(value))
+        for name, value in zip(names, values, strict=True)
+    }
+    return Overheads(**{**fixed, **read})
+
+
+def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
+    """The parameters that these rows can tell: each needs a part of some step, or a latency, to act on."""
+    grids = [grid for sample in rows for grid in sample.grids]
+    names = ["step_s", "kernel_s", "memory", "attention", "touch"]
+    batches = {sample.grids[-1].batches[-1] for sample in rows}
+    if max(batches, default=1.0) > 8:
+        names.append("sequence_s")
+    if any(sample.at.case.phase != "decode" for sample in rows):
+        names += ["compute", "prefill_kernel_s", "prefill_attention"]
+    if any(m.quantity == "ttft_ms" for sample in rows for m in sample.targets):
+        names += ["request_s", "prompt_s"]
+    for name in ("experts", "collective", "narrow", "weight_only"):
+        if sum(getattr(grid.dense[-1], name) > 0 for grid in grids) >= max(8, len(grids) // 50):
+            names.append(name)
+    return tuple(name for name in PARAMETERS if name in names)
+
+
+def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> dict[str, float]:
+    """Fitted overheads of one engine, vendor and era."""
+    names = free_parameters(rows)
+    prior = np.array([PARAMETERS[name][0] for name in names])
+    spread = np.array([PARAMETERS[name][1] for name in names])
+    low = np.array([PARAMETERS[name][2] for name in names])
+    high = np.array([PARAMETERS[name][3] for name in names])
+    sizes: dict[tuple[str, ...], int] = defaultdict(int)
+    for sample in rows:
+        sizes[sample.group] += 1
+    weights = [math.sqrt(min(10, sizes[s.group]) / sizes[s.group]) for s in rows]
+
+    def residuals(values: np.ndarray) -> np.ndarray:
+        overheads = overheads_of(names, values, fixed)
+        found = [w * r for s, w in zip(rows, weights, strict=True) for r in log_ratios(s, overheads)]
+        # Soft-L1 by hand, so that priors stay quadratic.
+        scaled = np.array(found) / 0.1
+        robust = np.sign(scaled) * np.sqrt(2.0 * (np.sqrt(1.0 + scaled**2) - 1.0))
+        return np.concatenate([robust, (values - prior) / spread])
+
+    start = np.clip(prior, low + 1e-6, high - 1e-6)
+    solution = least_squares(residuals, start, bounds=(low, high), diff_step=1e-2, max_nfev=14, x_scale=spread)
+    if not quiet:
+        print("   ", ", ".join(f"{n} {v:.3g}" for n, v in zip(names, solution.x, strict=True)), file=sys.stderr)
+    fitted = overheads_of(names, solution.x, fixed)
+    return {name: getattr(fitted, name) for name in names} | fixed
+
+
+def report(rows: list[Sample], price: Callable[[Sample], Overheads], *, by: Callable[[Sample], str]) -> None:
+    """Median error, bias and spread of each quantity, by group."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for sample in rows:
+        for wanted, ratio in zip(sample.targets, log_ratios(sample, price(sample)), strict=True):
+            found[by(sample), wanted.quantity].append(ratio)
+    print(f"{'group':58s}{'quantity':22s}{'rows':>5s}{'median':>9s}{'mean':>9s}{'p90':>9s}{'bias':>9s}")
+    for (group, quantity), ratios in sorted(found.items()):
+        errors = sorted(abs(math.exp(r) - 1.0) for r in ratios)
+        middle = math.exp(sorted(ratios)[len(ratios) // 2]) - 1.0
+        p90 = errors[min(len(errors) - 1, int(0.9 * len(errors)))]
+        print(
+            f"{group:58s}{quantity:22s}{len(errors):5d}{errors[len(errors) // 2]:9.1%}"
+            f"{sum(errors) / len(errors):9.1%}{p90:9.1%}{middle:+9.1%}"
+        )
+
+
+def by_key(rows: list[Sample]) -> dict[tuple[str, str, str], list[Sample]]:
+    """Samples by the fit they belong to."""
+    found: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
+    for sample in rows:
+        if sample.targets and sample.key[:2] in ERAS:
+            found[sample.key].append(sample)
+    return found
+
+
+FIXED: dict[tuple[str, str], dict[str, float]] = {}
+"""Parameters that are not fitted."""
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--transfer", action="store_true")
+    parser.add_argument("--only", default="", help="engine name")
+    chosen = parser.parse_args()
+    rows = [s for s in samples(every=2 if chosen.fit or chosen.transfer else 1) if chosen.only in s.key[0]]
+    if chosen.transfer:
+        transfer(rows)
+        return
+    if chosen.fit:
+        fitted = {}
+        for key, mine in sorted(by_key(rows).items()):
+            print(key, len(mine), "rows", file=sys.stderr)
+            fitted[key] = fit(mine, fixed=FIXED.get(key[:2], {}))
+        write(fitted)
+        report(
+            [s for s in rows if s.key in fitted],
+            lambda s: Overheads(**fitted[s.key]),
+            by=lambda s: f"{s.row.block} {s.at.case.engine} {s.key[2]} {s.at.case.accelerator}",
+        )
+        return
+    report(
+        rows,
+        lambda s: s.at.overheads,
+        by=lambda s: f"{s.row.block} {s.at.case.engine} {s.key[2]} {s.at.case.accelerator}",
+    )
+
+
+def transfer(rows: list[Sample]) -> None:
+    """Refit with each group of a kind left out, and score the group left out."""
+    kinds: dict[str, Callable[[Sample], str]] = {
+        "accelerator": lambda s: s.at.case.accelerator,
+        "model family": lambda s: s.at.placement.model.family,
+    }
+    for kind, of in kinds.items():
+        left_out: dict[str, Overheads] = {}
+        for key, mine in by_key(rows).items():
+            groups = {of(s) for s in mine}
+            for group in groups if len(groups) > 1 else ():
+                rest = [s for s in mine if of(s) != group]
+                found = Overheads(**fit(rest, fixed=FIXED.get(key[:2], {}), quiet=True))
+                left_out |= {s.row.id: found for s in mine if of(s) == group}
+        print(f"\nleft out: {kind}")
+        scored = [s for s in rows if s.row.id in left_out]
+        report(scored, lambda s, found=left_out: found[s.row.id], by=lambda s: " ".join(s.key))
+
+
+def write(fitted: dict[tuple[str, str, str], dict[str, float]]) -> None:
+    """Rewrite the rows of the table that were fitted; others stay."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        rows = {(r["engine"], r["vendor"], r["since"]): r for r in csv.DictReader(file)}
+    columns = ["engine", "vendor", "since", *Overheads.__struct_fields__, "source"]
+    for (engine, vendor, since), values in fitted.items():
+        cells = {name: f"{value:.4g}" for name, value in values.items()}
+        source = f"calibration/serving.py, {date.today():%Y-%m-%d}"
+        rows[engine, vendor, since] = {"engine": engine, "vendor": vendor, "since": since, **cells, "source": source}
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[key] for key in sorted(rows))
+
+
+if __name__ == "__main__":
+    main()
