@@ -1,0 +1,182 @@
+"""
+How long does a batch take through a network, under one engine? Operators -> seconds.
+
+An operator takes the larger of arithmetic and traffic, smoothed, and no less than its energy over the power the part
+may draw: small cards (T4, L4, A2) sustain a fraction of their peak at any batch for that reason. To it the
+engine adds a start on the accelerator and, where the host issues operators one by one, host time that shows when the
+accelerator is faster. Efficiencies belong to styles of networks, generations of accelerators, and engines.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Final
+
+import msgspec
+
+from tonnage.errors import Unmeasured
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.offline import Offline, Runtime, Silicon
+from tonnage.nouns.precision import number_format
+from tonnage.physics.work import Operator, Work
+
+__all__ = ["Machine", "Taken", "machine_of", "pass_s", "peak_of"]
+
+_SIXTEEN: Final = frozenset({"fp16", "bf16"})
+_STANDS_IN: Final = {
+    "fp4": ("fp8", "int8", "fp16"),
+    "fp8": ("int8", "fp16"),
+    "int8": ("fp8", "fp16"),
+    "fp64": ("fp32",),
+}
+"""What an engine runs instead of a format the part does not multiply, best first."""
+_SHARP: Final = 4.0
+"""Exponent of the smooth maximum for one operator (modeling.md section 3.1)."""
+_STYLE_OF: Final = {"convolution": "convolution", "attention_prefill": "attention", "attention_decode": "attention"}
+"""Style of an operator whose name is not one itself."""
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """One accelerator as an engine sees it."""
+
+    peaks: dict[str, float]
+    memory_bytes_per_s: float
+    silicon: Silicon
+    styles: dict[str, tuple[float, float]]
+    """Share of the peak and relative traffic, by style."""
+    power_w: float | None
+    """Power left for work. [W]"""
+    joule_per_flop: float | None
+    joule_per_byte: float
+    occupancy: float
+    """Elements of a product's output, as sqrt(rows x columns), at which half the peak is reached. [-]"""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the time of one pass goes. Arithmetic, traffic and starts sum to `device_s`. [s]"""
+
+    arithmetic_s: float
+    traffic_s: float
+    start_s: float
+    host_s: float
+    call_s: float
+    power_bound: bool
+
+    @property
+    def device_s(self) -> float:
+        """Time on the accelerator. [s]"""
+        return self.arithmetic_s + self.traffic_s + self.start_s
+
+    @property
+    def total_s(self) -> float:
+        """One pass, alone. [s]"""
+        return max(self.device_s, self.host_s) + self.call_s
+
+
+def peak_of(peaks: dict[str, float], compute: str) -> tuple[float, str]:
+    """
+    The peak a format runs at and the format that runs: its own, the sibling of 16 bits, or what stands in for it.
+
+    Raises
+    ------
+    Unmeasured
+        The catalogue lists no peak that could run it.
+    """
+    if compute in _SIXTEEN:
+        found = max(((peaks[name], name) for name in (*_SIXTEEN, "fp32") if name in peaks), default=None)
+        if found is not None:
+            return found
+    for name in (compute, *_STANDS_IN.get(compute, ()), "fp32", "tf32", "bf16", "fp16"):
+        if name in peaks:
+            return peaks[name], name
+    raise Unmeasured(f"no peak is known for {compute}; add one with --set ACCELERATOR.peaks.{compute}=…")
+
+
+def machine_of(accelerator: Accelerator, silicon: Silicon, facts: Offline, *, fraction: float = 1.0) -> Machine:
+    """One counted device of a catalogue part, with its energy per FLOP where its generation's is known."""
+    power = accelerator.power_w
+    joule = silicon.picojoule_per_flop
+    best, _ = peak_of(accelerator.peaks, "fp16" if accelerator.peak("fp16") else "fp8")
+    return Machine(
+        styles={style.name: (style.compute, style.passes) for style in facts.styles},
+        peaks={name: value * fraction for name, value in accelerator.peaks.items()},
+        memory_bytes_per_s=accelerator.memory_bytes_per_s * fraction,
+        silicon=silicon,
+        power_w=None if power is None else power * fraction * (1.0 - facts.idle),
+        joule_per_flop=None if joule is None else joule * 1e-12,
+        joule_per_byte=facts.picojoule_per_byte * 1e-12,
+        occupancy=0.0 if silicon.host else facts.occupancy * sqrt(best * fraction / 1e14),
+    )
+
+
+def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) -> Taken:
+    """
+    One pass of a batch.
+
+    Parameters
+    ----------
+    work : Work
+        Operators of the whole batch on one accelerator.
+    machine : Machine
+        The accelerator.
+    runtime : Runtime
+        The engine in its mode.
+    facts : Offline
+        Shared numbers.
+    """
+    arithmetic = traffic = start = operators = 0.0
+    bound = False
+    for op in work:
+        flop_s, byte_s, limited = _one(op, machine, runtime, facts)
+        arithmetic += flop_s * op.count
+        traffic += byte_s * op.count
+        bound = bound or limited
+        if not (runtime.fused and not op.flop):
+            start += runtime.kernel_s * op.count
+            operators += op.count
+    if machine.silicon.host:
+        return Taken(arithmetic_s=arithmetic, traffic_s=traffic, start_s=start, host_s=0.0, call_s=runtime.call_s,
+                     power_bound=bound)  # fmt: skip
+    return Taken(arithmetic_s=arithmetic, traffic_s=traffic, start_s=start, host_s=runtime.host_s * operators,
+                 call_s=runtime.call_s, power_bound=bound)  # fmt: skip
+
+
+def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tuple[float, float, bool]:
+    """Arithmetic and traffic seconds of one execution (they sum to its time), and whether power sets it."""
+    compute, passes = machine.styles.get(op.name) or machine.styles[_STYLE_OF.get(op.kind, "product")]
+    moved = _moved(op, runtime, machine, passes)
+    memory_s = moved / (machine.memory_bytes_per_s * facts.memory)
+    if not op.flop:
+        return 0.0, memory_s, False
+    peak, ran = peak_of(machine.peaks, op.compute)
+    share = (
+        compute * machine.silicon.efficiency * runtime.products * (runtime.narrow if ran in {"int8", "fp8"} else 1.0)
+    )
+    lost = machine.occupancy / sqrt(max(op.m, 1.0) * max(op.n, 1.0)) if op.kind != "attention_decode" else 0.0
+    compute_s = op.flop / (peak * share) * (1.0 + lost)
+    sharp = facts.sharpness if op.kind == "convolution" and op.count > 1 else _SHARP
+    taken = (compute_s**sharp + memory_s**sharp) ** (1.0 / sharp)
+    limited = False
+    if machine.power_w is not None and machine.joule_per_flop is not None:
+        joule = op.flop * machine.joule_per_flop * facts.energy.get(ran, 1.0) + moved * machine.joule_per_byte
+        if joule / machine.power_w > taken:
+            taken, limited = joule / machine.power_w, True
+    part = compute_s / (compute_s + memory_s)
+    return taken * part, taken * (1.0 - part), limited
+
+
+def _moved(op: Operator, runtime: Runtime, machine: Machine, passes: float) -> float:
+    """Bytes that cross device memory in one execution."""
+    if machine.silicon.on_chip:
+        return 0.0
+    if not op.flop:
+        return (op.read_bytes + op.write_bytes) * runtime.touch
+    if op.kind == "convolution":
+        weights = number_format(op.weights).bytes * op.n * op.k
+        spread = runtime.passes * passes / 2.0
+        return weights + max(op.read_bytes + op.write_bytes - weights, 0.0) * spread
+    moved = op.read_bytes + op.write_bytes
+    if op.kind == "attention_prefill" and runtime.scores:
+        keys = op.m / op.batch if op.batch else op.m
+        moved += runtime.scores * op.heads * op.m * keys * number_format(op.compute).bytes
+    return moved

@@ -1,0 +1,162 @@
+"""
+What does an image cost to generate? Denoiser calls, text encoders once, decoder once.
+
+A step calls the denoiser once, or on twice the images under classifier-free guidance; distilled models fold guidance
+into an input. U-Nets are in `unet.py`; here are diffusion transformers over latent patches. A layer of two streams
+(MMDiT) has weights for image tokens and others for text tokens, and attends over both; a layer of one stream sees all
+tokens; a layer with cross-attention reads the text apart. Modulation (adaLN) multiplies one row per image: its weights
+are read, its FLOP vanish.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.nouns.layout import Layout
+from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Tower
+from tonnage.nouns.precision import Precision, number_format
+from tonnage.physics.parameters import feed_forward_parameters, mixer_parameters
+from tonnage.physics.shares import Share, gemm, share, touch
+from tonnage.physics.work import Operator, Work
+
+__all__ = ["denoiser_transformer_work", "latent_tokens", "text_encoder_work", "text_tokens"]
+
+_PATCH: Final = 16
+"""Pixels of the image per latent token, along a side: VAE 8, patch 2."""
+_VIDEO_FRAMES: Final = 21
+"""Latent frames of a clip of 81: one and one for every four more (Wan 2.1)."""
+_VIDEO_ASPECT: Final = 832 / 480
+_TEXT_TOKENS: Final = 77
+"""Tokens of CLIP's context."""
+
+
+def latent_tokens(*, resolution: float, video: bool = False) -> float:
+    """
+    Tokens that a diffusion transformer makes of an image or a clip.
+
+    n = (side / 16)^2; a clip is 21 latent frames of aspect 832 : 480.
+
+    Parameters
+    ----------
+    resolution : number
+        Side of the square image; height of a clip. [px]
+    video : bool, optional
+        A clip of 81 frames.
+
+    Returns
+    -------
+    number
+        Latent tokens. [tokens]
+
+    Valid
+    -----
+    Autoencoders of factor 8 with patches of 2 x 2 (FLUX, SD3, Wan).
+
+    Source
+    ------
+    modeling.md section 11; Wan 2.1 (arXiv 2503.20314).
+
+    Examples
+    --------
+    >>> latent_tokens(resolution=1024)
+    4096.0
+    """
+    frame = (resolution / _PATCH) ** 2
+    return frame * _VIDEO_ASPECT * _VIDEO_FRAMES if video else frame
+
+
+def text_tokens(model: Model) -> float:
+    """Text tokens a diffusion model attends to: its own context, else CLIP's."""
+    return float(model.max_context or _TEXT_TOKENS)
+
+
+def denoiser_transformer_work(model: Model, *, resolution: float, batch: float, precision: Precision) -> Work:
+    """One call of a diffusion transformer on `batch` latent images."""
+    at = share(hidden=model.hidden_size, layout=Layout(), precision=precision, encoder=True)
+    image = latent_tokens(resolution=resolution, video=model.kind.startswith("video"))
+    text = text_tokens(model)
+    work: list[Operator] = []
+    for group in model.layers:
+        if isinstance(group.mixer, Attention) and isinstance(group.feed_forward, Mlp):
+            work += _block(group, group.mixer, at, image=image, text=text, batch=batch)
+    return tuple(work)
+
+
+def text_encoder_work(towers: tuple[Tower, ...], *, tokens: float, batch: float, precision: Precision) -> Work:
+    """Every text encoder once over the prompt, from its parameters (embeddings are a few per cent)."""
+    stored = number_format(precision.weights)
+    return tuple(
+        Operator(
+            kind="gemm", name=tower.name, weights=stored.name, compute=stored.compute,
+            flop=2.0 * tower.parameters * tokens * batch, read_bytes=tower.parameters * stored.bytes,
+            m=tokens * batch, n=tower.parameters**0.5, k=tower.parameters**0.5,
+        )
+        for tower in towers
+        if "text" in tower.name
+    )  # fmt: skip
+
+
+def _streams(group: LayerGroup, hidden: int) -> int:
+    """Two when the layer's other parameters hold a second set of its weights."""
+    own = mixer_parameters(group.mixer, hidden) + feed_forward_parameters(group.feed_forward, hidden)
+    return 2 if group.extra_parameters >= 0.9 * own else 1
+
+
+def _block(
+    group: LayerGroup, look: Attention, at: Share, *, image: float, text: float, batch: float
+) -> Work:  # fmt: skip
+    count, streams = float(group.count), _streams(group, at.hidden)
+    crossed = group.cross_attention is not None
+    both = image if crossed else image + text
+    rows = (image, text) if streams == 2 else (both,)
+    width = float(look.num_attention_heads * look.head_dim)
+    work: list[Operator] = []
+    for tokens in rows:
+        work += _stream(group, look, at, rows=tokens * batch, count=count)
+    work.append(_attention(look, at, queries=both, keys=both, batch=batch, count=count))
+    if group.cross_attention is not None:
+        work += [
+            _linear("cross query and output", at, image * batch, width, at.hidden, 2.0 * count),
+            _linear("cross key/value", at, text * batch, 2.0 * width, at.hidden, count),
+            _attention(look, at, queries=image, keys=text, batch=batch, count=count),
+        ]
+    own = mixer_parameters(group.mixer, at.hidden) + feed_forward_parameters(group.feed_forward, at.hidden)
+    modulation = group.extra_parameters - (streams - 1) * own
+    if modulation > at.hidden**2:
+        work.append(_linear("modulation", at, batch, modulation / at.hidden, at.hidden, count))
+    return tuple(work)
+
+
+def _stream(group: LayerGroup, look: Attention, at: Share, *, rows: float, count: float) -> Work:
+    """One set of weights over its own tokens: projections, feed-forward, and two modulated norms."""
+    width = float(look.num_attention_heads * look.head_dim)
+    feed = group.feed_forward
+    inner = float(feed.intermediate_size) if isinstance(feed, Mlp) else 0.0
+    gated = isinstance(feed, Mlp) and feed.gated
+    touched = rows * at.hidden
+    return (
+        touch("norm, modulation and residual", at, read=2 * touched, write=2 * touched, count=2 * count),
+        _linear("query, key, value", at, rows, 3.0 * width, at.hidden, count),
+        touch("query and key norm, rotary", at, read=2 * rows * width, write=2 * rows * width, count=count),
+        _linear("attention output", at, rows, at.hidden, width, count),
+        _linear("up", at, rows, inner * (2.0 if gated else 1.0), at.hidden, count),
+        touch("activation", at, read=rows * inner * (2.0 if gated else 1.0), write=rows * inner, count=count),
+        _linear("down", at, rows, at.hidden, inner, count),
+    )
+
+
+def _linear(name: str, at: Share, rows: float, outputs: float, inputs: float, count: float) -> Operator:
+    return gemm(name, at, m=rows, n=outputs, k=inputs, count=count, weights=at.weights, compute=at.compute)
+
+
+def _attention(
+    look: Attention, at: Share, *, queries: float, keys: float, batch: float, count: float
+) -> Operator:  # fmt: skip
+    width = float(look.num_attention_heads * look.head_dim)
+    wide = number_format(at.sixteen).bytes
+    return Operator(
+        kind="attention_prefill", name="attention", count=count, weights=at.sixteen, compute=at.sixteen,
+        flop=4.0 * width * queries * keys * batch, read_bytes=wide * batch * width * (queries + 2 * keys),
+        write_bytes=wide * batch * width * queries, m=queries * batch, n=keys, batch=batch, context=keys,
+        heads=look.num_attention_heads, kv_heads=look.num_attention_heads, head_dim=look.head_dim,
+    )  # fmt: skip

@@ -1,0 +1,229 @@
+"""
+What does a network that is known by its totals compute? FLOP and activation values -> operators.
+
+Tables of vision models publish three totals: parameters, multiply-adds, and the outputs of layers with weights
+("activations", as timm counts them). `network_work` spreads them over the layers: each is one product whose weights
+are its share of the parameters, with as many rows as make up the FLOP. Both totals scale with the pixels.
+
+Vision transformers have layers, so their work is a transformer's over `patch_tokens`.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from tonnage.errors import BadRequest
+from tonnage.nouns.precision import number_format
+from tonnage.physics.work import Operator, Work
+
+__all__ = ["element_bytes", "network_work", "patch_tokens", "retinanet_flop", "scaled_to"]
+
+
+def scaled_to(*, total: float, input_px: float, resolution: float) -> float:
+    """
+    A total of a convolutional network at another resolution.
+
+    total x (resolution / input_px)^2: every layer's output has pixels in proportion.
+
+    Parameters
+    ----------
+    total : number
+        FLOP or activation values of one sample at `input_px`. [-]
+    input_px : number
+        Side of the square input they were counted at. [px]
+    resolution : number
+        Side of the input wanted. [px]
+
+    Returns
+    -------
+    number
+        The same total at `resolution`. [-]
+
+    Valid
+    -----
+    Convolutions and windowed attention. Full attention grows with the square of the pixels: use the layers.
+
+    Source
+    ------
+    timm benchmark tables: ResNet-50 4.11 GMAC at 224 px, 6.80 at 288 px.
+
+    Examples
+    --------
+    >>> round(scaled_to(total=4.11, input_px=224, resolution=288), 2)
+    6.79
+    """
+    return total * (resolution / input_px) ** 2
+
+
+def patch_tokens(*, resolution: float, patch_px: float, extra: float = 1.0) -> float:
+    """
+    Tokens a vision transformer makes of a square image.
+
+    Parameters
+    ----------
+    resolution : number
+        Side of the image. [px]
+    patch_px : number
+        Side of a patch. [px]
+    extra : number, optional
+        Class and register tokens. [tokens]
+
+    Returns
+    -------
+    number
+        Tokens of one image. [tokens]
+
+    Source
+    ------
+    arXiv 2010.11929, section 3.1.
+
+    Examples
+    --------
+    >>> patch_tokens(resolution=224, patch_px=16)
+    197.0
+    """
+    return float(resolution // patch_px) ** 2 + extra
+
+
+def retinanet_flop(*, resolution: float, classes: int, backbone_flop: float) -> float:
+    """
+    FLOP of RetinaNet on a square image: backbone, feature pyramid, and two heads at five scales.
+
+    Backbone at 224 px scaled by pixels; pyramid of 256 channels over strides 8 to 32 (1x1 laterals of 512, 1,024 and
+    2,048 channels, 3x3 outputs) and two 3x3 of stride 2; each head four 3x3 convolutions of 256 channels and one 3x3
+    to 9 anchors x classes or x 4.
+
+    Parameters
+    ----------
+    resolution : number
+        Side of the image. [px]
+    classes : int
+        Classes of the box classifier. [-]
+    backbone_flop : number
+        FLOP of the backbone at 224 px. [FLOP]
+
+    Returns
+    -------
+    number
+        FLOP of one image. [FLOP]
+
+    Valid
+    -----
+    Backbones with 512, 1,024 and 2,048 channels at strides 8, 16 and 32 (ResNet-50 and relatives).
+
+    Source
+    ------
+    arXiv 1708.02002; torchvision models/detection/retinanet.py.
+
+    Examples
+    --------
+    >>> round(retinanet_flop(resolution=800, classes=264, backbone_flop=8.54e9) / 1e9)
+    406
+    """
+    width, kernel = 256.0, 9.0
+    pixels = [(resolution / stride) ** 2 for stride in (8.0, 16.0, 32.0, 64.0, 128.0)]
+    laterals = sum(size * channels * width for size, channels in zip(pixels, (512.0, 1024.0, 2048.0), strict=False))
+    outputs = sum(pixels[:3]) * kernel * width**2
+    coarse = kernel * width * (pixels[3] * 2048.0 + pixels[4] * width)
+    heads = sum(pixels) * kernel * width * (8.0 * width + 9.0 * classes + 9.0 * 4.0)
+    backbone = scaled_to(total=backbone_flop, input_px=224.0, resolution=resolution)
+    return backbone + 2.0 * (laterals + outputs + coarse + heads)
+
+
+def element_bytes(precision: str) -> float:
+    """
+    Bytes of one activation value.
+
+    Parameters
+    ----------
+    precision : str
+        A number format by name.
+
+    Returns
+    -------
+    number
+        Bytes that an activation of that format takes in memory. [bytes]
+
+    Source
+    ------
+    IEEE 754; weight-only formats keep activations at 16 bits.
+
+    Examples
+    --------
+    >>> element_bytes("fp16"), element_bytes("int8")
+    (2.0, 1.0)
+    """
+    stored = number_format(precision)
+    return 2.0 if stored.weight_only else max(stored.bytes, 1.0) if stored.bytes > 1.1 else 1.0
+
+
+def network_work(
+    *, flop: float, activation_values: float, parameters: float, kernels: float, batch: float, precision: str,
+    style: str = "convolution",
+) -> Work:  # fmt: skip
+    """
+    A network known by its totals, as `kernels` equal layers.
+
+    Parameters
+    ----------
+    flop, activation_values : number
+        Of one sample: FLOP, and outputs of layers with weights. [FLOP], [values]
+    parameters : number
+        Weights that every batch reads. [parameters]
+    kernels : number
+        Layers with weights. [-]
+    batch : number
+        Samples that run together. [samples]
+    precision : str
+        Format of weights and activations.
+    style : str, optional
+        How the layers are built: the name under which efficiencies are known.
+
+    Returns
+    -------
+    tuple of Operator
+        One operator that runs `kernels` times.
+
+    Raises
+    ------
+    BadRequest
+        A total is not positive.
+
+    Valid
+    -----
+    Batches that fill the accelerator; at batch 1 the layers' spread of shapes matters and efficiency is lower.
+
+    Source
+    ------
+    modeling.md section 11; timm's definition of activations.
+
+    Examples
+    --------
+    >>> (op,) = network_work(flop=8.22e9, activation_values=11.1e6, parameters=25.6e6, kernels=53, batch=1,
+    ...                      precision="fp16")
+    >>> round(op.flop * op.count / 1e9, 2)
+    8.22
+    """
+    if min(flop, activation_values, parameters, kernels, batch) <= 0:
+        raise BadRequest(
+            f"network: FLOP, activations, parameters, layers and batch must be positive, got {flop:g} FLOP"
+        )
+    stored = number_format(precision)
+    weights, wide = parameters / kernels, element_bytes(precision)
+    side = sqrt(weights)
+    moved = activation_values * batch * wide / kernels
+    return (
+        Operator(
+            kind="convolution",
+            name=style,
+            count=kernels,
+            weights=stored.name,
+            compute=stored.compute,
+            flop=flop * batch / kernels,
+            read_bytes=weights * stored.bytes + moved,
+            write_bytes=moved,
+            m=flop * batch / (2.0 * parameters),
+            n=side,
+            k=side,
+        ),
+    )

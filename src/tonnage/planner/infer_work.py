@@ -1,0 +1,240 @@
+"""
+Which passes answer one batch of a case? A model and its input -> stages of work, each with how often it runs.
+
+A vision model or an encoder is one pass. A diffusion model is text encoders once, the denoiser in every step (on
+twice the images under guidance), and a decoder. A speech recogniser is an encoder pass per window of audio and a
+decoder step per token. A recommender gathers embedding rows and runs small products.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from tonnage.catalog.networks import offline, shape_of, unet_of
+from tonnage.errors import BadRequest, Unmeasured
+from tonnage.nouns.case import InferCase
+from tonnage.nouns.layout import Layout
+from tonnage.nouns.model import Model
+from tonnage.nouns.offline import Shape
+from tonnage.nouns.precision import Precision, number_format
+from tonnage.physics.diffusion import denoiser_transformer_work, text_encoder_work, text_tokens
+from tonnage.physics.network import element_bytes, network_work, patch_tokens, scaled_to
+from tonnage.physics.parameters import parameters
+from tonnage.physics.speech import WINDOW_S, decoder_step_work, encoder_work
+from tonnage.physics.transformer import encode_work
+from tonnage.physics.unet import unet_work, vae_decoder_work
+from tonnage.physics.work import Operator, Work
+
+__all__ = ["Stage", "Stages", "precision_of", "stages_of"]
+
+_DISTILLED: Final = ("turbo", "lightning", "schnell", "lcm", "hyper", "flash")
+"""Words in the names of models that need few steps and no guidance."""
+_GUIDED_INSIDE: Final = ("flux",)
+"""Families that take the guidance scale as an input: one call a step."""
+_STEPS: Final = {"distilled": 4, "transformer": 28, "unet": 50}
+"""Steps when the case gives none: defaults of the pipelines in diffusers."""
+_TEXT_LENGTH: Final = 128
+_DECODED_TOKENS: Final = 448
+"""Whisper writes at most this many tokens for a window (its own limit; real speech is near half)."""
+_RECOMMENDER: Final = {"lookups": 214.0, "width": 128.0, "dense_parameters": 1.6e7}
+"""MLPerf DLRM-DCNv2: rows gathered for a sample, their width, and parameters of the dense part."""
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """Passes of one kind: their work for the whole batch, and how often they run."""
+
+    name: str
+    work: Work
+    times: float = 1.0
+
+
+class Stages(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that answers one batch."""
+
+    stages: tuple[Stage, ...]
+    per_sample: float = 1.0
+    """What one sample counts as in the rate: 1, or its seconds of audio."""
+    guessed: bool = False
+    """A total was estimated from the family."""
+    notes: tuple[str, ...] = ()
+
+
+def precision_of(name: str) -> Precision:
+    """Formats of a network run in one precision; activations of weight-only formats stay at 16 bits."""
+    stored = number_format(name)
+    if stored.weight_only:
+        return Precision(weights=stored.name, kv="fp16", activations="fp16")
+    wide = stored.name if stored.bits >= 16 else "fp16"
+    return Precision(weights=stored.name, kv=wide, activations=stored.name)
+
+
+def stages_of(model: Model, case: InferCase, batch: int) -> Stages:
+    """
+    The passes of one batch of `batch` samples.
+
+    Raises
+    ------
+    BadRequest, Unmeasured
+        The case lacks what its model needs, such as the FLOP of a network nobody counted.
+    """
+    asked = (case.resolution, case.seq_len, case.steps, case.precision, case.flop, case.activation_values)
+    return _stages(model, asked, batch)
+
+
+_Asked = tuple[int | None, int | None, int | None, str, float | None, float | None]
+
+
+@lru_cache(maxsize=256)
+def _stages(model: Model, asked: _Asked, batch: int) -> Stages:
+    resolution, seq_len, steps, name, flop, values = asked
+    precision = precision_of(name)
+    if "diffusion" in model.kind:
+        return _diffusion(model, resolution=resolution, steps=steps, batch=batch, precision=precision)
+    if model.kind == "asr":
+        return _speech(model, tokens=seq_len or _DECODED_TOKENS, batch=batch, precision=precision)
+    if model.kind == "recommender":
+        return _recommender(model, batch=batch, precision=precision)
+    if model.layers or model.encoder:
+        return _transformer(model, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision)
+    return _network(model, resolution=resolution, flop=flop, values=values, batch=batch, name=name)
+
+
+def _network(
+    model: Model, *, resolution: int | None, flop: float | None, values: float | None, batch: int, name: str
+) -> Stages:
+    shape, depth = shape_of(offline(), model)
+    known = model.network
+    at_px = known.input_px if known is not None and known.input_px else shape.input_px
+    flop_at = known.flop if known is not None else shape.flop
+    values_at = known.activation_values if known is not None and known.activation_values else shape.activation_values
+    ratio = scaled_to(total=1.0, input_px=at_px, resolution=resolution) if at_px and resolution else 1.0
+    total = flop or (flop_at * ratio if flop_at else None)
+    if not total:
+        raise Unmeasured(f"model {model.id}: FLOP of one sample is not known; give it in the case as 'flop'")
+    guessed = False
+    outputs = values or (values_at * ratio if values_at else None)
+    if not outputs:
+        outputs, guessed = total * (shape.activations_per_flop or 1.5e-3), True
+    work = network_work(
+        flop=total, activation_values=outputs, parameters=parameters(model).value or total / 300.0,
+        kernels=_kernels(shape, depth), batch=batch, precision=name, style=shape.style,
+    )  # fmt: skip
+    notes = (f"{model.id}: layer outputs estimated from its family",) if guessed else ()
+    return Stages(stages=(Stage(name="network", work=work),), guessed=guessed, notes=notes)
+
+
+def _kernels(shape: Shape, depth: float | None) -> float:
+    if depth and shape.kernels_per_depth:
+        return depth * shape.kernels_per_depth
+    return shape.kernels or 80.0
+
+
+def _transformer(
+    model: Model, *, resolution: int | None, seq_len: int | None, batch: int, precision: Precision
+) -> Stages:
+    notes: tuple[str, ...] = ()
+    if model.kind.startswith("vision"):
+        length, notes = _image_tokens(model, resolution)
+    else:
+        length = float(seq_len or min(_TEXT_LENGTH, model.max_context or _TEXT_LENGTH))
+        if seq_len is None:
+            notes = (f"{length:.0f} tokens assumed for each text",)
+    work = encode_work(model, sequences=batch, length=length, precision=precision, layout=Layout())
+    return Stages(stages=(Stage(name="encoder", work=work),), notes=notes)
+
+
+def _image_tokens(model: Model, resolution: int | None) -> tuple[float, tuple[str, ...]]:
+    own = float(model.learned_positions or model.max_context or 0)
+    if not own:
+        raise BadRequest(f"model {model.id}: its position table is not known, so an image's tokens are not either")
+    side = int(own**0.5)
+    extra = own - side**2
+    at_px = model.network.input_px if model.network is not None else None
+    if resolution is None or at_px == resolution:
+        return own, ()
+    if at_px:
+        return patch_tokens(resolution=resolution, patch_px=at_px / side, extra=extra), ()
+    named = re.search(r"patch_?(\d+)", model.id)
+    if named is not None:
+        return patch_tokens(resolution=resolution, patch_px=float(named.group(1)), extra=extra), ()
+    return own, (f"the patch size of {model.id} is not known: {own:.0f} tokens, whatever the resolution",)
+
+
+def _diffusion(model: Model, *, resolution: int | None, steps: int | None, batch: int, precision: Precision) -> Stages:
+    known = model.network
+    side = float(resolution or (known.input_px if known is not None and known.input_px else 1024))
+    named = f"{model.family} {model.id}".lower()
+    distilled = any(word in named for word in _DISTILLED)
+    guided = not distilled and not any(word in named for word in _GUIDED_INSIDE)
+    unet = unet_of(offline(), model)
+    calls = steps or (known.denoiser_calls if known is not None else None)
+    notes: tuple[str, ...] = ()
+    if calls is None:
+        calls = _STEPS["distilled" if distilled else "transformer" if model.layers else "unet"]
+        notes = (f"{calls} denoising steps assumed",)
+    images = batch * (2 if guided else 1)
+    if unet is not None:
+        denoiser = unet_work(unet, resolution=side, batch=images, precision=precision)
+    elif model.layers:
+        denoiser = denoiser_transformer_work(model, resolution=side, batch=images, precision=precision)
+    else:
+        denoiser = _counted_denoiser(model, side=side, images=images, precision=precision)
+    sixteen = precision_of("fp16") if number_format(precision.weights).bits < 16 else precision
+    channels = unet.latent_channels if unet is not None else 16
+    tokens = unet.text_tokens if unet is not None else text_tokens(model)
+    text = text_encoder_work(model.towers, tokens=tokens, batch=images, precision=sixteen)
+    decoder = vae_decoder_work(resolution=side, batch=batch, precision=sixteen, latent_channels=channels)
+    stages = [Stage(name="denoiser", work=denoiser, times=float(calls)), Stage(name="image decoder", work=decoder)]
+    if text:
+        stages.append(Stage(name="text encoder", work=text))
+    if guided:
+        notes = (*notes, "classifier-free guidance: the denoiser sees every image twice")
+    return Stages(stages=tuple(stages), notes=notes)
+
+
+def _counted_denoiser(model: Model, *, side: float, images: float, precision: Precision) -> Work:
+    known = model.network
+    if known is None:
+        raise Unmeasured(f"model {model.id}: neither its denoiser's shape nor its FLOP are known")
+    ratio = scaled_to(total=1.0, input_px=known.input_px or side, resolution=side)
+    values = known.activation_values or known.flop * 1.5e-3
+    size = model.extra_parameters if model.extra_parameters > 0 else parameters(model).value
+    return network_work(
+        flop=known.flop * ratio, activation_values=values * ratio, parameters=size, kernels=300, batch=images,
+        precision=precision.weights,
+    )  # fmt: skip
+
+
+def _speech(model: Model, *, tokens: int, batch: int, precision: Precision) -> Stages:
+    if not model.encoder or not model.layers:
+        raise BadRequest(f"model {model.id}: a speech model needs an encoder and decoder layers")
+    encoder = encoder_work(model, windows=batch, precision=precision)
+    step = decoder_step_work(model, windows=batch, context=tokens / 2.0, precision=precision)
+    return Stages(
+        stages=(Stage(name="audio encoder", work=encoder), Stage(name="decoder", work=step, times=float(tokens))),
+        per_sample=WINDOW_S,
+        notes=(
+            f"a sample is a window of {WINDOW_S:.0f} s of audio with {tokens} tokens; the rate is in seconds of audio",
+        ),
+    )
+
+
+def _recommender(model: Model, *, batch: int, precision: Precision) -> Stages:
+    stored = number_format(precision.weights)
+    rows, width, dense = _RECOMMENDER["lookups"], _RECOMMENDER["width"], _RECOMMENDER["dense_parameters"]
+    moved = batch * rows * width * stored.bytes
+    gather = Operator(kind="embedding", name="embedding rows", weights=stored.name, compute=stored.compute,
+                      read_bytes=moved, write_bytes=batch * 26.0 * width * element_bytes(stored.name))  # fmt: skip
+    side = (dense / 12.0) ** 0.5
+    products = Operator(
+        kind="gemm", name="dense layers", count=12.0, weights=stored.name, compute=stored.compute,
+        flop=2.0 * dense * batch / 12.0, read_bytes=dense / 12.0 * stored.bytes + batch * side * stored.bytes,
+        write_bytes=batch * side * stored.bytes, m=float(batch), n=side, k=side,
+    )  # fmt: skip
+    return Stages(
+        stages=(Stage(name="recommender", work=(gather, products)),), notes=("a sample is one user-item pair",)
+    )
