@@ -41,7 +41,8 @@ def training(**changes: object) -> Row:
         "ffn": 14336, "heads": 32, "kv_heads": 8, "head_dim": 128, "vocab": 128256, "arch_gated": 1, "arch_tied": 0,
         "arch_learned_pos": 0, "accelerator_id": "h100-sxm5-80gb", "num_accel": 8, "accel_per_node": 8,
         "node_links": "nvlink", "engine": "megatron", "act_precision": "fp8", "weight_precision": "bf16",
-        "seq_len": 8192, "micro_batch": 1, "global_batch": 128, "optimizer": "adamw", "master_weights": 1, "grads_kept": 1,
+        "seq_len": 8192, "micro_batch": 1, "global_batch": 128, "optimizer": "adamw", "master_weights": 1,
+        "grads_kept": 1,
         "outcome": "ok", "usable_for": "speed", "step_time_s_eff": 10, "tokens_per_s_per_accel_eff": 13000,
         "year": 2025,
     }  # fmt: skip

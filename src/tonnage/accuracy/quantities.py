@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from tonnage.accuracy.rows import Row, number, text
+from tonnage.errors import BadFact
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.case import InferResult, Latency, Result, ServeResult, TrainResult
 
@@ -32,8 +33,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """One measured number of a row."""
 
     quantity: str
-    value: float
+    value: float | None
     statistic: Statistic = "mean"
+    problem: str = ""
+    """Why the cell cannot be read; then there is no value."""
 
 
 class Predicted(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,14 +48,7 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measured(row: Row) -> list[Measured]:
-    """
-    Every number of the row that is scored.
-
-    Raises
-    ------
-    BadFact
-        A cell that should hold a number does not.
-    """
+    """Every number of the row that is scored; one whose cell cannot be read says so and has no value."""
     if row.layout == "training":
         return _of_training(row)
     if row.layout == "serving":
@@ -106,17 +102,26 @@ def _of_training(row: Row) -> list[Measured]:
 
 
 def _present(row: Row, columns: tuple[tuple[str, str], ...]) -> list[Measured]:
-    values = [(quantity, number(row, column)) for quantity, column in columns]
-    return [Measured(quantity=quantity, value=value) for quantity, value in values if value]
+    found = [_cell(row, column, quantity, "mean") for quantity, column in columns]
+    return [item for item in found if item is not None]
 
 
 def _first_statistic(row: Row, name: str) -> list[Measured]:
     statistics: tuple[Statistic, ...] = ("mean", "p50")
     for statistic in statistics:
-        value = number(row, f"{name}_{statistic}_ms")
-        if value:
-            return [Measured(quantity=f"{name}_ms", value=value, statistic=statistic)]
+        found = _cell(row, f"{name}_{statistic}_ms", f"{name}_ms", statistic)
+        if found is not None:
+            return [found]
     return []
+
+
+def _cell(row: Row, column: str, quantity: str, statistic: Statistic) -> Measured | None:
+    """A measured number; none when not stated, and a printed zero is not a measurement."""
+    try:
+        value = number(row, column)
+    except BadFact as error:
+        return Measured(quantity=quantity, value=None, statistic=statistic, problem=str(error))
+    return Measured(quantity=quantity, value=value, statistic=statistic) if value else None
 
 
 def _of_serve(result: ServeResult, wanted: Measured) -> Predicted | None:

@@ -90,10 +90,7 @@ def score_row(row: Row, predict: Predict) -> list[Score]:
     """Every scored number of one row."""
     labels = labels_of(row)
     base = Score(id=row.id, block=row.block, kind=kind_of(row), quantity="", measured=None, labels=labels)
-    try:
-        wanted = measured(row)
-    except TonnageError as error:
-        return [_without(base, Measured(quantity="fits", value=1.0), _reason(error))]
+    wanted = measured(row)
     if not wanted:
         return []
     try:
@@ -116,6 +113,8 @@ def _score_chunk(predict: Predict, rows: list[Row]) -> list[Score]:
 
 
 def _scored(base: Score, wanted: Measured, result: Result) -> Score:
+    if wanted.problem:
+        return _without(base, wanted, wanted.problem)
     answer = predicted(result, wanted)
     if answer is None:
         why = " ".join(result.why.split()) if result.why else "no reason given"
