@@ -178,5 +178,5 @@ def test_sift_counts_the_first_failure() -> None:
 def test_unknown_values_come_last_either_way() -> None:
     rows = [{"a": None}, {"a": 2.0}, {"a": 1.0}]
     columns = (Column(name="a", unit="W"),)
-    assert [row["a"] for row in ordered(rows, columns, Order(sort="a"))[0]] == [1.0, 2.0, None]
-    assert [row["a"] for row in ordered(rows, columns, Order(sort="a", reverse=True))[0]] == [2.0, 1.0, None]
+    assert [row["a"] for row in ordered(rows, columns, order=Order(sort="a"))[0]] == [1.0, 2.0, None]
+    assert [row["a"] for row in ordered(rows, columns, order=Order(sort="a", reverse=True))[0]] == [2.0, 1.0, None]

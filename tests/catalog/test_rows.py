@@ -12,7 +12,7 @@ def test_cells_become_numbers_in_base_units_or_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text('id,rate_gb_per_s,ecc\na,"3,",1\nb,,\nc,2.5,0\n', encoding="utf-8")
     bad, unknown, good = table(path)
-    assert (number(good, "rate_gb_per_s", 1e9), yes_no(good, "ecc")) == (2.5e9, False)
+    assert (number(good, "rate_gb_per_s", factor=1e9), yes_no(good, "ecc")) == (2.5e9, False)
     assert (number(unknown, "rate_gb_per_s"), yes_no(unknown, "ecc")) == (None, None)
     with pytest.raises(BadFact, match="a: rate_gb_per_s is '3,', but a number is expected"):
         number(bad, "rate_gb_per_s")

@@ -134,6 +134,7 @@ def test_wide_shows_every_column() -> None:
     ("args", "says"),
     [
         (("accelerators", "--memory", "80"), "--memory: '80' has no unit"),
+        (("accelerators", "--memory", "<= 80 GB"), "--memory: '<= 80 GB' is not a quantity"),
         (("accelerators", "--power", "300 GB"), "--power: '300 GB' is bytes, but W is expected"),
         (("accelerators", "--precision", "fp7"), "no precision 'fp7'; did you mean 'fp8'"),
         (("accelerators", "--sort", "prize"), "no column 'prize'; did you mean 'price'"),
@@ -167,7 +168,7 @@ def test_a_what_if_is_listed_with_its_note() -> None:
     assert rows["h100-sxm5-80gb"]["notes"].startswith("what-if: memory_bw = 4.8TB/s")
 
 
-def test_models_are_listed_once_the_catalogue_has_them() -> None:
+def test_models_are_listed_with_their_counts() -> None:
     rows = document("models")["rows"]
     assert len(rows) > 100
     assert all(row["id"] and row["kind"] for row in rows)

@@ -136,6 +136,7 @@ def test_a_bug_of_ours_keeps_its_traceback(command: Callable[[Callable[[], objec
         ("tonnage catalog offers --limit 0 | head -1 >/dev/null; exit ${PIPESTATUS[0]}", 1, ""),
         ("tonnage catalog offers --json --limit 0 | true; exit ${PIPESTATUS[0]}", 1, ""),
         ("tonnage --help >&-", 0, ""),
+        ("PYTHONIOENCODING=ascii tonnage catalog accelerators --vendor Apple >/dev/null", 0, ""),
         ("tonnage catalog providers >/dev/full", 2, "tonnage: cannot read or write: no space left on device\n"),
     ],
 )
@@ -160,9 +161,7 @@ def test_help_and_the_catalogue_start_light() -> None:
     def best(*args: str) -> float:
         times: list[float] = []
         for _ in range(3):
-            found: Any = subprocess.run(
-                [sys.executable, "-c", program, *args], capture_output=True, text=True, check=True
-            )
+            found = subprocess.run([sys.executable, "-c", program, *args], capture_output=True, text=True, check=True)
             seconds, heavy = found.stderr.split(" ", 1)
             assert heavy.strip() == "[]"
             times.append(float(seconds))

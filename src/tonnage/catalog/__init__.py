@@ -8,12 +8,10 @@ there is none.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity
 from tonnage.catalog.additions import NOTHING, Additions, gather
 from tonnage.catalog.carbon import carbon, carbon_of
+from tonnage.catalog.models import model, models
 from tonnage.catalog.offers import offers, spot_records
 from tonnage.catalog.providers import countries, providers
 from tonnage.catalog.tco import parameter, tco
@@ -36,13 +34,3 @@ __all__ = [
     "spot_records",
     "tco",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """`models` and `model` on first use: their module reads shapes, which accelerators and offers never need."""
-    if name not in {"models", "model"}:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Importing the module binds its own name here; the functions take it back.
-    loaded = import_module("tonnage.catalog.models")
-    globals().update(models=loaded.models, model=loaded.model)
-    return globals()[name]

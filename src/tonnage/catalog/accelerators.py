@@ -120,7 +120,9 @@ def _defaults() -> dict[str, str]:
 
 
 def _from_row(row: Row) -> Accelerator:
-    peaks = {dtype: value for column, dtype in _PEAKS.items() if (value := number(row, column, _TERA)) is not None}
+    peaks = {
+        dtype: value for column, dtype in _PEAKS.items() if (value := number(row, column, factor=_TERA)) is not None
+    }
     return Accelerator(
         id=row["id"],
         vendor=row["vendor"],
@@ -131,7 +133,7 @@ def _from_row(row: Row) -> Accelerator:
         # of a B300 is decimal. What a process can use is the driver's total, in MiB.
         memory_bytes=_needed(row, "memory", GiB if row["memory_unit"] == "GiB" else GB),
         memory_bytes_per_s=_needed(row, "memory_gb_per_s", GB),
-        usable_memory_bytes=number(row, "usable_memory_mib", MiB),
+        usable_memory_bytes=number(row, "usable_memory_mib", factor=MiB),
         memory_type=row["memory_type"],
         peaks=peaks,
         link=_link(row, kind="link_kind", rate="link_both_directions_gb_per_s", domain=row["link_domain"]),
@@ -152,11 +154,11 @@ def _from_row(row: Row) -> Accelerator:
 
 def _link(row: Row, *, kind: str, rate: str, domain: str) -> Link:
     # Vendors print both directions together: NVLink 900 and PCIe 5 x16 126 GB/s; a collective sees 450 and 63.
-    return Link(kind=row[kind] or "none", bytes_per_s=number(row, rate, GB / 2), domain=int(domain or 1))
+    return Link(kind=row[kind] or "none", bytes_per_s=number(row, rate, factor=GB / 2), domain=int(domain or 1))
 
 
 def _needed(row: Row, column: str, factor: float) -> float:
-    value = number(row, column, factor)
+    value = number(row, column, factor=factor)
     if value is None or value <= 0:
         raise BadFact(f"{row['id']}: {column} is '{row[column]}', but a positive number is expected")
     return value

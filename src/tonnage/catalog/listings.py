@@ -86,7 +86,7 @@ def accelerators_listing(
     every = offers(additions=additions, marketplace=wanted.marketplace)
     rented, _ = sift(every, [*offer_conditions(wanted, every), _whole(known)])
     cheapest = {term: _cheapest(rented, term) for term in ("on-demand", "spot")}
-    conditions = accelerator_conditions(wanted, known, additions)
+    conditions = accelerator_conditions(wanted, known, additions=additions)
     if _asks_to_rent(wanted):
         term = "spot" if wanted.spot else "on-demand"
         conditions.append(Condition("no offer as asked", lambda part: part.id in cheapest[term]))
@@ -126,7 +126,7 @@ def offers_listing(
     nvlink = wanted.nvlink
     conditions = [
         Condition(condition.reason, _of_part(condition, known))
-        for condition in accelerator_conditions(replace(wanted, nvlink=None), known, additions)
+        for condition in accelerator_conditions(replace(wanted, nvlink=None), known, additions=additions)
     ]
     if nvlink is not None:
         conditions.append(Condition("NVLink not as asked (--nvlink)", lambda offer: offer.nvlink is nvlink))
@@ -144,7 +144,7 @@ def providers_listing(
     every = offers(additions=additions, marketplace=wanted.marketplace)
     asked = [
         Condition(condition.reason, _of_part(condition, known))
-        for condition in accelerator_conditions(wanted, known, additions)
+        for condition in accelerator_conditions(wanted, known, additions=additions)
     ]
     without_names = replace(wanted, providers=())
     rented, _ = sift(every, [*asked, *offer_conditions(without_names, every)])
@@ -190,7 +190,7 @@ def _listing(
     notes: Iterable[str] = (),
 ) -> Listing:
     sorting = replace(order, sort=order.sort or default)
-    shown, beyond = ordered(rows, columns, sorting)
+    shown, beyond = ordered(rows, columns, order=sorting)
     hidden = (*(Hidden(reason=reason, rows=count) for reason, count in failed.items()), *beyond)
     return Listing(kind=kind, columns=columns, rows=shown, hidden=hidden, notes=tuple(notes), today=today.isoformat())
 

@@ -132,10 +132,10 @@ def _instance(row: Row) -> dict[str, Any]:
         "count": _positive(row, "count"),
         # A vCPU is a hyperthread on x86 clouds and a core on Graviton and some hosts: compare within a provider.
         "vcpus": number(row, "vcpus"),
-        "ram_bytes": number(row, "ram_gb", GB),
-        "local_nvme_bytes": number(row, "local_nvme_gb", GB),
+        "ram_bytes": number(row, "ram_gb", factor=GB),
+        "local_nvme_bytes": number(row, "local_nvme_gb", factor=GB),
         "nvlink": yes_no(row, "nvlink"),
-        "network_bytes_per_s": number(row, "network_gbit_per_s", _GBIT),
+        "network_bytes_per_s": number(row, "network_gbit_per_s", factor=_GBIT),
     }
 
 
@@ -213,7 +213,7 @@ def _own(given: Mapping[str, Any], *, where: str, additions: Additions) -> Offer
 
 
 def _above_zero(field: str, text: Any) -> float:
-    value = read(text, _OWN_QUANTITIES[field], field)
+    value = read(text, _OWN_QUANTITIES[field], field=field)
     if value <= 0:
         raise BadRequest(f"{field}: '{echo(text)}' must be above zero; leave out what is not known")
     return value

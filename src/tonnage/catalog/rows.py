@@ -8,6 +8,7 @@ BadFact that names file, row and column: the shipped tables are tested, but peop
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -32,15 +33,18 @@ def table(path: Path) -> Iterator[Row]:
             yield dict(zip(header, cells, strict=True))
 
 
-def number(row: Row, column: str, factor: float = 1.0) -> float | None:
+def number(row: Row, column: str, *, factor: float = 1.0) -> float | None:
     """A cell times its column's factor to the base unit; absent when empty."""
     text = row[column]
     if not text:
         return None
     try:
-        return float(text) * factor
+        value = float(text) * factor
     except ValueError:
-        raise BadFact(f"{next(iter(row.values()))}: {column} is '{echo(text)}', but a number is expected") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadFact(f"{next(iter(row.values()))}: {column} is '{echo(text)}', but a number is expected")
+    return value
 
 
 def yes_no(row: Row, column: str) -> bool | None:

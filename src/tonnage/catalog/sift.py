@@ -90,7 +90,7 @@ def sift(things: Iterable[T], conditions: Sequence[Condition]) -> tuple[list[T],
 
 
 def accelerator_conditions(
-    wanted: Wanted, known: Mapping[str, Accelerator], additions: Additions = NOTHING
+    wanted: Wanted, known: Mapping[str, Accelerator], *, additions: Additions = NOTHING
 ) -> list[Condition]:
     """The conditions on the part itself."""
     ids = {accelerator(name, additions).id for name in wanted.accelerators}
@@ -153,7 +153,7 @@ def per_accelerator(offer: Offer, term: str) -> float | None:
 
 
 def ordered(
-    rows: list[dict[str, Any]], columns: Sequence[Column], order: Order
+    rows: list[dict[str, Any]], columns: Sequence[Column], *, order: Order
 ) -> tuple[tuple[dict[str, Any], ...], tuple[Hidden, ...]]:
     """
     Rows sorted by one column, unknown values last; and what the limit leaves out.

@@ -54,15 +54,15 @@ def parameter(group: str, key: str) -> OwnedParameter:
 
 def _from_row(row: Row) -> OwnedParameter:
     unit, factor = _BASE.get(row["unit"], (row["unit"], 1.0))
-    value = number(row, "value", factor)
+    value = number(row, "value", factor=factor)
     if value is None:
         raise BadFact(f"{row['group']} {row['key']}: value is empty")
     return OwnedParameter(
         group=row["group"],
         key=row["key"],
         value=value,
-        low=number(row, "low", factor),
-        high=number(row, "high", factor),
+        low=number(row, "low", factor=factor),
+        high=number(row, "high", factor=factor),
         unit=unit,
         as_of=row["as_of"],
         confidence=row["confidence"],

@@ -151,7 +151,7 @@ def _value(field: str, text: Any, prefix: str = "") -> Any:
         if str(text).strip().lower() not in _YES:
             raise BadRequest(f"{label}: '{echo(text)}' is neither yes nor no")
         return _YES[str(text).strip().lower()]
-    value = read(text, "count" if kind == "whole" else kind, label)
+    value = read(text, "count" if kind == "whole" else kind, field=label)
     if value <= 0 and not (field == "mig_slices" and value == 0):
         raise BadRequest(f"{label}: '{echo(text)}' must be above zero; leave out what is not known")
     if kind == "whole":

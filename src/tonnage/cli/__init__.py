@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import os
 import re
 import sys
@@ -110,6 +111,9 @@ def root() -> None:
 
 def main() -> NoReturn:
     """The `tonnage` program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a console that cannot print "–" prints "?"
+            stream.reconfigure(errors="replace")
     root.main(prog_name="tonnage")
 
 

@@ -23,13 +23,11 @@ __all__ = ["catalog"]
 Command = Callable[..., None]
 
 
-def _quantity(dimension: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
-    """A callback that reads a quantity with its unit; the sign of a comparison may stand before it."""
+def _quantity(dimension: str, sign: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
+    """A callback that reads a quantity with its unit; the sign that the option means anyhow may stand before it."""
 
     def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-        if value is None:
-            return None
-        return read(value.strip().removeprefix(">=").removeprefix("<="), dimension, param.opts[0])
+        return None if value is None else read(value.strip().removeprefix(sign), dimension, field=param.opts[0])
 
     return convert
 
@@ -49,9 +47,11 @@ _OF_PART: Final = (
     click.option("--vendor", "vendors", multiple=True, help="NVIDIA, AMD, Intel …; repeat for several"),
     click.option("--segment", "segments", multiple=True, help="datacenter, workstation, consumer, edge …"),
     click.option("--precision", "precisions", multiple=True, help="has a unit for fp8, fp4, int8, bf16 …"),
-    click.option("--memory", "memory_bytes", callback=_quantity("bytes"), help="at least, such as '80 GB'"),
-    click.option("--bandwidth", "memory_bytes_per_s", callback=_quantity("bytes/s"), help="at least, such as '2 TB/s'"),
-    click.option("--power", "power_w", callback=_quantity("W"), help="at most, such as '300 W'"),
+    click.option("--memory", "memory_bytes", callback=_quantity("bytes", ">="), help="at least, such as '80 GB'"),
+    click.option(
+        "--bandwidth", "memory_bytes_per_s", callback=_quantity("bytes/s", ">="), help="at least, such as '2 TB/s'"
+    ),
+    click.option("--power", "power_w", callback=_quantity("W", "<="), help="at most, such as '300 W'"),
     click.option("--ecc/--no-ecc", "ecc", default=None, help="memory with or without ECC"),
     click.option("--mig/--no-mig", "mig", default=None, help="can be partitioned, or not"),
     click.option("--nvlink/--no-nvlink", "nvlink", default=None, help="NVLink to other accelerators, or none"),
@@ -62,7 +62,9 @@ _OF_OFFER: Final = (
     click.option("--country", "countries", multiple=True, help="two letters: DE, FI, US …"),
     click.option("--eu", is_flag=True, help="in a member state of the EU"),
     click.option("--spot", is_flag=True, help="with a spot price"),
-    click.option("--max-price", "usd_per_hour", callback=_quantity("USD/h"), help="per accelerator, such as '$2.50/h'"),
+    click.option(
+        "--max-price", "usd_per_hour", callback=_quantity("USD/h", "<="), help="per accelerator, such as '$2.50/h'"
+    ),
     click.option("--marketplace/--no-marketplace", default=True, help="with price snapshots that state no licence"),
     click.option("--history", is_flag=True, help="with superseded prices and retiring series"),
 )
