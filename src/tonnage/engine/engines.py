@@ -23,7 +23,17 @@ from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model
 from tonnage.units import GiB
 
-__all__ = ["ENGINES", "Default", "assumptions", "defaults", "explain_defaults", "release", "visible_memory_bytes"]
+__all__ = [
+    "ENGINES",
+    "Default",
+    "assumptions",
+    "defaults",
+    "engine_name",
+    "explain_defaults",
+    "release",
+    "unsupported",
+    "visible_memory_bytes",
+]
 
 Release = tuple[int, ...]
 
@@ -58,9 +68,12 @@ def visible_memory_bytes(accelerator: Accelerator) -> float:
     Memory that a CUDA process sees: what the driver lists, less what it keeps. [bytes]
 
     Logs give 79.18 GiB of H100's 79.65, 23.58 of RTX 3090's 24.0, 14.56 of T4's 15.0, 139.8 of H200's 140.4, 178.35 of
-    B200's 179.06: 450 MiB and 0.15 % fit all within 0.3 % (A100 keeps 0.4 % more). Other vendors list what is usable.
+    B200's 179.06: 450 MiB and 0.15 % fit all within 0.3 % (A100 keeps 0.4 % more). Apple lets a process wire three
+    quarters of unified memory (Metal recommendedMaxWorkingSetSize); other vendors list what is usable.
     """
     listed = accelerator.driver_memory_bytes
+    if accelerator.vendor == "Apple":
+        return 0.75 * listed
     if accelerator.vendor != "NVIDIA" or accelerator.segment == "edge":
         return listed
     return listed - 450 * 2**20 - 0.0015 * listed
@@ -319,6 +332,28 @@ _ALIASES: Final = {
 
 NEWEST: Final[Release] = (999,)
 """Stands for the newest release when the version is not known."""
+
+
+LEAST_CAPABILITY: Final = {"vllm": 7.0, "sglang": 7.5, "trtllm": 8.0, "lmdeploy": 7.0, "tgi": 7.5, "deepspeed-mii": 8.0}
+"""Lowest CUDA compute capability each engine supports (installation pages of the projects)."""
+VENDORS: Final = {
+    "vllm": ("NVIDIA", "AMD", "Intel", "Google", "AWS"), "sglang": ("NVIDIA", "AMD", "Intel", "Google"),
+    "trtllm": ("NVIDIA",), "lmdeploy": ("NVIDIA",), "tgi": ("NVIDIA", "AMD", "Intel", "AWS"),
+    "deepspeed-mii": ("NVIDIA",), "exllamav2": ("NVIDIA", "AMD"), "exllamav3": ("NVIDIA",),
+}  # fmt: skip
+"""Makers whose accelerators an engine runs on; engines not listed run anywhere."""
+
+
+def unsupported(engine: str, accelerator: Accelerator) -> str | None:
+    """One sentence why the engine does not run on this accelerator; absent when nothing speaks against it."""
+    name = engine_name(engine)
+    if accelerator.vendor not in VENDORS.get(name, (accelerator.vendor,)):
+        return f"{name} does not run on {accelerator.vendor} accelerators"
+    least, stated = LEAST_CAPABILITY.get(name), accelerator.compute_capability
+    # Other makers name their targets otherwise ("gfx942").
+    if accelerator.vendor == "NVIDIA" and least is not None and stated is not None and float(stated) < least:
+        return f"{name} needs compute capability {least}, and {accelerator.name} has {stated}"
+    return None
 
 
 def explain_defaults(

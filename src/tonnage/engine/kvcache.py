@@ -164,8 +164,8 @@ def kv_pool(
     cache = Part(
         name="KV cache", value=max(0.0, pool - offload), source=f"{precision.kv}, {show(per_token, 'bytes')}/token"
     )
-    needed = Part(name="KV cache", value=max(0.0, wanted - offload), source=f"{demand.concurrency:g} sequences")
-    need = Quantity.of_parts("bytes", (*held.parts, needed))
+    needed = Part(name="KV cache", value=max(0.0, wanted - offload), source=_of_sequences(demand.concurrency))
+    need = _bounded(Quantity.of_parts("bytes", (*held.parts, needed)))
     return KvPool(
         tokens=float(blocks * block * layout.dp),
         blocks=blocks,
@@ -175,11 +175,25 @@ def kv_pool(
         free_bytes=free,
         limit_bytes=held.limit_bytes,
         total_bytes=total,
-        memory=Quantity.of_parts("bytes", (*held.parts, cache)),
+        memory=_bounded(Quantity.of_parts("bytes", (*held.parts, cache))),
         need=need,
         verdict=_verdict(held, need=need, free=free, wanted=wanted, accelerator=accelerator),
         notes=_notes(model, demand, engine),
     )
+
+
+SPREAD: Final = {Basis.MEASURED: 0.003, Basis.DERIVED: 0.01, Basis.CALIBRATED: 0.25, Basis.ASSUMED: 0.75}
+"""Share by which 90 % of parts of each basis miss: start logs for buffers, file sizes for weights. [-]"""
+
+
+def _bounded(memory: Quantity) -> Quantity:
+    """The sum with its interval: parts miss independently."""
+    width = math.sqrt(sum((SPREAD[part.basis] * part.value) ** 2 for part in memory.parts))
+    return msgspec.structs.replace(memory, low=memory.value - width, high=memory.value + width)
+
+
+def _of_sequences(count: float) -> str:
+    return f"{count:,.0f} sequence{'s' if count != 1 else ''}"
 
 
 def keeps_windows(engine: Engine, version: Release) -> bool:

@@ -159,8 +159,8 @@ def kv_bytes_per_token(model: Model, kv_format: str, *, layout: Layout = ONE_RAN
     --------
     >>> layer = LayerGroup(count=80, mixer=Attention(num_attention_heads=64, num_key_value_heads=8, head_dim=128))
     >>> llama = Model(id="x", family="Llama", kind="llm", hidden_size=8192, layers=(layer,))
-    >>> kv_bytes_per_token(llama, "fp16").value / 1024, kv_bytes_per_token(llama, "fp16", layout=Layout(tp=4)).value / 1024
-    (320.0, 80.0)
+    >>> [kv_bytes_per_token(llama, "fp16", layout=Layout(tp=tp)).value / 1024 for tp in (1, 4, 16)]
+    [320.0, 80.0, 40.0]
     """
     sums: dict[str, float] = {}
     for group, layers in cache_layers(model, layout):

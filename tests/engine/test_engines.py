@@ -1,0 +1,153 @@
+"""Engine defaults by version, device and usage; versions read from whatever people write."""
+
+from __future__ import annotations
+
+import pytest
+
+from tonnage import catalog
+from tonnage.engine.engines import (
+    ENGINES,
+    assumptions,
+    defaults,
+    engine_name,
+    explain_defaults,
+    release,
+    unsupported,
+    visible_memory_bytes,
+)
+from tonnage.errors import UnknownName
+from tonnage.nouns.layout import Engine, Layout
+from tonnage.units import GiB
+
+LLAMA = catalog.model("meta-llama/Meta-Llama-3.1-8B")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "year", "found"),
+    [
+        ("vllm", "0.6.4 (Dec 2024)", None, (0, 6, 4)),
+        ("vllm", "rocm7.0.0_vllm_0.10.2_20251006", None, (0, 10, 2)),
+        ("vllm", "0.4.3+rocm614", None, (0, 4, 3)),
+        ("vllm", "0.2.x (Dec 2023)", None, (0, 2)),
+        ("vllm", "2025-07", None, (0, 10)),
+        ("vllm", "V1 (Jan 2025)", None, (0, 8)),
+        ("vllm", None, 2024, (0, 5)),
+        ("sglang", "0.5.1.post1", None, (0, 5, 1)),
+        ("sglang", "2025-07", None, (0, 4, 9)),
+        ("trtllm", "1.2.0rc6.post2", None, (1, 2, 0)),
+        ("trtllm", "1.0 (PyTorch backend)", None, (1, 0)),
+        ("vllm", None, None, None),
+        ("vllm", "nightly", None, None),
+    ],
+)
+def test_a_version_is_a_release_a_tag_or_a_date(
+    name: str, version: str | None, year: int | None, found: tuple[int, ...] | None
+) -> None:
+    assert release(Engine(name=name, version=version), year) == found
+
+
+def test_an_unknown_version_is_said() -> None:
+    assert "version not given" in assumptions(Engine())[0]
+    assert "'nightly' is not a release" in assumptions(Engine(version="nightly"))[0]
+    assert assumptions(Engine(version="0.19.0")) == ()
+    assert assumptions(Engine(), 2024) == ()
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "offline", "sequences", "tokens"),
+    [
+        ("h100-sxm5-80gb", False, 1024, 8192),
+        ("h100-sxm5-80gb", True, 1024, 16384),
+        ("mi300x", False, 1024, 8192),
+        ("a100-sxm4-80gb", False, 256, 2048),
+        ("a100-sxm4-80gb", True, 256, 8192),
+        ("rtx-4090", False, 256, 2048),
+    ],
+)
+def test_vllm_limits_by_device_and_usage(accelerator: str, offline: bool, sequences: int, tokens: int) -> None:
+    """EngineArgs.get_batch_defaults: 70 GiB and more, A100 excepted by name."""
+    found = defaults(Engine(version="0.19"), catalog.accelerator(accelerator), model=LLAMA, offline=offline)
+    assert (found.max_num_seqs, found.max_num_batched_tokens) == (sequences, tokens)
+
+
+def test_a100_had_the_large_limits_until_0_9() -> None:
+    a100 = catalog.accelerator("a100-sxm4-80gb")
+    assert defaults(Engine(version="0.8.5"), a100, model=LLAMA).max_num_batched_tokens == 8192
+    assert defaults(Engine(version="0.9.0"), a100, model=LLAMA).max_num_batched_tokens == 2048
+
+
+@pytest.mark.parametrize(("version", "share"), [("0.6.4", 0.90), ("0.19.0", 0.90), ("0.22.0", 0.92), (None, 0.92)])
+def test_vllm_share_by_version(version: str | None, share: float) -> None:
+    assert defaults(Engine(version=version), catalog.accelerator("rtx-4090"), model=LLAMA).memory_fraction == share
+
+
+def test_old_vllm_runs_whole_prompts() -> None:
+    old = defaults(Engine(version="0.6.4", max_model_len=20000), catalog.accelerator("rtx-3090"), model=LLAMA)
+    assert (old.chunked_prefill, old.prefix_caching, old.max_num_batched_tokens) == (False, False, 20000)
+    long = defaults(Engine(version="0.6.4"), catalog.accelerator("rtx-3090"), model=LLAMA)  # 131,072: chunked
+    assert long.max_num_batched_tokens == 2048
+
+
+@pytest.mark.parametrize(
+    ("version", "accelerator", "tp", "share", "chunk"),
+    [
+        ("0.4.6", "h100-sxm5-80gb", 1, 0.88, 8192),
+        ("0.4.6", "h100-sxm5-80gb", 8, 0.81, 8192),
+        ("0.4.6", "rtx-4090", 1, 0.88, 2048),
+        ("0.5.2", "h100-sxm5-80gb", 1, 1 - 10.0 * 1024 / 81559, 8192),
+        ("0.5.2", "h200-sxm-141gb", 8, 1 - 16.0 * 1024 / 143771, 8192),
+        # 0.5.4: 512 + 1.5 x chunk + 2 x graphs + tp/8 GiB, at least 10 GiB on large devices
+        ("0.5.6", "h100-sxm5-80gb", 1, 1 - (512 + 12288 + 512 + 128) / 81559, 8192),
+        ("0.5.6", "rtx-4090", 1, 1 - (512 + 3072 + 48 + 128) / 24564, 2048),
+        ("0.5.6", "l40s", 4, 1 - (512 + 6144 + 320 + 512) / 46068, 4096),
+    ],
+)
+def test_sglang_shares(version: str, accelerator: str, tp: int, share: float, chunk: int) -> None:
+    engine = Engine(name="sglang", version=version)
+    found = defaults(engine, catalog.accelerator(accelerator), model=LLAMA, layout=Layout(tp=tp))
+    assert found.memory_fraction == pytest.approx(share, abs=0.001)
+    assert found.max_num_batched_tokens == chunk
+
+
+def test_tensorrt_llm_raised_its_batch_in_0_11() -> None:
+    h100 = catalog.accelerator("h100-sxm5-80gb")
+    old, new = (defaults(Engine(name="trtllm", version=v), h100, model=LLAMA) for v in ("0.10.0", "0.17"))
+    assert (old.max_num_seqs, new.max_num_seqs) == (256, 2048)
+    assert old.memory_fraction == new.memory_fraction == 0.9
+
+
+def test_what_the_user_gave_stays() -> None:
+    given = Engine(max_num_seqs=64, memory_fraction=0.5, prefix_caching=False)
+    found = defaults(given, catalog.accelerator("h100-sxm5-80gb"), model=LLAMA)
+    assert (found.max_num_seqs, found.memory_fraction, found.prefix_caching) == (64, 0.5, False)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_every_default_names_its_source(name: str) -> None:
+    found = explain_defaults(Engine(name=name), catalog.accelerator("h100-sxm5-80gb"), model=LLAMA)
+    assert found
+    assert all(len(default.source) > 8 for default in found)
+    assert len({default.field for default in found}) == len(found)
+
+
+def test_names_and_their_spellings() -> None:
+    assert engine_name("TensorRT-LLM") == "trtllm"
+    assert engine_name("llama.cpp") == "llamacpp"
+    with pytest.raises(UnknownName, match="did you mean 'vllm'"):
+        engine_name("vlm")
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "gib"),
+    [("h100-sxm5-80gb", 79.18), ("rtx-3090", 23.58), ("rtx-4090", 23.52), ("t4", 14.56), ("h200-sxm-141gb", 139.8)],
+)
+def test_memory_a_process_sees(accelerator: str, gib: float) -> None:
+    """Totals that engines logged at start (modeling.md 4.1)."""
+    assert visible_memory_bytes(catalog.accelerator(accelerator)) / GiB == pytest.approx(gib, rel=0.004)
+
+
+def test_engines_do_not_run_everywhere() -> None:
+    assert "compute capability 7.0" in str(unsupported("vllm", catalog.accelerator("p100-pcie-16gb")))
+    assert "Apple" in str(unsupported("vllm", catalog.accelerator("m3-ultra")))
+    assert unsupported("vllm", catalog.accelerator("mi300x")) is None
+    assert unsupported("llamacpp", catalog.accelerator("m3-ultra")) is None

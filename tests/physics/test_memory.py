@@ -1,0 +1,113 @@
+"""Weights of one rank: what is cut, what is copied, and in which format each matrix is held."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tonnage import catalog
+from tonnage.nouns.layout import Layout
+from tonnage.nouns.precision import Precision
+from tonnage.physics.memory import (
+    checkpoint_precision,
+    kv_bytes_per_token,
+    padded_vocabulary,
+    weight_bytes,
+)
+from tonnage.physics.parameters import parameters
+from tonnage.units import GiB
+
+BF16 = Precision()
+EVERYWHERE = ("meta-llama/Meta-Llama-3.1-8B", "mistralai/Mixtral-8x7B-v0.1", "deepseek-ai/DeepSeek-V3")
+
+
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_unsharded_bf16_weights_are_two_bytes_per_parameter(name: str) -> None:
+    model = msgspec.structs.replace(catalog.model(name), stored_weight_bytes=None)
+    assert weight_bytes(model, BF16).value == pytest.approx(2 * parameters(model).value, rel=0.002)
+
+
+@pytest.mark.parametrize("name", EVERYWHERE)
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_ranks_together_hold_the_model_and_a_few_copies(name: str, tp: int) -> None:
+    model = catalog.model(name)
+    whole, rank = weight_bytes(model, BF16).value, weight_bytes(model, BF16, layout=Layout(tp=tp)).value
+    assert whole <= tp * rank <= 1.06 * whole
+
+
+def test_quantised_weights_leave_embedding_head_and_router_at_16_bits() -> None:
+    model = catalog.model("mistralai/Mixtral-8x7B-v0.1")
+    whole, narrow = weight_bytes(model, BF16), weight_bytes(model, Precision(weights="fp8", activations="fp8"))
+    for name in ("embedding", "head", "router", "norms"):
+        assert narrow.part(name) == whole.part(name)
+    assert narrow.part("experts") == pytest.approx(whole.part("experts") / 2)
+
+
+def test_gguf_quantises_embeddings_too() -> None:
+    model = catalog.model("meta-llama/Meta-Llama-3.1-8B")
+    assert weight_bytes(model, Precision(weights="gguf-q4_k_m")).part("embedding") < 0.3 * weight_bytes(
+        model, BF16
+    ).part("embedding")
+
+
+def test_whole_experts_and_cut_experts_take_the_same_memory() -> None:
+    model = catalog.model("mistralai/Mixtral-8x7B-v0.1")
+    cut = weight_bytes(model, BF16, layout=Layout(tp=8))
+    whole = weight_bytes(model, BF16, layout=Layout(tp=8, ep=8))
+    assert cut.part("experts") == pytest.approx(whole.part("experts"))
+
+
+def test_data_parallel_attention_copies_attention_and_shares_experts() -> None:
+    model = catalog.model("deepseek-ai/DeepSeek-V3")
+    one, eight = weight_bytes(model, BF16), weight_bytes(model, BF16, layout=Layout(dp=8, ep=8))
+    assert eight.part("attention") == one.part("attention")
+    assert eight.part("experts") == pytest.approx(one.part("experts") / 8)
+
+
+def test_pipeline_stages_hold_their_layers_and_one_end() -> None:
+    model = catalog.model("meta-llama/Meta-Llama-3.1-70B")
+    whole, stage = weight_bytes(model, BF16), weight_bytes(model, BF16, layout=Layout(pp=4))
+    assert stage.part("feed_forward") == pytest.approx(whole.part("feed_forward") / 4)
+    assert stage.part("embedding") + stage.part("head") == whole.part("embedding")
+
+
+def test_a_tied_head_is_held_again_by_the_last_stage_only_once() -> None:
+    model = catalog.model("Qwen/Qwen3-0.6B")
+    assert weight_bytes(model, BF16).part("head") == 0
+    assert weight_bytes(model, BF16, layout=Layout(pp=2)).part("embedding") == weight_bytes(model, BF16).part(
+        "embedding"
+    )
+
+
+def test_exact_file_sizes_replace_the_estimate_for_the_checkpoint_s_own_format() -> None:
+    model = msgspec.structs.replace(catalog.model("meta-llama/Meta-Llama-3.1-8B"), stored_weight_bytes=17e9)
+    assert weight_bytes(model, checkpoint_precision(model)).value == pytest.approx(17e9)
+    assert weight_bytes(model, Precision(weights="fp8")).value < 10e9
+
+
+def test_key_value_projections_are_copied_when_heads_are_fewer_than_ranks() -> None:
+    model = catalog.model("Qwen/Qwen2.5-3B")  # two key/value heads
+    assert (
+        kv_bytes_per_token(model, "bf16", layout=Layout(tp=8)).value
+        == kv_bytes_per_token(model, "bf16", layout=Layout(tp=2)).value
+    )
+
+
+def test_vocabulary_is_padded_to_64_rows_a_rank() -> None:
+    assert padded_vocabulary(vocab_size=128256, tp=1) == 128256
+    assert padded_vocabulary(vocab_size=50257, tp=8) == 50688
+
+
+def test_every_language_model_has_weights_of_its_published_size() -> None:
+    """Weights follow the parameter count, whatever the architecture; encoders and networks included."""
+    for id, model in catalog.models().items():
+        if not (model.layers or model.encoder):
+            continue
+        found = weight_bytes(msgspec.structs.replace(model, stored_weight_bytes=None), BF16).value
+        assert found == pytest.approx(2 * parameters(model).value, rel=0.02), id
+
+
+def test_70b_full_weights_in_gib() -> None:
+    assert weight_bytes(catalog.model("meta-llama/Meta-Llama-3.1-70B"), BF16).value / GiB == pytest.approx(
+        131.4, abs=0.1
+    )
