@@ -77,8 +77,8 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
     wanted = _plain(name[:LONGEST_ECHO])
     plain: dict[str, list[str]] = {}
     for candidate in known:
-        plain.setdefault(_plain(candidate), []).append(candidate)
-        plain.setdefault(_plain(candidate.rsplit("/", 1)[-1]), []).append(candidate)
+        for form in dict.fromkeys((_plain(candidate), _plain(candidate.rsplit("/", 1)[-1]))):
+            plain.setdefault(form, []).append(candidate)
     starts = sorted((key for key in plain if wanted and key.startswith(wanted)), key=len)
     close = difflib.get_close_matches(wanted, plain, n=count, cutoff=0.6)
     found: list[str] = []

@@ -22,7 +22,7 @@ from tonnage.nouns.workload import Filters, Lengths, LoadShape, Serve, Slo
 __all__ = ["SERVE_FIELDS", "Field", "serve_request"]
 
 ENGINES: Final = ("vllm", "sglang", "trtllm", "lmdeploy", "llamacpp", "hf")
-TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y", "block")
 CERTIFICATIONS: Final = ("gdpr", "iso27001", "soc2", "hipaa")
 SEGMENTS: Final = ("datacenter", "cloud-only", "workstation", "consumer", "edge", "apple", "cpu")
 SECONDS_BETWEEN_REQUESTS: Final = 60.0

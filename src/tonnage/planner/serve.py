@@ -15,7 +15,7 @@ from datetime import date
 
 from tonnage import __version__, catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.engine.capacity import Point, ReplicaLoad, at_concurrency, at_rate, largest_concurrency, quantile_factor
 from tonnage.money.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
 from tonnage.nouns.answer import Quantity, Verdict

@@ -73,7 +73,8 @@ def sites(filters: Filters, *, additions: Additions) -> tuple[tuple[Site, ...], 
     providers = catalog.providers()
     rented: dict[str, list[Offer]] = {}
     for offer in catalog.offers(additions=additions):
-        rented.setdefault(offer.accelerator, []).append(offer)
+        if not offer.history:
+            rented.setdefault(offer.accelerator, []).append(offer)
     open_sites: list[Site] = []
     excluded: list[Rejection] = []
     for accelerator in catalog.accelerators(additions).values():

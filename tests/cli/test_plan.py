@@ -1,0 +1,87 @@
+"""The plan and explain commands: sentence first, JSON whole, exit codes kept, one sentence for each mistake."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tonnage.cli import root
+
+SERVE = ["plan", "serve", "meta-llama/Llama-3.1-8B", "--rate", "4/s", "--traffic", "chat", "--accelerator", "H100,L4"]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tonnage", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_answers_in_a_sentence_and_exits_zero() -> None:
+    code, text = run(*SERVE)
+    assert code == 0 and text.startswith("Rent ")
+
+
+def test_file_and_flags_give_the_same_bytes(tmp_path: Path) -> None:
+    request = tmp_path / "request.yaml"
+    request.write_text(
+        "plan: serve\nmodel: meta-llama/Llama-3.1-8B\nrate: 4/s\ntraffic: chat\naccelerator: [H100, L4]\n"
+    )
+    by_file, by_flags = run("plan", str(request), "--json"), run(*SERVE, "--json")
+    assert by_file == by_flags and json.loads(by_file[1])["schema"] == "tonnage.plan/1"
+
+
+def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    assert run(*SERVE, "-o", str(path))[0] == 0
+    code, text = run("explain", str(path))
+    assert code == 0
+    for title in ("Memory of one accelerator", "Capacity of one replica", "Replicas", "Bill", "Decisions"):
+        assert title in text
+    code, text = run("explain", str(path), "--option", "999")
+    assert code == 2 and "choose 1 to" in text
+
+
+def test_infeasible_exits_three_with_what_is_reachable() -> None:
+    code, text = run(*SERVE, "--tpot", "1us")
+    assert code == 3 and "Nearest: TTFT" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["plan", "serve", "meta-llama/Llama-9.9-8B", "--rate", "4/s"], "no model"),
+        ([*SERVE, "--accelerator", "h100-smx"], "did you mean"),
+        ([*SERVE, "--region", "nowhere-9"], "region"),
+        ([*SERVE, "--precision", "fp7"], "no precision 'fp7'"),
+        ([*SERVE, "--ttft", "500"], "no unit"),
+        ([*SERVE, "--ttft", "-1s"], "out of range"),
+        ([*SERVE, "--concurrency", "5"], "contradict"),
+        ([*SERVE, "--traffi", "chat"], "did you mean '--traffic'"),
+        (["plan", "no-such-file.yaml"], "does not exist"),
+        (["plan", "nonsense"], "nonsense"),
+        ([*SERVE, "--set", "h100.memory=1"], "h100"),
+        (["explain", "no-such-plan.json"], "does not exist"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_code_two(
+    arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    result = CliRunner().invoke(root, arguments)
+    assert result.exit_code == 2
+    assert told in result.output
+    assert "Traceback" not in result.output and len(result.output.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"schema":"tonnage.plan/9"}', '{"schema":"tonnage.plan/1"}', "{" * 5000, "\x00"]
+)
+def test_plan_files_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    result = CliRunner().invoke(root, ["explain", str(path)])
+    assert result.exit_code == 2 and "plan" in result.output and "Traceback" not in result.output
