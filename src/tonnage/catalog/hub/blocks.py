@@ -31,13 +31,13 @@ __all__ = [
 
 def hidden_size(c: Config) -> int:
     """Model width."""
-    return integer(c, "hidden_size", "n_embd", "d_model")
+    return integer(c, "hidden_size", "n_embd", "d_model", "dim", "embedding_dim")
 
 
 def layer_count(c: Config) -> int:
     """Number of blocks; newer files of block lists leave the number out."""
     listed = given(c, "layers_block_type", "hybrid_override_pattern")
-    names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_blocks")
     if given(c, *names) is None and isinstance(listed, list | str):
         return integer(Config(c.file, {"num_hidden_layers": len(listed)}, c.prefix), "num_hidden_layers")
     return integer(c, *names)
@@ -88,8 +88,9 @@ def stack(layers: Iterable[LayerGroup]) -> tuple[LayerGroup, ...]:
     return tuple(msgspec.structs.replace(layer, count=count) for layer, count in counts.items())
 
 
-def same(c: Config, mixer: Mixer | None, feed_forward: FeedForward | None, **changes: Any) -> tuple[LayerGroup, ...]:
-    """One group of identical layers, as many as the file says."""
+def same(c: Config, parts: tuple[Mixer | None, FeedForward | None], **changes: Any) -> tuple[LayerGroup, ...]:
+    """One group of identical layers of this mixer and feed-forward, as many as the file says."""
+    mixer, feed_forward = parts
     return (LayerGroup(count=layer_count(c), mixer=mixer, feed_forward=feed_forward, **changes),)
 
 
@@ -104,7 +105,7 @@ def windows(c: Config, *, every: int | None = None, full_first: bool = False) ->
     longest = optional_integer(c, "max_position_embeddings")
     if not width or (longest is not None and width >= longest):
         return (None,) * count
-    kinds = texts(c, "layer_types", count)
+    kinds = texts(c, "layer_types", length=count)
     if kinds is not None:
         return tuple(width if "sliding" in kind or "chunked" in kind else None for kind in kinds)
     if every is None:
@@ -116,7 +117,7 @@ def windows(c: Config, *, every: int | None = None, full_first: bool = False) ->
 def moe_layers(c: Config, *, first_dense: int = 0, every: int = 1, offset: int | None = None) -> tuple[bool, ...]:
     """Which layers hold experts: after the first dense ones, every so many, from an offset."""
     count = layer_count(c)
-    listed = integers(c, "moe_layer_freq", count) if isinstance(c.data.get("moe_layer_freq"), list) else None
+    listed = integers(c, "moe_layer_freq", length=count) if isinstance(c.data.get("moe_layer_freq"), list) else None
     if listed is not None:
         return tuple(bool(item) for item in listed)
     start = every - 1 if offset is None else offset

@@ -118,7 +118,7 @@ def _generic(c: Config, kind: str) -> Model:
         )
     sparse = given(c, "num_experts", "num_local_experts", "n_routed_experts") is not None
     feed = moe(c) if sparse else mlp(c, gated=flag(c, "mlp_gated", default=True))
-    model = decoder(c, same(c, attention(c), feed))
+    model = decoder(c, same(c, (attention(c), feed)))
     said = f"'{echo(kind)}'" if kind else "a file without model_type"
     note = f"model_type {said} is not known: read as a {'Mixtral' if sparse else 'Llama'}-like decoder from its fields"
     return msgspec.structs.replace(model, family=kind or "unknown", assumed=(note,))
@@ -137,7 +137,7 @@ def _with_tower(model: Model, outer: Config, kind: str) -> Model:
     """The language part with its vision tower, or with a word that it was left out."""
     kind_of = {"llm": "vlm", "llm-moe": "llm-moe"}.get(model.kind, model.kind)
     vision = section(outer, "vision_config")
-    found = None if vision is None else tower(kind, vision, outer, width=model.hidden_size)
+    found = None if vision is None else tower(kind, vision, c=outer, width=model.hidden_size)
     if found is not None:
         return msgspec.structs.replace(model, towers=(found,), kind=kind_of)
     if vision is None and given(outer, "audio_config") is None:

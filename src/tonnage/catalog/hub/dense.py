@@ -18,8 +18,9 @@ from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
 __all__ = ["DENSE", "block_list", "windowed"]
 
 
-def windowed(c: Config, base: Attention, feed_forward: Mlp, *, every: int | None, norms: int) -> Iterator[LayerGroup]:
-    """Layers that differ only in what their attention sees."""
+def windowed(c: Config, base: Attention, *, every: int | None, norms: int) -> Iterator[LayerGroup]:
+    """Gated layers that differ only in what their attention sees."""
+    feed_forward = mlp(c)
     for window in windows(c, every=every):
         mixer = msgspec.structs.replace(base, window=window)
         yield LayerGroup(count=1, mixer=mixer, feed_forward=feed_forward, norms=norms)
@@ -28,36 +29,36 @@ def windowed(c: Config, base: Attention, feed_forward: Mlp, *, every: int | None
 def _llama(c: Config) -> Model:
     """Llama 1-3, Yi, Aquila, OpenLLaMA, TinyLlama, DeepSeek-Coder, SmolLM: RMSNorm, gated, rotary."""
     bias = flag(c, "attention_bias", default=False)
-    return decoder(c, same(c, attention(c, output_bias=bias), mlp(c)))
+    return decoder(c, same(c, (attention(c, output_bias=bias), mlp(c))))
 
 
 def _mistral(c: Config) -> Model:
-    return decoder(c, windowed(c, attention(c), mlp(c), every=None, norms=2))
+    return decoder(c, windowed(c, attention(c), every=None, norms=2))
 
 
 def _smollm3(c: Config) -> Model:
-    return decoder(c, same(c, attention(c), mlp(c)), tied=True)
+    return decoder(c, same(c, (attention(c), mlp(c))), tied=True)
 
 
 def _qwen2(c: Config) -> Model:
     """Biased query, key and value; the window in the file is off unless `use_sliding_window`."""
-    return decoder(c, same(c, attention(c, bias=True), mlp(c)))
+    return decoder(c, same(c, (attention(c, bias=True), mlp(c))))
 
 
 def _qwen1(c: Config) -> Model:
     """The first Qwen: its `intermediate_size` is that of both gated matrices together."""
     width = integer(c, "intermediate_size") // 2
     mixer = attention(c, bias=True)
-    return decoder(c, same(c, mixer, Mlp(intermediate_size=width)))
+    return decoder(c, same(c, (mixer, Mlp(intermediate_size=width))))
 
 
 def _qwen3(c: Config) -> Model:
-    return decoder(c, same(c, attention(c, qk_norm=True), mlp(c)))
+    return decoder(c, same(c, (attention(c, qk_norm=True), mlp(c))))
 
 
 def _seed_oss(c: Config) -> Model:
     mixer = attention(c, bias=flag(c, "attention_bias", default=True))
-    return decoder(c, same(c, mixer, mlp(c)))
+    return decoder(c, same(c, (mixer, mlp(c))))
 
 
 def _exaone4(c: Config) -> Model:
@@ -66,34 +67,36 @@ def _exaone4(c: Config) -> Model:
         text(c, "sliding_window_pattern", default="") if isinstance(given(c, "sliding_window_pattern"), str) else ""
     )
     every = len(pattern) or 4
-    return decoder(c, windowed(c, attention(c, qk_norm=True), mlp(c), every=every, norms=2))
+    return decoder(c, windowed(c, attention(c, qk_norm=True), every=every, norms=2))
 
 
 def _gemma(c: Config) -> Model:
-    return decoder(c, same(c, attention(c), mlp(c)), tied=True)
+    return decoder(c, same(c, (attention(c), mlp(c))), tied=True)
 
 
 def _gemma2(c: Config) -> Model:
     """Norms before and after each sub-layer; every second layer sees a window."""
-    alternating = windowed(c, attention(c), mlp(c), every=2, norms=4)
+    alternating = windowed(c, attention(c), every=2, norms=4)
     return decoder(c, alternating, tied=True)
 
 
 def _gemma3(c: Config) -> Model:
     """Five windowed layers for each full one; query and key norms."""
     pattern = optional_integer(c, "sliding_window_pattern", low=1) or 6
-    layers = windowed(c, attention(c, qk_norm=True), mlp(c), every=pattern, norms=4)
+    layers = windowed(c, attention(c, qk_norm=True), every=pattern, norms=4)
     return decoder(c, layers, tied=True, vocab_size=integer(c, "vocab_size", default=262208))
 
 
 def _phi(c: Config) -> Model:
     """Phi 1, 1.5, 2: parallel blocks with one LayerNorm, biases everywhere, the head too."""
-    layers = same(c, attention(c, bias=True, output_bias=True), mlp(c, gated=False, bias=True), norms=1, norm_bias=True)
+    layers = same(
+        c, (attention(c, bias=True, output_bias=True), mlp(c, gated=False, bias=True)), norms=1, norm_bias=True
+    )
     return decoder(c, layers, head_bias=True, norm_bias=True)
 
 
 def _phi3(c: Config) -> Model:
-    return decoder(c, windowed(c, attention(c), mlp(c), every=None, norms=2))
+    return decoder(c, windowed(c, attention(c), every=None, norms=2))
 
 
 def _falcon(c: Config) -> Model:
@@ -107,12 +110,12 @@ def _falcon(c: Config) -> Model:
     feed_forward = Mlp(intermediate_size=integer(c, "ffn_hidden_size", default=4 * width), gated=False, bias=bias)
     parallel = flag(c, "parallel_attn", default=True)
     norms = integer(c, "num_ln_in_parallel_attn", default=2 if new else 1 if parallel else 2)
-    return decoder(c, same(c, mixer, feed_forward, norms=norms, norm_bias=True), tied=True, norm_bias=True)
+    return decoder(c, same(c, (mixer, feed_forward), norms=norms, norm_bias=True), tied=True, norm_bias=True)
 
 
 def _gpt_layers(c: Config, mixer: Attention, width: int, *, biased: bool = True) -> tuple[LayerGroup, ...]:
     feed_forward = Mlp(intermediate_size=width, gated=False, bias=biased)
-    return same(c, mixer, feed_forward, norm_bias=True)
+    return same(c, (mixer, feed_forward), norm_bias=True)
 
 
 def _gpt2(c: Config) -> Model:
@@ -154,7 +157,7 @@ def _gptj(c: Config) -> Model:
     """GPT-J: one LayerNorm, attention without biases, a biased head."""
     width = integer(c, "n_inner", "intermediate_size", default=4 * hidden_size(c))
     feed_forward = Mlp(intermediate_size=width, gated=False, bias=True)
-    layers = same(c, attention(c), feed_forward, norms=1, norm_bias=True)
+    layers = same(c, (attention(c), feed_forward), norms=1, norm_bias=True)
     return decoder(c, layers, norm_bias=True, head_bias=True)
 
 
@@ -186,7 +189,7 @@ def _mpt(c: Config) -> Model:
     kv_heads = integer(settings, "kv_n_heads", default=integer(c, "num_key_value_heads", default=heads))
     mixer = attention(c, num_key_value_heads=kv_heads, bias=bias, output_bias=bias)
     hidden = integer(c, "intermediate_size", default=integer(c, "expansion_ratio", default=4) * width)
-    layers = same(c, mixer, Mlp(intermediate_size=hidden, gated=False, bias=bias), norm_bias=bias)
+    layers = same(c, (mixer, Mlp(intermediate_size=hidden, gated=False, bias=bias)), norm_bias=bias)
     context = integer(c, "max_seq_len", "max_position_embeddings", default=2048)
     learned = flag(c, "learned_pos_emb", default=False) and not flag(settings, "alibi", default=False)
     return decoder(c, layers, tied=True, learned_positions=context if learned else 0, max_context=context)
@@ -197,18 +200,18 @@ def _cohere(c: Config) -> Model:
     base = attention(c)
     normed = (base.num_attention_heads + base.num_key_value_heads) * base.head_dim
     extra = float(normed) if flag(c, "use_qk_norm", default=False) else 0.0
-    layers = same(c, base, mlp(c), norms=1, extra_parameters=extra)
+    layers = same(c, (base, mlp(c)), norms=1, extra_parameters=extra)
     return decoder(c, layers, tied=True)
 
 
 def _cohere2(c: Config) -> Model:
     every = optional_integer(c, "sliding_window_pattern", low=1) or 4
-    return decoder(c, windowed(c, attention(c), mlp(c), every=every, norms=1), tied=True)
+    return decoder(c, windowed(c, attention(c), every=every, norms=1), tied=True)
 
 
 def _olmo(c: Config) -> Model:
     """OLMo 1: norms without parameters."""
-    return decoder(c, same(c, attention(c), mlp(c), norms=0), final_norms=0)
+    return decoder(c, same(c, (attention(c), mlp(c)), norms=0), final_norms=0)
 
 
 def _olmo2(c: Config) -> Model:
@@ -223,25 +226,25 @@ def _olmo2(c: Config) -> Model:
 
 
 def _granite(c: Config) -> Model:
-    return decoder(c, same(c, attention(c), mlp(c)), tied=True)
+    return decoder(c, same(c, (attention(c), mlp(c))), tied=True)
 
 
 def _stablelm(c: Config) -> Model:
     """StableLM 2: LayerNorm with bias; optional query, key and value biases; parallel blocks have one norm."""
     mixer = attention(c, bias=flag(c, "use_qkv_bias", default=False))
     norms = 1 if flag(c, "use_parallel_residual", default=False) else 2
-    return decoder(c, same(c, mixer, mlp(c), norms=norms, norm_bias=True), norm_bias=True)
+    return decoder(c, same(c, (mixer, mlp(c)), norms=norms, norm_bias=True), norm_bias=True)
 
 
 def _nemotron(c: Config) -> Model:
     """Nemotron 3 and 4, Minitron: LayerNorm with bias, squared ReLU."""
-    return decoder(c, same(c, attention(c), mlp(c, gated=False), norm_bias=True), norm_bias=True)
+    return decoder(c, same(c, (attention(c), mlp(c, gated=False)), norm_bias=True), norm_bias=True)
 
 
 def _deci(c: Config) -> Model:
     """DeciLM-7B: another number of key-value heads in each layer."""
     count = layer_count(c)
-    per_layer = integers(c, "num_key_value_heads_per_layer", count)
+    per_layer = integers(c, "num_key_value_heads_per_layer", length=count)
     if per_layer is None:
         raise wrong(c, "num_key_value_heads_per_layer", value=None, expected="a number for each layer")
     layers = (
@@ -258,22 +261,22 @@ def _chatglm(c: Config) -> Model:
         c, num_key_value_heads=groups or heads, bias=flag(c, "add_qkv_bias", default=True),
         head_dim=integer(c, "kv_channels", default=hidden_size(c) // heads),
     )  # fmt: skip
-    return decoder(c, same(c, mixer, Mlp(intermediate_size=integer(c, "ffn_hidden_size"))))
+    return decoder(c, same(c, (mixer, Mlp(intermediate_size=integer(c, "ffn_hidden_size")))))
 
 
 def _glm(c: Config) -> Model:
-    return decoder(c, same(c, attention(c, bias=flag(c, "attention_bias", default=True)), mlp(c)))
+    return decoder(c, same(c, (attention(c, bias=flag(c, "attention_bias", default=True)), mlp(c))))
 
 
 def _glm4(c: Config) -> Model:
     """GLM-4-0414: norms after each sub-layer too."""
-    return decoder(c, same(c, attention(c, bias=flag(c, "attention_bias", default=True)), mlp(c), norms=4))
+    return decoder(c, same(c, (attention(c, bias=flag(c, "attention_bias", default=True)), mlp(c)), norms=4))
 
 
 def _mimo(c: Config) -> Model:
     """MiMo-7B: Qwen2 with a multi-token-prediction layer beside it."""
     mixer = attention(c, bias=flag(c, "attention_bias", default=True))
-    return decoder(c, same(c, mixer, mlp(c)), mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
+    return decoder(c, same(c, (mixer, mlp(c))), mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
 
 
 def block_list(c: Config, name: str) -> list[Config]:
@@ -316,7 +319,7 @@ def _multiplied(feed: Config, width: int) -> int:
 
 def _maxtext(c: Config) -> Model:
     """MaxText's default decoder of 2023: an ungated MLP, RMSNorm without bias, tied."""
-    return decoder(c, same(c, attention(c), mlp(c, gated=False)), tied=True)
+    return decoder(c, same(c, (attention(c), mlp(c, gated=False))), tied=True)
 
 
 Adapter = Callable[[Config], Model]

@@ -106,7 +106,7 @@ def text(c: Config, *names: str, default: str = "") -> str:
     return value
 
 
-def texts(c: Config, name: str, length: int) -> tuple[str, ...] | None:
+def texts(c: Config, name: str, *, length: int) -> tuple[str, ...] | None:
     """A list of texts, one for each layer; None when absent."""
     value = given(c, name)
     if value is None:
@@ -116,7 +116,7 @@ def texts(c: Config, name: str, length: int) -> tuple[str, ...] | None:
     return tuple(value[:length])
 
 
-def integers(c: Config, name: str, length: int | None = None) -> tuple[int, ...] | None:
+def integers(c: Config, name: str, *, length: int | None = None) -> tuple[int, ...] | None:
     """A list of whole numbers, one for each layer when a length is given; None when absent."""
     value = given(c, name)
     if value is None:
@@ -132,9 +132,9 @@ def integers(c: Config, name: str, length: int | None = None) -> tuple[int, ...]
     return tuple(int(item) for item in (value if length is None else value[:length]))
 
 
-def flags(c: Config, name: str, length: int) -> tuple[bool, ...] | None:
+def flags(c: Config, name: str, *, length: int) -> tuple[bool, ...] | None:
     """A list of yes or no (or 1 and 0), one for each layer; None when absent."""
-    found = integers(c, name, length)
+    found = integers(c, name, length=length)
     return None if found is None else tuple(bool(item) for item in found)
 
 

@@ -32,7 +32,7 @@ __all__ = ["HYBRIDS"]
 def _kinds(c: Config, *, every: int = 4) -> tuple[str, ...]:
     """`layer_types`, or full attention in the last of every so many layers."""
     count = layer_count(c)
-    listed = texts(c, "layer_types", count)
+    listed = texts(c, "layer_types", length=count)
     if listed is not None:
         return listed
     every = integer(c, "full_attention_interval", default=every)
@@ -91,7 +91,7 @@ _LETTERS: Final = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 def _nemotron_h(c: Config) -> Model:
     """Nemotron-H and Nemotron 3: each block is one of Mamba-2, attention, squared-ReLU feed-forward or experts."""
     count = layer_count(c)
-    kinds = texts(c, "layers_block_type", count)
+    kinds = texts(c, "layers_block_type", length=count)
     if kinds is None:
         pattern = text(c, "hybrid_override_pattern")
         if len(pattern) < count or set(pattern) - set(_LETTERS):
@@ -153,12 +153,12 @@ def _padded_vocabulary(c: Config) -> int:
 
 
 def _mamba_model(c: Config) -> Model:
-    layers = same(c, _mamba1(c), None, norms=1)
+    layers = same(c, (_mamba1(c), None), norms=1)
     return decoder(c, layers, tied=True, max_context=None, vocab_size=_padded_vocabulary(c))
 
 
 def _mamba2_model(c: Config) -> Model:
-    layers = same(c, _mamba2(c), None, norms=1)
+    layers = same(c, (_mamba2(c), None), norms=1)
     return decoder(c, layers, tied=True, max_context=None, vocab_size=_padded_vocabulary(c))
 
 
@@ -186,7 +186,7 @@ def _jamba(c: Config) -> Model:
 def _granite_hybrid(c: Config) -> Model:
     """Granite 4: Mamba-2 and attention layers, each with experts, a shared expert, or a plain feed-forward."""
     count = layer_count(c)
-    kinds = texts(c, "layer_types", count) or texts(c, "layers_block_type", count) or ("mamba",) * count
+    kinds = texts(c, "layer_types", length=count) or texts(c, "layers_block_type", length=count) or ("mamba",) * count
     shared = integer(c, "shared_intermediate_size", default=0, low=0)
     feed: FeedForward = Mlp(intermediate_size=shared or 1)
     if integer(c, "num_local_experts", default=0, low=0):
@@ -223,7 +223,7 @@ def _lfm2(c: Config) -> Model:
     """LFM2: short gated convolutions between layers of attention with query and key norms; perhaps experts."""
     width, count = hidden_size(c), layer_count(c)
     listed = integers(c, "full_attn_idxs")
-    kinds = texts(c, "layer_types", count)
+    kinds = texts(c, "layer_types", length=count)
     if kinds is None:
         attends = set(listed or ())
         kinds = tuple("full_attention" if index in attends else "conv" for index in range(count))
@@ -252,9 +252,9 @@ def _minimax_m1(c: Config) -> Model:
         kind="lightning", num_heads=full.num_attention_heads, head_dim=full.head_dim, state_size=full.head_dim,
         num_groups=full.num_attention_heads, conv_kernel=1,
     )  # fmt: skip
-    attends = flags(c, "attn_type_list", count)
+    attends = flags(c, "attn_type_list", length=count)
     if attends is None:
-        kinds = texts(c, "layer_types", count) or ("full_attention",) * count
+        kinds = texts(c, "layer_types", length=count) or ("full_attention",) * count
         attends = tuple(kind == "full_attention" for kind in kinds)
     experts = moe(c, moe_intermediate_size=integer(c, "intermediate_size"))
     layers = [LayerGroup(count=1, mixer=full if a else lightning, feed_forward=experts) for a in attends]
@@ -269,7 +269,7 @@ def _xlstm(c: Config) -> Model:
         kind="xlstm", num_heads=heads, head_dim=width // heads, state_size=max(width // heads // 2, 1), conv_kernel=1
     )
     inner = -(-int(width * 8 / 3) // 64) * 64
-    return decoder(c, same(c, state, Mlp(intermediate_size=inner)), hidden_size=width)
+    return decoder(c, same(c, (state, Mlp(intermediate_size=inner))), hidden_size=width)
 
 
 Adapter = Callable[[Config], Model]

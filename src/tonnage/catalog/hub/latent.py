@@ -42,7 +42,7 @@ def _experts(c: Config) -> Moe:
 
 def _sparse(c: Config) -> tuple[bool, ...]:
     count = layer_count(c)
-    listed = texts(c, "mlp_layer_types", count)
+    listed = texts(c, "mlp_layer_types", length=count)
     if listed is not None:
         return tuple(kind == "sparse" for kind in listed)
     freq = c.data.get("moe_layer_freq")
@@ -53,7 +53,7 @@ def _sparse(c: Config) -> tuple[bool, ...]:
 def _deepseek(c: Config) -> Model:
     """DeepSeek V2, V3, V3.2, R1, Kimi K2, GLM-5: dense layers, then experts; perhaps a sparse-attention indexer."""
     count, base, experts = layer_count(c), _latent(c), _experts(c)
-    indexers = texts(c, "indexer_types", count)
+    indexers = texts(c, "indexer_types", length=count)
     reused = msgspec.structs.replace(base, index_heads=0, index_head_dim=0)
     layers = []
     for index, sparse in enumerate(_sparse(c)):
@@ -99,7 +99,7 @@ def _deepseek_v4(c: Config) -> Model:
     Residual streams are mixed by hyper-connections; the first layers choose experts by a table of token ids.
     """
     count, width, streams = layer_count(c), hidden_size(c), integer(c, "hc_mult", default=4)
-    ratios = integers(c, "compress_ratios", count) or (0,) * count
+    ratios = integers(c, "compress_ratios", length=count) or (0,) * count
     mixing = 2 * ((2 + streams) * streams * (streams * width + 1) + 3)
     hashed, layers = integer(c, "num_hash_layers", default=0, low=0), []
     for index, ratio in enumerate(ratios):

@@ -33,7 +33,7 @@ def _mixed(
 
 
 def _mixtral(c: Config) -> Model:
-    return decoder(c, same(c, attention(c), moe(c, moe_intermediate_size=integer(c, "intermediate_size"))))
+    return decoder(c, same(c, (attention(c), moe(c, moe_intermediate_size=integer(c, "intermediate_size")))))
 
 
 def _qwen2_moe(c: Config) -> Model:
@@ -51,7 +51,7 @@ def _qwen3_moe(c: Config) -> Model:
 def _phimoe(c: Config) -> Model:
     """Phi-3.5-MoE: LayerNorm, biases in attention and head."""
     bias = flag(c, "attention_bias", default=True)
-    layers = same(c, attention(c, bias=bias, output_bias=bias), moe(c), norm_bias=True)
+    layers = same(c, (attention(c, bias=bias, output_bias=bias), moe(c)), norm_bias=True)
     return decoder(c, layers, norm_bias=True, head_bias=flag(c, "lm_head_bias", default=True))
 
 
@@ -59,7 +59,7 @@ def _olmoe(c: Config) -> Model:
     """Query and key norms over all heads together."""
     base = attention(c)
     normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
-    return decoder(c, same(c, base, moe(c), extra_parameters=normed))
+    return decoder(c, same(c, (base, moe(c)), extra_parameters=normed))
 
 
 def _dbrx(c: Config) -> Model:
@@ -71,23 +71,23 @@ def _dbrx(c: Config) -> Model:
         moe_intermediate_size=integer(feed, "ffn_hidden_size", "moe_intermediate_size", default=3584),
     )
     kv_heads = integer(look, "kv_n_heads", "num_key_value_heads", default=1)
-    return decoder(c, same(c, attention(c, num_key_value_heads=kv_heads), experts))
+    return decoder(c, same(c, (attention(c, num_key_value_heads=kv_heads), experts)))
 
 
 def _arctic(c: Config) -> Model:
     """A dense residual feed-forward of the model's width beside the experts, with its own norm."""
     dense = hidden_size(c) if flag(c, "parallel_attn_mlp_res", default=True) else 0
-    return decoder(c, same(c, attention(c), moe(c, dense_intermediate_size=dense), norms=3))
+    return decoder(c, same(c, (attention(c), moe(c, dense_intermediate_size=dense)), norms=3))
 
 
 def _grok1(c: Config) -> Model:
     """Norms before and after each sub-layer; the embedding is the head."""
-    return decoder(c, same(c, attention(c), moe(c), norms=4), tied=True)
+    return decoder(c, same(c, (attention(c), moe(c)), norms=4), tied=True)
 
 
 def _granitemoe(c: Config) -> Model:
     shared = integer(c, "shared_intermediate_size", default=0, low=0)
-    return decoder(c, same(c, attention(c), moe(c, shared_intermediate_size=shared)), tied=True)
+    return decoder(c, same(c, (attention(c), moe(c, shared_intermediate_size=shared))), tied=True)
 
 
 def _ernie(c: Config) -> Model:
@@ -120,7 +120,7 @@ def _llama4(c: Config) -> Model:
     width = integer(c, "intermediate_size")
     experts = moe(c, moe_intermediate_size=width, shared_intermediate_size=width)
     dense = Mlp(intermediate_size=integer(c, "intermediate_size_mlp", default=width))
-    base, rotary = attention(c), flags(c, "no_rope_layers", count) if c.data.get("no_rope_layers") else None
+    base, rotary = attention(c), flags(c, "no_rope_layers", length=count) if c.data.get("no_rope_layers") else None
     layers = []
     for index, window in enumerate(windows(c, every=4)):
         seen = window if rotary is None or rotary[index] else None
@@ -135,7 +135,7 @@ def _minimax_m2(c: Config) -> Model:
     normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
     experts = moe(c, moe_intermediate_size=integer(c, "intermediate_size"), router_bias=True)
     extra = normed if flag(c, "use_qk_norm", default=True) else 0.0
-    return decoder(c, same(c, base, experts, extra_parameters=extra), mtp_layers=_mtp(c, "num_mtp_modules"))
+    return decoder(c, same(c, (base, experts), extra_parameters=extra), mtp_layers=_mtp(c, "num_mtp_modules"))
 
 
 def _minimax_m3(c: Config) -> Model:
@@ -149,7 +149,7 @@ def _minimax_m3(c: Config) -> Model:
             plain, index_heads=integer(settings, "sparse_num_index_heads"), index_topk=tokens,
             index_head_dim=integer(settings, "sparse_index_dim"),
         )  # fmt: skip
-        chosen = flags(settings, "sparse_attention_freq", count) or (True,) * count
+        chosen = flags(settings, "sparse_attention_freq", length=count) or (True,) * count
     width = integer(c, "moe_intermediate_size", "intermediate_size")
     shared = integer(
         c, "shared_intermediate_size", default=integer(c, "n_shared_experts", default=0, low=0) * width, low=0
@@ -182,7 +182,7 @@ def _glm4_moe(c: Config) -> Model:
 def _mimo_v2(c: Config) -> Model:
     """Full layers between windowed ones that have twice the key-value heads and a sink for each head."""
     count = layer_count(c)
-    windowed = flags(c, "hybrid_layer_pattern", count) or (False,) * count
+    windowed = flags(c, "hybrid_layer_pattern", length=count) or (False,) * count
     value = optional_integer(c, "v_head_dim")
     full = attention(c, v_head_dim=value, sinks=flag(c, "add_full_attention_sink_bias", default=False))
     local = Attention(
@@ -251,9 +251,8 @@ def gemma4_layers(c: Config) -> list[LayerGroup]:
         feed: FeedForward = dense if experts is None else experts
         if reuses and double and isinstance(feed, Mlp):
             feed = Mlp(intermediate_size=2 * dense.intermediate_size)
-        extra = (
-            1.0 + (0 if experts is None else width + experts.num_experts) + (2 * width * gate + width if gate else 0)
-        )
+        routing = 0 if experts is None else width + experts.num_experts
+        extra = float(routing + (2 * width * gate + width if gate else 0))
         mixer = msgspec.structs.replace(base, kv_shared=reuses)
         norms = 4 if experts is None else 7
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, norms=norms, extra_parameters=extra))
@@ -277,13 +276,13 @@ def _gemma3n(c: Config) -> Model:
     """
     count, width, gate = layer_count(c), hidden_size(c), integer(c, "hidden_size_per_layer_input", default=256)
     streams, rank = integer(c, "altup_num_inputs", default=4), integer(c, "laurel_rank", default=64)
-    sizes = integers(c, "intermediate_size", count) or ()
+    sizes = integers(c, "intermediate_size", length=count) or ()
     base = attention(c, qk_norm=True)
     kept = float(2 * base.num_key_value_heads * base.head_dim * width + base.head_dim)
     altup = 2 * width + width * streams + streams**2 + streams**3
     each = float(2 * width * rank + width + 2 * width * gate + width + altup)
     shared = integer(c, "num_kv_shared_layers", default=0, low=0)
-    kinds = texts(c, "layer_types", count)
+    kinds = texts(c, "layer_types", length=count)
     every = 5 if kinds is None else None
     layers = []
     for index, window in enumerate(windows(c, every=every)):

@@ -26,7 +26,7 @@ __all__ = ["resolve"]
 
 
 def resolve(
-    spec: str | Mapping[str, Any] | Model | Path, *, additions: Additions = NOTHING, offline: bool | None = None
+    spec: str | Mapping[str, Any] | Model | Path | None, *, additions: Additions = NOTHING, offline: bool | None = None
 ) -> Model:
     """
     The model that `spec` means.
@@ -56,16 +56,17 @@ def resolve(
         return read_path(spec)
     if isinstance(spec, Mapping):
         return read_inline(spec)
-    if not isinstance(spec, str) or not spec.strip():
+    text = spec.strip() if isinstance(spec, str) else ""
+    if not text or "\0" in text:
         raise BadRequest(
-            f"model: '{echo(spec)}' is no model; give an id such as 'Qwen/Qwen3-8B', a path or a size such as '13B'"
+            f"model: '{echo(spec)}' is no model; give an id such as 'Qwen/Qwen3-8B', a path or a size ('13B')"
         )
-    text = spec.strip()
-    if "\0" in text:
-        raise BadRequest(f"model: '{echo(text)}' holds a null character; give an id such as 'Qwen/Qwen3-8B'")
     if looks_like_path(text):
         return read_path(Path(text))
-    return read_size(text) or _by_name(text, additions, online.offline_by_choice() if offline is None else offline)
+    sized = read_size(text)
+    if sized is not None:
+        return sized
+    return _by_name(text, additions, online.offline_by_choice() if offline is None else offline)
 
 
 def _by_name(text: str, additions: Additions, offline: bool) -> Model:

@@ -1,7 +1,7 @@
 """What does a bare size such as "13B" mean? A dense decoder of that size, of the shape such decoders have today.
 
-Depth, width and heads are interpolated between known decoders (GPT-2, Qwen2.5, Llama 3.2 and 3.1); the feed-forward width
-is then chosen so that the total is the size asked for. The model says in `assumed` what it is.
+Depth, width and heads are interpolated between known decoders (GPT-2, Qwen2.5, Llama 3.2 and 3.1); the feed-forward
+width is then chosen so that the total is the size asked for. The model says in `assumed` what it is.
 """
 
 from __future__ import annotations

@@ -310,9 +310,7 @@ def _gemma4_tower(v: Config, c: Config, width: int) -> Tower:
     patch = integer(v, "patch_size", default=16)
     rest = 3 * patch**2 * own + 2 * integer(v, "position_embedding_size", default=10240) * own + own * width
     tokens = optional_integer(c, "vision_soft_tokens_per_image", low=1)
-    return _as_tower(
-        layers, rest=float(rest + (2 * own if flag(v, "standardize", default=False) else 0)), patch=patch, tokens=tokens
-    )
+    return _as_tower(layers, rest=float(rest), patch=patch, tokens=tokens)
 
 
 TOWERS: Final[dict[str, Callable[[Config, Config, int], Tower]]] = {
@@ -338,7 +336,7 @@ TOWERS: Final[dict[str, Callable[[Config, Config, int], Tower]]] = {
 """Tower by the `model_type` of the composite."""
 
 
-def tower(model_type: str, v: Config, c: Config, *, width: int) -> Tower | None:
+def tower(model_type: str, v: Config, *, c: Config, width: int) -> Tower | None:
     """The tower of a composite, or None when its kind is not known."""
     read = TOWERS.get(model_type)
     return None if read is None else read(v, c, width)
