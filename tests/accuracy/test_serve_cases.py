@@ -144,6 +144,12 @@ def test_a_sample_is_a_closed_loop_with_drawn_lengths() -> None:
     assert case.precision == Precision(weights="fp8_block", kv="bf16", activations="fp8_block")
 
 
+def test_the_public_benchmark_sends_ten_requests_a_client_and_others_are_not_guessed() -> None:
+    assert of_sample(sample(requests_per_client=None)).traffic.requests_per_client == 10
+    other = sample(requests_per_client=None, length_spread=None, isl_tokens=1024)
+    assert of_sample(other).traffic.requests_per_client is None
+
+
 @pytest.mark.parametrize(
     ("cells", "layout"),
     [

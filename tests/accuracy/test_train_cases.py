@@ -34,6 +34,21 @@ def test_stated_degrees_and_words_arrive() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cells", "dp"),
+    [
+        ({"tp": 8, "pp": 16, "cp": 16, "dp": 4, "num_accel": 16384}, None),
+        ({"tp": 8, "pp": 16, "cp": 1, "dp": 128, "num_accel": 16384}, 128),
+        ({"dp": 16}, None),
+        ({"dp": 4, "tp": None}, 4),
+    ],
+)
+def test_a_data_parallel_degree_that_contradicts_the_count_is_left_open(
+    cells: dict[str, object], dp: int | None
+) -> None:
+    assert train_case(training(**cells)).layout.dp == dp
+
+
+@pytest.mark.parametrize(
     ("word", "kind"),
     [("allocated_max", "allocated"), ("active_max", "allocated"), ("reserved_max", "reserved"), (None, "reserved")],
 )

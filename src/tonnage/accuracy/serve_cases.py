@@ -29,6 +29,8 @@ __all__ = ["links", "serve_case_of_point", "serve_case_of_sample", "year"]
 _FABRICS: Final = {"nvlink", "pcie", "xgmi", "ici"}
 _SIXTEEN_BITS: Final = {"fp16", "bf16", "fp32"}
 _EIGHT_BIT_KV: Final = {"fp8", "fp8_block", "nvfp4", "mxfp8"}
+_REQUESTS_PER_CLIENT: Final = 10
+"""The public serving benchmark sends ten requests a client; it is known by the lengths it draws (0.8-1.0)."""
 _FREE_SHARE: Final = 0.2
 """Of memory kept for cache and activations when a replica's size has to be chosen. [-]"""
 _STATED_IN_NOTES: Final = {
@@ -96,7 +98,10 @@ def serve_case_of_sample(row: Row) -> ServeCase:
     return ServeCase(
         model=_model(row),
         accelerator=text(row, "accelerator_id"),
-        traffic=Traffic(concurrency=clients, requests_per_client=count(row, "requests_per_client")),
+        traffic=Traffic(
+            concurrency=clients,
+            requests_per_client=count(row, "requests_per_client") or (_REQUESTS_PER_CLIENT if spread else None),
+        ),
         isl=isl,
         osl=osl,
         layout=split.decode if split is not None else _sample_layout(row),

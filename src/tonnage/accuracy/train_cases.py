@@ -54,10 +54,7 @@ def train_case(row: Row) -> TrainCase:
         count=accelerators,
         accelerators_per_node=count(row, "accel_per_node"),
         links=links(row),
-        layout=TrainCaseLayout(
-            tp=count(row, "tp"), pp=count(row, "pp"), vpp=count(row, "vpp"), cp=count(row, "cp"), ep=count(row, "ep"),
-            dp=count(row, "dp"), sharding=text(row, "sharding") or None,
-        ),
+        layout=_layout(row, accelerators),
         precision=text(row, "act_precision") or text(row, "weight_precision") or "bf16",
         weight_precision=text(row, "weight_precision") or None,
         micro_batch=count(row, "micro_batch"),
@@ -77,7 +74,25 @@ def train_case(row: Row) -> TrainCase:
         accelerator_fraction=number(row, "accel_fraction") or 1.0,
         memory_kind=_MEMORY_KINDS.get(text(row, "mem_kind"), "reserved"),
         id=row.id,
-    )  # fmt: skip
+    )
+
+
+def _layout(row: Row, accelerators: int) -> TrainCaseLayout:
+    """Degrees as printed; a data-parallel degree that contradicts the others and the count is left open."""
+    tp, pp, cp, dp = (count(row, name) for name in ("tp", "pp", "cp", "dp"))
+    if dp is not None and (tp or 1) * (pp or 1) * (cp or 1) * dp > accelerators:
+        dp = None
+    if dp is not None and None not in (tp, pp, cp) and tp * pp * cp * dp != accelerators:  # type: ignore[operator]
+        dp = None
+    return TrainCaseLayout(
+        tp=tp,
+        pp=pp,
+        vpp=count(row, "vpp"),
+        cp=cp,
+        ep=count(row, "ep"),
+        dp=dp,
+        sharding=text(row, "sharding") or None,
+    )
 
 
 def model_of(row: Row) -> str | Model:
