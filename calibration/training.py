@@ -133,16 +133,17 @@ def errors(found: Sequence[Sample], coefficients: TrainCoefficients) -> np.ndarr
 # Fitted coefficients: path in the struct, and the width of the log-normal prior around its seed.
 PRIORS: dict[str, float] = {
     "gemm.*": 0.2, "gemm.Ampere": 0.2, "gemm.Hopper": 0.2, "gemm.Blackwell": 0.2, "gemm.Volta": 0.2,
-    "gemm.Turing": 0.2, "gemm.TPU": 0.2,
+    "gemm.Turing": 0.2, "gemm.TPU": 0.5,
     "narrow.Hopper": 0.2, "narrow.Blackwell": 0.2,
-    "wide": 0.2, "gemm_half": 0.5, "attention": 0.3, "attention_half": 0.5, "memory": 0.1,
+    "gemm.Ada": 0.2, "wide": 0.2, "single": 0.2, "unaligned": 0.4, "gemm_half": 0.5, "attention_half": 0.5,
+    "attention.*": 0.3, "attention.Ampere": 0.3, "attention.Hopper": 0.3, "attention.native": 0.3, "memory": 0.1,
     "passes.megatron": 0.3, "passes.deepspeed": 0.3, "passes.fsdp": 0.3, "passes.eager": 0.3, "passes.compiled": 0.3,
     "passes.jax": 0.3,
     "layer_s.megatron": 0.5, "layer_s.deepspeed": 0.5, "layer_s.fsdp": 0.5, "layer_s.eager": 0.5,
     "layer_s.compiled": 0.5, "layer_s.jax": 0.5,
     "step_s.megatron": 0.7, "step_s.deepspeed": 0.7, "step_s.fsdp": 0.7, "step_s.eager": 0.7, "step_s.compiled": 0.7,
     "link": 0.2, "network": 0.2, "host_link": 0.4, "tensor_overlap": 0.5, "data_overlap": 0.3,
-    "expert": 0.3, "expert_layer_s": 0.7, "straggler": 0.7, "convolution": 0.3, "network_passes": 0.5,
+    "expert": 0.3, "expert_overlap": 0.4, "expert_layer_s": 0.7, "straggler": 0.7, "convolution": 0.3, "network_passes": 0.5,
     "image_s": 1.0, "dequantize": 0.5,
 }  # fmt: skip
 
@@ -164,7 +165,18 @@ def put(coefficients: TrainCoefficients, values: dict[str, float]) -> TrainCoeff
     return msgspec.structs.replace(coefficients, **changes)
 
 
-_SHARES = {"tensor_overlap", "data_overlap", "memory", "link", "network", "attention", "convolution", "expert"}
+_SHARES = {
+    "tensor_overlap",
+    "data_overlap",
+    "memory",
+    "link",
+    "network",
+    "attention",
+    "convolution",
+    "expert",
+    "expert_overlap",
+    "unaligned",
+}
 
 
 def least_squares(residual: Callable[[np.ndarray], np.ndarray], start: np.ndarray, rounds: int = 25) -> np.ndarray:

@@ -39,6 +39,12 @@ __all__ = ["Turn", "model_flop", "network_totals", "step_time"]
 _FLOP_PER_VALUE: Final = 1300.0
 """Forward FLOP per activation value: ResNet-50 740, SSD300 1,290, nnU-Net 1,380 to 2,120 (networks.toml)."""
 
+_REDONE_PRODUCTS: Final = 0.5
+"""Products that PyTorch's per-operation recompute repeats: it keeps the output of every second one (torchtitan)."""
+
+_WINOGRAD: Final = 1.5
+"""Multiplications that fp32 convolutions save by Winograd's transform: 2.25 in 3 x 3 ones (arXiv 1509.09308)."""
+
 _QUANTISED_PASS_BYTES: Final = 4.5
 """Half a byte read, two written and two read again for every 4-bit weight that is widened."""
 
@@ -73,7 +79,11 @@ class _Times(msgspec.Struct, frozen=True, kw_only=True):
         return sum(
             op.count
             * training_operator_s(
-                op, accelerator=self.accelerator, software=self.setup.software, coefficients=self.coefficients
+                op,
+                accelerator=self.accelerator,
+                software=self.setup.software,
+                coefficients=self.coefficients,
+                native=self.setup.native_attention,
             )
             for op in ops
             if kind is None or (op.kind == "elementwise") == (kind == "elementwise")
@@ -160,7 +170,7 @@ def _repeated(work: LayerWork, times: _Times) -> float:
             return 0.0
         core = tuple(op for op in work.forward if op.name in {"attention", "scores"})
         return times.of(core)
-    return times.of(work.forward, "elementwise")
+    return times.of(work.forward, "elementwise") + _REDONE_PRODUCTS * times.of(work.forward, "compute")
 
 
 def _widen_s(work: LayerWork, times: _Times) -> float:
@@ -182,16 +192,16 @@ def _layer_exchange(work: LayerWork, times: _Times) -> float:
         elif op.name == "context":
             spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=layout.tp, links=times.links)
             core = times.of(tuple(o for o in work.forward if o.name == "attention"))
-            seconds += max(0.0, spent - c.data_overlap * core)
+            seconds += _exposed(spent, core, c.data_overlap)
         else:
-            seconds += op.count * _expert_exchange_s(op, times)
+            seconds += op.count * _expert_exchange_s(op, times) * (1 - c.expert_overlap)
     return seconds
 
 
 def _expert_exchange_s(op: Operator, times: _Times) -> float:
     """All-to-all of expert parallelism: inside the domain, and once per distinct domain between them."""
     links, per_domain = times.links, min(op.ranks, times.links.domain)
-    inside = op.message_bytes * (1 - 1 / per_domain) / links.inside
+    inside = op.message_bytes * (1 - 1 / per_domain) / (links.inside if per_domain <= links.linked else links.host)
     domains = max(1, op.ranks // per_domain)
     if domains == 1:
         return inside + links.hop_s
@@ -236,9 +246,10 @@ def _pipeline_exchange(model: Model, times: _Times) -> float:
     if layout.pp == 1:
         return 0.0
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
-    tokens = setup.micro_batch * setup.seq_len / layout.cp / (layout.tp if setup.sequence_parallel else 1)
+    tokens = setup.micro_batch * setup.seq_len / layout.cp / layout.tp  # each tensor rank sends its share
     stride = layout.tp * layout.cp * layout.dp
-    rate = times.links.inside if stride * 2 <= times.links.domain else times.links.outside
+    inside = times.links.inside if stride * 2 <= times.links.linked else times.links.host
+    rate = inside if stride * 2 <= times.links.domain else times.links.outside
     once = size * tokens * model.hidden_size / rate + times.links.hop_s
     hidden = times.coefficients.data_overlap if layout.vpp > 1 else 0.0
     return 2 * once * (1 - hidden) * (setup.num_micro_batches + layout.pp - 1) * layout.vpp
@@ -255,7 +266,8 @@ def _data_exchange(model: Model, times: _Times, stage: Turn) -> float:
     if setup.adapter:
         trained = adapter_parameters(model, setup=setup) / (layout.tp * layout.pp)
     dense = held.dense + held.ends
-    wire = 4.0 if setup.precision in {"fp32", "tf32"} or setup.software == "megatron" else 2.0
+    kept = recipe(setup).gradients
+    wire = 2.0 if setup.adapter or kept < 4 or setup.software == "deepspeed" else 4.0
     stride = layout.tp
     gathered = 0.0
     if layout.sharding in {"zero3", "fsdp", "hsdp", "zero2"} or layout.sharding == "zero1":
@@ -264,20 +276,22 @@ def _data_exchange(model: Model, times: _Times, stage: Turn) -> float:
             gathered = 0.55 * dense
     if layout.sharding in {"zero3", "fsdp", "hsdp"}:
         gather = transfer_s("all_gather", gathered, ranks=ranks, stride=stride, links=times.links)
-        scatter = transfer_s("reduce_scatter", 2.0 * min(trained, dense), ranks=ranks, stride=stride, links=times.links)
+        scatter = transfer_s(
+            "reduce_scatter", wire * min(trained, dense), ranks=ranks, stride=stride, links=times.links
+        )
         each = 2 * gather + scatter
-        return setup.num_micro_batches * _exposed(each, c.data_overlap * stage.total)
+        return setup.num_micro_batches * _exposed(each, stage.total, c.data_overlap)
     reduce = transfer_s("all_reduce" if not gathered else "reduce_scatter", wire * min(trained, dense), ranks=ranks,
                         stride=stride, links=times.links)  # fmt: skip
     gather = transfer_s("all_gather", gathered if not setup.adapter else 0.0, ranks=ranks, stride=stride,
                         links=times.links)  # fmt: skip
     hides = 0.0 if setup.software == "deepspeed" else c.data_overlap
-    return _exposed(reduce, hides * stage.backward) + _exposed(gather, hides * (stage.total - stage.backward))
+    return _exposed(reduce, stage.backward, hides) + _exposed(gather, stage.total - stage.backward, hides)
 
 
-def _exposed(spent: float, hidden: float) -> float:
-    """What is left of an exchange after compute has hidden part of it, with a rounded corner."""
-    return smooth_max(compute_s=spent, memory_s=hidden) - hidden if spent > 0 else 0.0
+def _exposed(spent: float, compute: float, overlap: float) -> float:
+    """What is left of an exchange: the share that never overlaps, and what compute is too short to hide."""
+    return (1 - overlap) * spent + max(0.0, overlap * spent - compute)
 
 
 def _optimizer_s(model: Model, times: _Times) -> float:
@@ -304,8 +318,7 @@ def _networked(model: Model, times: _Times) -> tuple[Part, ...]:
     flop, values = network_totals(model, image_px=setup.image_px)
     share = c.gemm.get(card.architecture, c.gemm["*"]) * c.convolution
     dtype = number_format(setup.precision).compute
-    if dtype in {"fp32", "tf32"}:
-        share *= c.wide
+    share *= {"tf32": c.wide, "fp32": c.single * _WINOGRAD}.get(dtype, 1.0)
     samples = setup.micro_batch * setup.num_micro_batches
     size = 4.0 if dtype in {"fp32", "tf32"} else 2.0
     compute = 3.0 * flop * samples / (peak_flop_per_s(card, dtype) * share)
@@ -321,7 +334,7 @@ def _networked(model: Model, times: _Times) -> tuple[Part, ...]:
     return (
         Part(name="compute", value=compute, basis=Basis.CALIBRATED),
         Part(name="element-wise", value=moved, basis=Basis.CALIBRATED),
-        Part(name="data exchange", value=_exposed(reduce, c.data_overlap * (compute + moved) / 2)),
+        Part(name="data exchange", value=_exposed(reduce, (compute + moved) / 2, c.data_overlap)),
         Part(name="optimizer", value=weights * stepped / (card.memory_bytes_per_s * c.memory)),
         Part(name="input", value=c.image_s * samples, basis=Basis.CALIBRATED),
         Part(name="host", value=c.step_s[setup.software], basis=Basis.CALIBRATED),

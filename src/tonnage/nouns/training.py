@@ -44,6 +44,8 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     optimizer: str = "adamw"
     grads_kept: bool = True
     flash_attention: bool = True
+    native_attention: bool = False
+    """Attention kernels written for the accelerator's own generation (cuDNN and FlashAttention-3 on Hopper)."""
     software: Software = "megatron"
     fused_loss: bool = False
     """The loss is computed in chunks and logits of all tokens are never held together."""
@@ -96,11 +98,16 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     narrow: dict[str, float]
     """The same for FP8, FP4 and other 8-bit products, casts and scales included, by architecture. [-]"""
     wide: float
-    """The same for fp32 and TF32 products, over that of 16-bit ones. [-]"""
+    """The same for TF32 products, over that of 16-bit ones. [-]"""
+    single: float
+    """The same for fp32 products on vector units, over that of 16-bit ones. [-]"""
+    unaligned: float
+    """What a product keeps of its share when a side is no multiple of 8: tensor cores need whole 16-byte rows. [-]"""
     gemm_half: float
     """Geometric mean of a product's sides at which half of that share is lost. [values]"""
-    attention: float
-    """Share of the 16-bit peak that flash attention reaches, over `gemm`. [-]"""
+    attention: dict[str, float]
+    """Share of the 16-bit peak that flash attention reaches, over `gemm`, by architecture; "native" for kernels
+    written for Hopper and later (cuDNN, FlashAttention-3). [-]"""
     attention_half: float
     """Sequence length at which half of it is lost. [tokens]"""
     memory: float
@@ -120,9 +127,11 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     tensor_overlap: float
     """Share of tensor-parallel communication hidden behind products. [-]"""
     data_overlap: float
-    """Share of the backward pass that can hide gradient exchange and weight gathers. [-]"""
+    """Share of gradient exchange and weight gathers that compute can hide. [-]"""
     expert: float
     """Share of `gemm` that grouped products of routed experts reach. [-]"""
+    expert_overlap: float
+    """Share of the exchange between experts that other work hides. [-]"""
     expert_layer_s: float
     """Routing, permutation and host synchronisation of one mixture layer. [s]"""
     straggler: float
@@ -135,8 +144,8 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Host work of one sample's input pipeline and augmentation that is not hidden. [s]"""
     dequantize: float
     """Weight passes at 16 bits that a 4-bit base costs per forward or backward pass. [-]"""
-    activation: float
-    """Measured over counted activations. [-]"""
+    activation: dict[str, float]
+    """Measured over counted activations, by software: eager loops keep more than the accounting names. [-]"""
     fragmentation: float
     """Allocator's reserve over its peak, as a share of what is not persistent. [-]"""
     context_bytes: float

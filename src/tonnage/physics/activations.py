@@ -43,10 +43,10 @@ KEEPS: Final[dict[Software, Keeps]] = {
         rms_norm=2, expanded_kv=False, gated=3, plain=2, logits=10, source="arXiv 2205.05198, section 4; fused SwiGLU"
     ),
     "deepspeed": Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=10, source="Megatron-DeepSpeed kernels"),
-    "fsdp": Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=10, source="fused norms, flash attention"),
+    "fsdp": Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=6, source="fused norms, attention and loss"),
     "eager": Keeps(rms_norm=8, expanded_kv=True, gated=4, plain=2, logits=8, source="one PyTorch call per line"),
     "compiled": Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=8, source="fused by a compiler"),
-    "jax": Keeps(rms_norm=2, expanded_kv=False, gated=3, plain=2, logits=10, source="XLA with fused element-wise work"),
+    "jax": Keeps(rms_norm=2, expanded_kv=False, gated=3, plain=2, logits=6, source="XLA with fused element-wise work"),
 }
 """By software family; the mechanisms are theirs, the byte counts are counted."""
 
@@ -196,7 +196,29 @@ def _kept(group: LayerGroup, hidden: int, setup: TrainSetup, *, keep_scores: boo
     inputs = _input_values(group, hidden, setup)
     forward = _feed_forward_values(group.feed_forward, hidden, setup)
     scores = _score_bytes(group.mixer, setup) if keep_scores and not setup.flash_attention else 0.0
-    return _Kept(whole=norms + size * inputs, cut=size * (mixer + cross + forward) + scores * size / 2)
+    narrow = _narrow_bytes(setup)
+    down = _down_values(group.feed_forward)
+    return _Kept(
+        whole=norms + narrow * inputs,
+        cut=size * (mixer + cross + forward) - (size - narrow) * down + scores * size / 2,
+    )
+
+
+def _narrow_bytes(setup: TrainSetup) -> float:
+    """Inputs of products are kept as they are multiplied: 8 bits in FP8 training."""
+    return 1.0 if setup.precision in {"fp8", "mxfp8", "nvfp4"} else float(_element_bytes(setup))
+
+
+def _down_values(feed_forward: FeedForward | None) -> float:
+    """Inputs of a feed-forward's last product, per token."""
+    match feed_forward:
+        case Mlp(intermediate_size=width):
+            return float(width)
+        case Moe() as moe:
+            routed = moe.num_experts_per_tok * moe.moe_intermediate_size
+            return float(routed + moe.shared_intermediate_size + moe.dense_intermediate_size)
+        case None:
+            return 0.0
 
 
 def _norm_bytes(group: LayerGroup, setup: TrainSetup, size: int) -> float:

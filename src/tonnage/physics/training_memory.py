@@ -79,9 +79,11 @@ def recipe(setup: TrainSetup) -> Recipe:
         return Recipe(weights=2, gradients=2, master=0, state=_state(chosen.states, own or 16))
     state = _state(chosen.states, own or 32)
     if setup.software == "megatron":
+        if setup.precision in {"fp8", "mxfp8", "nvfp4"}:
+            # 8-bit weights and their transpose, 16-bit gradients: the recipes that publish FP8 speeds.
+            return Recipe(weights=2, gradients=2, master=4, state=state)
         # bf16: gradients accumulate in 32 bits; fp16: 16-bit gradients and a 32-bit copy for the optimizer.
-        narrow = 2 if setup.precision in {"fp8", "mxfp8", "nvfp4"} else 0  # cached 8-bit weights and their transpose
-        return Recipe(weights=2 + narrow, gradients=6 if setup.precision == "fp16" else 4, master=4, state=state)
+        return Recipe(weights=2, gradients=6 if setup.precision == "fp16" else 4, master=4, state=state)
     if setup.software == "deepspeed":
         # 16-bit gradients are freed as they are added to the 32-bit accumulators; in fp16 they stay.
         return Recipe(weights=2, gradients=6 if setup.precision == "fp16" else 4, master=4, state=state)
@@ -275,8 +277,9 @@ def _buffers(setup: TrainSetup, held: Held, gradients: float) -> float:
     stage = _stage(setup)
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
     if stage >= 3:
-        # Two gathered units (prefetch), and the gradients of one before they are scattered.
-        return (2 * size + 2 * size) * held.unit
+        # Gathered units (two with prefetch), and the gradients of one before they are scattered.
+        units = 1 if setup.software == "jax" else 2
+        return 2 * units * size * held.unit
     if setup.layout.dp > 1 and setup.software in {"eager", "fsdp"}:
         return gradients
     return 0.0
@@ -292,19 +295,20 @@ def _moments(
     kept, working, ends = _activations(model, setup, tokens)
     held = gradients if _gradients_stay(setup) else 0.0
     source = "arXiv 2205.05198 accounting"
-    factor = coefficients.activation
+    factor = coefficients.activation[setup.software]
+    kept *= 1.0 if setup.recompute == "full" else factor  # a layer's input alone is exact
     forward = (
         Part(name="gradients", value=held),
-        Part(name="activations", value=factor * (kept + ends.embedding), basis=Basis.CALIBRATED, source=source),
+        Part(name="activations", value=kept + ends.embedding, basis=Basis.CALIBRATED, source=source),
         Part(name="logits", value=ends.logits, source="logits, 32-bit copy, gradient"),
     )
     deep = (
         Part(name="gradients", value=held),
-        Part(name="activations", value=factor * (kept + working), basis=Basis.CALIBRATED, source=source),
+        Part(name="activations", value=kept + factor * working, basis=Basis.CALIBRATED, source=source),
     )
     backward = (
         Part(name="gradients", value=gradients),
-        Part(name="activations", value=factor * (working + ends.embedding), basis=Basis.CALIBRATED, source=source),
+        Part(name="activations", value=factor * working + ends.embedding, basis=Basis.CALIBRATED, source=source),
     )
     return forward, deep, backward
 
@@ -313,7 +317,8 @@ def _gradients_stay(setup: TrainSetup) -> bool:
     """Gradients live through the whole step: contiguous buffers, or accumulation over micro-steps."""
     if not setup.grads_kept:
         return False
-    return setup.software in {"megatron", "deepspeed"} or setup.num_micro_batches > 1
+    # PyTorch loops that were written for accumulation zero their gradients instead of freeing them.
+    return setup.software in {"megatron", "deepspeed", "eager"} or setup.num_micro_batches > 1
 
 
 class _Ends(msgspec.Struct, frozen=True):

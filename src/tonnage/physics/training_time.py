@@ -68,7 +68,7 @@ def product_share(*, share: float, half: float, m: float, n: float, k: float) ->
 
 
 def training_operator_s(
-    op: Operator, *, accelerator: Accelerator, software: Software, coefficients: TrainCoefficients
+    op: Operator, *, accelerator: Accelerator, software: Software, coefficients: TrainCoefficients, native: bool = False
 ) -> float:
     """Seconds of one execution of a compute operator. [s]"""
     moved_s = (op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * coefficients.memory)
@@ -77,13 +77,17 @@ def training_operator_s(
     share = _share(op, accelerator, coefficients)
     if op.kind == "attention_prefill":
         reach = op.context / (op.context + coefficients.attention_half)
-        share *= coefficients.attention * reach * op.head_dim / (op.head_dim + _HEAD_HALF)
+        table = coefficients.attention
+        kernel = table["native"] if native else table.get(accelerator.architecture, table["*"])
+        share *= kernel * reach * op.head_dim / (op.head_dim + _HEAD_HALF)
     elif op.kind == "state_space":
         share *= 0.25  # scans on few, narrow tiles; physics/efficiency.py seeds the same
     else:
         share = product_share(share=share, half=coefficients.gemm_half, m=op.m, n=op.n, k=op.k)
         if op.kind == "grouped_gemm":
             share *= coefficients.expert
+        if any(side % 8 for side in (op.n, op.k)) and op.compute not in {"fp32", "tf32"}:
+            share *= coefficients.unaligned
     compute_s = op.flop / (peak_flop_per_s(accelerator, op.compute) * share)
     return smooth_max(compute_s=compute_s, memory_s=moved_s)
 
@@ -92,16 +96,22 @@ def _share(op: Operator, accelerator: Accelerator, coefficients: TrainCoefficien
     wide = coefficients.gemm.get(accelerator.architecture, coefficients.gemm["*"])
     if op.compute in _NARROW and op.compute in accelerator.peaks:
         return coefficients.narrow.get(accelerator.architecture, coefficients.narrow["*"])
-    return wide * coefficients.wide if op.compute in {"fp32", "tf32"} else wide
+    if op.compute == "fp32":
+        return wide * coefficients.single
+    return wide * coefficients.wide if op.compute == "tf32" else wide
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     """Links of one job: inside the fast domain and between domains, as collectives use them. [bytes/s]"""
 
     domain: int
-    """Accelerators joined by the fast link."""
+    """Accelerators of one node, or of one fabric of direct links where that is larger."""
+    linked: int
+    """Accelerators joined by a direct link; larger groups of a domain go through the host."""
     inside: float
-    """Collective rate of one accelerator inside the domain."""
+    """Collective rate of one accelerator over the direct link."""
+    host: float
+    """The same through the host."""
     outside: float
     """Collective rate of one accelerator between domains."""
     hop_s: float = 5e-6
@@ -114,14 +124,14 @@ _DEFAULT_NETWORK: Final = {"Pascal": 12.5e9, "Volta": 12.5e9, "Turing": 12.5e9, 
 def network(accelerator: Accelerator, *, setup: TrainSetup, coefficients: TrainCoefficients) -> Network:
     """The links of a job on this accelerator: stated where the setup says so, else its own and its era's."""
     link, node = accelerator.link, setup.accelerators_per_node
-    if setup.intra != "pcie" and link.bytes_per_s and link.domain > 1:
-        inside, domain = link.bytes_per_s * coefficients.link, max(node, link.domain)
-        if link.domain < node:
-            inside, domain = (accelerator.host_link.bytes_per_s or 16e9) * coefficients.host_link, node
-    else:
-        inside, domain = (accelerator.host_link.bytes_per_s or 16e9) * coefficients.host_link, node
+    host = (accelerator.host_link.bytes_per_s or 16e9) * coefficients.host_link
+    direct = setup.intra not in {"pcie", "none"} and bool(link.bytes_per_s) and link.domain > 1
+    linked = max(link.domain, node if setup.intra in {"nvlink", "xgmi", "ici"} else 1) if direct else 1
+    inside = (link.bytes_per_s or 0.0) * coefficients.link if direct else host
     stated = setup.inter_bytes_per_s or _DEFAULT_NETWORK.get(accelerator.architecture, 50e9)
-    return Network(domain=domain, inside=inside, outside=stated * coefficients.network)
+    return Network(
+        domain=max(node, linked), linked=linked, inside=inside, host=host, outside=stated * coefficients.network
+    )
 
 
 def transfer_s(kind: str, message_bytes: float, *, ranks: int, stride: int, links: Network) -> float:
@@ -138,7 +148,8 @@ def transfer_s(kind: str, message_bytes: float, *, ranks: int, stride: int, link
     turns = 2.0 if kind == "all_reduce" else 1.0
     seconds = 0.0
     if per_domain > 1:
-        seconds = turns * message_bytes * (per_domain - 1) / per_domain / links.inside
+        rate = links.inside if per_domain * stride <= links.linked else links.host
+        seconds = turns * message_bytes * (per_domain - 1) / per_domain / rate
     if domains > 1:
         # The message is spread over the domain's adapters; each carries its share between domains.
         outside = turns * message_bytes * (domains - 1) / domains / (per_domain * links.outside)

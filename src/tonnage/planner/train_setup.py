@@ -58,6 +58,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 def software_of(framework: str | None, *, method: str = "pretrain", count: int = 1) -> Software:
     """The software family of a framework by name; without one, what such a job is usually run with."""
     name = (framework or "").lower()
+    if method == "pretrain" and name.startswith("lit"):
+        return "fsdp"  # LitGPT and TinyLlama pre-train with fused kernels; their fine-tuning scripts do not
     for known, family in _SOFTWARE.items():
         if known in name:
             return family
@@ -191,6 +193,10 @@ def _recomputes(case: TrainCase, software: Software, layout: TrainLayout) -> lis
         return [case.recompute]
     if software == "eager" and layout.sharding == "fsdp":
         return ["full"]
+    if software == "eager" and case.framework:
+        return ["none"]  # checkpointing is off unless asked for
+    if software == "megatron" and case.year is not None and case.year < 2022:
+        return ["full"]  # selective recompute came with arXiv 2205.05198; earlier runs recomputed every layer
     return ["none", "selective", "full"] if software in {"megatron", "fsdp"} else ["none", "full"]
 
 
@@ -235,7 +241,8 @@ def _setup(
         offload=case.offload,
         loads_whole=_loads_whole(case),
         paged_states="torchtune" in (case.framework or "") and "8bit" in case.optimizer.replace("-", ""),
-        fused_loss="torchtune" in (case.framework or "") or "unsloth" in (case.framework or ""),
+        fused_loss=_fused_loss(case, software),
+        native_attention=_native_attention(case, accelerator, software),
         lora_rank=case.lora_rank,
         lora_targets=_targets(case.lora_targets),
         trainable_parameters=case.trainable_parameters,
@@ -251,6 +258,19 @@ def _flash(case: TrainCase, accelerator: Accelerator) -> bool:
     if accelerator.architecture in _NO_FLASH:
         return False
     return case.year is None or case.year >= 2023
+
+
+def _native_attention(case: TrainCase, accelerator: Accelerator, software: Software) -> bool:
+    """Kernels for Hopper and later came with cuDNN 9 and FlashAttention-3 in 2024; others run older ones there."""
+    recent = accelerator.architecture in {"Hopper", "Blackwell"}
+    return recent and software in {"megatron", "jax", "compiled"} and (case.year is None or case.year >= 2024)
+
+
+def _fused_loss(case: TrainCase, software: Software) -> bool:
+    """Chunked or fused cross-entropy: torchtune, Unsloth, and Megatron's own since 2024."""
+    name = case.framework or ""
+    modern = case.year is None or case.year >= 2024
+    return "torchtune" in name or "unsloth" in name or (software == "megatron" and modern)
 
 
 def _targets(said: str | None) -> tuple[str, ...]:
