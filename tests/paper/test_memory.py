@@ -140,6 +140,12 @@ def test_a_2023_start_on_a100() -> None:
     assert found.blocks == pytest.approx(7351, rel=0.03)
 
 
+def test_a_2023_start_on_four_a100() -> None:
+    """The same pull request: 20,865 blocks for Llama-2-70B at TP 4, 13 GiB a rank more than torch allocates."""
+    found = start(LLAMA2_70B, 79.25, Engine(version="0.2.5", max_model_len=4096), tp=4)
+    assert found.blocks == pytest.approx(20865, rel=0.10)
+
+
 def test_w8a8_70b_on_one_card() -> None:
     """Start log, V1, share 0.98, 2,048 tokens: 22,096 tokens of cache beside 67.72 GiB of weights."""
     precision = Precision(weights="int8", activations="int8")

@@ -90,24 +90,31 @@ RELEASED: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("2024-01", "0.1"), ("2024-07", "0.2"), ("2024-09", "0.3"), ("2024-12", "0.4"), ("2025-06", "0.4.7"),
         ("2025-07", "0.4.9"), ("2025-09", "0.5.2"), ("2025-11", "0.5.5"), ("2026-02", "0.5.8"), ("2026-04", "0.5.10"),
     ),
+    "llamacpp": (("2023-08", "1000"), ("2024-06", "3100"), ("2024-11", "4000"), ("2025-06", "5600")),
     "trtllm": (
         ("2023-10", "0.5"), ("2024-07", "0.11"), ("2024-12", "0.16"), ("2025-03", "0.18"), ("2025-09", "1.0"),
         ("2025-12", "1.2"),
     ),
 }  # fmt: skip
-"""Month in which a release (line) appeared; source: the projects' release pages."""
+"""Month in which a release, line or build (llama.cpp) appeared; source: the projects' release pages."""
 
 
 def release(engine: Engine, year: int | None = None) -> Release | None:
     """The release as numbers; from a date in the version, else from the year it ran; absent when neither is given."""
     text = engine.version or ""
-    if found := _RELEASE.search(_after_name(text, engine.name)):
-        return _numbers(found.group(1))
+    if build := re.search(r"\bb(\d{3,5})\b", text):
+        return (int(build.group(1)),)
+    found = _RELEASE.search(_after_name(text, engine.name))
     known = RELEASED.get(engine.name, ())
     month = _month(text) or (f"{year}-06" if year is not None else None)
+    if found is not None and (month is None or ".x" not in text):
+        return _numbers(found.group(1))
     if month is None or not known:
-        return None
+        return _numbers(found.group(1)) if found is not None else None
     dated = _numbers(next((number for day, number in reversed(known) if day <= month), known[0][1]))
+    if found is not None:  # "0.2.x (Dec 2023)": the month picks the release of that line
+        line = _numbers(found.group(1))
+        return dated if dated[: len(line)] == line else line
     # "V1 (Jan 2025)": the V1 engine before it became the default behaves like the release that made it so.
     return max(dated, (0, 8)) if engine.name == "vllm" and re.match(r"v1\b", text, re.IGNORECASE) else dated
 
@@ -120,7 +127,7 @@ def _month(text: str) -> str | None:
     """The month a text names: "2025-07", "20251006", "Jan 2025", or the middle of a bare year."""
     if found := re.search(r"(20\d\d)-?([01]\d)", text):
         return f"{found.group(1)}-{found.group(2)}"
-    if found := re.search(r"\b(\w{3})\w* (20\d\d)\b", text):
+    if found := re.search(r"\b(\w{3})\w*[ -](20\d\d)\b", text):
         name = found.group(1).lower()
         return f"{found.group(2)}-{_MONTHS.index(name) + 1:02d}" if name in _MONTHS else f"{found.group(2)}-06"
     found = re.search(r"\b(20\d\d)\b", text)
@@ -284,7 +291,9 @@ def _llamacpp(at: Deployment) -> Iterator[Default]:
     yield Default(field="max_num_seqs", value=at.engine.max_num_seqs or 1, source="llama.cpp n_parallel")
     yield Default(field="block_tokens", value=1, source="llama.cpp: one cell per token")
     yield Default(field="chunked_prefill", value=True, source="llama.cpp splits prompts into ubatches")
-    yield Default(field="max_model_len", value=min(4096, at.model.max_context or 4096), source="llama.cpp n_ctx")
+    whole = 4096 if at.release >= (4000,) else 512
+    length = min(whole, at.model.max_context or whole)
+    yield Default(field="max_model_len", value=length, source="llama.cpp n_ctx: 512, 4096 since late 2024")
 
 
 def _exllama(at: Deployment) -> Iterator[Default]:
@@ -330,7 +339,7 @@ _ALIASES: Final = {
     "llama-cpp": "llamacpp", "text-generation-inference": "tgi", "mii": "deepspeed-mii", "exllama": "exllamav2",
 }  # fmt: skip
 
-NEWEST: Final[Release] = (999,)
+NEWEST: Final[Release] = (99_999,)
 """Stands for the newest release when the version is not known."""
 
 

@@ -318,7 +318,7 @@ def _rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
     if request.goal != "serve":
         from tonnage.planner.fit_train import training_rules
 
-        return training_rules(model, request, row)
+        return training_rules(model, request, row=row)
     weights = number_format(str(row.precision.get("weights", "bf16")))
     said = inference_rule_bytes(parameters=parameters(model).value, bits=weights.bits)
     real = row.memory.value * row.count

@@ -66,7 +66,7 @@ def smallest_training(model: Model, accelerator: Accelerator, *, request: FitReq
     return None
 
 
-def training_rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
+def training_rules(model: Model, request: FitRequest, *, row: FitRow) -> tuple[Rule, ...]:
     """The rules people quote for this kind of job beside the real need of all its accelerators."""
     real = row.memory.value * row.count
     values = parameters(model).value

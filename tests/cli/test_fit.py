@@ -1,0 +1,136 @@
+"""`tonnage fit` as it is typed: the sentence first, one exit code each, one sentence for every bad request."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tonnage import cli
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli.root, ["fit", *args, "--offline"], prog_name="tonnage")
+
+
+def document(*args: str) -> Any:
+    return json.loads(run(*args, "--json").stdout)
+
+
+def test_the_sentence_comes_first() -> None:
+    result = run(LLAMA, "--accelerator", "H100")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0].startswith(
+        "meta-llama/Meta-Llama-3.1-8B in bf16 with 1 request of 8,192 tokens fits"
+    )
+
+
+def test_parts_stand_above_the_limit() -> None:
+    lines = run(LLAMA, "-a", "H100").stdout.splitlines()
+    expected = ("weights: feed forward", "KV cache", "needed", "free", "limit", "Largest that fits", "Rules of thumb")
+    order = [next(i for i, line in enumerate(lines) if line.strip().startswith(name)) for name in expected]
+    assert order == sorted(order)
+
+
+def test_what_does_not_fit_exits_with_3_and_the_nearest_that_does() -> None:
+    result = run("meta-llama/Llama-3.1-70B-Instruct", "-a", "H100")
+    assert result.exit_code == 3
+    first = result.stdout.splitlines()[0]
+    assert "does not fit 1 x H100 SXM5 80GB: short by" in first
+    assert "nearest: " in first
+    assert "What would make it fit" in result.stdout
+
+
+def test_several_accelerators_fit_if_one_does() -> None:
+    answer = document("meta-llama/Llama-3.1-70B-Instruct", "-a", "H100,B200", "-a", "MI300X")
+    assert [row["verdict"]["ok"] for row in answer["rows"]] == [False, True, True]
+    assert answer["fits"] is True
+
+
+def test_json_is_the_whole_answer() -> None:
+    answer = document(LLAMA, "-a", "RTX 4090", "--concurrency", "4", "--context", "4k")
+    assert answer["schema"] == "tonnage.fit/1"
+    (row,) = answer["rows"]
+    assert sum(part["value"] for part in row["memory"]["parts"]) == pytest.approx(row["memory"]["value"])
+    assert row["memory"]["low"] < row["memory"]["value"] < row["memory"]["high"]
+    assert {found["what"] for found in row["largest"]} == {"context", "concurrency"}
+
+
+def test_without_an_accelerator_the_smallest_is_named() -> None:
+    result = run(LLAMA, "--top", "3")
+    assert result.exit_code == 0
+    assert "the smallest that holds it is 1 x " in result.stdout.splitlines()[0]
+    assert "more (--top" in result.stdout
+
+
+def test_a_bare_size_is_a_dense_decoder_and_said_so() -> None:
+    result = run("13B", "-a", "RTX 3090", "--precision", "fp8")
+    assert result.exit_code == 0
+    assert "dense" in result.stdout
+
+
+def test_the_largest_model_for_a_card() -> None:
+    result = run("--solve", "model", "-a", "RTX 4090", "--precision", "int4")
+    assert result.exit_code == 0
+    assert "The largest catalogue model that fits 1 x GeForce RTX 4090 is" in result.stdout
+    assert "dense decoder may have up to" in result.stdout
+
+
+def test_a_what_if_is_answered() -> None:
+    assert run("Qwen/Qwen3-14B", "-a", "rtx-4090").exit_code == 3
+    changed = ("--set", "rtx-4090.memory=48 GiB", "--set", "rtx-4090.usable_memory=48 GiB")
+    assert run("Qwen/Qwen3-14B", "-a", "rtx-4090", *changed).exit_code == 0
+
+
+def test_fine_tuning_and_training_have_their_own_stacks() -> None:
+    tuned = run(LLAMA, "-a", "A100", "--finetune", "lora", "--batch", "4", "--seq-len", "2048")
+    assert tuned.exit_code == 0
+    assert "fine-tuned with lora" in tuned.stdout
+    assert "activations" in tuned.stdout
+    trained = run(LLAMA, "-a", "H100", "--train")
+    assert trained.exit_code == 3
+    assert "optimizer" in trained.stdout
+    assert "16 bytes per parameter" in trained.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "model is missing"),
+        (("no-such/model-9000",), "model"),
+        ((LLAMA, "-a", "h100-smx"), "no accelerator 'h100-smx'"),
+        ((LLAMA, "-a", "H100", "--tp", "3"), "tp 3 does not divide"),
+        ((LLAMA, "-a", "H100", "--tp", "-2"), "tp: '-2' is out of range"),
+        ((LLAMA, "--context", "0"), "context: '0' is out of range"),
+        ((LLAMA, "--context", "1e99"), "out of range"),
+        ((LLAMA, "--context", "nan"), "context"),
+        ((LLAMA, "--context", "9 GiB"), "context"),
+        ((LLAMA, "--context", "1M"), "--extend-context"),
+        ((LLAMA, "--serve", "--batch", "4"), "batch belongs to training"),
+        ((LLAMA, "--precision", "q9"), "no precision 'q9'"),
+        ((LLAMA, "--solve", "context"), "needs an --accelerator"),
+        ((LLAMA, "--set", "rtx-4090.memory=8"), "memory"),
+        ((LLAMA, "--top", "0"), "--top"),
+        (
+            (
+                LLAMA,
+                "--nonsense",
+            ),
+            "no option '--nonsense'",
+        ),
+        ((LLAMA, "-a", ","), "accelerator is empty"),
+        (("\x00",), "model"),
+        (("x" * 10_000,), "model"),
+    ],
+)
+def test_bad_requests_are_one_sentence_with_code_2(arguments: tuple[str, ...], sentence: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2, result.stdout
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr) < 700
