@@ -46,7 +46,7 @@ ERAS: dict[tuple[str, str], tuple[str, ...]] = {
     ("vllm", "NVIDIA"): ("0", "0.8"),
     ("vllm", "AMD"): ("0", "0.8"),
     ("vllm", "Intel"): ("0",),
-    ("sglang", "NVIDIA"): ("0",),
+    ("sglang", "NVIDIA"): ("0", "0.4.7"),
     ("trtllm", "NVIDIA"): ("0", "0.17", "0.18"),
     ("lmdeploy", "NVIDIA"): ("0",),
     ("fastertransformer", "NVIDIA"): ("0",),
@@ -99,13 +99,17 @@ class Sample(msgspec.Struct, frozen=True):
         """Which fit it belongs to."""
         engine, vendor = self.at.times.engine, self.at.placement.accelerator.vendor
         eras = ERAS.get((engine, vendor), ("0",))
-        since = ".".join(str(part) for part in self.at.times.since)
-        return engine, vendor, since if since in eras else eras[0]
+        reached = [era for era in eras if self.at.release is None or _numbers(era) <= self.at.release]
+        return engine, vendor, (reached or eras[:1])[-1]
 
     @property
     def group(self) -> tuple[str, ...]:
         """Near-duplicates: one model in one format on one accelerator from one source."""
         return (self.row.block, self.at.case.accelerator, str(self.at.case.model), self.at.placement.precision.weights)
+
+
+def _numbers(era: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in era.split("."))
 
 
 def samples(files: Iterable[str] = FILES, every: int = 1) -> list[Sample]:

@@ -28,6 +28,10 @@ from tonnage.physics.memory import checkpoint_precision
 __all__ = ["Setup", "settled_precision", "setup"]
 
 
+_HOPPER_BYTES_PER_S = 36.4e9
+"""Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
+
+
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """A case's nouns, settled: everything that holds before any traffic comes."""
 
@@ -36,6 +40,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     memory_layout: Layout
     """Ranks that hold the weights; differs from the placement's where layers are split without pipelining."""
     engine: Engine
+    release: tuple[int, ...] | None
     times: EngineTimes
     overheads: Overheads
     pool: KvPool
@@ -57,18 +62,19 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=year, offline=offline)
-    version = release(known, year)
+    version = _release(known, year)
     times = engine_times(_timed_as(case.engine), vendor=accelerator.vendor, release=version)
     pool = kv_pool(
         model, accelerator, precision=precision, engine=engine, layout=memory_layout,
         demand=_demand(case), year=year,
     )  # fmt: skip
+    kernels = ladder(accelerator, family=engine.name, inter_node_bytes_per_s=case.links.inter_bytes_per_s)
     placement = Placement(
         model=model,
-        accelerator=accelerator,
+        accelerator=_reachable(accelerator, kernels.multiprocessors),
         precision=precision,
         layout=layout,
-        ladder=ladder(accelerator, family=engine.name, inter_node_bytes_per_s=case.links.inter_bytes_per_s),
+        ladder=kernels,
         domain=_domain(accelerator),
         graphs=engine.cuda_graphs is not False,
     )
@@ -80,6 +86,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         placement=placement,
         memory_layout=memory_layout,
         engine=engine,
+        release=version,
         times=times,
         overheads=Overheads(**times.values),
         pool=pool,
@@ -130,6 +137,27 @@ def _counted(accelerator: Accelerator, case: ServeCase) -> Accelerator:
     if case.links.intra in {"pcie", "none"} and accelerator.link.bytes_per_s:
         accelerator = msgspec.structs.replace(accelerator, link=Link(kind="none"))
     return accelerator
+
+
+def _reachable(accelerator: Accelerator, multiprocessors: float | None) -> Accelerator:
+    """
+    The bandwidth that the part's multiprocessors can ask for.
+
+    A Hopper multiprocessor keeps about 28 GB/s in flight (H200: 132 of them reach 0.78 of 4.8 TB/s), so a part with
+    few of them beside fast memory (H20: 78 at 4.0 TB/s) decodes at half of its data sheet.
+    """
+    if multiprocessors is None or not (accelerator.compute_capability or "").startswith("9."):
+        return accelerator
+    reached = min(accelerator.memory_bytes_per_s, multiprocessors * _HOPPER_BYTES_PER_S)
+    return msgspec.structs.replace(accelerator, memory_bytes_per_s=reached)
+
+
+def _release(engine: Engine, year: int | None) -> tuple[int, ...] | None:
+    """The engine's release; what audited TensorRT-LLM runs print is TensorRT's own version, so the year dates them."""
+    found = release(engine, year)
+    if engine.name == "trtllm" and found is not None and found >= (5,):
+        return release(msgspec.structs.replace(engine, version=None), year)
+    return found
 
 
 def _domain(accelerator: Accelerator) -> int:

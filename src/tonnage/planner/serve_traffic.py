@@ -6,9 +6,9 @@ import math
 
 import msgspec
 
-from tonnage.engine.capacity import ReplicaLoad, ReplicaTimes, at_rate
 from tonnage.engine.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.engine.disaggregated import Pools, disaggregated_loop
+from tonnage.engine.open_loop import open_loop
 from tonnage.engine.served import Served
 from tonnage.engine.static import burst, static_batch
 from tonnage.engine.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
@@ -57,7 +57,7 @@ def under_load(at: Setup, table: StepTable) -> tuple[Served, Rung]:
             output_tokens=case.osl, budget=load.budget,
         )  # fmt: skip
     elif traffic.rate_per_s is not None:
-        found = _open_loop(table, load, rate=traffic.rate_per_s / case.replicas)
+        found = open_loop(table, load, rate_per_s=traffic.rate_per_s / case.replicas)
     else:
         raise BadRequest("traffic: give concurrency, rate_per_s, batch or saturated")
     return found, table.rung
@@ -94,7 +94,8 @@ def _budget(at: Setup) -> float:
 
 def _load(at: Setup) -> Load:
     most = slots(at)
-    mixed = at.engine.name not in _SEPARATE and at.engine.chunked_prefill is not False
+    # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
+    mixed = at.engine.name == "trtllm" or (at.engine.name not in _SEPARATE and at.engine.chunked_prefill is not False)
     return Load(
         prompt_tokens=max(1.0, at.case.isl),
         output_tokens=max(1.0, at.case.osl),
@@ -126,38 +127,6 @@ def _static(at: Setup, table: StepTable, load: Load) -> Served:
     whole = load.budget if at.engine.name in {"vllm", "sglang", "trtllm", "lmdeploy", "deepspeed-mii"} else math.inf
     return static_batch(
         table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens, budget=whole
-    )
-
-
-def _open_loop(table: StepTable, load: Load, *, rate: float) -> Served:
-    """Poisson arrivals: the mean field of `capacity`, and the replica's most when they exceed it."""
-    most = saturated_loop(table, load)
-    if rate >= most.requests_per_s:
-        return msgspec.structs.replace(most, saturated=True)
-    context = load.prompt_tokens + load.output_tokens / 2.0
-    sizes = tuple(sorted({1.0, max(1.0, load.slots / 8), max(1.0, load.slots / 2), load.slots}))
-    alone = table.mixed_step_s(prompt_tokens=load.prompt_tokens, prompts=1.0, sequences=0.0, context=0.0)
-    some = max(1.0, load.slots / 4)
-    beside = table.mixed_step_s(prompt_tokens=load.prompt_tokens, prompts=1.0, sequences=some, context=context)
-    taken = max(0.0, beside - table.decode_s(some, context)) if load.mixed else alone
-    times = ReplicaTimes(
-        batches=sizes,
-        decode_s=tuple(table.decode_s(size, context) for size in sizes),
-        prefill_s=alone,
-        prefill_tail_s=alone,
-        prefill_work_s=taken,
-    )
-    limits = ReplicaLoad(
-        output_tokens=load.output_tokens, output_tail_tokens=load.output_tokens, max_concurrency=load.slots
-    )
-    point = at_rate(times, limits, rate_per_s=rate)
-    ttft = point.ttft_mean_s + table.overheads.request_s
-    return Served(
-        ttft_s=ttft,
-        tpot_s=point.tpot_mean_s,
-        e2e_s=ttft + (load.output_tokens - 1.0) * point.tpot_mean_s,
-        requests_per_s=rate,
-        running=point.concurrency,
     )
 
 
