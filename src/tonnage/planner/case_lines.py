@@ -105,7 +105,7 @@ def case_of_object(raw: Any) -> Case:
     kind = raw.get("kind")
     if kind is None:
         raise BadRequest("kind is missing: write serve, train or infer")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise UnknownName("kind of case", str(kind), _KINDS)
     named = _renamed(raw, kind)
     _refuse_unknown(named, _KINDS[kind], "")

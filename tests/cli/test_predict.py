@@ -1,0 +1,75 @@
+"""`tonnage predict`: a file, standard input, a list; exit codes; nothing lost."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tonnage import cli
+
+CASE: dict[str, Any] = {
+    "kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
+    "traffic": {"concurrency": 8}, "isl": 512, "osl": 128,
+}  # fmt: skip
+
+
+def run(*args: str, given: str | None = None) -> Result:
+    return CliRunner().invoke(cli.root, ["predict", *args], input=given, prog_name="tonnage")
+
+
+def answers(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("args", [(), ("-",)])
+def test_standard_input_is_answered_line_by_line(args: tuple[str, ...]) -> None:
+    given = "".join(json.dumps({**CASE, "id": name}) + "\n" for name in "abc")
+    result = run(*args, given=given)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert [answer["id"] for answer in answers(result)] == ["a", "b", "c"]
+
+
+def test_a_file_of_lines_and_a_json_array_give_the_same(tmp_path: Path) -> None:
+    one, other = tmp_path / "cases.jsonl", tmp_path / "cases.json"
+    one.write_text(json.dumps(CASE) + "\n" + json.dumps(CASE), encoding="utf-8")
+    other.write_text(json.dumps([CASE, CASE]), encoding="utf-8")
+    assert run(str(one)).stdout == run(str(other)).stdout
+    assert len(answers(run(str(one)))) == 2
+
+
+def test_a_yaml_list_is_read_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "cases.yaml"
+    path.write_text(
+        "- kind: serve\n  model: meta-llama/Llama-3.1-8B-Instruct\n  accelerator: h100-sxm5-80gb\n"
+        "  traffic: {rate_per_s: 2}\n  isl: 512\n  osl: 128\n",
+        encoding="utf-8",
+    )
+    assert answers(run(str(path)))[0]["fits"] is True
+
+
+def test_a_bad_line_is_answered_in_place_and_the_exit_code_says_so() -> None:
+    given = "\n".join([json.dumps(CASE), "{", json.dumps({**CASE, "accelerator": "h100-smx5"}), json.dumps(CASE)])
+    result = run(given=given)
+    found = answers(result)
+    assert result.exit_code == 2
+    assert ["error" in answer for answer in found] == [False, True, True, False]
+    assert found[1]["line"] == 2
+    assert "did you mean" in found[2]["error"]
+
+
+def test_a_missing_file_and_a_malformed_list_end_in_one_sentence(tmp_path: Path) -> None:
+    for name, content in {"none.jsonl": None, "list.json": "[1,"}.items():
+        path = tmp_path / name
+        if content is not None:
+            path.write_text(content, encoding="utf-8")
+        result = run(str(path))
+        assert result.exit_code == 2
+        assert result.stderr.startswith("tonnage: ")
+        assert result.stderr.count("\n") == 1
+
+
+def test_nothing_in_is_nothing_out() -> None:
+    result = run(given="")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
