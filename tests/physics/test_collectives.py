@@ -1,0 +1,73 @@
+"""Collectives: traffic of the ring, links inside and between nodes, PCIe with and without peer access."""
+
+import pytest
+from msgspec.structs import replace
+
+from tonnage.catalog import accelerator
+from tonnage.catalog.efficiency import ladder
+from tonnage.nouns.accelerator import Link
+from tonnage.physics.collectives import collective_s, has_link, link_bytes_per_s, link_rate, ring_traffic, two_regime_s
+from tonnage.physics.efficiency import Ladder
+from tonnage.physics.work import Operator
+
+H100, L40S, A6000 = (accelerator(name) for name in ("h100-sxm5-80gb", "l40s", "rtx-a6000"))
+
+
+def all_reduce(message_bytes: float, ranks: int, inter_node: bool = False) -> Operator:
+    return Operator(kind="all_reduce", name="sum", message_bytes=message_bytes, ranks=ranks, inter_node=inter_node)
+
+
+def seconds(op: Operator, part: object = H100, there: Ladder | None = None) -> float:
+    return collective_s(op, accelerator=part, ladder=there or ladder(part))[0]  # type: ignore[arg-type]
+
+
+def test_a_ring_all_reduce_moves_the_message_almost_twice() -> None:
+    assert ring_traffic("all_reduce", 8) == 2 * 7 / 8
+    assert ring_traffic("all_gather", 8) == 7 / 8
+    assert ring_traffic("point_to_point", 2) == 1.0
+
+
+def test_small_messages_see_latency_and_large_ones_bandwidth() -> None:
+    kwargs = {"latency_s": 5e-6, "bytes_per_s": 3e11, "small_share": 0.5}
+    assert two_regime_s(sent_bytes=10, **kwargs) == pytest.approx(5e-6, rel=0.01)
+    assert two_regime_s(sent_bytes=3e9, **kwargs) == pytest.approx(0.01, rel=0.01)
+
+
+def test_one_rank_exchanges_nothing() -> None:
+    assert seconds(all_reduce(1e6, 1)) == 0.0
+    assert seconds(all_reduce(0, 8)) == 0.0
+
+
+def test_a_bridged_pair_falls_back_to_pcie_beyond_two() -> None:
+    assert has_link(A6000, ranks=2)
+    assert not has_link(A6000, ranks=4)
+    assert link_rate(A6000, ranks=4) == A6000.host_link.bytes_per_s
+    assert seconds(all_reduce(64e6, 4), A6000) > 2 * seconds(all_reduce(64e6, 2), A6000)
+
+
+def test_without_nvlink_large_messages_are_many_times_slower() -> None:
+    assert seconds(all_reduce(64e6, 2), L40S) > 8 * seconds(all_reduce(64e6, 2))
+
+
+def test_no_peer_access_halves_what_pcie_gives() -> None:
+    with_peer = link_bytes_per_s(L40S, Ladder(peer_access=True), ranks=2, inter_node=False)
+    without = link_bytes_per_s(L40S, Ladder(peer_access=False), ranks=2, inter_node=False)
+    assert without < 0.6 * with_peer
+
+
+def test_between_nodes_the_network_rules() -> None:
+    slow, fast = (replace(ladder(H100), inter_node_bytes_per_s=rate) for rate in (12.5e9, 50e9))
+    op = all_reduce(1e9, 16, inter_node=True)
+    assert seconds(op, there=slow) == pytest.approx(4 * seconds(op, there=fast), rel=0.05)
+    assert seconds(op, there=fast) > 3 * seconds(replace(op, ranks=8, inter_node=False))
+
+
+def test_more_ranks_than_were_measured_take_a_little_longer_than_the_most_measured() -> None:
+    gb200 = accelerator("gb200-nvl72")
+    assert seconds(all_reduce(1e6, 8), gb200) <= seconds(all_reduce(1e6, 32), gb200) < 3 * seconds(
+        all_reduce(1e6, 8), gb200)  # fmt: skip
+
+
+def test_an_accelerator_without_any_link_facts_still_has_a_slot() -> None:
+    bare = replace(A6000, link=Link(kind="none"), host_link=Link(kind="none"))
+    assert seconds(all_reduce(64e6, 2), bare, Ladder()) > seconds(all_reduce(64e6, 2), L40S, Ladder())

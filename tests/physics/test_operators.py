@@ -1,0 +1,146 @@
+"""Seconds of one operator: which grid speaks for it, and what the generic curve says without one."""
+
+import pytest
+from msgspec.structs import replace
+
+from tonnage.catalog import accelerator
+from tonnage.catalog.efficiency import ladder
+from tonnage.errors import Unmeasured
+from tonnage.nouns.precision import number_format
+from tonnage.physics.efficiency import Ladder
+from tonnage.physics.operators import operator_s, peak_flop_per_s, work_s
+from tonnage.physics.work import Operator
+
+H100 = accelerator("h100-sxm5-80gb")
+GENERIC = Ladder(multiprocessors=132)
+
+
+def gemm(m: float, n: float, k: float, weights: str = "bf16", compute: str = "bf16") -> Operator:
+    stored = number_format(weights).bytes
+    return Operator(kind="gemm", name="gemm", weights=weights, compute=compute, flop=2 * m * n * k, m=m, n=n, k=k,
+                    read_bytes=stored * n * k + 2 * m * k, write_bytes=2 * m * n)  # fmt: skip
+
+
+def decode(batch: float, context: float, **changes: object) -> Operator:
+    fields = {"heads": 32, "kv_heads": 8, "head_dim": 128, "weights": "bf16", "window": None} | changes
+    width = number_format(str(fields["weights"])).bytes
+    return Operator(kind="attention_decode", name="decode", m=batch, batch=batch, context=context,
+                    flop=4.0 * 32 * 128 * batch * context, read_bytes=2 * width * 8 * 128 * batch * context,
+                    **fields)  # type: ignore[arg-type]  # fmt: skip
+
+
+def prefill(batch: float, query: float, cached: float = 0.0) -> Operator:
+    rows = batch * query
+    return Operator(kind="attention_prefill", name="prefill", m=rows, batch=batch, context=cached, heads=32, kv_heads=8,
+                    head_dim=128, flop=4.0 * 32 * 128 * rows * (cached + query / 2), read_bytes=rows * 2e4,
+                    write_bytes=rows * 8e3)  # fmt: skip
+
+
+OPERATORS = [
+    gemm(64, 4096, 4096),
+    replace(gemm(512, 1024, 2048), kind="grouped_gemm", groups=8),
+    prefill(2, 1000),
+    decode(16, 2000),
+    replace(prefill(1, 2000), kind="mla_prefill", head_dim=192, kv_heads=32),
+    replace(decode(16, 2000), kind="mla_decode", head_dim=576, kv_heads=1),
+    replace(gemm(16, 1, 1), kind="state_space", batch=16, heads=32, head_dim=128, k=128),
+    replace(gemm(64, 64, 64), kind="convolution"),
+    Operator(kind="elementwise", name="norm", read_bytes=1e6, write_bytes=1e6),
+    Operator(kind="embedding", name="embedding", read_bytes=1e6, write_bytes=1e6),
+    Operator(kind="all_reduce", name="sum", message_bytes=1e6, ranks=4),
+    Operator(kind="all_gather", name="gather", message_bytes=1e6, ranks=8),
+    Operator(kind="reduce_scatter", name="scatter", message_bytes=1e6, ranks=8),
+    Operator(kind="all_to_all", name="dispatch", message_bytes=1e6, ranks=8),
+    Operator(kind="point_to_point", name="stage", message_bytes=1e6, ranks=2),
+]
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.kind)
+@pytest.mark.parametrize("part", ["h100-sxm5-80gb", "rtx-4090", "v100-sxm2-32gb", "mi300x", "tpu-v5e"])
+def test_every_kind_takes_time_on_every_part(op: Operator, part: str) -> None:
+    there = accelerator(part)
+    for family in ("vllm", "library", "llama.cpp"):
+        seconds, rung = operator_s(op, accelerator=there, ladder=ladder(there, family=family))
+        assert 1e-7 < seconds < 0.1
+        assert rung != "own" or part == "h100-sxm5-80gb"
+
+
+def test_a_part_without_grids_uses_the_generic_curve_and_says_so() -> None:
+    assert operator_s(OPERATORS[0], accelerator=H100, ladder=GENERIC)[1] == "generic"
+
+
+def test_the_generic_curve_agrees_with_the_grid_of_a_large_product() -> None:
+    op = gemm(4096, 8192, 8192)
+    measured, _ = operator_s(op, accelerator=H100, ladder=ladder(H100))
+    assert operator_s(op, accelerator=H100, ladder=GENERIC)[0] == pytest.approx(measured, rel=0.15)
+
+
+def test_four_bit_weights_read_less_at_one_row_and_gain_nothing_at_many() -> None:
+    there = ladder(H100)
+    few = [operator_s(gemm(1, 8192, 8192, w), accelerator=H100, ladder=there)[0] for w in ("bf16", "awq")]
+    many = [operator_s(gemm(8192, 8192, 8192, w), accelerator=H100, ladder=there)[0] for w in ("bf16", "awq")]
+    assert few[1] < 0.75 * few[0]
+    assert many[1] > 0.8 * many[0]
+
+
+def test_a_cached_prefix_costs_as_its_flop_do() -> None:
+    there = ladder(H100)
+    chunk, _ = operator_s(prefill(1, 2048, cached=14336), accelerator=H100, ladder=there)
+    whole, _ = operator_s(prefill(1, 16384), accelerator=H100, ladder=there)
+    assert chunk / whole == pytest.approx(prefill(1, 2048, 14336).flop / prefill(1, 16384).flop, rel=0.35)
+
+
+def test_a_window_bounds_what_decode_reads() -> None:
+    there = ladder(H100)
+    full, _ = operator_s(decode(64, 32768), accelerator=H100, ladder=there)
+    windowed, _ = operator_s(decode(64, 32768, window=128), accelerator=H100, ladder=there)
+    assert windowed < full / 10
+
+
+def test_an_eight_bit_cache_is_read_in_about_half_the_time() -> None:
+    there = ladder(H100)
+    wide, narrow = (
+        operator_s(decode(64, 16384, weights=w), accelerator=H100, ladder=there)[0] for w in ("bf16", "fp8")
+    )
+    assert 0.45 * wide < narrow < 0.8 * wide
+
+
+def test_speculative_tokens_share_the_keys_of_their_sequence() -> None:
+    there = ladder(H100)
+    one, _ = operator_s(decode(16, 8192), accelerator=H100, ladder=there)
+    four, _ = operator_s(replace(decode(16, 8192), m=64), accelerator=H100, ladder=there)
+    assert one <= four < 2 * one
+
+
+def test_launches_outside_a_graph_cost_more() -> None:
+    there = ladder(H100)
+    for op in (gemm(1, 4096, 4096), OPERATORS[10]):
+        in_graph, _ = operator_s(op, accelerator=H100, ladder=there)
+        assert operator_s(op, accelerator=H100, ladder=there, eager=True)[0] > in_graph + 2e-6
+
+
+def test_a_dtype_without_a_unit_runs_at_the_one_it_is_widened_to() -> None:
+    a100 = accelerator("a100-sxm4-80gb")
+    assert peak_flop_per_s(a100, "fp8") == a100.peaks["bf16"]
+    with pytest.raises(Unmeasured, match=r"no published peak for bf16.*--set"):
+        peak_flop_per_s(replace(a100, peaks={}), "bf16")
+
+
+def test_a_phase_is_the_sum_of_its_operators_and_rests_on_the_weakest() -> None:
+    work = (gemm(64, 4096, 4096), replace(gemm(64, 4096, 4096), count=3.0))
+    one, _ = operator_s(work[0], accelerator=H100, ladder=ladder(H100))
+    total, rung = work_s((*work, OPERATORS[7]), accelerator=H100, ladder=ladder(H100))
+    assert total > 4 * one
+    assert rung == "generic"  # nobody tabulated convolutions
+    assert work_s(work, accelerator=H100, ladder=ladder(H100)) == (pytest.approx(4 * one), "own")
+
+
+def test_a_power_capped_part_computes_slower_and_reads_as_fast() -> None:
+    there = ladder(H100)
+    capped = replace(there, sustained=0.5)
+    compute, memory = gemm(8192, 8192, 8192), gemm(1, 8192, 8192)
+    assert operator_s(compute, accelerator=H100, ladder=capped)[0] > 1.8 * operator_s(
+        compute, accelerator=H100, ladder=there)[0]  # fmt: skip
+    assert operator_s(memory, accelerator=H100, ladder=capped)[0] == pytest.approx(
+        operator_s(memory, accelerator=H100, ladder=there)[0], rel=0.05
+    )
