@@ -111,6 +111,8 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     other_offers: tuple[Bill, ...] = ()
     verdict: str = ""
     """Why it leads, or why it lost to the option ranked first."""
+    sure: bool = True
+    """Every objective holds at the far end of its interval too."""
     ties: bool = False
     """Its cost interval reaches the first one's: the two cannot be told apart within error."""
 
@@ -171,6 +173,8 @@ class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     options: tuple[ServeOption, ...] = ()
     frontier: tuple[int, ...] = ()
     """Indices of options that no other beats in cost and latency at once."""
+    cheaper_at_risk: str = ""
+    """A cheaper option that may miss an objective within error."""
     why_not_fewer: str = ""
     choices: tuple[Choice, ...] = ()
     rejected: tuple[Rejection, ...] = ()

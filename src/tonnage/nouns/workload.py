@@ -64,6 +64,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_power_w: float | None = None
     marketplace: bool = True
     """Include offers whose sources state no licence."""
+    community: bool = False
+    """Include marketplaces, auctions and brokers, which promise no service level."""
 
 
 class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="serve"):

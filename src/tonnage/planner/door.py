@@ -72,6 +72,7 @@ SERVE_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="certification", reads="list", help="provider states: gdpr, iso27001, …", choices=CERTIFICATIONS),
     Field(name="term", reads="list", help="prices that may be used", choices=TERMS),
     Field(name="marketplace", reads="flag", help="include offers whose source states no licence"),
+    Field(name="community", reads="flag", help="include community marketplaces, auctions and brokers"),
     Field(name="max_accelerators", reads="integer", help="most accelerators in all", high=1e6),
     Field(name="max_power", reads="W", help="power limit of one accelerator", high=1e6),
     Field(name="budget", reads="USD/h", help="most to spend", high=1e7),
@@ -256,6 +257,7 @@ def _filters(given: Mapping[str, Any], additions: Additions) -> Filters:
         certifications=given.get("certification", ()),
         max_power_w=given.get("max_power"),
         marketplace=given.get("marketplace", True),
+        community=given.get("community", False),
     )
 
 

@@ -23,6 +23,7 @@ from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model
 from tonnage.nouns.money import Offer
 from tonnage.nouns.plan import PLAN_SCHEMA, Bill, Capacity, Configuration, Provenance, Rejection, ServeOption, ServePlan
+from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Serve
 from tonnage.planner import serve_story as story
 from tonnage.planner.missed import Missed
@@ -68,8 +69,8 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
                 missed.append(outcome)
         options += sorted(found, key=_rank)[:KEPT_PER_SITE]
     options.sort(key=_rank)
-    ranked = story.with_verdicts(tuple(options))
-    rejected = (*excluded, *_rejections(missed, ranked))
+    ranked = story.with_verdicts(request, tuple(options))
+    rejected = (*_rejections(missed, ranked), *excluded)
     return ServePlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
@@ -78,6 +79,7 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         model=story.model_facts(model),
         options=ranked,
         frontier=frontier(ranked, objectives=(_cost, lambda o: o.capacity.tpot_s.value, _ttft)),
+        cheaper_at_risk=story.cheaper_at_risk(request, ranked),
         why_not_fewer=story.why_not_fewer(request, ranked),
         choices=story.choices(request, ranked),
         rejected=rejected,
@@ -98,9 +100,9 @@ def _cost(option: ServeOption) -> float:
     return option.bill.usd_per_hour
 
 
-def _rank(option: ServeOption) -> tuple[float, float]:
-    """Cheapest first; at the same price the faster."""
-    return option.bill.usd_per_hour, option.capacity.tpot_s.value
+def _rank(option: ServeOption) -> tuple[bool, float, float]:
+    """Those that meet the objectives within error come first; then the cheapest, at the same price the faster."""
+    return not option.sure, option.bill.usd_per_hour, option.capacity.tpot_s.value
 
 
 def _ttft(option: ServeOption) -> float:
@@ -110,7 +112,10 @@ def _ttft(option: ServeOption) -> float:
 def _outcomes(request: Serve, model: Model, site: Site, today: date) -> Iterator[ServeOption | Missed]:
     """Every configuration of one site, small layouts first, stopping where larger ones only cost more."""
     for engine in request.engines:
-        for precision in story.precisions(request, model, site.accelerator):
+        formats = story.precisions(request, model, accelerator=site.accelerator, engine=engine)
+        if not formats:
+            yield _without_kernels(request, site, engine)
+        for precision in formats:
             served = 0
             for layout in _layouts(request, model, site):
                 configuration = Configuration(
@@ -125,6 +130,17 @@ def _outcomes(request: Serve, model: Model, site: Site, today: date) -> Iterator
                 served += isinstance(outcome, ServeOption)
                 if served > EFFICIENT_SIZES:
                     break
+
+
+def _without_kernels(request: Serve, site: Site, engine: str) -> Missed:
+    weights = request.precisions[0] if request.precisions else "any format"
+    configuration = Configuration(
+        accelerator=site.accelerator.id,
+        layout=Layout(),
+        precision=Precision(weights=weights),
+        engine=Engine(name=engine),
+    )
+    return Missed(configuration=configuration, verdict=story.no_kernels(request, site, engine))
 
 
 def _layouts(request: Serve, model: Model, site: Site) -> Iterable[Layout]:
@@ -236,12 +252,13 @@ def _option(
         point = at_concurrency(replica.times, load, concurrency=share)
         headroom = 1.0 - share / best.concurrency
     tokens_per_s = point.rate_per_s * working / request.shape.peak_to_mean * request.lengths.output_tokens
+    capacity = _capacity(replica, point=point, best=best, binds=binds)
     cost = _cost_interval(request, bills[0], best=best, ranks=configuration.layout.ranks, replica=replica)
     return ServeOption(
         configuration=configuration,
         replicas=replicas,
         accelerators=replicas * configuration.layout.ranks,
-        capacity=_capacity(replica, point=point, best=best, binds=binds),
+        capacity=capacity,
         memory=replica.memory,
         kv_tokens=replica.kv_tokens,
         bill=bills[0],
@@ -251,6 +268,7 @@ def _option(
         usd_per_month=cost.value * HOURS_PER_MONTH,
         usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
         basis=str(replica.basis),
+        sure=story.is_sure(request, capacity),
     )
 
 

@@ -14,13 +14,14 @@ from msgspec.structs import replace
 
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog import ambiguity as accelerator_ambiguity
+from tonnage.catalog.support import formats, support
 from tonnage.engine.capacity import Point
 from tonnage.errors import BadRequest
 from tonnage.money.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.model import Model
-from tonnage.nouns.plan import Bill, Choice, Configuration, Decision, Flip, ServeOption
+from tonnage.nouns.plan import Bill, Capacity, Choice, Configuration, Decision, Flip, ServeOption
 from tonnage.nouns.precision import Precision, number_format
 from tonnage.nouns.workload import Serve
 from tonnage.physics.parameters import active_parameters, parameters
@@ -34,11 +35,14 @@ __all__ = [
     "beyond_limits",
     "binds_text",
     "catalogue_dates",
+    "cheaper_at_risk",
     "check_context",
     "choices",
     "flips",
+    "is_sure",
     "misses_objective",
     "model_facts",
+    "no_kernels",
     "no_offer",
     "precisions",
     "sentence",
@@ -60,33 +64,50 @@ def check_context(model: Model, request: Serve) -> None:
         )
 
 
-def precisions(request: Serve, model: Model, accelerator: Accelerator) -> tuple[Precision, ...]:
+def precisions(request: Serve, model: Model, *, accelerator: Accelerator, engine: str) -> tuple[Precision, ...]:
     """
-    Formats worth looking at: the user's, else the checkpoint's own and FP8 where the part multiplies it.
+    Formats worth looking at that the engine has kernels for there: the user's, else the checkpoint's own and FP8.
 
     FP8 weights are looked at by default because their published quality loss is within noise; four
     bits only when asked for, since theirs is not.
     """
     own = model.quantization or model.native_dtype
-    names = request.precisions or ((own,) if model.quantization else (own, "fp8"))
-    found = []
-    for name in names:
-        stored = number_format(name)
-        multiplied = stored.compute if not stored.weight_only else "bf16"
-        if accelerator.peak(multiplied) is None and not stored.weight_only:
-            continue
-        low = stored.compute in {"fp8", "fp4", "int8"} and not stored.weight_only
-        sixteen = "fp16" if accelerator.peaks.get("bf16") is None else "bf16"
-        activations = stored.name if low else sixteen if stored.bits < 16 else stored.name
-        found.append(
-            Precision(
-                weights=stored.name if stored.name != "bf16" else sixteen,
-                activations=activations if activations != "bf16" else sixteen,
-                kv=request.kv_precision or sixteen,
-                experts=model.experts_dtype if not request.precisions else None,
-            )
-        )
-    return tuple(dict.fromkeys(found))
+    names = request.precisions or ((own,) if model.quantization or model.experts_dtype else (own, "fp8"))
+    found = (_precision(name, request, model, accelerator=accelerator, engine=engine) for name in names)
+    return tuple(dict.fromkeys(precision for precision in found if precision is not None))
+
+
+def _precision(name: str, request: Serve, model: Model, *, accelerator: Accelerator, engine: str) -> Precision | None:
+    """The formats a deployment with these weights runs in; None when the engine has no kernels for one of them."""
+    stored = number_format(name)
+    # A part without bf16 runs the same checkpoint in fp16, at the same size.
+    sixteen = "bf16" if support(engine, accelerator, weights="bf16") else "fp16"
+    weights = sixteen if stored.name in {"bf16", "fp16"} else stored.name
+    experts = model.experts_dtype if not request.precisions else None
+    runs = [support(engine, accelerator, weights=part) for part in (weights, experts) if part is not None]
+    if any(kernels is None for kernels in runs):
+        return None
+    multiplied = number_format(experts or weights)
+    at_16_bits = multiplied.weight_only or multiplied.bits >= 16 or any(k is not None and k.at_16_bits for k in runs)
+    return Precision(
+        weights=weights,
+        activations=sixteen if at_16_bits else multiplied.name,
+        kv=request.kv_precision or sixteen,
+        experts=experts,
+    )
+
+
+def no_kernels(request: Serve, site: Site, engine: str) -> Verdict:
+    """The engine does not run there, or not in the formats asked for."""
+    runs = formats(engine, site.accelerator)
+    if not runs:
+        reason = f"{engine} has no kernels for {site.accelerator.architecture} of {site.accelerator.vendor}"
+        return Verdict(ok=False, limit="engine", reason=reason, nearest="engine hf or llamacpp")
+    asked = ", ".join(request.precisions) or "the checkpoint's format"
+    known = ", ".join(sorted(runs))
+    return Verdict(
+        ok=False, limit="engine", reason=f"{engine} does not run {asked} on {site.accelerator.id}", nearest=known
+    )
 
 
 def model_facts(model: Model) -> dict[str, Any]:
@@ -104,18 +125,48 @@ def model_facts(model: Model) -> dict[str, Any]:
     return facts
 
 
-def with_verdicts(options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
+def is_sure(request: Serve, capacity: Capacity) -> bool:
+    """Whether TTFT and TPOT meet their objectives at the far end of their intervals."""
+    limits = ((capacity.ttft_s, request.slo.ttft_s), (capacity.tpot_s, request.slo.tpot_s))
+    return all(limit is None or (latency.high or latency.value) <= limit for latency, limit in limits)
+
+
+def with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
     """Ranked options, each with the reason for its place."""
     if not options:
         return ()
     first = options[0]
-    told = [replace(first, verdict=f"cheapest that meets every objective; {_arithmetic(first)}")]
+    certain = "even at the far end of their intervals" if first.sure else "by its estimates, though not within error"
+    told = [replace(first, verdict=f"cheapest that meets the objectives {certain}; {_arithmetic(first)}")]
     for option in options[1:]:
         ratio = option.bill.usd_per_hour / first.bill.usd_per_hour
-        told.append(
-            replace(option, verdict=f"{ratio:.2f}x the first's cost: {_arithmetic(option)}", ties=_ties(option, first))
-        )
+        risk = f"{_risk(request, option)}; " if first.sure and not option.sure else ""
+        verdict = f"{ratio:.2f}x the first's cost; {risk}{_arithmetic(option)}"
+        told.append(replace(option, verdict=verdict, ties=_ties(option, first)))
     return tuple(told)
+
+
+def _risk(request: Serve, option: ServeOption) -> str:
+    """Which latency may miss its objective within error."""
+    c, slo = option.capacity, request.slo
+    found = [
+        f"{name} may reach {show(latency.high or latency.value, 's', 2)}"
+        for name, latency, limit in (("TTFT", c.ttft_s, slo.ttft_s), ("TPOT", c.tpot_s, slo.tpot_s))
+        if limit is not None and (latency.high or latency.value) > limit
+    ]
+    return f"within error {' and '.join(found)} ({option.basis})"
+
+
+def cheaper_at_risk(request: Serve, options: tuple[ServeOption, ...]) -> str:
+    """The cheapest option that may miss an objective, when it costs less than the first, which will not."""
+    if not options or not options[0].sure:
+        return ""
+    cheaper = [o for o in options if not o.sure and o.bill.usd_per_hour < options[0].bill.usd_per_hour]
+    if not cheaper:
+        return ""
+    best = min(cheaper, key=lambda option: option.bill.usd_per_hour)
+    price = show(best.bill.usd_per_hour, "USD/h")
+    return f"{best.accelerators} x {best.configuration.accelerator} at {price}: {_risk(request, best)}"
 
 
 def _arithmetic(option: ServeOption) -> str:
@@ -381,5 +432,7 @@ def assumptions(request: Serve, model: Model, additions: Additions = NOTHING) ->
         if taken:
             said.append(taken)
     said += [f"what-if: {text}" for text in getattr(additions, "overrides", ())]
+    if not request.filters.community:
+        said.append("community marketplaces and brokers are left out (--community includes them)")
     said.append(f"prices exclude VAT; a month is {HOURS_PER_MONTH:.0f} hours; list prices, not stock")
     return tuple(said)

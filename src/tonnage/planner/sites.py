@@ -52,6 +52,7 @@ OfferTest = Callable[[Filters, Offer, Mapping[str, Provider]], bool]
 OFFER_TESTS: Final[dict[str, OfferTest]] = {
     "shared": lambda f, o, p: o.count >= 1,
     "marketplace": lambda f, o, p: f.marketplace or not o.marketplace,
+    "community": lambda f, o, p: f.community or bool(f.providers) or not _is_community(p.get(o.provider)),
     "provider": lambda f, o, p: not f.providers or o.provider in f.providers,
     "region": lambda f, o, p: not f.regions or o.region in f.regions,
     "country": lambda f, o, p: not f.countries or o.country in f.countries,
@@ -122,6 +123,11 @@ def _by_link(accelerator: Accelerator, offers: list[Offer]) -> list[Site]:
         )
         for link, group in kinds.items()
     ]
+
+
+def _is_community(provider: Provider | None) -> bool:
+    """Hosts of strangers, without a service level: marketplaces, auctions, brokers."""
+    return provider is not None and any(word in provider.kind for word in ("marketplace", "broker"))
 
 
 def _certified(filters: Filters, provider: Provider | None) -> bool:

@@ -28,6 +28,7 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
         lines(console, "Why this one, why not the others?", [_why(i, o) for i, o in enumerate(plan.options[:top])])
         if len(plan.options) > top:
             console.print(f"  … and {len(plan.options) - top} more options (--top {len(plan.options)} shows them)")
+    lines(console, "Cheaper, at a risk?", [plan.cheaper_at_risk] if plan.cheaper_at_risk else [])
     lines(console, "Why not fewer?", [plan.why_not_fewer] if plan.why_not_fewer else [])
     if plan.choices:
         chosen = [
@@ -69,7 +70,7 @@ def _options_table(options: tuple[ServeOption, ...]) -> Table:
             f"{bill.usd_per_hour:,.2f}",
             f"{option.usd_per_million_output_tokens:,.2f}",
             f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}, {bill.as_of}{flag}",
-            option.basis,
+            option.basis + ("" if option.sure else ", unsure"),
         )
     return table
 
