@@ -219,3 +219,24 @@ def test_the_answer_is_a_document() -> None:
     assert document["schema"] == "tonnage.fit/1"
     assert document["rows"][0]["memory"]["parts"]
     assert msgspec.convert(document, FitAnswer) == answer
+
+
+def test_an_encoder_keeps_no_cache_and_has_no_largest_context() -> None:
+    (row,) = ask("google-bert/bert-large-uncased", accelerator="H100").rows
+    assert row.verdict.ok
+    assert row.largest == ()
+    assert row.memory.part("KV cache") == 0
+
+
+def test_a_state_space_model_has_room_for_any_context() -> None:
+    (row,) = ask("state-spaces/mamba-2.8b", accelerator="H100").rows
+    context, concurrency = row.largest
+    assert context.binds == "nothing up to here"
+    assert concurrency.binds == "memory"
+
+
+def test_experts_of_another_format_are_named_and_rule_the_rule() -> None:
+    answer = ask("openai/gpt-oss-20b", accelerator="H100")
+    assert "bf16 (experts mxfp4)" in answer.sentence
+    assert answer.rules[0].name == "half a byte per parameter"
+    assert any("32 are resident, 4 work on a token" in note for note in answer.rows[0].notes)

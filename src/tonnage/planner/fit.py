@@ -7,6 +7,7 @@ was tried first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
@@ -21,9 +22,9 @@ from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.fit import FitAnswer, FitRequest, FitRow, Largest, Rule
 from tonnage.nouns.layout import Engine, Layout
-from tonnage.nouns.model import Model
+from tonnage.nouns.model import Model, Moe
 from tonnage.nouns.precision import Precision, number_format
-from tonnage.physics.memory import checkpoint_precision, weight_bytes
+from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.physics.rules import inference_rule_bytes
 from tonnage.search.layouts import legal
@@ -167,9 +168,31 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
         memory=pool.need,
         kv_tokens=pool.tokens,
         engine=msgspec.to_builtins(engine),
-        notes=(*notes, *pool.notes, *spans),
+        notes=(*notes, *pool.notes, *_experts(model), *spans),
     )
     return row, pool
+
+
+def _keeps(model: Model) -> bool:
+    """Whether requests leave anything resident: a cache or a state. Encoders keep nothing."""
+    return any(True for _ in cache_layers(model)) or state_bytes_per_sequence(model) > 0
+
+
+def _weights_name(precision: Precision) -> str:
+    """The weight format as people say it, with that of the experts where it differs."""
+    if precision.experts in {None, precision.weights}:
+        return precision.weights
+    return f"{precision.weights} (experts {precision.experts})"
+
+
+def _experts(model: Model) -> Iterator[str]:
+    """How soon a mixture reads nearly all it holds: experts hit by n tokens are E (1 - (1 - k/E)^n)."""
+    for moe in {g.feed_forward for g in model.layers if isinstance(g.feed_forward, Moe)}:
+        tokens = math.ceil(math.log(0.05) / math.log(1 - moe.num_experts_per_tok / moe.num_experts))
+        yield (
+            f"mixture of experts: all {moe.num_experts} are resident, {moe.num_experts_per_tok} work on a token; "
+            f"a step of {tokens:,} tokens already reads 95 % of them"
+        )
 
 
 def _demand(model: Model, request: FitRequest) -> Demand:
@@ -242,22 +265,26 @@ def _largest(model: Model, accelerator: Accelerator, *, layout: Layout, request:
     """Largest context at the concurrency asked for, and largest concurrency at the context asked for."""
     demand = _demand(model, request)
     context, concurrency = int(demand.context_tokens or 0), int(demand.concurrency)
+    if not _keeps(model):
+        return ()
 
     def fits(changed: Mapping[str, int]) -> bool:
         tried = msgspec.structs.replace(request, **changed)
         return _try(model, accelerator, layout=layout, request=tried)[1].verdict.ok
 
-    most = model.max_context or 2**24
+    most, crowd = model.max_context or 2**24, 2**20
+    own = "the model's own limit" if model.max_context else "nothing up to here"
     longest = largest_whole(lambda n: fits({"context": n}), most=most)
-    widest = largest_whole(lambda n: fits({"concurrency": n}), most=2**20)
+    widest = largest_whole(lambda n: fits({"concurrency": n}), most=crowd)
     plural = "s" if concurrency != 1 else ""
     return (
         Largest(
             what="context", value=float(longest), unit="tokens", given=f"{concurrency:,} request{plural}",
-            binds="memory" if longest < most else "the model's own limit",
+            binds="memory" if longest < most else own,
         ),
         Largest(
-            what="concurrency", value=float(widest), unit="requests", given=f"{context:,} tokens each", binds="memory",
+            what="concurrency", value=float(widest), unit="requests", given=f"{context:,} tokens each",
+            binds="memory" if widest < crowd else "nothing up to here",
         ),
     )  # fmt: skip
 
@@ -288,11 +315,11 @@ def _remedies(
         row, pool = _try(model, accelerator, layout=_layout(tried), request=tried)
         return row if pool.verdict.ok else None
 
-    context, concurrency = largest
-    if concurrency.value >= 1:
-        yield f"{concurrency.value:,.0f} requests at once instead of {request.concurrency or 1:,}"
-    if context.value >= 256:
-        yield f"{context.value:,.0f} tokens of context instead of {_demand(model, request).context_tokens:,.0f}"
+    for found in reversed(largest):
+        if found.what == "concurrency" and found.value >= 1:
+            yield f"{found.value:,.0f} requests at once instead of {request.concurrency or 1:,}"
+        if found.what == "context" and found.value >= 256:
+            yield f"{found.value:,.0f} tokens of context instead of {_demand(model, request).context_tokens:,.0f}"
     if request.kv is None and request.engine not in {"exllamav2", "exllamav3"} and holds(kv="fp8"):
         yield "an 8-bit cache (--kv fp8)"
     bits = number_format(request.precision or checkpoint_precision(model).weights).bits
@@ -319,12 +346,13 @@ def _rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
         from tonnage.planner.fit_train import training_rules
 
         return training_rules(model, request, row=row)
-    weights = number_format(str(row.precision.get("weights", "bf16")))
+    held = row.precision.get("experts") or row.precision.get("weights", "bf16")
+    weights = number_format(str(held))
     said = inference_rule_bytes(parameters=parameters(model).value, bits=weights.bits)
     real = row.memory.value * row.count
-    held = sum(part.value for part in row.memory.parts if part.name.startswith("weights")) * row.count
+    stored = sum(part.value for part in row.memory.parts if part.name.startswith("weights")) * row.count
     cache = row.memory.part("KV cache") * row.count
-    why = f"leaves out {show(cache, 'bytes')} of cache and {show(real - held - cache, 'bytes')} of buffers"
+    why = f"leaves out {show(cache, 'bytes')} of cache and {show(real - stored - cache, 'bytes')} of buffers"
     each = {4.0: "4", 2.0: "2", 1.0: "1", 0.5: "half a"}[said / max(parameters(model).value, 1.0)]
     return (
         Rule(name=f"{each} byte{'s' if each in '42' else ''} per parameter", rule_bytes=said, real_bytes=real, why=why),
@@ -380,7 +408,7 @@ def _purpose(model: Model, request: FitRequest) -> str:
         return purpose(request)
     demand = _demand(model, request)
     count, context = demand.concurrency, demand.context_tokens
-    weights = request.precision or checkpoint_precision(model).weights
+    weights = request.precision or _weights_name(checkpoint_precision(model))
     if request.solve is not None:
         return f"in {weights}"
     return f"in {weights} with {count:,.0f} request{'s' if count != 1 else ''} of {context:,.0f} tokens"
@@ -403,5 +431,5 @@ def _check_layout(model: Model, request: FitRequest) -> None:
         raise BadRequest(f"{verdict.limit}: {verdict.reason}; the nearest that works is {verdict.nearest}")
     if not model.layers and not model.encoder:
         raise BadRequest(
-            f"{model.id} is no language model: it has no cache; its memory by batch is answered by `tonnage predict`"
+            f"{model.id} is no language model: it keeps no cache; its memory by batch is answered by `tonnage predict`"
         )
