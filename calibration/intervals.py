@@ -23,7 +23,7 @@ from tonnage.catalog.intervals import KINDS
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "src" / "tonnage" / "catalog" / "data" / "intervals"
-COLUMNS = ("quantity", "rung", "factor", "groups", "rows", "coverage_90", "fitted")
+COLUMNS = ("quantity", "rung", "factor", "groups", "rows", "coverage_90", "coverage_blocks", "fitted")
 SMALLEST = 1.01
 
 
@@ -36,9 +36,10 @@ def main() -> None:
     rows = (row for path in given.files for row in read_rows(path))
     factors = fit(list(score(rows, workers=given.workers)))
     for found in factors:
-        share = "-" if found.coverage_90 is None else f"{found.coverage_90:.3f}"
+        shares = (found.coverage_90, found.coverage_blocks)
+        groups, blocks = ("-" if share is None else f"{share:.3f}" for share in shares)
         print(f"{found.kind:6} {found.quantity:30} {found.rung:11} x {found.factor:6.3f}", end="")
-        print(f"  {found.groups:4} groups {found.rows:5} rows  covered on left-out groups {share}")
+        print(f"  {found.groups:4} groups {found.rows:5} rows  covered on left-out groups {groups}, blocks {blocks}")
     for kind in KINDS:
         write(kind, [found for found in factors if found.kind == kind])
 
@@ -57,12 +58,13 @@ def write(kind: str, factors: list[Factor]) -> None:
             "groups": found.groups,
             "rows": found.rows,
             "coverage_90": "" if found.coverage_90 is None else f"{found.coverage_90:.3f}",
+            "coverage_blocks": "" if found.coverage_blocks is None else f"{found.coverage_blocks:.3f}",
             "fitted": f"{today} on whole groups of the published measurements",
         }
         for found in factors
     ]
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows([*fitted, *kept])
 

@@ -25,6 +25,12 @@ def test_a_step_of_the_ladder_takes_the_basis_it_amounts_to() -> None:
     assert intervals.factor("serve", "tpot_s", rung="generic") == expected
 
 
+def test_an_engine_behind_a_colon_falls_back_to_its_rung() -> None:
+    assert intervals.factor("serve", "tpot_s", rung="calibrated:no such engine") == intervals.factor(
+        "serve", "tpot_s", rung="calibrated"
+    )
+
+
 def test_an_unknown_kind_or_quantity_is_named() -> None:
     with pytest.raises(UnknownName, match="served"):
         intervals.factor("served", "ttft_s")

@@ -5,8 +5,8 @@ Two rivals for speed, none of which knows an engine, a kernel or a link:
 
 - *raw roofline*: weights over bandwidth or FLOP over peak, whichever is longer, at 100 % utilisation of every
   accelerator, and for training 6 FLOP a parameter and token;
-- *roofline at constant utilisation*: the same times one factor per quantity, chosen on these very rows so that its
-  bias vanishes: the best that any constant utilisation could do.
+- *roofline at constant utilisation*: the same times one factor per kind and quantity, chosen on these very rows so
+  that half of them lie on either side: the best that a constant utilisation can do for a typical row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.accuracy.groups import grouped
-from tonnage.accuracy.metrics import log_ratio
+from tonnage.accuracy.metrics import log_ratio, quantile
 from tonnage.accuracy.rows import Row
 from tonnage.accuracy.scoring import Score, score
 from tonnage.errors import Unmeasured
@@ -58,13 +58,13 @@ def baseline_scores(rows: Iterable[Row], ours: Iterable[Score]) -> list[tuple[st
 
 
 def constant_utilisation(scores: Iterable[Score]) -> list[Score]:
-    """The same scores with one factor per kind and quantity that removes their bias."""
+    """The same scores with one factor per kind and quantity, the median of measured over predicted."""
     found: list[Score] = []
     for own in grouped(scores, lambda item: (item.kind, item.quantity)).values():
         pairs = [(item.predicted, item.measured) for item in own if item.predicted and item.measured]
         ratios = [log_ratio(predicted=p, measured=m) for p, m in pairs]
         known = [ratio for ratio in ratios if ratio is not None]
-        factor = math.exp(-sum(known) / len(known)) if known else 1.0
+        factor = math.exp(-(quantile(known, 0.5) or 0.0))
         found += [replace(item, predicted=item.predicted * factor) for item in own if item.predicted is not None]
     return found
 

@@ -4,8 +4,9 @@ How far off may a prediction be? The 90 % factor of each kind of estimate, read 
 `factor("serve", "tpot_s", rung="calibrated")` is the number f >= 1 for which measurements of such cases lie
 between value / f and value x f nine times in ten. One CSV per kind of case (serve, train, infer) lists them by
 quantity and rung; they are fitted by `calibration/intervals.py`, which scores whole groups left out in turn.
-A rung is whatever the predictor says its number rests on: a basis (measured, calibrated, derived, assumed) or a
-step of the efficiency ladder (own, kin, generic). A rung without a row of its own takes the row `any`.
+A rung is whatever the predictor says its number rests on: a basis (measured, calibrated, derived, assumed), a step of
+the efficiency ladder (own, kin, generic), or `saturated` for latencies above the knee; with the engine behind a colon
+("calibrated:vllm") where that has a row of its own. What has no row falls back to the rung, then to the row `any`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
     if kind not in KINDS:
         raise UnknownName("kind of case", kind, KINDS)
     rows = table(kind)
-    for name in (rung, _BASIS_OF_RUNG.get(rung, rung), "any"):
+    step, _, engine = rung.partition(":")
+    basis = _BASIS_OF_RUNG.get(step, step)
+    for name in (rung, f"{basis}:{engine}", step, basis, "any"):
         if (quantity, name) in rows:
             return rows[quantity, name]
     raise UnknownName("interval", quantity, {known for known, _ in rows})
