@@ -34,10 +34,12 @@ $(BIN)/python:
 
 $(CORE): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(DEV): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@$(BIN)/python -m compileall -q src
 	@touch $(CORE) $@
 
 venv: $(DEV)  ## the environment the tests use, in .venv

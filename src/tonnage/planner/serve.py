@@ -25,6 +25,8 @@ from tonnage.nouns.money import Offer
 from tonnage.nouns.plan import PLAN_SCHEMA, Bill, Capacity, Configuration, Provenance, Rejection, ServeOption, ServePlan
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Serve
+from tonnage.planner import serve_formats as formats
+from tonnage.planner import serve_limits as limits
 from tonnage.planner import serve_story as story
 from tonnage.planner.missed import Missed
 from tonnage.planner.replica import Replica, build_replica
@@ -54,7 +56,7 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
     """
     today = today or date.today()
     model = resolve(request.model, additions=additions)
-    story.check_context(model, request)
+    formats.check_context(model, request)
     open_sites, excluded = sites(request.filters, additions=additions)
     options: list[ServeOption] = []
     missed: list[Missed] = []
@@ -112,10 +114,10 @@ def _ttft(option: ServeOption) -> float:
 def _outcomes(request: Serve, model: Model, site: Site, today: date) -> Iterator[ServeOption | Missed]:
     """Every configuration of one site, small layouts first, stopping where larger ones only cost more."""
     for engine in request.engines:
-        formats = story.precisions(request, model, accelerator=site.accelerator, engine=engine)
-        if not formats:
+        worth = formats.precisions(request, model, accelerator=site.accelerator, engine=engine)
+        if not worth:
             yield _without_kernels(request, site, engine)
-        for precision in formats:
+        for precision in worth:
             served = 0
             for layout in _layouts(request, model, site):
                 configuration = Configuration(
@@ -140,7 +142,7 @@ def _without_kernels(request: Serve, site: Site, engine: str) -> Missed:
         precision=Precision(weights=weights),
         engine=Engine(name=engine),
     )
-    return Missed(configuration=configuration, verdict=story.no_kernels(request, site, engine))
+    return Missed(configuration=configuration, verdict=formats.no_kernels(request, site, engine))
 
 
 def _layouts(request: Serve, model: Model, site: Site) -> Iterable[Layout]:
@@ -158,17 +160,17 @@ def _outcome(
         return Missed(configuration=configuration, verdict=replica.verdict)
     load = _load(request, replica)
     if load.max_concurrency < 1:
-        return Missed(configuration=configuration, verdict=story.too_little_cache(request, replica))
+        return Missed(configuration=configuration, verdict=limits.too_little_cache(request, replica))
     best, binds = largest_concurrency(replica.times, load)
     if best is None:
         alone = at_concurrency(replica.times, load, concurrency=0.01)
-        missing = story.misses_objective(request, alone, binds)
+        missing = limits.misses_objective(request, alone, binds)
         return Missed(configuration=configuration, verdict=missing, alone=alone)
     replicas = _replicas(request, best)
     bills = _bills(site, replicas=replicas, ranks=configuration.layout.ranks, request=request, today=today)
     if not bills:
-        return Missed(configuration=configuration, verdict=story.no_offer(site, configuration))
-    beyond = story.beyond_limits(request, replicas * configuration.layout.ranks, bills)
+        return Missed(configuration=configuration, verdict=limits.no_offer(site, configuration))
+    beyond = limits.beyond_limits(request, replicas * configuration.layout.ranks, bills)
     if beyond is not None:
         return Missed(configuration=configuration, verdict=beyond)
     return _option(request, replica, configuration, replicas=replicas, best=best, binds=binds, bills=bills)
@@ -338,10 +340,10 @@ def _binding(request: Serve, missed: list[Missed], excluded: tuple[Rejection, ..
             reason=f"no offer passes the filters; '{limit}' removes {counts[limit]} accelerators",
             nearest=f"drop or widen '{limit}'",
         )
-    limits = {miss.verdict.limit for miss in missed}
-    if limits <= {"memory", "cache", "offer", "tp"}:
+    named = {miss.verdict.limit for miss in missed}
+    if named <= {"memory", "cache", "offer", "tp"}:
         return min(missed, key=_nearness).verdict
     reachable = [miss for miss in missed if miss.alone is not None]
     if reachable and not any(miss.verdict.limit in {"budget", "count"} for miss in missed):
-        return story.unreachable(reachable)
+        return limits.unreachable(reachable)
     return min(missed, key=_nearness).verdict

@@ -1,113 +1,42 @@
-"""The words of a serving plan: why it leads, why others lost, what binds, what would change it.
+"""The words of a serving plan: why it leads, what others cost, what binds, what would change it.
 
-Every sentence is made from the plan's own numbers; nothing here decides anything but which formats
-are worth looking at.
+Every sentence is made from the plan"s own numbers; nothing here decides anything.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog import ambiguity as accelerator_ambiguity
-from tonnage.catalog.support import formats, support
 from tonnage.engine.capacity import Point
-from tonnage.errors import BadRequest
 from tonnage.money.bills import HOURS_PER_MONTH, usd_per_hour_of
-from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.model import Model
-from tonnage.nouns.plan import Bill, Capacity, Choice, Configuration, Decision, Flip, ServeOption
-from tonnage.nouns.precision import Precision, number_format
+from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, Flip, ServeOption
 from tonnage.nouns.workload import Serve
 from tonnage.physics.parameters import active_parameters, parameters
-from tonnage.planner.missed import Missed
 from tonnage.planner.replica import Replica
-from tonnage.planner.sites import Site
 from tonnage.units import show
 
 __all__ = [
     "assumptions",
-    "beyond_limits",
     "binds_text",
     "catalogue_dates",
     "cheaper_at_risk",
-    "check_context",
     "choices",
     "flips",
     "is_sure",
-    "misses_objective",
     "model_facts",
-    "no_kernels",
-    "no_offer",
-    "precisions",
     "sentence",
-    "too_little_cache",
     "trail",
-    "unreachable",
     "why_not_fewer",
     "with_verdicts",
 ]
-
-
-def check_context(model: Model, request: Serve) -> None:
-    """Refuse lengths that the model cannot take."""
-    longest = request.max_context or math.ceil(request.lengths.prompt_tokens + request.lengths.output_tokens)
-    if model.max_context is not None and longest > model.max_context:
-        raise BadRequest(
-            f"context: {longest:,} tokens exceed the {model.max_context:,} that {model.id} was made for; "
-            f"shorten prompt_tokens + output_tokens or choose a longer-context model"
-        )
-
-
-def precisions(request: Serve, model: Model, *, accelerator: Accelerator, engine: str) -> tuple[Precision, ...]:
-    """
-    Formats worth looking at that the engine has kernels for there: the user's, else the checkpoint's own and FP8.
-
-    FP8 weights are looked at by default because their published quality loss is within noise; four
-    bits only when asked for, since theirs is not.
-    """
-    own = model.quantization or model.native_dtype
-    names = request.precisions or ((own,) if model.quantization or model.experts_dtype else (own, "fp8"))
-    found = (_precision(name, request, model, accelerator=accelerator, engine=engine) for name in names)
-    return tuple(dict.fromkeys(precision for precision in found if precision is not None))
-
-
-def _precision(name: str, request: Serve, model: Model, *, accelerator: Accelerator, engine: str) -> Precision | None:
-    """The formats a deployment with these weights runs in; None when the engine has no kernels for one of them."""
-    stored = number_format(name)
-    # A part without bf16 runs the same checkpoint in fp16, at the same size.
-    sixteen = "bf16" if support(engine, accelerator, weights="bf16") else "fp16"
-    weights = sixteen if stored.name in {"bf16", "fp16"} else stored.name
-    experts = model.experts_dtype if not request.precisions else None
-    runs = [support(engine, accelerator, weights=part) for part in (weights, experts) if part is not None]
-    if any(kernels is None for kernels in runs):
-        return None
-    multiplied = number_format(experts or weights)
-    at_16_bits = multiplied.weight_only or multiplied.bits >= 16 or any(k is not None and k.at_16_bits for k in runs)
-    return Precision(
-        weights=weights,
-        activations=sixteen if at_16_bits else multiplied.name,
-        kv=request.kv_precision or sixteen,
-        experts=experts,
-    )
-
-
-def no_kernels(request: Serve, site: Site, engine: str) -> Verdict:
-    """The engine does not run there, or not in the formats asked for."""
-    runs = formats(engine, site.accelerator)
-    if not runs:
-        reason = f"{engine} has no kernels for {site.accelerator.architecture} of {site.accelerator.vendor}"
-        return Verdict(ok=False, limit="engine", reason=reason, nearest="engine hf or llamacpp")
-    asked = ", ".join(request.precisions) or "the checkpoint's format"
-    known = ", ".join(sorted(runs))
-    return Verdict(
-        ok=False, limit="engine", reason=f"{engine} does not run {asked} on {site.accelerator.id}", nearest=known
-    )
 
 
 def model_facts(model: Model) -> dict[str, Any]:
@@ -330,81 +259,6 @@ def binds_text(binds: str, best: Point, replica: Replica) -> str:
         full = best.concurrency >= replica.max_num_seqs * 0.999
         return f"limited by max_num_seqs {replica.max_num_seqs}" if full else f"the KV cache is full {at}"
     return f"{binds.upper()} reaches its objective {at}"
-
-
-def too_little_cache(request: Serve, replica: Replica) -> Verdict:
-    """The pool holds less than one request."""
-    need = request.lengths.prompt_tokens + request.lengths.output_tokens
-    short = need - replica.kv_tokens
-    return Verdict(
-        ok=False,
-        limit="cache",
-        reason=f"{replica.kv_tokens:,.0f} tokens of KV cache are left and one request needs {need:,.0f}",
-        short_by=short,
-        unit="tokens",
-        nearest="more accelerators per replica, fewer bits per weight, or shorter requests",
-    )
-
-
-def misses_objective(request: Serve, alone: Point, limit: str) -> Verdict:
-    """Even a single request misses an objective."""
-    reached = {"ttft": alone.ttft_tail_s, "tpot": alone.tpot_tail_s, "e2e": alone.e2e_tail_s}[limit]
-    wanted = {"ttft": request.slo.ttft_s, "tpot": request.slo.tpot_s, "e2e": request.slo.e2e_s}[limit] or 0.0
-    return Verdict(
-        ok=False,
-        limit=limit,
-        reason=f"a request alone takes {limit.upper()} {show(reached, 's')}, above the {show(wanted, 's')} asked for",
-        short_by=reached - wanted,
-        unit="s",
-        nearest=f"{limit.upper()} {show(reached, 's')}",
-    )
-
-
-def unreachable(missed: Sequence[Missed]) -> Verdict:
-    """No configuration meets the objectives: the best each latency reaches, and where."""
-    alone = [(miss.alone, miss.configuration.label()) for miss in missed if miss.alone is not None]
-    ttft, ttft_on = min((point.ttft_tail_s, label) for point, label in alone)
-    tpot, tpot_on = min((point.tpot_tail_s, label) for point, label in alone)
-    nearest = f"TTFT {show(ttft, 's')} on {ttft_on}, TPOT {show(tpot, 's')} on {tpot_on}"
-    latency = [miss.verdict for miss in missed if miss.alone is not None]
-    closest = min(latency, key=lambda verdict: verdict.short_by or 0.0)
-    return replace(closest, reason=f"no accelerator is fast enough; {closest.reason}", nearest=nearest)
-
-
-def beyond_limits(request: Serve, accelerators: int, bills: list[Bill]) -> Verdict | None:
-    """Whether a plan exceeds the count or the budget, and by how much."""
-    most = request.filters.max_count
-    if most is not None and accelerators > most:
-        return Verdict(
-            ok=False,
-            limit="count",
-            reason=f"the load needs {accelerators} accelerators and at most {most} are allowed",
-            short_by=float(accelerators - most),
-            unit="accelerators",
-            nearest=f"max_accelerators {accelerators}",
-        )
-    budget = request.budget_usd_per_h
-    if budget is not None and bills and bills[0].usd_per_hour > budget:
-        cost = bills[0].usd_per_hour
-        return Verdict(
-            ok=False,
-            limit="budget",
-            reason=f"{accelerators} accelerators cost {show(cost, 'USD/h')}, above {show(budget, 'USD/h')}",
-            short_by=cost - budget,
-            unit="USD/h",
-            nearest=f"budget {show(cost, 'USD/h')}",
-        )
-    return None
-
-
-def no_offer(site: Site, configuration: Configuration) -> Verdict:
-    """A replica of this size cannot be rented."""
-    return Verdict(
-        ok=False,
-        limit="offer",
-        reason=f"no offer holds a replica of {configuration.layout.ranks} {site.accelerator.id}",
-        nearest=f"at most {site.per_node} per instance",
-    )
 
 
 def catalogue_dates(bills: Iterable[Bill]) -> dict[str, str]:

@@ -1,0 +1,46 @@
+"""A peak is not a kernel: which formats engines run where."""
+
+import pytest
+
+from tonnage import catalog
+from tonnage.catalog.support import formats, support
+
+
+@pytest.mark.parametrize(
+    ("engine", "accelerator", "weights", "runs"),
+    [
+        ("vllm", "h100-sxm5-80gb", "fp8", "as stored"),
+        ("vllm", "a100-sxm4-80gb", "fp8", "at 16 bits"),
+        ("vllm", "t4", "fp8", "at 16 bits"),
+        ("vllm", "v100-sxm2-32gb", "fp8", None),
+        ("vllm", "v100-sxm2-32gb", "awq", None),
+        ("vllm", "v100-sxm2-32gb", "bf16", None),
+        ("vllm", "v100-sxm2-32gb", "fp16", "as stored"),
+        ("vllm", "b200-sxm-180gb", "nvfp4", "as stored"),
+        ("vllm", "h100-sxm5-80gb", "nvfp4", "at 16 bits"),
+        ("vllm", "p100-pcie-16gb", "fp16", None),
+        ("vllm", "mi300x", "fp8", "as stored"),
+        ("vllm", "mi250x", "fp8", None),
+        ("trtllm", "t4", "fp16", None),
+        ("trtllm", "mi300x", "bf16", None),
+        ("llamacpp", "m2-ultra", "gguf-q4_k_m", "as stored"),
+        ("vllm", "cpu-epyc-9654", "bf16", "as stored"),
+    ],
+)
+def test_published_support(engine: str, accelerator: str, weights: str, runs: str | None) -> None:
+    found = support(engine, catalog.accelerator(accelerator), weights=weights)
+    assert runs == (None if found is None else "at 16 bits" if found.at_16_bits else "as stored")
+
+
+def test_every_row_names_its_source_and_known_formats() -> None:
+    from tonnage.nouns.precision import FORMATS
+
+    for accelerator in catalog.accelerators().values():
+        for engine in ("vllm", "sglang", "trtllm", "lmdeploy", "llamacpp", "hf"):
+            for name, found in formats(engine, accelerator).items():
+                assert found.source and (name == "*" or name in FORMATS)
+
+
+def test_newer_hardware_runs_what_older_does() -> None:
+    h100, a100 = (set(formats("vllm", catalog.accelerator(name))) for name in ("h100-sxm5-80gb", "a100-sxm4-80gb"))
+    assert a100 <= h100
