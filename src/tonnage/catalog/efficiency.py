@@ -102,6 +102,7 @@ def ladder(accelerator: Accelerator, *, family: str = "vllm", inter_node_bytes_p
         family=family,
         grids=grids,
         multiprocessors=die.multiprocessors if die else None,
+        sustained=_sustained().get(accelerator.architecture, 1.0),
         spread=_spread(),
         inter_node_bytes_per_s=inter_node_bytes_per_s,
         notes=notes,
@@ -122,6 +123,12 @@ def _dies() -> dict[str, _Die]:
             row["id"]: _Die(float(row["multiprocessors"]), float(row["boost_clock_mhz"] or 0) or None)
             for row in csv.DictReader(file)
         }
+
+
+@lru_cache(maxsize=1)
+def _sustained() -> dict[str, float]:
+    with (FOLDER / "sustained.csv").open(newline="", encoding="utf-8") as file:
+        return {row["architecture"]: float(row["share"]) for row in csv.DictReader(file)}
 
 
 @lru_cache(maxsize=1)
@@ -168,7 +175,7 @@ def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
                 continue
             header, body = _open(donor, family)
             for key, (at, length) in header.index.items():
-                if key not in chosen:
+                if key not in chosen and (rung == "own" or "/local" not in key):
                     chosen[key] = _grid(body[at : at + length], rung, crowding, slower)
     return chosen
 
@@ -200,8 +207,9 @@ def _donors(part: _Part) -> list[tuple[str, Rung]]:
             size = abs(other.peak - part.peak) + abs(other.bandwidth - part.bandwidth)
             if part.capability and other.capability == part.capability:
                 found.append((1, 0.0, size, donor))
-            elif part.capability and other.capability and other.stacked == part.stacked:
-                found.append((2, abs(other.capability - part.capability), size, donor))
+            elif part.capability and other.capability:
+                rung = 2 if other.stacked == part.stacked else 3
+                found.append((rung, abs(other.capability - part.capability), size, donor))
     return [(donor, RUNGS[rung]) for rung, _, _, donor in sorted(found)]
 
 

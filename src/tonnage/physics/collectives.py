@@ -11,14 +11,15 @@ from __future__ import annotations
 from math import ceil, log2
 
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.physics.efficiency import Curve, Ladder, Machine, Rung, grid_s
+from tonnage.physics.efficiency import Curve, Grid, Ladder, Machine, Rung, grid_s
 from tonnage.physics.work import Operator
 
-__all__ = ["collective_s", "link_bytes_per_s", "link_rate", "ring_traffic", "two_regime_s"]
+__all__ = ["collective_s", "has_link", "link_bytes_per_s", "link_rate", "ring_traffic", "two_regime_s"]
 
 _DEFAULT_NETWORK_BYTES_PER_S = 50e9  # one 400 Gb/s adapter per accelerator, the usual training node
 _SLOWEST_HOST_BYTES_PER_S = 15.75e9  # PCIe 3.0 x16, the slowest slot these parts ship with
 _NEAREST_RANKS = {2: (2,), 3: (4, 2), 4: (4,), 5: (8, 4), 6: (8, 4), 7: (8, 4), 8: (8, 4)}
+_MANY_RANKS = (16, 8, 4)
 _SMALL_BYTES = 512 * 1024  # below this a message does not fill the link (NCCL's protocol change, custom one-shot)
 
 
@@ -93,6 +94,11 @@ def link_bytes_per_s(accelerator: Accelerator, ladder: Ladder, *, ranks: int, in
     return host * curve.host_link if peer else host * curve.host_link_no_peer * 2 / ranks
 
 
+def has_link(accelerator: Accelerator, *, ranks: int) -> bool:
+    """Whether so many ranks share a link of their own, rather than PCIe."""
+    return bool(accelerator.link.bytes_per_s) and accelerator.link.domain >= ranks
+
+
 def link_rate(accelerator: Accelerator, *, ranks: int) -> float:
     """Rate that the datasheet gives the link these ranks share: their own, else PCIe. [bytes/s]"""
     link = accelerator.link
@@ -119,9 +125,10 @@ def collective_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eage
 
 def _measured(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: bool) -> tuple[float, Rung] | None:
     """From the grid of that many ranks, else of the nearest number above or below that was measured."""
-    for ranks in _NEAREST_RANKS.get(op.ranks, (8, 4)):
-        grid = (ladder.grids.get(f"{op.kind}/{ranks}/eager") if eager else None) or ladder.grids.get(
-            f"{op.kind}/{ranks}"
+    over = ("",) if has_link(accelerator, ranks=op.ranks) else ("/pcie/local", "/pcie")
+    for ranks in _NEAREST_RANKS.get(op.ranks, _MANY_RANKS):
+        grid = _first(
+            ladder, [f"{op.kind}/{ranks}{path}{way}" for way in (("/eager", "") if eager else ("",)) for path in over]
         )
         if grid is None:
             continue
@@ -130,8 +137,12 @@ def _measured(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: 
             peak_flop_per_s=1.0, memory_bytes_per_s=1.0, link_bytes_per_s=rate / ring_traffic(op.kind, op.ranks)
         )
         extra = ladder.curve.hop_s * max(0.0, log2(op.ranks / ranks))
-        return grid_s(grid, (op.message_bytes,), machine, weights_bytes=1.0, width=1.0) + extra, grid.rung
+        return grid_s(grid, (op.message_bytes,), machine=machine, weights_bytes=1.0, width=1.0) + extra, grid.rung
     return None
+
+
+def _first(ladder: Ladder, keys: list[str]) -> Grid | None:
+    return next((ladder.grids[key] for key in keys if key in ladder.grids), None)
 
 
 def _latency_s(curve: Curve, ranks: int, *, inter_node: bool) -> float:

@@ -53,7 +53,7 @@ def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager:
             peak_flop_per_s=peak_flop_per_s(accelerator, op.compute) * ladder.sustained,
             memory_bytes_per_s=accelerator.memory_bytes_per_s,
         )
-        seconds, rung = grid_s(grid, point, machine, weights_bytes=weights_bytes, width=width), grid.rung
+        seconds, rung = grid_s(grid, point, machine=machine, weights_bytes=weights_bytes, width=width), grid.rung
     else:
         seconds, rung = _GENERIC[op.kind](op, accelerator, ladder), "generic"
     if eager:
@@ -134,7 +134,8 @@ def _dense(op: Operator, ladder: Ladder) -> Measured | None:
 def _grouped(op: Operator, ladder: Ladder) -> Measured | None:
     names, stored = _kernels(op.weights, op.compute)
     for name in names:
-        grid = ladder.grids.get("grouped_gemm/" + name)
+        key = "grouped_gemm/" + name
+        grid = (ladder.grids.get(key + "/skewed") if op.skewed else None) or ladder.grids.get(key)
         if grid is not None:
             return grid, (op.n * op.k, op.groups, op.m / max(op.groups, 1e-9)), stored, op.n + op.k
     return None
@@ -199,9 +200,14 @@ def _step(op: Operator, ladder: Ladder) -> Measured | None:
             kv_heads = max(op.kv_heads, 1.0)
             # Speculative tokens of one sequence share its keys, as query heads of one group do.
             drafted = max(op.m / op.batch, 1.0) if op.m and op.batch else 1.0
-            context = min(op.context, op.window) if op.window else op.context
-            point = (max(op.heads / kv_heads, 1.0) * drafted, max(op.batch, 1.0) * kv_heads, max(context, 1.0))
-            return grid, point, _stored_bytes(op), op.head_dim
+            leading = (max(op.heads / kv_heads, 1.0) * drafted, max(op.batch, 1.0) * kv_heads)
+            context = max(op.context, 1.0)
+            if op.window and op.window <= context:
+                near = _nearest_window(ladder, f"windowed_decode/{cache}/{grid.width:.0f}", op.window)
+                if near is not None:
+                    return near, (*leading, context), _stored_bytes(op), op.head_dim
+                context = op.window
+            return grid, (*leading, context), _stored_bytes(op), op.head_dim
     return None
 
 
@@ -266,7 +272,8 @@ def _gemm(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
     rows = op.m / op.groups if op.kind == "grouped_gemm" and op.groups > 1 else op.m
     if rows > 0 and op.n > 0:
         compute /= 1.0 + m0 / sqrt(max(rows, 1.0) * op.n * max(op.groups, 1.0))
-    return curve.launch_s + _roofline(op, accelerator, ladder, compute, memory)
+    launch_s = curve.narrow_launch_s if op.compute in {"fp8", "int8", "fp4"} else curve.launch_s
+    return launch_s + _roofline(op, accelerator, ladder, compute, memory)
 
 
 def _prefill(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
@@ -277,7 +284,7 @@ def _prefill(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
     compute = curve.prefill_limit * q / (q + curve.prefill_half)
     # Short prompts are bound by latency, which the launch carries; below this the curve would double-count it.
     compute = max(compute, 0.02)
-    return curve.launch_s * 2 + _roofline(op, accelerator, ladder, compute, curve.elementwise_memory)
+    return curve.prefill_launch_s + _roofline(op, accelerator, ladder, compute, curve.elementwise_memory)
 
 
 def _decode(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:

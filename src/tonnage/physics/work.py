@@ -61,6 +61,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     k: float = 0.0
     groups: float = 1.0
     """Experts hit (grouped_gemm)."""
+    skewed: bool = False
+    """Rows are spread over the experts by a power law, as trained routers do, not evenly (grouped_gemm)."""
     batch: float = 0.0
     """Sequences (attention, state space)."""
     context: float = 0.0
