@@ -16,6 +16,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ from tonnage.physics.training_memory import training_memory
 from tonnage.planner.train_setup import resolve_setup
 
 ROWS = Path(__file__).parents[1] / "measurements" / "training.csv.gz"
+SEEDS = Path(__file__).parent / "training_seeds.toml"
 FILE = Path(__file__).parents[1] / "src/tonnage/catalog/data/training/coefficients.toml"
 
 
@@ -134,8 +136,8 @@ def errors(found: Sequence[Sample], coefficients: TrainCoefficients) -> np.ndarr
 PRIORS: dict[str, float] = {
     "gemm.*": 0.2, "gemm.Ampere": 0.2, "gemm.Hopper": 0.2, "gemm.Blackwell": 0.2, "gemm.Volta": 0.2,
     "gemm.Turing": 0.2, "gemm.TPU": 0.5,
-    "narrow.Hopper": 0.2, "narrow.Blackwell": 0.2,
-    "gemm.Ada": 0.2, "wide": 0.2, "single": 0.2, "unaligned": 0.4, "gemm_half": 0.5, "attention_half": 0.5,
+    "narrow.Hopper": 0.2, "narrow.Blackwell": 0.2, "narrow.fp4": 0.3,
+    "gemm.Ada": 0.2, "wide": 0.2, "single": 0.2, "unaligned": 0.4, "ragged": 0.4, "turn_s.megatron": 0.7, "turn_s.deepspeed": 0.7, "gemm_half": 0.5, "attention_half": 0.5,
     "attention.*": 0.3, "attention.Ampere": 0.3, "attention.Hopper": 0.3, "attention.native": 0.3, "memory": 0.1,
     "passes.megatron": 0.3, "passes.deepspeed": 0.3, "passes.fsdp": 0.3, "passes.eager": 0.3, "passes.compiled": 0.3,
     "passes.jax": 0.3,
@@ -143,7 +145,7 @@ PRIORS: dict[str, float] = {
     "layer_s.compiled": 0.5, "layer_s.jax": 0.5,
     "step_s.megatron": 0.7, "step_s.deepspeed": 0.7, "step_s.fsdp": 0.7, "step_s.eager": 0.7, "step_s.compiled": 0.7,
     "link": 0.2, "network": 0.2, "host_link": 0.4, "tensor_overlap": 0.5, "data_overlap": 0.3,
-    "expert": 0.3, "expert_overlap": 0.4, "expert_layer_s": 0.7, "straggler": 0.7, "convolution": 0.3, "network_passes": 0.5,
+    "expert": 0.3, "expert_overlap": 0.4, "expert_layer_s": 1.0, "straggler": 0.7, "convolution": 0.3, "network_passes": 0.5,
     "image_s": 1.0, "dequantize": 0.5,
 }  # fmt: skip
 
@@ -303,10 +305,18 @@ def write(coefficients: TrainCoefficients) -> None:
             inner = ", ".join(f"{_key(k)} = {v:.4g}" for k, v in value.items())
             lines.append(f"{name} = {{ {inner} }}")
         elif isinstance(value, str):
-            lines.append(f'{name} = "{value}"')
+            lines.append(f'{name} = "{_stated(name, value)}"')
         else:
             lines.append(f"{name} = {value:.4g}")
     FILE.write_text("\n".join(lines) + "\n")
+
+
+def _stated(name: str, value: str) -> str:
+    return (
+        f"calibration/training.py on measurements/training.csv.gz ({date.today().isoformat()})"
+        if name == "source"
+        else (date.today().isoformat() if name == "fitted" else value)
+    )
 
 
 def _key(name: str) -> str:
@@ -337,20 +347,21 @@ def main() -> None:
         if said.show:
             show(found, coefficients, said.show)
         return
-    fitted = fit(found, coefficients)
+    seeds = msgspec.toml.decode(SEEDS.read_bytes(), type=TrainCoefficients)
+    fitted = fit(found, seeds)
     inside = errors(found, fitted)
     outside = None
     if said.leave_out:
         outside = np.empty(len(found))
         for block in sorted({s.row.block for s in found}):
-            rest = fit([s for s in found if s.row.block != block], coefficients, rounds=8)
+            rest = fit([s for s in found if s.row.block != block], seeds, rounds=10)
             mine = [i for i, s in enumerate(found) if s.row.block == block]
             outside[mine] = errors([found[i] for i in mine], rest)
     table(found, inside, outside)
     if said.show:
         show(found, fitted, said.show)
     for path in PRIORS:
-        print(f"{path:20s} {get(coefficients, path):10.4g} -> {get(fitted, path):10.4g}")
+        print(f"{path:20s} {get(seeds, path):10.4g} -> {get(fitted, path):10.4g}")
     if said.write:
         write(fitted)
 

@@ -141,7 +141,7 @@ def _turn(work: LayerWork, times: _Times) -> Turn:
     ahead, back = times.of(work.forward, "compute"), times.of(work.backward, "compute")
     ahead_moved, back_moved = times.of(work.forward, "elementwise"), times.of(work.backward, "elementwise")
     again = _repeated(work, times)
-    repeats = 1.0 if setup.recompute == "full" else 0.0
+    repeats = setup.recompute_share if setup.recompute == "full" else 0.0
     exchanges = 2.0 + repeats
     exchange = exchanges * _layer_exchange(work, times)
     if setup.method == "qlora" and work.exchange is not None:
@@ -150,10 +150,10 @@ def _turn(work: LayerWork, times: _Times) -> Turn:
     compute = ahead * (1 + repeats) + back + again
     moved = ahead_moved * (1 + repeats) + back_moved
     launches = (3.0 + repeats) * c.layer_s[setup.software] if work.forward else 0.0
-    if work.experts:
-        launches += (3.0 + repeats) * c.expert_layer_s
     device = compute + moved + exchange
     host = smooth_max(compute_s=device, memory_s=launches) - device
+    if work.experts:
+        host += (3.0 + repeats) * c.expert_layer_s
     return Turn(
         compute=compute, elementwise=moved, exchange=exchange, host=host,
         backward=back + back_moved + repeats * (ahead + ahead_moved),
@@ -252,7 +252,8 @@ def _pipeline_exchange(model: Model, times: _Times) -> float:
     rate = inside if stride * 2 <= times.links.domain else times.links.outside
     once = size * tokens * model.hidden_size / rate + times.links.hop_s
     hidden = times.coefficients.data_overlap if layout.vpp > 1 else 0.0
-    return 2 * once * (1 - hidden) * (setup.num_micro_batches + layout.pp - 1) * layout.vpp
+    turn = times.coefficients.turn_s[setup.software] + 2 * once * (1 - hidden) * layout.vpp
+    return turn * (setup.num_micro_batches + layout.pp - 1)
 
 
 def _data_exchange(model: Model, times: _Times, stage: Turn) -> float:
@@ -267,7 +268,7 @@ def _data_exchange(model: Model, times: _Times, stage: Turn) -> float:
         trained = adapter_parameters(model, setup=setup) / (layout.tp * layout.pp)
     dense = held.dense + held.ends
     kept = recipe(setup).gradients
-    wire = 2.0 if setup.adapter or kept < 4 or setup.software == "deepspeed" else 4.0
+    wire = 2.0 if setup.adapter or kept < 4 else 4.0
     stride = layout.tp
     gathered = 0.0
     if layout.sharding in {"zero3", "fsdp", "hsdp", "zero2"} or layout.sharding == "zero1":

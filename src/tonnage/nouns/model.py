@@ -54,6 +54,8 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """One learned sink logit per head (gpt-oss)."""
     kv_shared: bool = False
     """Reuses the cache of an earlier layer: no key/value projection and no cache of its own (Gemma 3n)."""
+    segment_recurrence: bool = False
+    """Queries also see the segment before, with relative positions (Transformer-XL, arXiv 1901.02860)."""
     key_is_value: bool = False
     """Keys serve as values, without a value projection (Gemma 4 full-attention layers)."""
     index_heads: int = 0
@@ -210,6 +212,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     learned_positions: int = 0
     """Rows of learned position tables."""
     head_bias: bool = False
+    head_columns: int | None = None
+    """Columns of the vocabulary projection that a token multiplies on average in training (adaptive softmax);
+    absent = the vocabulary."""
     has_head: bool = True
     """False for encoders and embedding models that end without a vocabulary projection."""
     final_norms: int = 1

@@ -41,6 +41,8 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     master_weights: bool = True
     """A 32-bit copy of the weights is kept (or the weights themselves are 32 bits)."""
     recompute: Recompute = "none"
+    recompute_share: float = 1.0
+    """Share of the layers that full recompute covers."""
     optimizer: str = "adamw"
     grads_kept: bool = True
     flash_attention: bool = True
@@ -103,6 +105,8 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """The same for fp32 products on vector units, over that of 16-bit ones. [-]"""
     unaligned: float
     """What a product keeps of its share when a side is no multiple of 8: tensor cores need whole 16-byte rows. [-]"""
+    ragged: float
+    """The same when a side is no multiple of 64. [-]"""
     gemm_half: float
     """Geometric mean of a product's sides at which half of that share is lost. [values]"""
     attention: dict[str, float]
@@ -116,6 +120,8 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Reads and writes of element-wise work over the least possible, by software. [-]"""
     layer_s: dict[str, float]
     """Launch and host work of one layer's forward pass that no stream hides, by software. [s]"""
+    turn_s: dict[str, float]
+    """Handing one micro-batch from one pipeline stage to the next, transfer apart, by software. [s]"""
     step_s: dict[str, float]
     """Fixed work of one optimizer step: data, logging, scaling checks, by software. [s]"""
     link: float
@@ -133,7 +139,7 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     expert_overlap: float
     """Share of the exchange between experts that other work hides. [-]"""
     expert_layer_s: float
-    """Routing, permutation and host synchronisation of one mixture layer. [s]"""
+    """Routing and host synchronisation of one pass of one mixture layer, which no stream hides. [s]"""
     straggler: float
     """Growth of the step per doubling of the accelerators beyond one node. [-]"""
     convolution: float

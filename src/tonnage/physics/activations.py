@@ -151,7 +151,11 @@ def layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainSetup, recom
     tp = setup.layout.tp
     spread = tp if setup.sequence_parallel else 1
     if chosen == "full":
-        return (4 if setup.wide_residual else _element_bytes(setup)) * hidden / spread
+        inputs = (4 if setup.wide_residual else _element_bytes(setup)) * hidden / spread
+        if setup.recompute_share >= 1:
+            return inputs
+        whole = layer_bytes(group, hidden_size, setup=setup, recompute="none")
+        return setup.recompute_share * inputs + (1 - setup.recompute_share) * whole
     if chosen == "selective" and setup.software in {"fsdp", "eager", "compiled", "jax"}:
         kept = _matrix_outputs(group, hidden, setup)
     else:

@@ -341,8 +341,9 @@ def _activations(model: Model, setup: TrainSetup, tokens: float) -> tuple[float,
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
     embedding = size * model.hidden_size / spread * (flying if layout.pp > 1 else 1)
     logits = 0.0
-    if model.has_head and model.vocab_size:
-        logits = logit_bytes(model.vocab_size, setup=setup) * tokens
+    columns = model.head_columns or (model.vocab_size if model.has_head else 0)
+    if columns:
+        logits = logit_bytes(columns, setup=setup) * tokens
     if layout.pp > 1:
         # The last stage holds the logits but one micro-batch in flight; the first stage is fuller or it is.
         last = per_layer * layers * in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=1, stage=layout.pp - 1)

@@ -86,14 +86,23 @@ def training_operator_s(
         share = product_share(share=share, half=coefficients.gemm_half, m=op.m, n=op.n, k=op.k)
         if op.kind == "grouped_gemm":
             share *= coefficients.expert
-        if any(side % 8 for side in (op.n, op.k)) and op.compute not in {"fp32", "tf32"}:
-            share *= coefficients.unaligned
+        if op.compute not in {"fp32", "tf32"}:
+            share *= _alignment(op, coefficients)
     compute_s = op.flop / (peak_flop_per_s(accelerator, op.compute) * share)
     return smooth_max(compute_s=compute_s, memory_s=moved_s)
 
 
+def _alignment(op: Operator, coefficients: TrainCoefficients) -> float:
+    """Tensor cores want contiguous sides in whole rows of 16 bytes, and reach their best in multiples of 64 values."""
+    if any(side % 8 for side in (op.n, op.k)):
+        return coefficients.unaligned
+    return coefficients.ragged if any(side % 64 for side in (op.n, op.k)) else 1.0
+
+
 def _share(op: Operator, accelerator: Accelerator, coefficients: TrainCoefficients) -> float:
     wide = coefficients.gemm.get(accelerator.architecture, coefficients.gemm["*"])
+    if op.compute == "fp4" and op.compute in accelerator.peaks:
+        return coefficients.narrow["fp4"]
     if op.compute in _NARROW and op.compute in accelerator.peaks:
         return coefficients.narrow.get(accelerator.architecture, coefficients.narrow["*"])
     if op.compute == "fp32":

@@ -30,6 +30,13 @@ _SCORE_BYTES: Final = 10.0
 """Bytes moved per attention score without a flash kernel: write, mask and softmax, read, at 16 bits."""
 
 
+_RELATIVE_PASSES: Final = 3.0
+"""Passes over scores with relative positions against plain ones: two score tensors, a shift, their sum."""
+
+_CHUNK: Final = 128.0
+"""Tokens that a chunked scan multiplies with each other: half of 256, the causal half."""
+
+
 class LayerWork(msgspec.Struct, frozen=True, kw_only=True):
     """One layer on one rank: what runs forward, what runs backward, and what must be exchanged each way."""
 
@@ -78,12 +85,13 @@ def head_work(model: Model, *, setup: TrainSetup) -> LayerWork:
     """Embedding, vocabulary projection and loss of one micro-batch."""
     tokens = setup.micro_batch * setup.seq_len / setup.layout.cp
     tp = setup.layout.tp
-    if not model.has_head or not model.vocab_size:
+    columns = model.head_columns or (model.vocab_size if model.has_head else 0)
+    if not columns:
         return LayerWork(forward=(), backward=(), exchange=())
     wide = msgspec.structs.replace(setup, precision=_sixteen(setup))
-    matrix = Matrix(name="head", outputs=model.vocab_size, inputs=model.embedding_size or model.hidden_size)
+    matrix = Matrix(name="head", outputs=columns, inputs=model.embedding_size or model.hidden_size)
     ahead, back = _products(matrix, None, wide, tokens)
-    moved = tokens * model.vocab_size / tp
+    moved = tokens * columns / tp
     return LayerWork(
         forward=(*ahead, _touch("loss", 10 * moved, setup)),
         backward=(*back, _touch("loss backward", 8 * moved, setup)),
@@ -162,7 +170,7 @@ def _products(
     elif not setup.lora_targets or any(target.removesuffix("_proj") in matrix.name for target in setup.lora_targets):
         moved = _bytes(setup) * rows * (inputs + 3 * outputs)
         forward.append(_touch("adapter", moved, setup))
-        backward.append(_touch("adapter backward", 2 * moved, setup))
+        backward.append(_touch("adapter backward", _bytes(setup) * rows * (3 * inputs + 2 * outputs), setup))
     return forward, backward
 
 
@@ -176,7 +184,9 @@ def _core(mixer: Mixer | None, setup: TrainSetup, tokens: float) -> tuple[list[O
             width = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
             return _attention(heads / tp, (width, mixer.v_head_dim), mixer, setup, tokens)
         case StateSpace(num_heads=heads, head_dim=width):
-            flop = 6.0 * tokens * heads / tp * width * mixer.state_size
+            # A state update and read per token, and products inside a chunk (arXiv 2405.21060, section 6).
+            inside = 2.0 * _CHUNK * (mixer.state_size + width) if mixer.kind != "short_conv" else 0.0
+            flop = tokens * heads / tp * (6.0 * width * mixer.state_size + inside)
             moved = 2.0 * _bytes(setup) * tokens * heads / tp * width * 3
             scan = Operator(
                 kind="state_space", name="scan", compute=_sixteen(setup), flop=flop, read_bytes=moved / 2,
@@ -198,7 +208,10 @@ def _attention(
     causal = not isinstance(mixer, Attention) or mixer.causal
     flash = setup.flash_attention
     attended = min(seen, window) if window else seen * (0.5 if causal and flash else 1.0)
-    flop = 2.0 * tokens * attended * heads * (widths[0] + widths[1])
+    recurrent = isinstance(mixer, Attention) and mixer.segment_recurrence
+    if recurrent:
+        attended, flash = 2.0 * seen, False  # this segment and the one before, with a product of relative positions
+    flop = 2.0 * tokens * attended * heads * (widths[0] * (2 if recurrent else 1) + widths[1])
     moved = _bytes(setup) * tokens * heads * 2 * (widths[0] + widths[1])
     forward = Operator(
         kind="attention_prefill", name="attention", compute=_sixteen(setup), flop=flop, read_bytes=moved,
@@ -209,7 +222,7 @@ def _attention(
             forward, name="attention backward", flop=FLASH_BACKWARD * flop, read_bytes=3 * moved
         )
         return [forward], [back]
-    scores = tokens * heads * attended * _bytes(setup) / 2
+    scores = tokens * heads * attended * _bytes(setup) / 2 * (_RELATIVE_PASSES if recurrent else 1)
     plain = msgspec.structs.replace(
         forward, kind="gemm", weights=_sixteen(setup), n=attended, k=float(widths[0]), m=float(setup.seq_len)
     )

@@ -8,7 +8,7 @@ Every choice is a sentence in the notes, so that nobody takes a choice for a fac
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, cast
 
 import msgspec
@@ -79,14 +79,21 @@ def resolve_setup(
     for layout in _layouts(case, model, software):
         if fitting and layout.pp > fitting[0].setup.layout.pp:
             break
-        for setup in _completions(case, model, accelerator, software, layout):
-            memory = training_memory(
-                model, accelerator=accelerator, setup=setup, coefficients=coefficients, memory_kind="device"
+        for micro_batch in _micro_batches(case, layout):
+            found = _lightest_recompute(
+                [
+                    _setup(case, accelerator, software, (layout, r, micro_batch))
+                    for r in _recomputes(case, software, layout)
+                ],
+                usable=usable,
+                measure=lambda setup: training_memory(
+                    model, accelerator=accelerator, setup=setup, coefficients=coefficients, memory_kind="device"
+                ),
             )
-            found = Chosen(setup=setup, memory=memory, fits=memory.value <= usable, notes=_notes(case, setup))
+            found = msgspec.structs.replace(found, notes=_notes(case, found.setup))
             if found.fits:
                 fitting.append(found)
-            if smallest is None or memory.value < smallest.memory.value:
+            if smallest is None or found.memory.value < smallest.memory.value:
                 smallest = found
     if smallest is None:
         raise BadRequest(f"layout: no degrees divide {case.count} accelerators; give tp x pp x cp that does")
@@ -106,13 +113,31 @@ def _seconds(chosen: Chosen, model: Model, accelerator: Accelerator, coefficient
     return step.value / chosen.setup.global_batch
 
 
-def _completions(
-    case: TrainCase, model: Model, accelerator: Accelerator, software: Software, layout: TrainLayout
-) -> Iterator[TrainSetup]:
-    """Setups of one layout: recompute and micro-batch where they are open."""
-    for recompute in _recomputes(case, software, layout):
-        for micro_batch in _micro_batches(case, layout):
-            yield _setup(case, accelerator, software, (layout, recompute, micro_batch))
+def _lightest_recompute(
+    setups: list[TrainSetup], *, usable: float, measure: Callable[[TrainSetup], Quantity]
+) -> Chosen:
+    """The first setup that fits; before full recompute, the least share of layers recomputed that does."""
+    found: list[Chosen] = []
+    for setup in setups:
+        memory = measure(setup)
+        this = Chosen(setup=setup, memory=memory, fits=memory.value <= usable)
+        if this.fits and found and setup.recompute == "full":
+            return _partly(found[0], this, usable=usable, measure=measure)
+        if this.fits:
+            return this
+        found.append(this)
+    return min(found, key=lambda chosen: chosen.memory.value)
+
+
+def _partly(none: Chosen, full: Chosen, *, usable: float, measure: Callable[[TrainSetup], Quantity]) -> Chosen:
+    """As many layers recomputed as memory needs, in twentieths of the model."""
+    spared = none.memory.value - full.memory.value
+    for share in (math.ceil(20 * (none.memory.value - usable) / spared) / 20, 1.0) if spared > 0 else (1.0,):
+        setup = msgspec.structs.replace(full.setup, recompute_share=min(1.0, share))
+        memory = measure(setup)
+        if memory.value <= usable:
+            return Chosen(setup=setup, memory=memory, fits=True)
+    return full
 
 
 def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[TrainLayout]:
@@ -197,7 +222,7 @@ def _recomputes(case: TrainCase, software: Software, layout: TrainLayout) -> lis
         return ["none"]  # checkpointing is off unless asked for
     if software == "megatron" and case.year is not None and case.year < 2022:
         return ["full"]  # selective recompute came with arXiv 2205.05198; earlier runs recomputed every layer
-    return ["none", "selective", "full"] if software in {"megatron", "fsdp"} else ["none", "full"]
+    return ["none", "full"]
 
 
 def _micro_batches(case: TrainCase, layout: TrainLayout) -> list[int]:
@@ -291,7 +316,8 @@ def _notes(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:
     if names and case.count > 1:
         notes.append(f"chosen, not stated: {', '.join(names)}")
     if case.recompute is None:
-        notes.append(f"recompute not stated: {setup.recompute}")
+        share = f" in {setup.recompute_share:.0%} of the layers" if setup.recompute_share < 1 else ""
+        notes.append(f"recompute not stated: {setup.recompute}{share}")
     if case.micro_batch is None and case.global_batch:
         notes.append(f"micro-batch not stated: {setup.micro_batch}")
     return tuple(notes)
