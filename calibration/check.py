@@ -1,10 +1,11 @@
 """How far predictions are from measured kernels: shapes left out, accelerators left out.
 
-    python calibration/check.py PACKAGE_FOLDER [--shapes] [--accelerators] [SYSTEM ...]
+    python calibration/check.py PACKAGE_FOLDER [--write] [SYSTEM ...]
 
 Left-out shapes: every third class of shapes (columns of HELD) is removed before the grids are built and
 predicted from the rest. Left-out accelerators: each system's own files are hidden and its rows are
-predicted from its kin. Rows become `Operator`s and go through `operator_s`, as in a prediction.
+predicted from its kin. Generic: the curve alone. Rows become `Operator`s and go through `operator_s`, as
+in a prediction. --write stores the 90 % quantiles of |log(measured / predicted)| as spread.json.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grids
+import msgspec
 import numpy as np
 import pandas as pd
 from build import TABLES
@@ -252,20 +254,61 @@ def report(found: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     )  # fmt: skip
 
 
+def generic(root: Path, systems: list[str]) -> pd.DataFrame:
+    """Errors of the curve without any grid."""
+    found = []
+    for system in systems:
+        accelerator = catalog.accelerator(SYSTEMS[system])
+        bare = Ladder(multiprocessors=efficiency.ladder(accelerator).multiprocessors)
+        for family in (*FAMILIES, "library"):
+            for name, table in sources(root, system, family):
+                found.append(score(name, table, accelerator, bare).assign(table=name, system=system, family=family))
+    return pd.concat(found)
+
+
+KINDS = {
+    "gemm": ["gemm"],
+    "context_attention": ["attention_prefill"],
+    "generation_attention": ["attention_decode"],
+    "context_mla": ["mla_prefill"],
+    "generation_mla": ["mla_decode"],
+    "moe": ["grouped_gemm"],
+    "gdn": ["state_space"],
+    "scale_matrix": ["elementwise", "embedding"],
+    "custom_allreduce": ["all_reduce"],
+    "nccl": ["all_gather", "reduce_scatter", "all_to_all", "point_to_point"],
+}
+"""Operator kinds that each table speaks for."""
+
+
+def spread(parts: dict[str, pd.DataFrame]) -> dict[str, dict[str, float]]:
+    """90 % quantile of the absolute log ratio by operator kind and rung."""
+    found: dict[str, dict[str, float]] = {}
+    for rung, errors in parts.items():
+        for table, rows in errors.groupby("table"):
+            for kind in KINDS.get(str(table), []):
+                found.setdefault(kind, {})[rung] = round(float(rows["ratio"].abs().quantile(0.9)), 3)
+    return found
+
+
 def main(arguments: list[str]) -> None:
-    """Print both tables."""
+    """Print three tables."""
     root = Path(arguments[0])
-    flags = {a for a in arguments if a.startswith("--")}
     systems = [a for a in arguments[1:] if not a.startswith("--")] or list(SYSTEMS)
-    pd.set_option("display.width", 160)
-    pd.set_option("display.max_rows", 400)
-    if "--accelerators" not in flags:
-        found = shapes(root, systems)
-        print("left-out shapes\n", report(found, ["table"]).round(3), "\n", report(found, ["table", "system"]).round(3))
-    if "--shapes" not in flags:
-        found = left_accelerators(root, systems)
-        print("left-out accelerators\n", report(found, ["table", "rung"]).round(3))
-        print(report(found, ["system", "table", "rung"]).round(3))
+    own, left, curve = shapes(root, systems), left_accelerators(root, systems), generic(root, systems)
+    for title, table in (
+        ("left-out shapes", report(own, ["table"])),
+        ("left-out accelerators", report(left, ["table", "rung"])),
+        ("left-out accelerators, all tables", report(left, ["system", "rung"])),
+        ("generic curve", report(curve, ["table"])),
+    ):
+        print(f"{title}\n{table.round(3).to_string()}\n")
+    if "--write" in arguments:
+        parts = {"own": own, "generic": curve}
+        parts |= {rung: left[left["rung"] == rung] for rung in ("architecture", "generation")}
+        efficiency.FOLDER.joinpath("spread.json").write_bytes(
+            msgspec.json.format(msgspec.json.encode(spread(parts), order="sorted"), indent=2) + b"\n"
+        )
 
 
 if __name__ == "__main__":

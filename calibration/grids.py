@@ -17,18 +17,19 @@ from tables import FORMATS
 
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.precision import number_format
-from tonnage.physics.collectives import link_rate, ring_traffic
+from tonnage.physics.collectives import has_link, link_rate, ring_traffic
 from tonnage.physics.efficiency import DEMANDS, LOG_STEP, Grid, Machine
 from tonnage.physics.operators import peak_flop_per_s
 
-GEMM_M = [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 129, 192, 256, 257, 512, 513, 768, 1024, 1536, 2048, 3072, 4096, 8192,
-          16384, 32768]  # fmt: skip
-CONTEXT = [2, 8, 32, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072]
+GEMM_M = [1, 2, 4, 8, 16, 32, 33, 48, 64, 65, 96, 128, 129, 160, 192, 224, 256, 257, 512, 513, 768, 1024, 1280, 1536,
+          2048, 2560, 3072, 4096, 8192, 16384, 32768]  # fmt: skip
+CONTEXT = [2**p for p in range(1, 18)]
 QUERY = [1, 16, 32, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 10240, 12288, 16384, 32768]
 UNITS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]
-GROUPS = [1, 2, 4, 8, 16, 32]
+GROUPS = [1, 2, 4, 8, 16, 32, 64]
+LOCAL = 0.25  # of the slot's rate: below it, one server's sockets speak, not the cards; never lent to other parts
 HOST_BOUND_S = 30e-6
-OUTLIER = 0.35
+OUTLIER = 0.25
 REACHED = 0.8
 ROWS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 
@@ -192,19 +193,21 @@ def prefill(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[
 def decode(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
     """Attention of one token a sequence: query heads per key head, key heads of all sequences, context."""
     grids = {}
-    table = table[table["window_size"] == 0] if "window_size" in table else table
     heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])
     table = table.assign(units=table["batch_size"] * heads, group=table["num_heads"] / heads,
                          context=table["step"] + table["isl"], seconds=table["latency"] / 1e3)  # fmt: skip
-    for (width, kv), rows in table.groupby(["head_dim", "kv_cache_dtype"]):
+    if "window_size" not in table:
+        table = table.assign(window_size=0)
+    for (width, kv, window), rows in table.groupby(["head_dim", "kv_cache_dtype", "window_size"]):
         cache = FORMATS[kv][0]
-        axes = (axis_of(rows["group"], GROUPS), axis_of(rows["units"], UNITS),
-                axis_of(rows["context"], CONTEXT))  # fmt: skip
+        axes = (axis_of(rows["group"], GROUPS), axis_of(rows["units"], UNITS), axis_of(rows["context"], CONTEXT))
         shape = Shape("attention_decode", axes, machine_of(accelerator, "bf16"), number_format(cache).bytes,
                       float(width))  # fmt: skip
         grid = regular(shape, rows, ["group", "units", "context"], source=source)
         if grid is not None:
-            grids[f"attention_decode/{cache}/{width}"] = grid
+            name = "windowed_decode" if window else "attention_decode"
+            suffix = f"/{round(np.log2(window))}" if window else ""
+            grids[f"{name}/{cache}/{width}{suffix}"] = grid
     return grids
 
 
@@ -337,7 +340,12 @@ def collectives(table: pd.DataFrame, accelerator: Accelerator, source: str, suff
         rate = link_rate(accelerator, ranks=int(ranks)) / ring_traffic(kind, int(ranks))
         machine = Machine(peak_flop_per_s=1.0, memory_bytes_per_s=1.0, link_bytes_per_s=rate)
         axis = axis_of(rows["bytes"], [2**p for p in range(8, 31)])
-        grid = regular(Shape("collective", (axis,), machine, 1.0, 1.0), rows, ["bytes"], source=source)
-        if grid is not None:
-            grids[f"{kind}/{ranks}{suffix}"] = grid
+        shape = Shape("collective", (axis,), machine, 1.0, 1.0)
+        grid = regular(shape, rows, ["bytes"], source=source)
+        if grid is None:
+            continue
+        largest = rows.loc[rows["bytes"].idxmax()]
+        reached = largest["bytes"] / largest["seconds"] / rate
+        over = "" if has_link(accelerator, ranks=int(ranks)) else "/pcie/local" if reached < LOCAL else "/pcie"
+        grids[f"{kind}/{ranks}{over}{suffix}"] = grid
     return grids

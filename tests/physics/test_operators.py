@@ -112,6 +112,14 @@ def test_speculative_tokens_share_the_keys_of_their_sequence() -> None:
     assert one <= four < 2 * one
 
 
+def test_uneven_routing_of_many_rows_costs_more_than_even() -> None:
+    even = Operator(kind="grouped_gemm", name="experts", flop=2.0 * 65536 * 1536 * 2048, m=65536, n=1536, k=2048,
+                    groups=128)  # fmt: skip
+    times = [operator_s(op, accelerator=H100, ladder=ladder(H100))[0] for op in (even, replace(even, skewed=True))]
+    assert times[0] != times[1]
+    assert times[1] == pytest.approx(times[0], rel=0.5)
+
+
 def test_launches_outside_a_graph_cost_more() -> None:
     there = ladder(H100)
     for op in (gemm(1, 4096, 4096), OPERATORS[10]):
