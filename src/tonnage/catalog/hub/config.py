@@ -19,10 +19,10 @@ from tonnage.catalog.hub.fields import Config, flag, given, section, text
 from tonnage.catalog.hub.hybrids import HYBRIDS
 from tonnage.catalog.hub.latent import LATENT
 from tonnage.catalog.hub.mixtures import MIXTURES
-from tonnage.catalog.hub.quantization import experts_format, native_dtype, quantization
+from tonnage.catalog.hub.quantization import native_dtype, quantization
 from tonnage.catalog.hub.vision import VISION, tower
 from tonnage.errors import BadFact, echo
-from tonnage.nouns.model import Model
+from tonnage.nouns.model import Model, Moe
 
 __all__ = ["ADAPTERS", "read_config"]
 
@@ -73,12 +73,14 @@ def read_config(data: Mapping[str, Any], *, file: str = "config.json", name: str
         c = Config(file, {**lent, **inner.data}, inner.prefix)
         model = _read(c, text(c, "model_type") or kind)
         model = _with_tower(model, outer, kind)
+    mixture = any(isinstance(group.feed_forward, Moe) for group in model.layers)
+    formats = quantization(outer, mixture=mixture)
     return msgspec.structs.replace(
         model,
         id=name or text(outer, "_name_or_path") or model.id or file,
         native_dtype=native_dtype(outer),
-        quantization=quantization(outer),
-        experts_dtype=experts_format(outer),
+        quantization=formats.weights,
+        experts_dtype=formats.experts,
         source=model.source or file,
     )
 

@@ -112,6 +112,9 @@ def _one_file(path: Path) -> Model:
     return _weighed(msgspec.structs.replace(shaped, id=name, source=path.name), weights)
 
 
+HEAD_WIDTHS: Final = (128, 64, 96, 80, 32, 16)
+"""Usual widths of a head, the commonest first."""
+
 _LAYER: Final = re.compile(r"(?:model\.)?layers\.(\d+)\.")
 
 
@@ -132,7 +135,7 @@ def _from_tensors(tensors: tuple[Tensor, ...]) -> Model | None:
     head = (
         norm[0]
         if len(norm) == 1
-        else next((h for h in (128, 64) if not found["q"][0] % h and not found["k"][0] % h), 0)
+        else next((h for h in HEAD_WIDTHS if not found["q"][0] % h and not found["k"][0] % h), 0)
     )
     if not head or found["q"][0] % head or found["k"][0] % head:
         return None

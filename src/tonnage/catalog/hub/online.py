@@ -11,7 +11,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -26,7 +25,7 @@ LARGEST_INDEX: Final = 64 << 20
 TIMEOUT_S: Final = 10.0
 """For each answer of the server; three times as long for a whole file."""
 
-_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _YES: Final = {"1", "true", "yes", "on"}
 
 Failure = Literal["missing", "gated", "unreachable"]
@@ -104,6 +103,7 @@ def fetch(repo: Repository, name: str, *, limit: int = LARGEST_CONFIG, timeout_s
 
 
 def _get(address: str, repo: Repository, *, limit: int, timeout_s: float) -> bytes:
+    from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.request import Request
 
@@ -153,6 +153,8 @@ def _read(answer: Any, repo: Repository, *, limit: int, timeout_s: float) -> byt
             raise BadFact(f"model '{repo.id}': the hub sent more than {limit} bytes; expected a small JSON file")
         if time.monotonic() > deadline:
             raise HubFailure(f"model '{repo.id}': the hub sends too slowly; give a local config.json", "unreachable")
+    if answer.length:  # what the server announced and did not send
+        raise HubFailure(f"model '{repo.id}': the hub broke off its answer; try again", "unreachable")
     return bytes(content)
 
 

@@ -7,11 +7,11 @@ Reads `quantization_config` (and the `hf_quant_config.json` beside NVIDIA's chec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tonnage.catalog.hub.fields import Config, given, section, text
 
-__all__ = ["DTYPES", "experts_format", "native_dtype", "quantization"]
+__all__ = ["DTYPES", "Formats", "native_dtype", "quantization"]
 
 DTYPES: Final = {
     "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "half": "fp16", "float": "fp32", "float64": "fp64",
@@ -36,19 +36,45 @@ def _settings(c: Config) -> Config | None:
     return found
 
 
-def quantization(c: Config) -> str | None:
-    """
-    Weight format of the checkpoint, or None when it is not quantised.
+class Formats(NamedTuple):
+    """Format of the weights, and of the routed experts where they are kept apart; None = as published."""
 
-    An unknown method gives its own name, so that it is shown and not silently taken for bf16.
+    weights: str | None = None
+    experts: str | None = None
+
+
+def quantization(c: Config, *, mixture: bool) -> Formats:
+    """
+    Weight formats of the checkpoint.
+
+    A mixture whose attention is left alone has quantised experts only. An unknown method gives its own name, so that
+    it is shown and not silently taken for bf16.
     """
     settings = _settings(c)
     if settings is None:
-        return None
+        return Formats()
     method = text(settings, "quant_method").lower()
-    if _only_experts(settings):
-        return None
-    if method in {"modelopt", "compressed-tensors", ""}:
+    if method == "mxfp4":  # gpt-oss: the method's name is the format of the experts, the rest stays as it is
+        return Formats(None, "mxfp4")
+    mixed = _by_layers(settings)
+    if mixed is not None:
+        return mixed if mixture else Formats(mixed.experts or mixed.weights)
+    whole = _whole(settings, method)
+    named = text(c, "expert_dtype")
+    if named:
+        return Formats(whole, {"fp4": "mxfp4"}.get(named, named))
+    if mixture and method in _SELECTIVE and _attention_left_alone(settings):
+        return Formats(None, whole)
+    return Formats(whole)
+
+
+_SELECTIVE: Final = {"modelopt", "compressed-tensors", ""}
+"""Methods whose lists of what is left alone name whole kinds of layers."""
+
+
+def _whole(settings: Config, method: str) -> str | None:
+    """The one format of a checkpoint."""
+    if method in _SELECTIVE:
         return _by_algorithm(settings) or _by_groups(settings) or (method or None)
     if method == "bitsandbytes":
         return "nf4" if given(settings, "load_in_4bit", "_load_in_4bit") else "int8_weight"
@@ -56,32 +82,62 @@ def quantization(c: Config) -> str | None:
         return "fp8_block" if given(settings, "weight_block_size") else "fp8"
     if method in {"awq", "gptq", "auto-round", "gptq_marlin"}:
         bits = given(settings, "bits", "w_bit", "num_bits")
-        return {8: "int8_weight", 2: "int2"}.get(bits, "gptq" if method != "awq" else "awq")
-    return {"fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "mxfp8": "mxfp8", "modelopt_fp4": "nvfp4", "int8": "int8"}.get(
-        method, method
-    )
+        other = {8: "int8_weight", 2: "int2"}.get(bits) if isinstance(bits, int) else None
+        return other or ("awq" if method == "awq" else "gptq")
+    return {"fbgemm_fp8": "fp8", "mxfp8": "mxfp8", "modelopt_fp4": "nvfp4", "int8": "int8"}.get(method, method)
 
 
 _ALGORITHMS: Final = {
     "NVFP4": "nvfp4", "FP8": "fp8", "W4A16_AWQ": "awq", "INT4_AWQ": "awq", "W8A8_SQ": "int8", "W4A8_AWQ": "awq",
     "FP8_PB_WO": "fp8_block", "MXFP4": "mxfp4", "MXFP8": "mxfp8", "W8A16": "int8_weight", "W4A16": "int4",
-    "NVFP4_AWQ": "nvfp4", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "W4A8_MXFP4_FP8": "mxfp4",
+    "NVFP4_AWQ": "nvfp4", "W4A16_NVFP4": "nvfp4", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "W4A8_MXFP4_FP8": "mxfp4",
 }  # fmt: skip
 
 
+def _nested(settings: Config) -> Config:
+    return section(settings, "quantization") or settings
+
+
 def _by_algorithm(settings: Config) -> str | None:
-    """NVIDIA's ModelOpt: one algorithm, or the commonest of a mixture over layers."""
-    nested = section(settings, "quantization") or settings
-    name = text(nested, "quant_algo").upper()
-    if name == "MIXED_PRECISION":
-        layers = section(nested, "quantized_layers")
-        votes: dict[str, int] = {}
-        for layer in (layers.data if layers is not None else {}).values():
-            if isinstance(layer, Mapping) and isinstance(layer.get("quant_algo"), str):
-                algorithm = _ALGORITHMS.get(layer["quant_algo"].upper(), layer["quant_algo"].lower())
-                votes[algorithm] = votes.get(algorithm, 0) + 1
-        return max(sorted(votes), key=votes.__getitem__, default=None)
+    """NVIDIA's ModelOpt: one algorithm for all layers."""
+    name = text(_nested(settings), "quant_algo").upper()
     return _ALGORITHMS.get(name, name.lower() or None)
+
+
+def _by_layers(settings: Config) -> Formats | None:
+    """
+    ModelOpt's mixtures: an algorithm for each layer.
+
+    Routed experts vote for theirs; the other layers for the rest, which is block-wise FP8 where the checkpoint was so
+    before its experts were quantised again. In a dense model the feed-forward votes in the experts' place.
+    """
+    layers = section(_nested(settings), "quantized_layers") or section(settings, "quantized_layers")
+    if layers is None:
+        return None
+    votes: dict[str, dict[str, int]] = {"routed": {}, "dense": {}, "rest": {}}
+    for name, layer in layers.data.items():
+        algorithm = layer.get("quant_algo") if isinstance(layer, Mapping) else None
+        if isinstance(algorithm, str):
+            shared = "shared" in name or ".mlp." in name or "head" in name
+            group = votes[
+                "dense" if shared and ".mlp.experts" not in name else "routed" if ".experts" in name else "rest"
+            ]
+            found = _ALGORITHMS.get(algorithm.upper(), algorithm.lower())
+            group[found] = group.get(found, 0) + 1
+    kept = "fp8_block" if given(settings, "weight_block_size") else None
+    rest = _winner(votes["rest"]) or (_winner(votes["dense"]) if votes["routed"] else None)
+    return Formats(rest or kept, _winner(votes["routed"]) or _winner(votes["dense"]))
+
+
+def _winner(votes: Mapping[str, int]) -> str | None:
+    return max(sorted(votes), key=votes.__getitem__, default=None)
+
+
+def _attention_left_alone(settings: Config) -> bool:
+    """Whether the list of layers left alone names attention as a whole, by a pattern or in many layers."""
+    listed = given(settings, "ignore", "exclude_modules") or given(_nested(settings), "ignore", "exclude_modules")
+    names = [name for name in listed if isinstance(name, str) and "attn" in name] if isinstance(listed, list) else []
+    return len(names) >= 8 or any("*" in name and not any(c.isdigit() for c in name) for name in names)
 
 
 def _by_groups(settings: Config) -> str | None:
@@ -104,17 +160,3 @@ def _by_bits(weights: Mapping[str, Any], *, activations: bool) -> str | None:
     if bits == 8:
         return "int8" if activations else "int8_weight"
     return "int4" if bits == 4 else "int2" if bits == 2 else None
-
-
-def experts_format(c: Config) -> str | None:
-    """Format of the routed experts where a checkpoint keeps only them quantised (gpt-oss, DeepSeek-V4)."""
-    settings = _settings(c)
-    named = text(c, "expert_dtype")
-    if named:
-        return {"fp4": "mxfp4", "fp8": "fp8"}.get(named, named)
-    return "mxfp4" if _only_experts(settings) else None
-
-
-def _only_experts(settings: Config | None) -> bool:
-    """gpt-oss: the method's name is the format of the experts, everything else stays as it is."""
-    return settings is not None and text(settings, "quant_method").lower() == "mxfp4"

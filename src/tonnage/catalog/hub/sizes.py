@@ -21,10 +21,10 @@ _UNITS: Final = {"m": 1e6, "b": 1e9, "t": 1e12}
 _SMALLEST, _LARGEST = 20e6, 5e12
 
 _SHAPES: Final = (
-    (0.1e9, 12, 768), (0.494e9, 24, 896), (1.236e9, 16, 2048), (3.213e9, 28, 3072), (8.03e9, 32, 4096),
+    (20e6, 6, 320), (0.1e9, 12, 768), (0.494e9, 24, 896), (1.236e9, 16, 2048), (3.213e9, 28, 3072), (8.03e9, 32, 4096),
     (14.77e9, 48, 5120), (32.76e9, 64, 5120), (70.55e9, 80, 8192), (405.9e9, 126, 16384), (1000e9, 160, 22528),
 )  # fmt: skip
-"""Parameters, layers and width: GPT-2, Qwen2.5 0.5B, 14B and 32B, Llama 3.2 and 3.1; the last follows their trend."""
+"""Parameters, layers and width: a toy, GPT-2, Qwen2.5 0.5B, 14B and 32B, Llama 3.2 and 3.1; the last by trend."""
 
 _TIED_BELOW: Final = 4e9
 """Decoders below this share the embedding with the head (Llama 3.2, Qwen3)."""
