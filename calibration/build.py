@@ -21,7 +21,7 @@ from tables import FAMILIES, SYSTEMS, newest
 
 from tonnage import catalog
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.physics.efficiency import Grid
+from tonnage.nouns.efficiency import Grid
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent / "src" / "tonnage" / "catalog" / "data" / "efficiency"

@@ -24,8 +24,8 @@ from tables import FAMILIES, FORMATS, SYSTEMS, newest
 from tonnage import catalog
 from tonnage.catalog import efficiency
 from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.efficiency import Grid, Ladder
 from tonnage.nouns.precision import number_format
-from tonnage.physics.efficiency import Grid, Ladder
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
 

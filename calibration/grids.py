@@ -16,9 +16,10 @@ from scipy.ndimage import median_filter
 from tables import FORMATS
 
 from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.efficiency import LOG_STEP, Grid, Machine
 from tonnage.nouns.precision import number_format
 from tonnage.physics.collectives import has_link, link_rate, ring_traffic
-from tonnage.physics.efficiency import DEMANDS, LOG_STEP, Grid, Machine
+from tonnage.physics.efficiency import DEMANDS
 from tonnage.physics.operators import peak_flop_per_s
 
 GEMM_M = [1, 2, 4, 8, 16, 32, 33, 48, 64, 65, 96, 128, 129, 160, 192, 224, 256, 257, 512, 513, 768, 1024, 1280, 1536,

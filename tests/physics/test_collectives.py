@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from tonnage.catalog import accelerator
 from tonnage.catalog.efficiency import ladder
 from tonnage.nouns.accelerator import Link
+from tonnage.nouns.efficiency import Ladder
 from tonnage.physics.collectives import collective_s, has_link, link_bytes_per_s, link_rate, ring_traffic, two_regime_s
-from tonnage.physics.efficiency import Ladder
 from tonnage.physics.work import Operator
 
 H100, L40S, A6000 = (accelerator(name) for name in ("h100-sxm5-80gb", "l40s", "rtx-a6000"))

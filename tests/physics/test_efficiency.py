@@ -5,17 +5,8 @@ from math import log
 
 import pytest
 
-from tonnage.physics.efficiency import (
-    LOG_STEP,
-    Grid,
-    Ladder,
-    Machine,
-    grid_s,
-    model_s,
-    roofline_s,
-    smooth_max,
-    weakest_rung,
-)
+from tonnage.nouns.efficiency import LOG_STEP, Grid, Ladder, Machine
+from tonnage.physics.efficiency import grid_s, model_s, roofline_s, smooth_max, weakest_rung
 
 MACHINE = Machine(peak_flop_per_s=1e15, memory_bytes_per_s=3e12)
 FLOOR = 3e-6

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from tonnage.catalog import accelerator
 from tonnage.catalog.efficiency import ladder
 from tonnage.errors import Unmeasured
+from tonnage.nouns.efficiency import Ladder
 from tonnage.nouns.precision import number_format
-from tonnage.physics.efficiency import Ladder
 from tonnage.physics.operators import operator_s, peak_flop_per_s, work_s
 from tonnage.physics.work import Operator
 

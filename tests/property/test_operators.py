@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tonnage.catalog import accelerator
 from tonnage.catalog.efficiency import ladder
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.physics.efficiency import Ladder
+from tonnage.nouns.efficiency import Ladder
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
 

@@ -21,7 +21,7 @@ import msgspec
 from tonnage.catalog.accelerators import accelerators
 from tonnage.errors import BadFact
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.physics.efficiency import RUNGS, Grid, Ladder, Rung
+from tonnage.nouns.efficiency import RUNGS, Grid, Ladder, Rung
 
 __all__ = ["Stamp", "ladder", "measured", "stamp"]
 

@@ -17,16 +17,17 @@ stages carries 1/p of the sequences, and p of them are in flight.
 from __future__ import annotations
 
 from bisect import bisect_left
-from math import exp, log
+from math import exp, log, sqrt
 
 import msgspec
 
 from tonnage.engine.overheads import Overheads, captured_batch
 from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.efficiency import Ladder, Rung
 from tonnage.nouns.layout import Layout
 from tonnage.nouns.model import Model, StateSpace
 from tonnage.nouns.precision import FORMATS, Precision, number_format
-from tonnage.physics.efficiency import Ladder, Rung, weakest_rung
+from tonnage.physics.efficiency import weakest_rung
 from tonnage.physics.operators import operator_s, peak_flop_per_s
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
@@ -102,7 +103,7 @@ def _parts(work: Work, d: Placement) -> Parts:
     del found["rung"]
     rungs: set[Rung] = set()
     for op in work:
-        once, rung = operator_s(op, accelerator=d.accelerator, ladder=d.ladder)
+        once, rung = _operator_s(op, d)
         rungs.add(rung)
         found["kernels"] += op.count
         taken = once * op.count
@@ -117,6 +118,23 @@ def _parts(work: Work, d: Placement) -> Parts:
         else:
             found["touch"] += taken
     return Parts(**found, rung=weakest_rung(tuple(rungs)))
+
+
+def _operator_s(op: Operator, placement: Placement) -> tuple[float, Rung]:
+    """One execution; over PCIe an engine takes the faster of its own exchange and the library's ring."""
+    p = placement
+    once, rung = operator_s(op, accelerator=p.accelerator, ladder=p.ladder)
+    link = p.accelerator.link
+    if (
+        op.kind in _COLLECTIVES
+        and p.ladder.grids
+        and not op.inter_node
+        and not (link.bytes_per_s and link.domain >= op.ranks)
+    ):
+        plain = msgspec.structs.replace(p.ladder, grids={})
+        ring, _ = operator_s(op, accelerator=p.accelerator, ladder=plain)
+        once = min(once, ring)
+    return once, rung
 
 
 def _add_product(found: dict[str, float], op: Operator, taken: float, accelerator: Accelerator) -> None:
@@ -178,28 +196,50 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
 
     def decode_s(self, sequences: float, context: float) -> float:
         """One decode step of `sequences` on the replica, each with `context` tokens. [s]"""
-        per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
-        rows = captured_batch(per_rank) if self.graphs else per_rank
-        fixed, slope = _affine(self.batches, self.attention_s, per_rank)
-        busy = _at(self.rows, self.dense_s, rows) + _at(self.rows, self.head_s, per_rank) + fixed + slope * context
-        return _with_host(busy, self.overheads, sequences / self.layout.dp, 0.0)
+        busy = self._decode_busy(sequences, context, padded=self.graphs)
+        return _with_host(busy + self._bubble(busy), self.overheads, sequences / self.layout.dp, 0.0)
 
     def mixed_step_s(
         self, *, prompt_tokens: float, prompts: float, sequences: float, context: float, cached: float = 0.0
     ) -> float:
         """One step with `prompt_tokens` of `prompts` prompts beside `sequences` decodes, on the replica. [s]"""
         ranks = self.layout.dp * self.layout.pp
-        tokens, decodes = prompt_tokens / ranks, sequences / ranks
+        share = _fullest_share(prompts / self.layout.pp, self.layout.dp) / self.layout.pp
+        tokens, decodes = prompt_tokens * share, sequences / ranks
         rows = max(1.0, tokens + decodes)
-        emitted = max(1.0, decodes + prompts / ranks)
+        emitted = max(1.0, decodes + prompts * share)
         busy = _at(self.rows, self.mixed_s, rows) + _at(self.rows, self.head_s, emitted)
         if decodes:
             fixed, slope = _affine(self.batches, self.attention_s, max(1.0, decodes))
-            busy += fixed + slope * context
-        chunk = tokens / max(prompts / ranks, 1e-9) if prompts else 0.0
+            busy += fixed + slope * context + self._bubble(self._decode_busy(sequences, context, padded=False))
+        chunk = prompt_tokens / max(prompts, 1e-9)
         fixed, linear, square = self.chunk_s
         busy += fixed + tokens * (linear + square * (cached + chunk / 2.0))
-        return _with_host(busy, self.overheads, sequences / self.layout.dp, prompts / self.layout.dp)
+        return _with_host(busy, self.overheads, sequences / self.layout.dp, prompts * share)
+
+    def _decode_busy(self, sequences: float, context: float, *, padded: bool) -> float:
+        per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
+        rows = captured_batch(per_rank) if padded else per_rank
+        fixed, slope = _affine(self.batches, self.attention_s, per_rank)
+        return _at(self.rows, self.dense_s, rows) + _at(self.rows, self.head_s, per_rank) + fixed + slope * context
+
+    def _bubble(self, busy: float) -> float:
+        """What pipeline stages lose waiting for each other: micro-batches of decodes are never equal. [s]"""
+        return self.overheads.bubble * (self.layout.pp - 1) * busy
+
+
+def _fullest_share(prompts: float, ranks: int) -> float:
+    """
+    Share of a step's prompt tokens that the fullest data-parallel rank gets.
+
+    Prompts are not divided: m of them on g ranks leave the fullest with about m/g + sqrt(2 ln(g) m/g), at least
+    one and at most all.
+    """
+    if ranks == 1 or prompts <= 0.0:
+        return 1.0
+    mean = prompts / ranks
+    fullest = mean + sqrt(2.0 * log(ranks) * mean)
+    return min(1.0, max(fullest, min(1.0, prompts)) / prompts)
 
 
 def _with_host(busy: float, overheads: Overheads, sequences: float, prompts: float) -> float:

@@ -25,12 +25,18 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.physics.efficiency import smooth_max
-from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.optimizers import optimizer, step_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.pipeline import bubble_turns, stage_layers
 from tonnage.physics.training_memory import adapter_parameters, held_parameters, recipe
-from tonnage.physics.training_time import Network, network, training_operator_s, transfer_s
+from tonnage.physics.training_time import (
+    Network,
+    network,
+    sustained_bytes_per_s,
+    training_operator_s,
+    training_peak,
+    transfer_s,
+)
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
 from tonnage.physics.work import Operator
 
@@ -176,7 +182,7 @@ def _repeated(work: LayerWork, times: _Times) -> float:
 def _widen_s(work: LayerWork, times: _Times) -> float:
     """Time to widen the 4-bit weights that one pass reads."""
     values = sum(op.n * op.k * op.groups for op in work.forward if op.kind in {"gemm", "grouped_gemm"})
-    rate = times.accelerator.memory_bytes_per_s * times.coefficients.memory
+    rate = sustained_bytes_per_s(times.accelerator, times.coefficients)
     return times.coefficients.dequantize * values * _QUANTISED_PASS_BYTES / rate
 
 
@@ -309,7 +315,7 @@ def _optimizer_s(model: Model, times: _Times) -> float:
         weight_bytes=kept.weights, grad_bytes=kept.gradients * chosen.passes, master_bytes=kept.master,
         state_bytes=kept.state,
     )  # fmt: skip
-    rate = times.accelerator.memory_bytes_per_s * times.coefficients.memory
+    rate = sustained_bytes_per_s(times.accelerator, times.coefficients)
     return stepped * moved / rate
 
 
@@ -322,8 +328,10 @@ def _networked(model: Model, times: _Times) -> tuple[Part, ...]:
     share *= {"tf32": c.wide, "fp32": c.single * _WINOGRAD}.get(dtype, 1.0)
     samples = setup.micro_batch * setup.num_micro_batches
     size = 4.0 if dtype in {"fp32", "tf32"} else 2.0
-    compute = 3.0 * flop * samples / (peak_flop_per_s(card, dtype) * share)
-    moved = c.network_passes * values * size * samples / (card.memory_bytes_per_s * c.memory)
+    compute = 3.0 * flop * samples / (training_peak(card, dtype) * share)
+    rate = sustained_bytes_per_s(card, c)
+    passes = c.network_passes * (c.network_wide if size == 4 else 1.0)
+    moved = passes * values * size * samples / rate
     weights = parameters(model).value
     reduce = transfer_s("all_reduce", weights * size, ranks=setup.layout.dp, stride=1, links=times.links)
     kept = recipe(setup)
@@ -336,7 +344,7 @@ def _networked(model: Model, times: _Times) -> tuple[Part, ...]:
         Part(name="compute", value=compute, basis=Basis.CALIBRATED),
         Part(name="element-wise", value=moved, basis=Basis.CALIBRATED),
         Part(name="data exchange", value=_exposed(reduce, (compute + moved) / 2, c.data_overlap)),
-        Part(name="optimizer", value=weights * stepped / (card.memory_bytes_per_s * c.memory)),
+        Part(name="optimizer", value=weights * stepped / rate),
         Part(name="input", value=c.image_s * samples, basis=Basis.CALIBRATED),
         Part(name="host", value=c.step_s[setup.software], basis=Basis.CALIBRATED),
     )

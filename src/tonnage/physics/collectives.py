@@ -11,7 +11,8 @@ from __future__ import annotations
 from math import ceil, log2
 
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.physics.efficiency import Curve, Grid, Ladder, Machine, Rung, grid_s
+from tonnage.nouns.efficiency import Curve, Grid, Ladder, Machine, Rung
+from tonnage.physics.efficiency import grid_s
 from tonnage.physics.work import Operator
 
 __all__ = ["collective_s", "has_link", "link_bytes_per_s", "link_rate", "ring_traffic", "two_regime_s"]

@@ -1,87 +1,31 @@
-"""How much of an accelerator an operator uses, and how well that is known.
+"""Seconds from grids: interpolation in what is left of a time beyond launch cost and roofline.
 
-A `Ladder` holds, for one accelerator, the measured time grids of its kernels and the generic curve
-that stands in where nothing was measured. Its rungs, best first: `own` (this accelerator was
-measured), `architecture` (a part with the same compute capability was), `generation` (a part of the
-same architecture name was), `generic` (a curve with a few efficiencies). A borrowed grid is rescaled
-node by node: launch cost stays, the rest follows the ratio of the two rooflines.
+A grid (`tonnage.nouns.efficiency`) stores the excess of each measured time over `model_s`, launch
+cost plus the roofline; so knees, extrapolation and borrowing from a similar part come from one
+expression. A borrowed grid is evaluated on the borrower's rooflines: launch cost stays, the rest
+follows.
 
-Pure data and arithmetic; `tonnage.catalog.efficiency.ladder` reads the files. Thermal throttling
-within a run and contention between streams are ignored; `Ladder.sustained` scales the compute peak of
-power-capped parts.
+Thermal throttling within a run and contention between streams are ignored; `Ladder.sustained` scales
+the compute peak of power-capped parts.
 """
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
 from math import exp, log
-from typing import Final, Literal
+from typing import Final
 
-import msgspec
+from tonnage.nouns.efficiency import LOG_STEP, RUNGS, Grid, Machine, Rung
 
-__all__ = [
-    "DEMANDS",
-    "LOG_STEP",
-    "Curve",
-    "Grid",
-    "Ladder",
-    "Machine",
-    "Rung",
-    "grid_s",
-    "model_s",
-    "roofline_s",
-    "smooth_max",
-    "weakest_rung",
-]
-
-Rung = Literal["own", "architecture", "generation", "generic"]
-
-RUNGS: Final[tuple[Rung, ...]] = ("own", "architecture", "generation", "generic")
+__all__ = ["DEMANDS", "Point", "grid_s", "model_s", "roofline_s", "smooth_max", "weakest_rung"]
 
 
 def weakest_rung(rungs: tuple[Rung, ...]) -> Rung:
     """The least founded of these rungs; `own` for none."""
     return max(rungs, key=RUNGS.index, default="own")
 
-
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a roofline needs to know about an accelerator, for one compute dtype or one link."""
-
-    peak_flop_per_s: float
-    memory_bytes_per_s: float
-    link_bytes_per_s: float = 0.0
-
-
-class Grid(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """
-    Measured times over a regular grid of shapes, compared by identity.
-
-    `axes` are natural logarithms of the coordinates; the last is the one that grows with tokens,
-    context or message size. `excess` holds, in C order and in steps of LOG_STEP, the logarithm of the
-    measured time over `model_s` of the shape on the machine it was measured on.
-    """
-
-    kind: str
-    """Which demand function the coordinates feed: see `DEMANDS`."""
-    axes: tuple[tuple[float, ...], ...]
-    excess: array[int]
-    floor_s: float
-    """Part of every time that no faster memory, arithmetic or link shortens. [s]"""
-    weights_bytes: float = 2.0
-    """Bytes of one stored value (weights, cached keys and values). [bytes]"""
-    width: float = 128.0
-    """Head size of attention; sum of both sides of an expert's matrix; 1 elsewhere."""
-    rung: Rung = "own"
-    source: str = ""
-    crowding: float = 1.0
-    """Multiprocessors of the measured part over those of the part it stands in for."""
-
-
-LOG_STEP: Final = 1.0 / 2000.0
-"""Resolution of the stored logarithms: 0.05 % of a time."""
 
 _REACHED: Final = 0.8  # share of the roofline that good kernels reach; sets where launch cost gives way to it
 
@@ -232,97 +176,6 @@ def _column(
         excess.append(mean)
         times.append(slowest)
     return tuple(excess), tuple(times)
-
-
-_GEMM: Final[dict[str, tuple[float, float, float]]] = {
-    "fp32": (0.83, 0.81, 620.0),
-    "tf32": (0.83, 0.81, 620.0),
-    "fp16": (0.83, 0.81, 620.0),
-    "bf16": (0.83, 0.81, 620.0),
-    "fp8": (0.66, 0.73, 1200.0),
-    "int8": (0.66, 0.73, 1200.0),
-    "fp4": (0.61, 0.63, 2800.0),
-}
-
-
-class Curve(msgspec.Struct, frozen=True, kw_only=True):
-    """
-    The generic curve: efficiencies of kernels where no grid applies.
-
-    Fits of calibration/curve.py over all measured accelerators, each with equal weight; fp32 and tf32
-    take bf16's shares, int8 takes fp8's. State-space, convolution and gather shares are assumptions.
-    """
-
-    launch_s: float = 3.1e-6
-    """One kernel inside a captured graph. [s]"""
-    eager_launch_s: float = 6e-6
-    """One kernel launched from Python. [s]"""
-    narrow_launch_s: float = 7.5e-6
-    """A product of 8 bits or less, with the kernel that quantises its input. [s]"""
-    gemm: dict[str, tuple[float, float, float]] = msgspec.field(default_factory=lambda: dict(_GEMM))
-    """By compute dtype: compute efficiency, memory efficiency, m0 of the small-shape penalty."""
-    dequantize: float = 0.95
-    """Compute efficiency of weight-only products over that of 16-bit ones, above 64 rows."""
-    prefill_launch_s: float = 17e-6
-    prefill_limit: float = 0.46
-    prefill_half: float = 720.0
-    """Query tokens at which prefill attention reaches half of its limit."""
-    decode_memory: float = 0.74
-    decode_occupancy: float = 0.05
-    decode_launch_s: float = 14e-6
-    elementwise_memory: float = 0.75
-    gather_memory: float = 0.5
-    state_space_compute: float = 0.25
-    state_space_memory: float = 0.65
-    convolution_compute: float = 0.6
-    convolution_memory: float = 0.7
-    link: float = 0.8
-    """Bus bandwidth of large collectives over the link rate, inside a node."""
-    link_small: float = 0.45
-    """The same for messages of a few hundred KiB: the second regime."""
-    network: float = 0.8
-    """Bus bandwidth of large collectives over the network rate, between nodes."""
-    host_link: float = 0.42
-    """Collectives over PCIe with peer access, over the PCIe rate of one direction."""
-    host_link_no_peer: float = 0.22
-    """The same through host memory: no peer access between cards."""
-    hop_s: float = 1.0e-6
-    collective_launch_s: float = 4e-6
-    network_hop_s: float = 8e-6
-
-
-class Ladder(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """
-    Everything measured that helps to predict one accelerator, for one family of kernels.
-
-    `grids` is keyed by operator kind, format and variant ("gemm/bf16", "all_reduce/8"). Compared by
-    identity, so results can be cached by it. `Ladder()` is the generic curve alone.
-    """
-
-    accelerator: str = ""
-    family: str = ""
-    """Whose kernels: vllm, sglang, trtllm …"""
-    grids: dict[str, Grid] = {}
-    curve: Curve = Curve()
-    multiprocessors: float | None = None
-    """Streaming multiprocessors, compute units or cores. [units]"""
-    sustained: float = 1.0
-    """Clock under sustained load over the clock that the peaks assume; below 1 on power-capped parts."""
-    peer_access: bool | None = None
-    """Whether cards read each other's memory over PCIe; absent = only data-centre parts."""
-    inter_node_bytes_per_s: float | None = None
-    """Network between nodes, one accelerator, one direction; absent = 50 GB/s (400 Gb/s). [bytes/s]"""
-    spread: dict[str, dict[str, float]] = {}
-    """By operator kind and rung: the 90 % quantile of |log(measured / predicted)| on left-out shapes and parts."""
-    notes: tuple[str, ...] = ()
-
-    def half_width(self, kind: str, rung: Rung) -> float:
-        """90 % of measurements lie within exp(±this) of the prediction. [log ratio]"""
-        known = self.spread.get(kind) or self.spread.get("gemm") or {}
-        return known.get(rung, _SEED_SPREAD[rung])
-
-
-_SEED_SPREAD: Final[dict[Rung, float]] = {"own": 0.15, "architecture": 0.35, "generation": 0.5, "generic": 0.7}
 
 
 def smooth_max(*, compute_s: float, memory_s: float) -> float:

@@ -15,9 +15,10 @@ from typing import Final
 
 from tonnage.errors import Unmeasured
 from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.efficiency import Grid, Ladder, Machine, Rung
 from tonnage.nouns.precision import FORMATS, number_format
 from tonnage.physics.collectives import collective_s
-from tonnage.physics.efficiency import Grid, Ladder, Machine, Point, Rung, grid_s, smooth_max, weakest_rung
+from tonnage.physics.efficiency import Point, grid_s, smooth_max, weakest_rung
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["operator_s", "peak_flop_per_s", "work_s"]

@@ -19,7 +19,15 @@ from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.work import Operator
 
-__all__ = ["Network", "network", "product_share", "training_operator_s", "transfer_s"]
+__all__ = [
+    "Network",
+    "network",
+    "product_share",
+    "sustained_bytes_per_s",
+    "training_operator_s",
+    "training_peak",
+    "transfer_s",
+]
 
 _HEAD_HALF: Final = 32.0
 """Head width at which attention loses half: 64 wide heads reach 0.83 of what 128 wide ones do (modeling.md 3.3)."""
@@ -71,7 +79,7 @@ def training_operator_s(
     op: Operator, *, accelerator: Accelerator, software: Software, coefficients: TrainCoefficients, native: bool = False
 ) -> float:
     """Seconds of one execution of a compute operator. [s]"""
-    moved_s = (op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * coefficients.memory)
+    moved_s = (op.read_bytes + op.write_bytes) / sustained_bytes_per_s(accelerator, coefficients)
     if op.kind == "elementwise":
         return moved_s * coefficients.passes[software]
     share = _share(op, accelerator, coefficients)
@@ -88,8 +96,24 @@ def training_operator_s(
             share *= coefficients.expert
         if op.compute not in {"fp32", "tf32"}:
             share *= _alignment(op, coefficients)
-    compute_s = op.flop / (peak_flop_per_s(accelerator, op.compute) * share)
+    compute_s = op.flop / (training_peak(accelerator, op.compute) * share)
     return smooth_max(compute_s=compute_s, memory_s=moved_s)
+
+
+def training_peak(accelerator: Accelerator, dtype: str) -> float:
+    """
+    Peak at which training multiplies: products accumulate in 32 bits. [FLOP/s]
+
+    Where 16-bit arithmetic is slower than 32-bit (Pascal's GeForce), libraries store 16 bits and multiply 32.
+    """
+    peak = peak_flop_per_s(accelerator, dtype)
+    return max(peak, accelerator.peaks.get("fp32", 0.0)) if dtype in {"fp16", "bf16"} else peak
+
+
+def sustained_bytes_per_s(accelerator: Accelerator, coefficients: TrainCoefficients) -> float:
+    """Memory bandwidth that element-wise work reaches: stacked memory is harder to fill than GDDR. [bytes/s]"""
+    kind = next((kind for kind in ("HBM", "GDDR") if accelerator.memory_type.startswith(kind)), "*")
+    return accelerator.memory_bytes_per_s * coefficients.memory[kind]
 
 
 def _alignment(op: Operator, coefficients: TrainCoefficients) -> float:
@@ -135,6 +159,8 @@ def network(accelerator: Accelerator, *, setup: TrainSetup, coefficients: TrainC
     link, node = accelerator.link, setup.accelerators_per_node
     host = (accelerator.host_link.bytes_per_s or 16e9) * coefficients.host_link
     direct = setup.intra not in {"pcie", "none"} and bool(link.bytes_per_s) and link.domain > 1
+    if accelerator.segment == "consumer":
+        host *= min(1.0, 2.0 / max(1, min(node, setup.layout.ranks)))  # no peer access: all share the host's memory
     linked = max(link.domain, node if setup.intra in {"nvlink", "xgmi", "ici"} else 1) if direct else 1
     inside = (link.bytes_per_s or 0.0) * coefficients.link if direct else host
     stated = setup.inter_bytes_per_s or _DEFAULT_NETWORK.get(accelerator.architecture, 50e9)

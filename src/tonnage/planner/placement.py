@@ -11,9 +11,9 @@ from tonnage.engine.overheads import Overheads
 from tonnage.engine.steps import Placement
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis
+from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
-from tonnage.physics.efficiency import Rung
 
 __all__ = ["BASIS_OF_RUNG", "overheads_of", "place"]
 

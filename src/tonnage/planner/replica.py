@@ -13,11 +13,11 @@ from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.engine.steps import Placement, seconds, step_parts
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Quantity, Verdict
+from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.layout import Engine
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
 from tonnage.nouns.workload import Lengths
-from tonnage.physics.efficiency import Rung
 from tonnage.physics.transformer import Tokens
 from tonnage.planner.placement import BASIS_OF_RUNG, overheads_of, place
 

@@ -13,9 +13,10 @@ from tonnage.engine.served import Served
 from tonnage.engine.static import burst, static_batch
 from tonnage.engine.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
 from tonnage.errors import BadRequest
+from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.layout import Layout
 from tonnage.physics.cache import cache_bytes_per_sequence
-from tonnage.physics.efficiency import Rung, weakest_rung
+from tonnage.physics.efficiency import weakest_rung
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
 from tonnage.planner.serve_setup import Setup
