@@ -39,6 +39,7 @@ LLAMA = "meta-llama/Meta-Llama-3.1-8B"
         ("mixtral:8x7b", "mistralai/Mixtral-8x7B-v0.1", None),
         ("gemma-2-9b-it", "google/gemma-2-9b", None),
         ("Llama-3.3-Nemotron-Super-49B-v1", "nvidia/Llama-3_3-Nemotron-Super-49B-v1", None),
+        ("vit_base_patch16_224", "google/vit-base-patch16-224", None),
         ("vit-b/16", "google/vit-base-patch16-224", None),
     ],
 )
@@ -48,7 +49,8 @@ def test_variants_of_a_name_mean_one_architecture(name: str, id: str, quantizati
 
 
 @pytest.mark.parametrize(
-    "name", ["Llama-3.1-9B", "Qwen3-31B", "Mixtral-8x8B", "llama", "", "FP8", "GPT-9", "/", "-it-"]
+    "name",
+    ["Llama-3.1-9B", "Qwen3-31B", "Mixtral-8x8B", "llama", "roberta", "whisper", "t5", "", "FP8", "GPT-9", "/", "-it-"],
 )
 def test_a_size_that_does_not_exist_is_an_error_and_not_the_next_one(name: str) -> None:
     with pytest.raises(UnknownName):

@@ -25,6 +25,12 @@ SAME_SHAPE: Final = frozenset(
 )  # fmt: skip
 """Words of a name that change no shape."""
 
+BASE_IS_A_SIZE: Final = (
+    "vit", "bert", "roberta", "xlm", "t5", "mt5", "flan", "whisper", "deit", "swin", "convnext", "bart", "deberta",
+    "dinov2", "modernbert", "electra", "bge", "gte", "e5", "nomic", "convnextv2", "megatron", "transformer",
+)  # fmt: skip
+"""First words of families in which "base" names a size, between "small" and "large"."""
+
 MAKERS: Final = ("meta", "nvidia", "mistralai", "google", "microsoft")
 """Words that some makers put in front of their names ("Meta-Llama-3-8B")."""
 
@@ -103,13 +109,14 @@ def take_apart(name: str) -> Taken:
     if slash:
         steps.append(f"'{maker}' is the maker")
     rest, quantization = _precision(plain.lower(), steps)
-    words = [word for word in re.split(r"[-_:\s]+", re.sub(r"(?<=\d)_(?=\d)", ".", rest)) if word]
+    words = [word for word in re.split(r"[-_:\s]+", re.sub(r"(?<!\d)(\d)_(?=\d(?!\d))", r"\1.", rest)) if word]
     if len(words) > 1 and words[0] in MAKERS:
         steps.append(f"'{words[0]}' is the maker")
         words = words[1:]
     kept = []
     for number, word in enumerate(words):
-        if number and (word in SAME_SHAPE or _DATE.fullmatch(word)):
+        a_size = word == "base" and words[0] in BASE_IS_A_SIZE
+        if number and not a_size and (word in SAME_SHAPE or _DATE.fullmatch(word)):
             steps.append(f"'{word}' changes no shape")
         else:
             kept.append(word)
