@@ -42,6 +42,7 @@ def runtime_of(facts: Offline, engine: str, mode: str = "") -> tuple[Runtime, bo
     An unknown mode takes the engine's own default; an unknown engine the generic one.
     """
     table = _runtimes(facts.runtimes)
+    engine, mode = (facts.aliases.get(name.lower(), name.lower()) for name in (engine, mode))
     for key in ((engine, mode), (engine, "")):
         if key in table:
             return table[key], False
@@ -49,10 +50,11 @@ def runtime_of(facts: Offline, engine: str, mode: str = "") -> tuple[Runtime, bo
 
 
 def silicon_of(facts: Offline, accelerator: Accelerator) -> Silicon:
-    """The generation an accelerator belongs to: its whole architecture, its first word, or its segment."""
+    """The generation an accelerator belongs to: by compute capability, architecture, segment, or vendor."""
     names = {row.architecture.lower(): row for row in facts.silicon}
     whole = accelerator.architecture.lower()
-    for name in (whole, whole.split()[0], accelerator.segment, accelerator.vendor.lower()):
+    capability = accelerator.compute_capability or "none"
+    for name in (capability, whole, whole.split()[0], accelerator.segment, accelerator.vendor.lower()):
         if name in names:
             return names[name]
     return names[_GENERIC]

@@ -18,6 +18,7 @@ from tonnage.errors import Unmeasured
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.offline import Offline, Runtime, Silicon
 from tonnage.nouns.precision import number_format
+from tonnage.physics.unet import GROUP_NORM
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["Machine", "Taken", "machine_of", "pass_s", "peak_of"]
@@ -30,6 +31,10 @@ _STANDS_IN: Final = {
     "fp64": ("fp32",),
 }
 """What an engine runs instead of a format the part does not multiply, best first."""
+_SLOW_LINK: Final = 1.6e10
+"""PCIe 3 x16, where no link is listed. [bytes/s]"""
+_REDUCE_S: Final = 1e-5
+"""Latency of a small all-reduce inside a node (modeling.md section 3.5: NCCL 7 to 17 us). [s]"""
 _SHARP: Final = 4.0
 """Exponent of the smooth maximum for one operator (modeling.md section 3.1)."""
 _STYLE_OF: Final = {"convolution": "convolution", "attention_prefill": "attention", "attention_decode": "attention"}
@@ -41,6 +46,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     peaks: dict[str, float]
     memory_bytes_per_s: float
+    link_bytes_per_s: float
+    """To the other ranks of a tensor-parallel group, one direction. [bytes/s]"""
     silicon: Silicon
     styles: dict[str, tuple[float, float]]
     """Share of the peak and relative traffic, by style."""
@@ -101,6 +108,7 @@ def machine_of(accelerator: Accelerator, silicon: Silicon, facts: Offline, *, fr
         styles={style.name: (style.compute, style.passes) for style in facts.styles},
         peaks={name: value * fraction for name, value in accelerator.peaks.items()},
         memory_bytes_per_s=accelerator.memory_bytes_per_s * fraction,
+        link_bytes_per_s=accelerator.link.bytes_per_s or accelerator.host_link.bytes_per_s or _SLOW_LINK,
         silicon=silicon,
         power_w=None if power is None else power * fraction * (1.0 - facts.idle),
         joule_per_flop=None if joule is None else joule * 1e-12,
@@ -131,8 +139,8 @@ def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) ->
         arithmetic += flop_s * op.count
         traffic += byte_s * op.count
         bound = bound or limited
-        if not (runtime.fused and not op.flop):
-            start += runtime.kernel_s * op.count
+        if op.flop or not _is_fused(op, runtime):
+            start += runtime.kernel_s * machine.silicon.start * op.count
             operators += op.count
     if machine.silicon.host:
         return Taken(arithmetic_s=arithmetic, traffic_s=traffic, start_s=start, host_s=0.0, call_s=runtime.call_s,
@@ -141,8 +149,16 @@ def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) ->
                  call_s=runtime.call_s, power_bound=bound)  # fmt: skip
 
 
+def _is_fused(op: Operator, runtime: Runtime) -> bool:
+    """Whether an element-wise pass runs inside a product. A group norm spans pixels and channels: it never does."""
+    return runtime.fused and not op.name.startswith(GROUP_NORM)
+
+
 def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tuple[float, float, bool]:
     """Arithmetic and traffic seconds of one execution (they sum to its time), and whether power sets it."""
+    if op.kind == "all_reduce":
+        share = 2.0 * (op.ranks - 1) / op.ranks
+        return 0.0, _REDUCE_S + share * op.message_bytes / (machine.link_bytes_per_s * facts.memory), False
     compute, passes = machine.styles.get(op.name) or machine.styles[_STYLE_OF.get(op.kind, "product")]
     moved = _moved(op, runtime, machine, passes)
     memory_s = moved / (machine.memory_bytes_per_s * facts.memory)
@@ -154,7 +170,8 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
     )
     lost = machine.occupancy / sqrt(max(op.m, 1.0) * max(op.n, 1.0)) if op.kind != "attention_decode" else 0.0
     compute_s = op.flop / (peak * share) * (1.0 + lost)
-    sharp = facts.sharpness if op.kind == "convolution" and op.count > 1 else _SHARP
+    # The layers of a network known by its totals are not bound alike: some wait for arithmetic, others for memory.
+    sharp = 1.0 if op.name in machine.styles else _SHARP
     taken = (compute_s**sharp + memory_s**sharp) ** (1.0 / sharp)
     limited = False
     if machine.power_w is not None and machine.joule_per_flop is not None:
@@ -166,17 +183,19 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
 
 
 def _moved(op: Operator, runtime: Runtime, machine: Machine, passes: float) -> float:
-    """Bytes that cross device memory in one execution."""
+    """Bytes that cross device memory in one execution: weights, and what the cache cannot keep of the rest."""
     if machine.silicon.on_chip:
         return 0.0
+    weights = number_format(op.weights).bytes * op.n * op.k if op.flop else 0.0
+    rest = max(op.read_bytes + op.write_bytes - weights, 0.0)
     if not op.flop:
-        return (op.read_bytes + op.write_bytes) * runtime.touch
-    if op.kind == "convolution":
-        weights = number_format(op.weights).bytes * op.n * op.k
-        spread = runtime.passes * passes / 2.0
-        return weights + max(op.read_bytes + op.write_bytes - weights, 0.0) * spread
-    moved = op.read_bytes + op.write_bytes
-    if op.kind == "attention_prefill" and runtime.scores:
-        keys = op.m / op.batch if op.batch else op.m
-        moved += runtime.scores * op.heads * op.m * keys * number_format(op.compute).bytes
-    return moved
+        rest *= max(runtime.touch, 1.0) if op.name.startswith(GROUP_NORM) else runtime.touch
+    elif op.kind == "convolution":
+        rest *= runtime.passes * passes / 2.0
+    elif op.kind == "attention_prefill" and runtime.scores:
+        keys = op.n or (op.m / op.batch if op.batch else op.m)
+        wide = op.compute in {"fp32", "tf32"}
+        if wide or keys > runtime.fused_tokens:
+            rest += runtime.scores * op.heads * op.m * keys * number_format(op.compute).bytes
+    kept = machine.silicon.cache_s * machine.memory_bytes_per_s
+    return weights + rest * rest / (rest + kept) if kept else weights + rest

@@ -30,6 +30,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Traffic of a transformer's element-wise passes over what the work list counts. [-]"""
     scores: float = 0.0
     """Times the attention scores cross memory; 0 = they stay on chip. [-]"""
+    fused_tokens: float = 0.0
+    """Longest sequence whose attention in 16 bits or fewer keeps its scores on chip all the same. [tokens]"""
     products: float = 1.0
     """Efficiency of matrix products and convolutions beside that of a tuned library. [-]"""
     narrow: float = 1.0
@@ -41,9 +43,13 @@ class Silicon(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A generation of accelerators: what its arithmetic costs in energy and reaches in efficiency."""
 
     architecture: str
-    """First word or whole of the catalogue's architecture."""
+    """Compute capability ("8.6"), the whole or first word of the catalogue's architecture, a segment, or a vendor."""
+    cache_s: float = 0.0
+    """Last-level cache over memory bandwidth: what an operator touches beyond it crosses memory. [s]"""
     picojoule_per_flop: float | None = None
     """Energy of one 16-bit tensor FLOP at work, its share of on-chip traffic included. [pJ/FLOP]"""
+    start: float = 1.0
+    """Time of a kernel's start and drain beside an A100's; follows the clock. [-]"""
     efficiency: float = 1.0
     """Share of the listed peak beside the common efficiency of a style. [-]"""
     on_chip: bool = False
@@ -106,12 +112,12 @@ class Offline(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     styles: tuple[Style, ...]
     shapes: tuple[Shape, ...]
     unets: tuple[Unet, ...]
+    aliases: dict[str, str]
+    """Other names of engines and modes."""
     memory: float
     """Share of the peak memory bandwidth that long passes reach. [-]"""
     occupancy: float
     """Output of a product, as sqrt(rows x columns), at which half of a peak of 100 TFLOP/s is reached. [-]"""
-    sharpness: float
-    """Exponent of the smooth maximum of arithmetic and traffic where a whole network is one line. [-]"""
     energy: dict[str, float]
     """Energy of a FLOP in a format over that of a 16-bit tensor FLOP. [-]"""
     picojoule_per_byte: float

@@ -19,8 +19,10 @@ from tonnage.nouns.precision import Precision, number_format
 from tonnage.physics.shares import Share, gemm, share, touch
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["unet_work", "vae_decoder_work"]
+__all__ = ["GROUP_NORM", "unet_work", "vae_decoder_work"]
 
+GROUP_NORM: Final = "group norm"
+"""How names of passes begin that need every pixel of a group before they can write one."""
 _SCALE: Final = 8
 """Pixels of the image per pixel of the latent image, along a side."""
 _VAE_CHANNELS: Final = (512, 512, 256, 128)
@@ -106,8 +108,8 @@ def _skips(unet: Unet) -> list[int]:
 
 
 def _residual(at: Share, pixels: float, inputs: float, outputs: float) -> Iterator[Operator]:
-    for name, width in (("norm and activation", inputs), ("norm, activation and residual", outputs)):
-        yield touch(name, at, read=2 * pixels * width, write=2 * pixels * width, count=1.0)
+    for name, width in (("and activation", inputs), ("with activation and residual", outputs)):
+        yield touch(f"{GROUP_NORM} {name}", at, read=2 * pixels * width, write=2 * pixels * width, count=1.0)
     yield _convolution("residual convolution", at, pixels, inputs, outputs)
     yield _convolution("residual convolution", at, pixels, outputs, outputs)
     if inputs != outputs:
@@ -122,7 +124,7 @@ def _transformer(
         return
     width = float(unet.block_out_channels[level])
     tokens = pixels / batch
-    yield touch("norm", at, read=2 * pixels * width, write=pixels * width, count=1.0)
+    yield touch(GROUP_NORM, at, read=2 * pixels * width, write=pixels * width, count=1.0)
     yield _product("projection in", at, pixels, width, width)
     for _ in range(layers):
         yield touch("norm and residual", at, read=2 * pixels * width, write=2 * pixels * width, count=3.0)

@@ -81,17 +81,19 @@ def stages_of(model: Model, case: InferCase, batch: int) -> Stages:
     BadRequest, Unmeasured
         The case lacks what its model needs, such as the FLOP of a network nobody counted.
     """
-    asked = (case.resolution, case.seq_len, case.steps, case.precision, case.flop, case.activation_values)
+    asked = (case.resolution, case.seq_len, case.steps, case.precision, case.flop, case.activation_values, case.tp)
     return _stages(model, asked, batch)
 
 
-_Asked = tuple[int | None, int | None, int | None, str, float | None, float | None]
+_Asked = tuple[int | None, int | None, int | None, str, float | None, float | None, int]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _stages(model: Model, asked: _Asked, batch: int) -> Stages:
-    resolution, seq_len, steps, name, flop, values = asked
+    resolution, seq_len, steps, name, flop, values, tp = asked
     precision = precision_of(name)
+    if tp > 1 and (not model.layers or model.kind in {"asr", "diffusion", "video-diffusion"}):
+        raise BadRequest(f"tp: {model.kind} models run whole on each accelerator; set tp to 1 and use count")
     if "diffusion" in model.kind:
         return _diffusion(model, resolution=resolution, steps=steps, batch=batch, precision=precision)
     if model.kind == "asr":
@@ -99,7 +101,7 @@ def _stages(model: Model, asked: _Asked, batch: int) -> Stages:
     if model.kind == "recommender":
         return _recommender(model, batch=batch, precision=precision)
     if model.layers or model.encoder:
-        return _transformer(model, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision)
+        return _transformer(model, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision, tp=tp)
     return _network(model, resolution=resolution, flop=flop, values=values, batch=batch, name=name)
 
 
@@ -134,7 +136,7 @@ def _kernels(shape: Shape, depth: float | None) -> float:
 
 
 def _transformer(
-    model: Model, *, resolution: int | None, seq_len: int | None, batch: int, precision: Precision
+    model: Model, *, resolution: int | None, seq_len: int | None, batch: int, precision: Precision, tp: int
 ) -> Stages:
     notes: tuple[str, ...] = ()
     if model.kind.startswith("vision"):
@@ -143,7 +145,7 @@ def _transformer(
         length = float(seq_len or min(_TEXT_LENGTH, model.max_context or _TEXT_LENGTH))
         if seq_len is None:
             notes = (f"{length:.0f} tokens assumed for each text",)
-    work = encode_work(model, sequences=batch, length=length, precision=precision, layout=Layout())
+    work = encode_work(model, sequences=batch, length=length, precision=precision, layout=Layout(tp=tp))
     return Stages(stages=(Stage(name="encoder", work=work),), notes=notes)
 
 

@@ -33,10 +33,8 @@ __all__ = ["Setup", "Times", "answer", "batch_times", "load_times", "predict_inf
 _BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _ENOUGH: Final = 0.97
 """A server stops growing its batch where a doubling gains less than this."""
-_KEPT_UP: Final = 0.9
-"""Share of a batch's capacity that arrivals may use before a larger one is collected."""
-_BUSIEST: Final = 0.97
-"""Utilisation above which a queue is counted as if it were that full: longer runs would only grow it."""
+_AHEAD: Final = 2.0
+"""A server collects a batch that could do this many times the arrivals, while such a batch exists."""
 _CONTEXT_BYTES: Final = 4.5e8
 """CUDA context and loaded kernels of one process (modeling.md section 4)."""
 _WORKSPACE_BYTES: Final = 6.4e7
@@ -109,8 +107,10 @@ def answer(setup: Setup) -> InferResult:
 
 def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline | None = None) -> Setup:
     """Resolves the names of a case; `facts` are the fitted numbers, absent = the shipped ones."""
-    if case.batch < 1 or case.count < 1:
-        raise BadRequest(f"batch and count must be at least 1, got batch {case.batch} and count {case.count}")
+    for field in ("batch", "count", "tp", "resolution", "steps", "seq_len", "rate_per_s", "flop", "activation_values"):
+        value = getattr(case, field)
+        if value is not None and not 0 < value < 1e18:
+            raise BadRequest(f"{field}: '{value}' must be positive")
     facts = facts or offline()
     accelerator = catalog.accelerator(case.accelerator, additions)
     model = _model(case.model, additions)
@@ -194,9 +194,14 @@ def load_times(setup: Setup) -> tuple[Times, float, float]:
         return _served(setup, case.rate_per_s)
     if case.saturated:
         times = _best(setup)
-        return times, times.latency_s, times.batch / times.interval_s * case.count
+        return times, times.latency_s, times.batch / times.interval_s * _replicas(case)
     times = batch_times(setup, case.batch)
-    return times, times.latency_s, case.batch / times.latency_s * case.count
+    return times, times.latency_s, case.batch / times.latency_s * _replicas(case)
+
+
+def _replicas(case: InferCase) -> int:
+    """Whole copies of the model on the accelerators of the case."""
+    return max(1, case.count // case.tp)
 
 
 def _best(setup: Setup) -> Times:
@@ -220,22 +225,25 @@ def _fits(setup: Setup, times: Times) -> bool:
 
 
 def _served(setup: Setup, rate: float) -> tuple[Times, float, float]:
-    """Batch, mean latency and completed rate of a server under Poisson arrivals, split evenly over accelerators."""
-    each = rate / setup.case.count
-    times = batch_times(setup, 1)
-    for batch in _BATCHES[1:]:
-        if times.batch / times.interval_s * _KEPT_UP >= each or batch > _most(setup):
+    """
+    Batch, mean latency and completed rate of a server under arrivals, split evenly over accelerators.
+
+    The server collects the smallest batch that could do twice the rate, at most the one that saturates. A sample waits
+    half of the batch's filling; then its batch runs beside the one before it, as often as that is still there.
+    """
+    each = rate / _replicas(setup.case)
+    best = times = _best(setup)
+    for batch in _BATCHES:
+        if batch >= best.batch:
             break
-        larger = batch_times(setup, batch)
-        if not _fits(setup, larger):
+        smaller = batch_times(setup, batch)
+        if smaller.batch / smaller.interval_s >= _AHEAD * each:
+            times = smaller
             break
-        times = larger
     capacity = times.batch / times.interval_s
-    load = min(each / capacity, _BUSIEST)
+    load = min(each / capacity, 1.0)
     fill = (times.batch - 1) / (2.0 * each)
-    # Batches arrive nearly evenly once filled; the wait for the accelerator is that of M/D/1 over whole batches.
-    queue = times.interval_s * load / (2.0 * (1.0 - load)) / max(1.0, times.batch) ** 0.5
-    return times, fill + queue + times.latency_s, min(rate, capacity * setup.case.count)
+    return times, fill + times.latency_s + load * times.interval_s, min(rate, capacity * _replicas(setup.case))
 
 
 def _memory(setup: Setup, times: Times) -> Quantity:
