@@ -5,8 +5,8 @@ import pytest
 from tonnage.catalog.models import model
 from tonnage.physics.parameters import active_parameters, parameters
 
-# Counts as the safetensors metadata on each model page lists them (own transcription); for DeepSeek-V3, Whisper, ViT, Mixtral
-# and Qwen3 also counted on the meta device from the reference implementation (transformers 5.23, timm 1.0.31).
+# Counts as the safetensors metadata on each model page lists them (own transcription); for DeepSeek-V3, Whisper, ViT,
+# Mixtral and Qwen3 also counted on the meta device from the reference implementation (transformers 5.23, timm 1.0.31).
 EXACT = [
     ("deepseek-ai/DeepSeek-V2-Lite", 15_706_484_224),
     ("microsoft/Phi-3.5-MoE-instruct", 41_873_153_344),
