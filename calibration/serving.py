@@ -71,7 +71,7 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "prefill_kernel_s": (0.0, 3.0, -1.4, 80.0),
     "request_s": (1.0, 2.0, 0.0, 30.0),
     "prompt_s": (0.0, 1.0, 0.0, 30.0),
-    "memory": (0.0, 0.15, -0.4, 2.5),
+    "memory": (0.0, 0.15, -0.9, 2.5),
     "compute": (0.0, 0.15, -0.4, 2.5),
     "experts": (0.0, 0.2, -0.7, 2.0),
     "attention": (0.0, 0.3, -0.7, 3.0),
@@ -80,9 +80,10 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "collective": (0.0, 0.3, -1.2, 2.5),
     "narrow": (0.0, 0.2, -0.7, 1.5),
     "weight_only": (0.0, 0.3, -0.7, 1.5),
+    "bubble": (1.0, 1.0, 0.0, 4.0),
 }
 SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "kernel_s": 1e-6, "prefill_kernel_s": 1e-6, "request_s": 1e-2,
-         "prompt_s": 1e-3}  # fmt: skip
+         "prompt_s": 1e-3, "bubble": 0.1}  # fmt: skip
 MOST_PER_GROUP = 24
 
 
@@ -218,6 +219,8 @@ def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
     for name in ("experts", "collective", "narrow", "weight_only"):
         if sum(getattr(grid.dense[-1], name) > 0 for grid in grids) >= max(8, len(grids) // 50):
             names.append(name)
+    if sum(sample.at.placement.layout.pp > 1 for sample in rows) >= 8:
+        names.append("bubble")
     return tuple(name for name in PARAMETERS if name in names)
 
 
@@ -275,7 +278,10 @@ def by_key(rows: list[Sample]) -> dict[tuple[str, str, str], list[Sample]]:
     return found
 
 
-FIXED: dict[tuple[str, str], dict[str, float]] = {}
+FIXED: dict[tuple[str, str], dict[str, float]] = {
+    **{("llamacpp", vendor): {"sequential": 1.0} for vendor in ("AMD", "Intel", "Apple")},
+    ("llamacpp", "NVIDIA"): {"sequential": 1.0, "reach_bytes_per_s": 8e9},
+}
 """Parameters that are not fitted."""
 
 
@@ -337,10 +343,11 @@ def write(fitted: dict[tuple[str, str, str], dict[str, float]]) -> None:
         cells = {name: f"{value:.4g}" for name, value in values.items()}
         source = f"calibration/serving.py, {date.today():%Y-%m-%d}"
         rows[engine, vendor, since] = {"engine": engine, "vendor": vendor, "since": since, **cells, "source": source}
+    lines = [{name: row.get(name, "") for name in columns} for _, row in sorted(rows.items())]
     with TABLE.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows[key] for key in sorted(rows))
+        writer.writerows(lines)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,10 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Further factor on products in 8 or 4 bits with quantised activations. [-]"""
     weight_only: float = 1.0
     """Further factor on products with weights of fewer bits than activations. [-]"""
+    reach_bytes_per_s: float = 0.0
+    """What one multiprocessor keeps in flight in this engine's own kernels; 0 = enough. [bytes/s]"""
+    bubble: float = 0.0
+    """Of a decode step, lost per further pipeline stage. [-]"""
     sequential: float = 0.0
     """1 = the requests of a batch are decoded one after another. [-]"""
 

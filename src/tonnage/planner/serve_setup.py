@@ -28,6 +28,12 @@ from tonnage.physics.memory import checkpoint_precision
 __all__ = ["Setup", "settled_precision", "setup"]
 
 
+_KERNELS = {
+    "llamacpp": "llama.cpp", "mlc": "vllm", "hf": "library", "pytorch": "library", "fastertransformer": "library",
+    "gpt-fast": "library", "autoawq": "library", "ctransformers": "llama.cpp", "ctranslate2": "library",
+    "tensorrt": "trtllm",
+}  # fmt: skip
+"""Whose kernels an engine runs, where its name is not the family's."""
 _HOPPER_BYTES_PER_S = 36.4e9
 """Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
 
@@ -68,10 +74,15 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         model, accelerator, precision=precision, engine=engine, layout=memory_layout,
         demand=_demand(case), year=year,
     )  # fmt: skip
-    kernels = ladder(accelerator, family=engine.name, inter_node_bytes_per_s=case.links.inter_bytes_per_s)
+    kernels = ladder(
+        accelerator,
+        family=_KERNELS.get(engine.name, engine.name),
+        inter_node_bytes_per_s=case.links.inter_bytes_per_s,
+    )
+    overheads = Overheads(**times.values)
     placement = Placement(
         model=model,
-        accelerator=_reachable(accelerator, kernels.multiprocessors),
+        accelerator=_reachable(accelerator, kernels.multiprocessors, overheads.reach_bytes_per_s),
         precision=precision,
         layout=layout,
         ladder=kernels,
@@ -88,7 +99,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         engine=engine,
         release=version,
         times=times,
-        overheads=Overheads(**times.values),
+        overheads=overheads,
         pool=pool,
         notes=notes,
     )
@@ -139,16 +150,21 @@ def _counted(accelerator: Accelerator, case: ServeCase) -> Accelerator:
     return accelerator
 
 
-def _reachable(accelerator: Accelerator, multiprocessors: float | None) -> Accelerator:
+def _reachable(accelerator: Accelerator, multiprocessors: float | None, reach: float) -> Accelerator:
     """
     The bandwidth that the part's multiprocessors can ask for.
 
     A Hopper multiprocessor keeps about 28 GB/s in flight (H200: 132 of them reach 0.78 of 4.8 TB/s), so a part with
-    few of them beside fast memory (H20: 78 at 4.0 TB/s) decodes at half of its data sheet.
+    few of them beside fast memory (H20: 78 at 4.0 TB/s) decodes at half of its data sheet. An engine whose kernels
+    keep less in flight (llama.cpp) says how much: 1/b = 1/(data sheet) + 1/(multiprocessors x reach).
     """
-    if multiprocessors is None or not (accelerator.compute_capability or "").startswith("9."):
+    if multiprocessors is None:
         return accelerator
-    reached = min(accelerator.memory_bytes_per_s, multiprocessors * _HOPPER_BYTES_PER_S)
+    reached = accelerator.memory_bytes_per_s
+    if (accelerator.compute_capability or "").startswith("9."):
+        reached = min(reached, multiprocessors * _HOPPER_BYTES_PER_S)
+    if reach:
+        reached = 1.0 / (1.0 / reached + 1.0 / (multiprocessors * reach))
     return msgspec.structs.replace(accelerator, memory_bytes_per_s=reached)
 
 
