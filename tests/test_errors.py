@@ -11,7 +11,7 @@ def test_suggests_across_punctuation_and_maker() -> None:
 
 
 def test_message_is_one_short_sentence_for_hostile_names() -> None:
-    error = UnknownName("accelerator", "x\n\x00" * 100_000, KNOWN)
+    error = UnknownName("accelerator", "x\n\x00" * 100_000, known=KNOWN)
     assert "\n" not in str(error)
     assert "\x00" not in str(error)
     assert len(str(error)) < 400

@@ -57,7 +57,7 @@ def test_reads_what_people_write(text: str | float, dimension: str, value: float
 )
 def test_refuses_with_the_field_and_an_example(text: str | float, dimension: str, told: str) -> None:
     with pytest.raises(UnitError, match=told) as caught:
-        read(text, dimension, "memory")
+        read(text, dimension, field="memory")
     assert str(caught.value).startswith("memory: ")
     assert len(str(caught.value)) < 300
 

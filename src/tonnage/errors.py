@@ -56,7 +56,7 @@ class UnknownName(BadRequest):
         Every name that would have been accepted.
     """
 
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, what: str, name: str, *, known: Iterable[str]) -> None:
         names = sorted(set(known))
         close = nearest(name, names)
         hint = f"did you mean {_either(close)}? " if close else ""
@@ -67,7 +67,7 @@ class UnknownName(BadRequest):
         self.what, self.name, self.close = what, name, close
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
+def nearest(name: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
     """
     Names that the user may have meant, best first.
 

@@ -83,7 +83,7 @@ _QUANTITY: Final = re.compile(r"\s*([$€])?\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?
 _LONGEST: Final = 64
 
 
-def read(text: str | float, dimension: str, field: str = "value") -> float:
+def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     """
     Read one quantity written by a person.
 
@@ -163,7 +163,7 @@ def _example(dimension: str) -> str:
     }[dimension]  # fmt: skip
 
 
-def show(value: float, dimension: str, digits: int = 3) -> str:
+def show(value: float, dimension: str, *, digits: int = 3) -> str:
     """
     Write a base-unit value for a person, with the given number of significant digits.
 

@@ -30,7 +30,7 @@ def crashing(case: Case) -> Result:
 def refusing(case: Case) -> Result:
     """What users cause."""
     if isinstance(case, ServeCase) and case.isl > 1024:
-        raise UnknownName("accelerator", "h100-smx", ["h100-sxm5-80gb"])
+        raise UnknownName("accelerator", "h100-smx", known=["h100-sxm5-80gb"])
     raise BadRequest("tp 3 does not divide 32 heads")
 
 

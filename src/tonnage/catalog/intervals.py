@@ -56,14 +56,14 @@ def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
     True
     """
     if kind not in KINDS:
-        raise UnknownName("kind of case", kind, KINDS)
+        raise UnknownName("kind of case", kind, known=KINDS)
     rows = table(kind)
     step, _, engine = rung.partition(":")
     basis = _BASIS_OF_RUNG.get(step, step)
     for name in (rung, f"{basis}:{engine}", step, basis, "any"):
         if (quantity, name) in rows:
             return rows[quantity, name]
-    raise UnknownName("interval", quantity, {known for known, _ in rows})
+    raise UnknownName("interval", quantity, known={known for known, _ in rows})
 
 
 @cache

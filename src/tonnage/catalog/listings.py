@@ -152,7 +152,7 @@ def providers_listing(
     if wanted.providers:
         names = {name.lower() for name in wanted.providers}
         for name in names - set(providers()):
-            raise UnknownName("provider", name, providers())
+            raise UnknownName("provider", name, known=providers())
         conditions.append(Condition("another provider (--provider)", lambda provider: provider.id in names))
     if asked or _asks_to_rent(without_names):
         renting = {offer.provider for offer in rented}
@@ -169,7 +169,7 @@ def models_listing(
     every = {model.kind for model in known.values()}
     for kind in kinds:
         if kind not in every:
-            raise UnknownName("kind of model", kind, every)
+            raise UnknownName("kind of model", kind, known=every)
     conditions: list[Condition] = []
     if kinds:
         conditions.append(Condition("another kind (--kind)", lambda model: model.kind in kinds))

@@ -82,7 +82,7 @@ def resolve(name: str, index: Index) -> Match:
         No accelerator has this name, or several have and none is a default.
     """
     if len(name) > LONGEST_NAME:
-        raise UnknownName("accelerator", name, index.words)
+        raise UnknownName("accelerator", name, known=index.words)
     plain = name.strip().lower()
     if plain in index.words:
         return Match(plain, ())
@@ -99,7 +99,7 @@ def resolve(name: str, index: Index) -> Match:
         # Suggest ids, and other spellings only where no id comes near.
         other_spelling = not nearest(name, index.words) and nearest(name, index.listed)
         known = several or (index.listed if other_spelling else index.words)
-        raise UnknownName("accelerator", name, known)
+        raise UnknownName("accelerator", name, known=known)
     return Match(defaults[0], tuple(id for id in several if id != defaults[0]))
 
 

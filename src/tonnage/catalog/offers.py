@@ -166,7 +166,7 @@ def _own(given: Mapping[str, Any], *, where: str, additions: Additions) -> Offer
     allowed = (*_OWN_TEXTS, *_OWN_QUANTITIES, "nvlink")
     for field in given:
         if field not in allowed:
-            raise BadFact(f"{where}: {UnknownName('field', field, allowed)}")
+            raise BadFact(f"{where}: {UnknownName('field', field, known=allowed)}")
     for field in _OWN_NEEDED:
         if not str(given.get(field, "")).strip():
             raise BadFact(f"{where}: {field} is missing; `tonnage catalog offers --template` shows a whole file")
@@ -187,7 +187,7 @@ def _own(given: Mapping[str, Any], *, where: str, additions: Additions) -> Offer
     count = values.get("count", 1.0)
     country = texts.get("country", "").upper()
     if country and country not in countries():
-        raise BadFact(f"{where}: {UnknownName('country', country, countries())}")
+        raise BadFact(f"{where}: {UnknownName('country', country, known=countries())}")
     union = _unions(countries().get(country))
     return Offer(
         provider=texts["provider"],

@@ -162,7 +162,7 @@ def ordered(
     """
     column = next((column for column in columns if column.name == order.sort), None)
     if column is None:
-        raise UnknownName("column", order.sort, [column.name for column in columns])
+        raise UnknownName("column", order.sort, known=[column.name for column in columns])
     if order.limit < 0:
         raise BadRequest(f"--limit {order.limit} must be 0 (all) or more")
     falling = (column.unit in {"bytes", "bytes/s", "FLOP/s", "parameters"}) is not order.reverse
@@ -192,5 +192,5 @@ def _spelled(what: str, given: Sequence[str], known: Iterable[str]) -> frozenset
     spelling = {name.lower(): name for name in known}
     for name in given:
         if name.strip().lower() not in spelling:
-            raise UnknownName(what, name, spelling.values())
+            raise UnknownName(what, name, known=spelling.values())
     return frozenset(spelling[name.strip().lower()] for name in given)

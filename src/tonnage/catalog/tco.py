@@ -47,8 +47,8 @@ def parameter(group: str, key: str) -> OwnedParameter:
     if found is None:
         groups = {known for known, _ in tco()}
         if group not in groups:
-            raise UnknownName("group of ownership parameters", group, groups)
-        raise UnknownName(group, key, [known for of, known in tco() if of == group])
+            raise UnknownName("group of ownership parameters", group, known=groups)
+        raise UnknownName(group, key, known=[known for of, known in tco() if of == group])
     return found
 
 

@@ -46,7 +46,7 @@ def profile(name: str) -> Profile:
     """
     known = profiles()
     if name not in known:
-        raise UnknownName("traffic profile", name, known)
+        raise UnknownName("traffic profile", name, known=known)
     return known[name]
 
 

@@ -64,7 +64,7 @@ def from_table(given: Mapping[str, Any], *, where: str) -> Accelerator:
     allowed = (*TEXTS, *OTHERS, *FIELDS)
     for field in fields:
         if field not in allowed:
-            raise BadFact(f"{where}: {UnknownName('field', field, allowed)}")
+            raise BadFact(f"{where}: {UnknownName('field', field, known=allowed)}")
     for field in NEEDED:
         if field not in fields:
             raise BadFact(f"{where}: {field} is missing; `tonnage catalog accelerators --template` shows a whole file")
@@ -74,7 +74,7 @@ def from_table(given: Mapping[str, Any], *, where: str) -> Accelerator:
             f"{where}: id '{echo(texts['id'])}' must be lower-case letters, digits and hyphens: 'my-card-48gb'"
         )
     if texts.get("segment", SEGMENTS[0]) not in SEGMENTS:
-        raise BadFact(f"{where}: {UnknownName('segment', texts['segment'], SEGMENTS)}")
+        raise BadFact(f"{where}: {UnknownName('segment', texts['segment'], known=SEGMENTS)}")
     if not any(field.startswith("peak.") for field in fields):
         raise BadFact(f'{where}: no peak is given; write at least one, such as peak.bf16 = "180 TFLOP/s"')
     blank = Accelerator(
@@ -142,7 +142,7 @@ def parse_overrides(overrides: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 def _value(field: str, text: Any, prefix: str = "") -> Any:
     if field not in FIELDS:
-        raise BadRequest(f"{prefix}{field}: {UnknownName('field', field, FIELDS)}")
+        raise BadRequest(f"{prefix}{field}: {UnknownName('field', field, known=FIELDS)}")
     kind = FIELDS[field][1]
     label = prefix + field
     if kind == "text":

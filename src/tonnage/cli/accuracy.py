@@ -97,7 +97,7 @@ def _rows(paths: list[Path], *, blocks: tuple[str, ...], limit: int | None) -> t
                 wanted.append(row)
     missing = next((block for block in blocks if block not in known), None)
     if missing is not None:
-        raise UnknownName("block", missing, known)
+        raise UnknownName("block", missing, known=known)
     return wanted, facts, unusable
 
 

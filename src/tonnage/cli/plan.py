@@ -112,7 +112,7 @@ def _from_file(ctx: click.Context, /, path: str, **options: Any) -> None:
     if kind is None:
         raise BadRequest(f"'{path}' does not say what to plan; add a line 'plan: serve'")
     if kind not in KINDS:
-        raise UnknownName("kind of plan", str(kind), KINDS)
+        raise UnknownName("kind of plan", str(kind), known=KINDS)
     _answer(ctx, fields, _Output(**options))
 
 

@@ -421,5 +421,5 @@ def engine_name(name: str) -> str:
     key = name.strip().lower()
     key = _ALIASES.get(key, key)
     if key not in ENGINES:
-        raise UnknownName("engine", name, ENGINES)
+        raise UnknownName("engine", name, known=ENGINES)
     return key

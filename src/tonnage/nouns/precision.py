@@ -98,7 +98,7 @@ def number_format(name: str) -> Format:
         return FORMATS[key]
     if key.startswith(("exl2-", "exl3-")) and key.endswith("bpw"):
         return Format(name=key, bits=_bits_per_weight(key), compute="fp16", weight_only=True, source="bits in the name")
-    raise UnknownName("precision", name, FORMATS)
+    raise UnknownName("precision", name, known=FORMATS)
 
 
 def _bits_per_weight(key: str) -> float:

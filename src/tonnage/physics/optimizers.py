@@ -82,7 +82,7 @@ def optimizer(name: str) -> Optimizer:
     found = OPTIMIZERS.get(_ALIASES.get(plain, _ALIASES.get(key, key)))
     found = found or next((row for row in _ROWS if row.name.replace("-", "") == plain), None)
     if found is None:
-        raise UnknownName("optimizer", name, OPTIMIZERS)
+        raise UnknownName("optimizer", name, known=OPTIMIZERS)
     return found
 
 

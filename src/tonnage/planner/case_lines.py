@@ -106,7 +106,7 @@ def case_of_object(raw: Any) -> Case:
     if kind is None:
         raise BadRequest("kind is missing: write serve, train or infer")
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise UnknownName("kind of case", str(kind), _KINDS)
+        raise UnknownName("kind of case", str(kind), known=_KINDS)
     named = _renamed(raw, kind)
     _refuse_unknown(named, _KINDS[kind], "")
     _refuse_numbers(named, "")
@@ -133,7 +133,7 @@ def _refuse_unknown(raw: dict[str, Any], struct: type, path: str) -> None:
     known = set(hints) | ({"kind"} if not path else set())
     for name, value in raw.items():
         if name not in known:
-            raise UnknownName("field", f"{path}{name}", [f"{path}{field}" for field in known])
+            raise UnknownName("field", f"{path}{name}", known=[f"{path}{field}" for field in known])
         inner = _struct_in(hints.get(name))
         if inner is not None and isinstance(value, dict):
             _refuse_unknown(value, inner, f"{path}{name}.")

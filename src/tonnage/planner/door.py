@@ -144,7 +144,7 @@ def read_fields(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[st
     for name, value in values.items():
         key = str(name).replace("-", "_")
         if key not in known:
-            raise UnknownName("field", str(name), known)
+            raise UnknownName("field", str(name), known=known)
         if value is None or value in ((), []):
             continue
         given[key] = _read(value, known[key])
@@ -162,7 +162,7 @@ def _read(value: Any, field: Field) -> Any:
         if not str(value).strip():
             raise BadRequest(f"{field.name} is empty; {field.help}")
         return str(value).strip()
-    number = units.read(value, "count" if field.reads == "integer" else field.reads, field.name)
+    number = units.read(value, "count" if field.reads == "integer" else field.reads, field=field.name)
     if not field.low < number <= field.high:
         raise BadRequest(f"{field.name}: '{echo(value)}' is out of range; expected {_range(field)}")
     if field.reads == "integer":
@@ -201,7 +201,7 @@ def _names(value: Any, field: Field) -> tuple[str, ...]:
         raise BadRequest(f"{field.name} is empty; {field.help}")
     for name in names:
         if field.choices and name not in field.choices:
-            raise UnknownName(field.name, name, field.choices)
+            raise UnknownName(field.name, name, known=field.choices)
     return names
 
 
@@ -269,7 +269,7 @@ def _known(name: str, given: Mapping[str, Any], known: set[str]) -> tuple[str, .
     for wanted in given[name]:
         if wanted.lower() not in folded:
             close = nearest(wanted, known)
-            raise _suggest(name, wanted, close) if close else UnknownName(name, wanted, known)
+            raise _suggest(name, wanted, close) if close else UnknownName(name, wanted, known=known)
     return tuple(folded[wanted.lower()] for wanted in given[name])
 
 

@@ -119,7 +119,7 @@ def _choose(given: dict[str, Any]) -> None:
         given["kv"] = number_format(given["kv"]).name
     for field in FIT_FIELDS:
         if field.choices and field.name in given and given[field.name] not in field.choices:
-            raise UnknownName(field.name.replace("_", "-"), given[field.name], field.choices)
+            raise UnknownName(field.name.replace("_", "-"), given[field.name], known=field.choices)
 
 
 def _goal(given: Mapping[str, Any]) -> Goal:

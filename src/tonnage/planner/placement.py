@@ -26,7 +26,7 @@ BASIS_OF_RUNG: Final[dict[Rung, Basis]] = {
 """How a number is founded whose kernels stand on that rung."""
 
 
-def place(model: Model, accelerator: Accelerator, configuration: Configuration) -> Placement:
+def place(model: Model, accelerator: Accelerator, *, configuration: Configuration) -> Placement:
     """The placement of a model in a configuration."""
     engine = configuration.engine.name
     return Placement(

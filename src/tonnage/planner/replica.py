@@ -57,7 +57,7 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
     max_num_seqs = engine.max_num_seqs or 256
     if not pool.verdict.ok:
         return Replica(verdict=pool.verdict, memory=pool.need, kv_tokens=0.0, max_num_seqs=max_num_seqs, engine=engine)
-    placement = place(model, accelerator, configuration)
+    placement = place(model, accelerator, configuration=configuration)
     times, rung = _times(placement, lengths, engine=engine, pool=pool)
     return Replica(
         verdict=pool.verdict,

@@ -76,7 +76,7 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
     return ServePlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
-        sentence=story.sentence(request, ranked, _binding(request, missed, excluded)),
+        sentence=story.sentence(request, ranked, binding=_binding(request, missed, excluded)),
         request=request,
         model=story.model_facts(model),
         options=ranked,
@@ -93,7 +93,7 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
             version=__version__,
             catalogue=story.catalogue_dates(option.bill for option in ranked),
             made=today.isoformat(),
-            assumed=story.assumptions(request, model, additions),
+            assumed=story.assumptions(request, model, additions=additions),
         ),
     )
 
@@ -142,7 +142,7 @@ def _without_kernels(request: Serve, site: Site, engine: str) -> Missed:
         precision=Precision(weights=weights),
         engine=Engine(name=engine),
     )
-    return Missed(configuration=configuration, verdict=formats.no_kernels(request, site, engine))
+    return Missed(configuration=configuration, verdict=formats.no_kernels(request, site, engine=engine))
 
 
 def _layouts(request: Serve, model: Model, site: Site) -> Iterable[Layout]:
@@ -164,13 +164,13 @@ def _outcome(
     best, binds = largest_concurrency(replica.times, load)
     if best is None:
         alone = at_concurrency(replica.times, load, concurrency=0.01)
-        missing = limits.misses_objective(request, alone, binds)
+        missing = limits.misses_objective(request, alone, limit=binds)
         return Missed(configuration=configuration, verdict=missing, alone=alone)
     replicas = _replicas(request, best)
     bills = _bills(site, replicas=replicas, ranks=configuration.layout.ranks, request=request, today=today)
     if not bills:
         return Missed(configuration=configuration, verdict=limits.no_offer(site, configuration))
-    beyond = limits.beyond_limits(request, replicas * configuration.layout.ranks, bills)
+    beyond = limits.beyond_limits(request, replicas * configuration.layout.ranks, bills=bills)
     if beyond is not None:
         return Missed(configuration=configuration, verdict=beyond)
     return _option(request, replica, configuration, replicas=replicas, best=best, binds=binds, bills=bills)
@@ -301,7 +301,7 @@ def _capacity(replica: Replica, *, point: Point, best: Point, binds: str) -> Cap
         ttft_mean_s=point.ttft_mean_s,
         tpot_mean_s=point.tpot_mean_s,
         binds="batch" if binds == "kv" and best.concurrency >= replica.max_num_seqs * 0.999 else binds,
-        binds_text=story.binds_text(binds, best, replica),
+        binds_text=story.binds_text(binds, best, replica=replica),
     )
 
 

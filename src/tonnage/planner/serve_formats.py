@@ -59,7 +59,7 @@ def _precision(name: str, request: Serve, model: Model, *, accelerator: Accelera
     )
 
 
-def no_kernels(request: Serve, site: Site, engine: str) -> Verdict:
+def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:
     """The engine does not run there, or not in the formats asked for."""
     runs = formats(engine, site.accelerator)
     if not runs:

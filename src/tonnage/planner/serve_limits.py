@@ -32,7 +32,7 @@ def too_little_cache(request: Serve, replica: Replica) -> Verdict:
     )
 
 
-def misses_objective(request: Serve, alone: Point, limit: str) -> Verdict:
+def misses_objective(request: Serve, alone: Point, *, limit: str) -> Verdict:
     """Even a single request misses an objective."""
     reached = {"ttft": alone.ttft_tail_s, "tpot": alone.tpot_tail_s, "e2e": alone.e2e_tail_s}[limit]
     wanted = {"ttft": request.slo.ttft_s, "tpot": request.slo.tpot_s, "e2e": request.slo.e2e_s}[limit] or 0.0
@@ -57,7 +57,7 @@ def unreachable(missed: Sequence[Missed]) -> Verdict:
     return replace(closest, reason=f"no accelerator is fast enough; {closest.reason}", nearest=nearest)
 
 
-def beyond_limits(request: Serve, accelerators: int, bills: list[Bill]) -> Verdict | None:
+def beyond_limits(request: Serve, accelerators: int, *, bills: list[Bill]) -> Verdict | None:
     """Whether a plan exceeds the count or the budget, and by how much."""
     most = request.filters.max_count
     if most is not None and accelerators > most:

@@ -79,7 +79,7 @@ def _risk(request: Serve, option: ServeOption) -> str:
     """Which latency may miss its objective within error."""
     c, slo = option.capacity, request.slo
     found = [
-        f"{name} may reach {show(latency.high or latency.value, 's', 2)}"
+        f"{name} may reach {show(latency.high or latency.value, 's', digits=2)}"
         for name, latency, limit in (("TTFT", c.ttft_s, slo.ttft_s), ("TPOT", c.tpot_s, slo.tpot_s))
         if limit is not None and (latency.high or latency.value) > limit
     ]
@@ -119,7 +119,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def sentence(request: Serve, options: tuple[ServeOption, ...], binding: Verdict) -> str:
+def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdict) -> str:
     """The answer in one sentence."""
     if not options:
         nearest = f" Nearest: {binding.nearest}." if binding.nearest else ""
@@ -127,16 +127,16 @@ def sentence(request: Serve, options: tuple[ServeOption, ...], binding: Verdict)
     best = options[0]
     p = f"p{request.slo.percentile:g}"
     ttft, tpot = best.capacity.ttft_s, best.capacity.tpot_s
-    bounds = f"({show(ttft.low or ttft.value, 's', 2)}-{show(ttft.high or ttft.value, 's', 2)})"
-    limits = f"({show(tpot.low or tpot.value, 's', 2)}-{show(tpot.high or tpot.value, 's', 2)})"
+    bounds = f"({show(ttft.low or ttft.value, 's', digits=2)}-{show(ttft.high or ttft.value, 's', digits=2)})"
+    limits = f"({show(tpot.low or tpot.value, 's', digits=2)}-{show(tpot.high or tpot.value, 's', digits=2)})"
     copies = f"{_count(best.replicas, 'replica')} of {_degrees(best)}"
     run = best.configuration
     old = ", an old price: check it" if best.bill.stale else ""
     return (
         f"Rent {best.accelerators} x {run.accelerator} ({copies}, {run.precision.weights} weights, "
         f"{run.engine.name}): {show(best.bill.usd_per_hour, 'USD/h')} at {best.bill.provider} "
-        f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), {p} TTFT {show(ttft.value, 's', 2)} {bounds}, "
-        f"{p} TPOT {show(tpot.value, 's', 2)} {limits}."
+        f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), {p} TTFT {show(ttft.value, 's', digits=2)} {bounds}, "
+        f"{p} TPOT {show(tpot.value, 's', digits=2)} {limits}."
     )
 
 
@@ -252,7 +252,7 @@ def flips(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Flip, ...]:
     return tuple(found)
 
 
-def binds_text(binds: str, best: Point, replica: Replica) -> str:
+def binds_text(binds: str, best: Point, *, replica: Replica) -> str:
     """What stops one replica from taking more."""
     at = f"at {best.concurrency:.0f} concurrent requests"
     if binds == "kv":
@@ -267,7 +267,7 @@ def catalogue_dates(bills: Iterable[Bill]) -> dict[str, str]:
     return {"oldest price": dates[0], "newest price": dates[-1]} if dates else {}
 
 
-def assumptions(request: Serve, model: Model, additions: Additions = NOTHING) -> tuple[str, ...]:
+def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING) -> tuple[str, ...]:
     """Everything the answer takes as given that the user did not say."""
     lengths = request.lengths
     said = list(model.assumed)

@@ -21,7 +21,7 @@ def make_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
 
 
-def lines(console: Console, title: str, texts: list[str]) -> None:
+def lines(console: Console, title: str, *, texts: list[str]) -> None:
     """A titled list of sentences; nothing when there are none."""
     if texts:
         console.print(f"\n{title}", style="bold", markup=False)

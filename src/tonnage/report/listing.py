@@ -161,19 +161,22 @@ def _cell(value: Any, unit: str, *, today: date) -> str:
 
 def _facts(part: Accelerator) -> list[tuple[str, str | None]]:
     usable = part.usable_memory_bytes
-    peaks = ", ".join(f"{dtype} {show(rate, 'FLOP/s', 4)}" for dtype, rate in part.peaks.items())
+    peaks = ", ".join(f"{dtype} {show(rate, 'FLOP/s', digits=4)}" for dtype, rate in part.peaks.items())
     return [
         ("vendor", part.vendor),
         ("architecture", " ".join(text for text in (part.architecture, part.compute_capability or "") if text)),
         ("launched", str(part.year) if part.year else None),
         ("segment, form", ", ".join(text for text in (part.segment, part.form_factor) if text)),
-        ("memory", f"{show(part.memory_bytes, 'bytes', 4)} {part.memory_type}".strip() + ", as the vendor states it"),
-        ("usable memory", f"{show(usable, 'bytes', 4)}, the driver's total" if usable else None),
+        (
+            "memory",
+            f"{show(part.memory_bytes, 'bytes', digits=4)} {part.memory_type}".strip() + ", as the vendor states it",
+        ),
+        ("usable memory", f"{show(usable, 'bytes', digits=4)}, the driver's total" if usable else None),
         ("bandwidth", show(part.memory_bytes_per_s, "bytes/s")),
         ("dense peaks", peaks),
         ("link", _link(part.link)),
         ("host link", _link(part.host_link)),
-        ("power", show(part.power_w, "W", 4) if part.power_w else None),
+        ("power", show(part.power_w, "W", digits=4) if part.power_w else None),
         ("ECC", None if part.ecc is None else "yes" if part.ecc else "no"),
         ("partitions", f"up to {part.mig_slices}" if part.mig_slices else "none"),
         ("in a server", str(part.max_per_node) if part.max_per_node else None),

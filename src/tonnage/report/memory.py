@@ -36,11 +36,11 @@ def show_fit(answer: FitAnswer, *, top: int = 20) -> None:
         hidden = len(answer.rows) - top
         if hidden > 0:
             console.print(f"  … and {hidden} more (--top {len(answer.rows)} shows them)", markup=False)
-    lines(console, "Largest that fits", _largest(answer.rows) if named else [])
-    lines(console, "What would make it fit", _remedies(answer.rows))
-    lines(console, "Rules of thumb beside it", [_rule(rule) for rule in answer.rules])
-    lines(console, "Notes", _notes(answer.rows[: MOST_STACKS if named else 1]))
-    lines(console, "Taken as given", list(answer.assumed))
+    lines(console, "Largest that fits", texts=_largest(answer.rows) if named else [])
+    lines(console, "What would make it fit", texts=_remedies(answer.rows))
+    lines(console, "Rules of thumb beside it", texts=[_rule(rule) for rule in answer.rules])
+    lines(console, "Notes", texts=_notes(answer.rows[: MOST_STACKS if named else 1]))
+    lines(console, "Taken as given", texts=list(answer.assumed))
     _parameters(console, answer)
 
 

@@ -25,22 +25,24 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     if plan.options:
         console.print()
         console.print(_options_table(plan.options[:top]))
-        lines(console, "Why this one, why not the others?", [_why(i, o) for i, o in enumerate(plan.options[:top])])
+        lines(
+            console, "Why this one, why not the others?", texts=[_why(i, o) for i, o in enumerate(plan.options[:top])]
+        )
         if len(plan.options) > top:
             console.print(f"  … and {len(plan.options) - top} more options (--top {len(plan.options)} shows them)")
-    lines(console, "Cheaper, at a risk?", [plan.cheaper_at_risk] if plan.cheaper_at_risk else [])
-    lines(console, "Why not fewer?", [plan.why_not_fewer] if plan.why_not_fewer else [])
+    lines(console, "Cheaper, at a risk?", texts=[plan.cheaper_at_risk] if plan.cheaper_at_risk else [])
+    lines(console, "Why not fewer?", texts=[plan.why_not_fewer] if plan.why_not_fewer else [])
     if plan.choices:
         chosen = [
             f"{c.name}: {c.accelerators} accelerators, ${c.usd_per_hour:,.2f}/h, {c.covers}" for c in plan.choices
         ]
-        lines(console, "How much room?", chosen)
+        lines(console, "How much room?", texts=chosen)
     if plan.flips:
         flips = [f"{flip.input} {show(flip.value, flip.unit)}: {flip.becomes}" for flip in plan.flips]
-        lines(console, "What would change this?", flips)
-    lines(console, "Decisions", [f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
-    lines(console, f"Cannot serve it ({len(plan.rejected)})", _rejections(plan))
-    lines(console, "Taken as given", list(plan.provenance.assumed))
+        lines(console, "What would change this?", texts=flips)
+    lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
+    lines(console, f"Cannot serve it ({len(plan.rejected)})", texts=_rejections(plan))
+    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
     dates = ", ".join(f"{name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))
     console.print(f"\n{plan.evaluated} configurations looked at; {dates}.", style="dim", markup=False)
 

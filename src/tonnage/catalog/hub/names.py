@@ -192,5 +192,5 @@ def find(name: str, known: Index) -> tuple[str, Taken]:
         return name, Taken(taken.key, None, ("it is a catalogue id",))
     found = known.by_alias.get(name.lower()) or known.by_key.get(taken.key) or known.by_alias.get(taken.key)
     if found is None or not taken.key:
-        raise UnknownName("model", name, known.names)
+        raise UnknownName("model", name, known=known.names)
     return found, taken
