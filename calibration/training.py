@@ -138,7 +138,7 @@ PRIORS: dict[str, float] = {
     "gemm.Turing": 0.2, "gemm.TPU": 0.5,
     "narrow.Hopper": 0.2, "narrow.Blackwell": 0.2, "narrow.fp4": 0.3,
     "gemm.Ada": 0.2, "wide": 0.2, "single": 0.2, "unaligned": 0.4, "ragged": 0.4, "turn_s.megatron": 0.7, "turn_s.deepspeed": 0.7, "gemm_half": 0.5, "attention_half": 0.5,
-    "attention.*": 0.3, "attention.Ampere": 0.3, "attention.Hopper": 0.3, "attention.native": 0.3, "memory": 0.1,
+    "attention.*": 0.3, "attention.Ampere": 0.3, "attention.Hopper": 0.3, "attention.native": 0.3, "memory.HBM": 0.1, "memory.GDDR": 0.1, "network_wide": 0.3,
     "passes.megatron": 0.3, "passes.deepspeed": 0.3, "passes.fsdp": 0.3, "passes.eager": 0.3, "passes.compiled": 0.3,
     "passes.jax": 0.3,
     "layer_s.megatron": 0.5, "layer_s.deepspeed": 0.5, "layer_s.fsdp": 0.5, "layer_s.eager": 0.5,
@@ -168,6 +168,8 @@ def put(coefficients: TrainCoefficients, values: dict[str, float]) -> TrainCoeff
 
 
 _SHARES = {
+    "ragged",
+    "unaligned",
     "tensor_overlap",
     "data_overlap",
     "memory",

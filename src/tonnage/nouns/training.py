@@ -114,8 +114,8 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     written for Hopper and later (cuDNN, FlashAttention-3). [-]"""
     attention_half: float
     """Sequence length at which half of it is lost. [tokens]"""
-    memory: float
-    """Share of peak memory bandwidth of element-wise work. [-]"""
+    memory: dict[str, float]
+    """Share of peak memory bandwidth of element-wise work, by kind of memory: "HBM", "GDDR", "*". [-]"""
     passes: dict[str, float]
     """Reads and writes of element-wise work over the least possible, by software. [-]"""
     layer_s: dict[str, float]
@@ -145,7 +145,9 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     convolution: float
     """Share of `gemm` that convolutions reach. [-]"""
     network_passes: float
-    """Reads and writes of every activation value of a network in one training step. [-]"""
+    """Reads and writes of every activation value of a network in one training step under mixed precision. [-]"""
+    network_wide: float
+    """The same in 32-bit training, which casts nothing, over that. [-]"""
     image_s: float
     """Host work of one sample's input pipeline and augmentation that is not hidden. [s]"""
     dequantize: float

@@ -168,9 +168,9 @@ def _products(
     if not setup.adapter:
         backward.append(product("weight gradient", outputs, inputs, each, 8.0 * outputs * inputs * groups))
     elif not setup.lora_targets or any(target.removesuffix("_proj") in matrix.name for target in setup.lora_targets):
-        moved = _bytes(setup) * rows * (inputs + 3 * outputs)
-        forward.append(_touch("adapter", moved, setup))
-        backward.append(_touch("adapter backward", _bytes(setup) * rows * (3 * inputs + 2 * outputs), setup))
+        # The low-rank products read the input again and add into the output in place; backward the other way round.
+        forward.append(_touch("adapter", _bytes(setup) * rows * (inputs + 2 * outputs), setup))
+        backward.append(_touch("adapter backward", _bytes(setup) * rows * (2 * inputs + 2 * outputs), setup))
     return forward, backward
 
 
@@ -267,7 +267,7 @@ def _elementwise_bytes(group: LayerGroup, hidden: int, setup: TrainSetup) -> flo
 
 
 def _cast_bytes(matrices: tuple[Matrix, ...], setup: TrainSetup) -> float:
-    """Bytes per token of quantising each product's input: read at 16 bits, written narrow, plain and transposed."""
+    """Bytes per token of quantising each product's input: read at 16 bits, written narrow, and transposed to train."""
     if number_format(setup.precision).bits >= 16:
         return 0.0
     narrow = number_format(setup.precision).bytes
@@ -277,7 +277,7 @@ def _cast_bytes(matrices: tuple[Matrix, ...], setup: TrainSetup) -> float:
         copies = matrix.active or 1
         cut = tp if matrix.split == "inputs" or (matrix.split == "experts" and setup.layout.ep > 1) else 1
         values += copies * matrix.inputs / cut
-    return values * (2.0 + 2.0 * narrow)
+    return values * (2.0 + (1.0 if setup.adapter else 2.0) * narrow)
 
 
 def _exchange(group: LayerGroup, hidden: int, setup: TrainSetup, tokens: float) -> tuple[Operator, ...]:

@@ -162,9 +162,12 @@ def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[Trai
                 # A stated dp that leaves ranks over: what is not stated otherwise must fill the job.
                 continue
             found = True
-            for sharding in _shardings(case, software, dp * cp):
+            choices = [
+                (v, s) for v in _virtual(case, software, layers, pp) for s in _shardings(case, software, dp * cp)
+            ]
+            for vpp, sharding in choices:
                 yield TrainLayout(
-                    tp=tp, pp=pp, vpp=said.vpp or 1, cp=cp, ep=said.ep or 1, dp=dp, sharding=sharding,
+                    tp=tp, pp=pp, vpp=vpp, cp=cp, ep=said.ep or 1, dp=dp, sharding=sharding,
                     sequence_parallel=_sequence_parallel(case, software, tp),
                 )  # fmt: skip
     if not found:
@@ -173,6 +176,15 @@ def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[Trai
             f"layout: {stated or 'no degrees'} on {case.count} accelerators leaves no whole data-parallel degree; "
             f"tp x pp x cp x dp must equal the count"
         )
+
+
+def _virtual(case: TrainCase, software: Software, layers: int, pp: int) -> list[int]:
+    """Virtual stages to try: none, the most, and one between; only Megatron interleaves, and usually since 2023."""
+    if case.layout.vpp or pp == 1 or software != "megatron" or (case.year is not None and case.year < 2023):
+        return [case.layout.vpp or 1]
+    per_stage = math.ceil(layers / pp)
+    divisors = [v for v in range(2, per_stage + 1) if per_stage % v == 0]
+    return sorted({1, *divisors[-1:], *divisors[len(divisors) // 2 : len(divisors) // 2 + 1]})
 
 
 def _sequence_parallel(case: TrainCase, software: Software, tp: int) -> bool:
@@ -287,7 +299,7 @@ def _flash(case: TrainCase, accelerator: Accelerator) -> bool:
 
 def _native_attention(case: TrainCase, accelerator: Accelerator, software: Software) -> bool:
     """Kernels for Hopper and later came with cuDNN 9 and FlashAttention-3 in 2024; others run older ones there."""
-    recent = accelerator.architecture in {"Hopper", "Blackwell"}
+    recent = accelerator.architecture in {"Hopper", "Blackwell"} and case.framework != "meta-internal"  # early 2024
     return recent and software in {"megatron", "jax", "compiled"} and (case.year is None or case.year >= 2024)
 
 
