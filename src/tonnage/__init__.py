@@ -1,5 +1,101 @@
-"""Tonnage tells you which accelerators a model needs, and checks itself against the real thing."""
+"""Tonnage tells you which accelerators a model needs, and checks itself against the real thing.
+
+    import tonnage
+
+    tonnage.fit("meta-llama/Llama-3.1-70B", accelerator="H100", tp=2, context="8k").fits
+    tonnage.plan_serve("meta-llama/Llama-3.1-70B", rate="4/s", traffic="chat", ttft="1 s").sentence
+    tonnage.predict({"kind": "serve", "model": "13B", "accelerator": "H200", "traffic": {"concurrency": 8},
+                     "isl": 1024, "osl": 256}).tpot_s
+
+Fields are those of the command line, as the same texts; answers are the same nouns as its `--json`.
+Nothing is imported before it is asked for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tonnage.catalog import Additions
+    from tonnage.nouns.accelerator import Accelerator
+    from tonnage.nouns.case import Case, Result
+    from tonnage.nouns.fit import FitAnswer
+    from tonnage.nouns.model import Model
+    from tonnage.nouns.plan import ServePlan
+
+__all__ = ["__version__", "accelerator", "fit", "model", "plan_serve", "predict"]
+
 __version__ = "0.1.0"
+
+
+def fit(model: str, *, additions: Additions | None = None, **fields: Any) -> FitAnswer:
+    """
+    Does the model fit, and what is the largest x that still does? Fields as in `tonnage fit --help`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong; the message is the sentence the command line prints.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.fit import fit as answer
+    from tonnage.planner.fit_door import fit_request
+
+    return answer(fit_request({"model": model, **fields}), additions=additions or NOTHING)
+
+
+def plan_serve(model: str, *, additions: Additions | None = None, **fields: Any) -> ServePlan:
+    """
+    Ranked, priced, explained ways to serve the model. Fields as in `tonnage plan serve --help`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That nothing can serve it is an answer: `feasible` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.door import serve_request
+    from tonnage.planner.serve import plan_serve as answer
+
+    own = additions or NOTHING
+    return answer(serve_request({"model": model, **fields}, additions=own), additions=own)
+
+
+def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = None) -> Result:
+    """
+    What one configuration will do: a case noun, or the mapping that `tonnage predict` reads as a JSON line.
+
+    Raises
+    ------
+    TonnageError
+        The case is malformed or names something unknown.
+    """
+    import msgspec
+
+    from tonnage.catalog import NOTHING
+    from tonnage.errors import BadRequest
+    from tonnage.nouns.case import Case
+    from tonnage.planner.predict import predict as answer
+
+    if isinstance(case, Mapping):
+        try:
+            case = msgspec.convert(dict(case), type=Case)  # type: ignore[call-overload]
+        except msgspec.ValidationError as error:
+            raise BadRequest(f"case: {error}") from None
+    return answer(case, additions=additions or NOTHING)  # type: ignore[arg-type]
+
+
+def accelerator(name: str, *, additions: Additions | None = None) -> Accelerator:
+    """The accelerator of that id, alias or name."""
+    from tonnage import catalog
+
+    return catalog.accelerator(name, additions or catalog.NOTHING)
+
+
+def model(spec: str, *, additions: Additions | None = None) -> Model:
+    """The model from a catalogue name, a Hugging Face id, a path or a bare size."""
+    from tonnage.catalog import NOTHING
+    from tonnage.catalog.hub import resolve
+
+    return resolve(spec, additions=additions or NOTHING)

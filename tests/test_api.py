@@ -1,0 +1,51 @@
+"""`import tonnage` answers as the command line does, and imports nothing before it is asked."""
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+import tonnage
+from tonnage.errors import TonnageError, UnknownName
+
+
+def test_fit_and_plan_take_the_same_texts() -> None:
+    assert tonnage.fit("meta-llama/Llama-3.1-8B", accelerator="H100", context="8k").fits
+    plan = tonnage.plan_serve("meta-llama/Llama-3.1-8B", rate="4/s", traffic="chat", accelerator="H100,L4")
+    assert plan.feasible and plan.sentence.startswith("Rent ")
+
+
+def test_predict_reads_the_mapping_of_a_case_line() -> None:
+    case = {
+        "kind": "serve",
+        "model": "13B",
+        "accelerator": "H200",
+        "traffic": {"concurrency": 8},
+        "isl": 1024,
+        "osl": 256,
+    }
+    result = tonnage.predict(case)
+    assert result.fits and msgspec.to_builtins(result)["tpot_s"]["mean"] > 0
+
+
+def test_names() -> None:
+    assert tonnage.accelerator("H100").id == "h100-sxm5-80gb"
+    assert tonnage.model("13B").family
+    with pytest.raises(UnknownName, match="did you mean"):
+        tonnage.accelerator("h100-smx")
+
+
+@pytest.mark.parametrize("case", [{}, {"kind": "serve"}, {"kind": "nonsense"}, {"kind": "serve", "isl": "many"}])
+def test_a_case_that_is_none_is_one_sentence(case: dict[str, object]) -> None:
+    with pytest.raises(TonnageError) as caught:
+        tonnage.predict(case)
+    assert "\n" not in str(caught.value)
+
+
+def test_importing_costs_nothing() -> None:
+    code = (
+        "import sys, tonnage; print([m for m in ('msgspec', 'numpy', 'click', 'tonnage.catalog') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
