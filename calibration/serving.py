@@ -28,13 +28,16 @@ from scipy.optimize import least_squares
 
 from tonnage.accuracy.cases import case_of, kind_of
 from tonnage.accuracy.quantities import Measured, measured
-from tonnage.accuracy.rows import Row, read_rows, text
+from tonnage.accuracy.rows import Row, number, read_rows, text
 from tonnage.engine.disaggregated import disaggregated_loop
 from tonnage.engine.overheads import Overheads
 from tonnage.engine.served import Served
 from tonnage.engine.steps import StepGrid, step_table
 from tonnage.errors import TonnageError
 from tonnage.nouns.case import ServeCase
+from tonnage.nouns.precision import number_format
+from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.parameters import active_parameters
 from tonnage.planner.serve_setup import Setup, setup
 from tonnage.planner.serve_traffic import grid_of, pool_grids, pools_of, under_load
 
@@ -73,7 +76,8 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "prompt_s": (0.0, 1.0, 0.0, 30.0),
     "memory": (0.0, 0.15, -0.9, 2.5),
     "compute": (0.0, 0.15, -0.4, 2.5),
-    "experts": (0.0, 0.2, -0.7, 2.0),
+    "experts": (0.0, 0.3, -1.0, 2.0),
+    "experts_compute": (0.0, 0.3, -1.0, 2.0),
     "attention": (0.0, 0.3, -0.7, 3.0),
     "prefill_attention": (0.0, 0.3, -0.7, 3.0),
     "touch": (0.0, 0.7, -3.0, 1.0),
@@ -129,9 +133,24 @@ def samples(files: Iterable[str] = FILES, every: int = 1) -> list[Sample]:
                 grids = pool_grids(at) if case.disaggregation else (grid_of(at),)
             except TonnageError:
                 continue
+            if not possible(row, at):
+                continue
             sample = Sample(row, at, grids, targets(row))
             found[(*sample.group, sample.key[2])].append(sample)
     return [sample for group in found.values() for sample in _thinned(group, every)]
+
+
+def possible(row: Row, at: Setup) -> bool:
+    """False where the rate exceeds three quarters of the arithmetic peak: prompts came from a prefix cache."""
+    ttft, tpot = number(row, "silicon_ttft_ms"), number(row, "silicon_tpot_ms")
+    clients = at.case.traffic.concurrency
+    if not (ttft and tpot and clients) or at.case.disaggregation is not None:
+        return True
+    p = at.placement
+    seconds = (ttft + tpot * (at.case.osl - 1.0)) * 1e-3
+    flop = 2.0 * active_parameters(p.model).value * (at.case.isl + at.case.osl) * clients / seconds
+    dtype = number_format(p.precision.activations).compute
+    return flop / p.layout.ranks < 0.75 * peak_flop_per_s(p.accelerator, dtype)
 
 
 def _thinned(group: list[Sample], every: int) -> list[Sample]:
@@ -208,16 +227,18 @@ def overheads_of(names: tuple[str, ...], values: Iterable[float], fixed: dict[st
 def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
     """The parameters that these rows can tell: each needs a part of some step, or a latency, to act on."""
     grids = [grid for sample in rows for grid in sample.grids]
-    names = ["step_s", "kernel_s", "memory", "attention", "touch"]
+    names = ["step_s", "kernel_s", "memory", "compute", "attention", "touch"]
     batches = {sample.grids[-1].batches[-1] for sample in rows}
     if max(batches, default=1.0) > 8:
         names.append("sequence_s")
     if any(sample.at.case.phase != "decode" for sample in rows):
-        names += ["compute", "prefill_kernel_s", "prefill_attention"]
+        names += ["prefill_kernel_s", "prefill_attention"]
     if any(m.quantity == "ttft_ms" for sample in rows for m in sample.targets):
         names += ["request_s", "prompt_s"]
-    for name in ("experts", "collective", "narrow", "weight_only"):
-        if sum(getattr(grid.dense[-1], name) > 0 for grid in grids) >= max(8, len(grids) // 50):
+    for name in ("experts", "experts_compute", "collective", "narrow", "weight_only"):
+        if sum(max(getattr(grid.dense[0], name), getattr(grid.dense[-1], name)) > 0 for grid in grids) >= max(
+            8, len(grids) // 50
+        ):
             names.append(name)
     if sum(sample.at.placement.layout.pp > 1 for sample in rows) >= 8:
         names.append("bubble")
@@ -242,7 +263,7 @@ def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> 
         # Soft-L1 by hand, so that priors stay quadratic.
         scaled = np.array(found) / 0.1
         robust = np.sign(scaled) * np.sqrt(2.0 * (np.sqrt(1.0 + scaled**2) - 1.0))
-        return np.concatenate([robust, (values - prior) / spread])
+        return np.concatenate([robust, (values - prior) / spread, apart(dict(zip(names, values, strict=True)))])
 
     start = np.clip(prior, low + 1e-6, high - 1e-6)
     solution = least_squares(residuals, start, bounds=(low, high), diff_step=1e-2, max_nfev=14, x_scale=spread)
@@ -250,6 +271,18 @@ def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> 
         print("   ", ", ".join(f"{n} {v:.3g}" for n, v in zip(names, solution.x, strict=True)), file=sys.stderr)
     fitted = overheads_of(names, solution.x, fixed)
     return {name: getattr(fitted, name) for name in names} | fixed
+
+
+def apart(values: dict[str, float]) -> np.ndarray:
+    """
+    Penalty on factors of the two roofline limits that differ by more than 4/3.
+
+    Beyond it a faster part could be slower: its product would move from the limit with the small factor to the one
+    with the large factor faster than the product shrinks (the derivative of (c^4 + m^4)^(1/4) times the mean factor).
+    """
+    dense = values.get("compute", 0.0) - values.get("memory", 0.0)
+    experts = dense + values.get("experts_compute", 0.0) - values.get("experts", 0.0)
+    return np.array([60.0 * max(0.0, abs(d) - math.log(4.0 / 3.0) + 0.01) for d in (dense, experts)])
 
 
 def report(rows: list[Sample], price: Callable[[Sample], Overheads], *, by: Callable[[Sample], str]) -> None:

@@ -37,7 +37,9 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     compute: float = 1.0
     """Factor on products bound by arithmetic. [-]"""
     experts: float = 1.0
-    """Further factor on products of routed experts. [-]"""
+    """Further factor on products of routed experts bound by memory. [-]"""
+    experts_compute: float = 1.0
+    """The same for those bound by arithmetic. [-]"""
     attention: float = 1.0
     """Factor on decode attention. [-]"""
     prefill_attention: float = 1.0

@@ -73,6 +73,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """Of memory and compute together: products in 8 or 4 bits. [s]"""
     weight_only: float = 0.0
     experts: float = 0.0
+    """Of memory: products of routed experts. [s]"""
+    experts_compute: float = 0.0
+    """Of compute: the same. [s]"""
     attention: float = 0.0
     prefill_attention: float = 0.0
     touch: float = 0.0
@@ -138,14 +141,18 @@ def _operator_s(op: Operator, placement: Placement) -> tuple[float, Rung]:
 
 
 def _add_product(found: dict[str, float], op: Operator, taken: float, accelerator: Accelerator) -> None:
+    """Divide a product's time between the two limits, as the smooth maximum of the roofline weighs them."""
     arithmetic = op.flop / peak_flop_per_s(accelerator, op.compute)
     traffic = (op.read_bytes + op.write_bytes) / accelerator.memory_bytes_per_s
-    found["compute" if arithmetic > traffic else "memory"] += taken
+    bound = 1.0 / (1.0 + (traffic / arithmetic) ** 4) if arithmetic > 0.0 else 0.0
+    found["compute"] += taken * bound
+    found["memory"] += taken * (1.0 - bound)
     stored = FORMATS.get(op.weights) or number_format(op.weights)
     if stored.bits < 16:
         found["narrow" if op.compute in {"fp8", "fp4", "int8"} else "weight_only"] += taken
     if op.kind == "grouped_gemm":
-        found["experts"] += taken
+        found["experts_compute"] += taken * bound
+        found["experts"] += taken * (1.0 - bound)
 
 
 def seconds(parts: Parts, overheads: Overheads, *, sequences: float, prompts: float = 0.0) -> float:
@@ -158,7 +165,10 @@ def seconds(parts: Parts, overheads: Overheads, *, sequences: float, prompts: fl
     share = 0.0 if parts.memory + parts.compute == 0 else 1.0 / (parts.memory + parts.compute)
     products = parts.memory * o.memory + parts.compute * o.compute
     products *= 1.0 + share * (
-        parts.narrow * (o.narrow - 1.0) + parts.weight_only * (o.weight_only - 1.0) + parts.experts * (o.experts - 1.0)
+        parts.narrow * (o.narrow - 1.0)
+        + parts.weight_only * (o.weight_only - 1.0)
+        + parts.experts * (o.experts - 1.0)
+        + parts.experts_compute * (o.experts_compute - 1.0)
     )
     busy = (
         products

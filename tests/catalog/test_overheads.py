@@ -1,0 +1,42 @@
+"""Engine overheads: every row is readable, plausible and sourced; unmeasured combinations borrow and say so."""
+
+import csv
+
+import pytest
+
+from tonnage.catalog.overheads import FACTORS, engine_times
+from tonnage.catalog.rows import DATA
+from tonnage.engine.overheads import Overheads
+
+ROWS = list(csv.DictReader((DATA / "engines" / "overheads.csv").open(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r['engine']}-{r['vendor']}-{r['since']}")
+def test_a_row_is_sourced_and_within_reason(row) -> None:
+    assert row["source"]
+    values = {
+        key: float(cell) for key, cell in row.items() if cell and key not in {"engine", "vendor", "since", "source"}
+    }
+    assert set(values) <= set(Overheads.__struct_fields__)
+    assert all(0.04 < values[key] < 20 for key in FACTORS & set(values))
+    assert all(-2e-6 < value < 0.5 for key, value in values.items() if key.endswith("_s") and "bytes" not in key)
+    if {"memory", "compute"} <= set(values):
+        assert 3 / 4 - 0.01 <= values["compute"] / values["memory"] <= 4 / 3 + 0.01
+
+
+def test_newer_releases_take_newer_rows() -> None:
+    old, new = (engine_times("vllm", vendor="NVIDIA", release=r) for r in ((0, 5), (0, 18, 0)))
+    assert old.since < new.since
+    assert engine_times("vllm", vendor="NVIDIA").since == new.since
+
+
+def test_an_engine_unmeasured_on_a_vendor_borrows_the_vendors_factors() -> None:
+    measured, borrowed = (engine_times("sglang", vendor=v) for v in ("NVIDIA", "AMD"))
+    assert not measured.borrowed
+    assert borrowed.borrowed
+
+
+def test_an_unknown_engine_is_a_generic_one() -> None:
+    found = engine_times("somebodys-server", vendor="NVIDIA")
+    assert found.borrowed
+    assert found.values == engine_times("generic").values
