@@ -37,10 +37,10 @@ ROWS = HERE.parent / "measurements" / "inference.csv.gz"
 TARGET = HERE.parent / "src" / "tonnage" / "catalog" / "data" / "engines" / "networks.toml"
 
 RUNTIME_FIELDS = {
-    "pytorch/eager": ("host_s", "passes", "touch"),
+    "pytorch/eager": ("passes", "touch"),
     "pytorch/1": ("host_s", "kernel_s", "touch", "scores", "products"),
     "pytorch/torchscript": ("host_s", "scores", "touch"),
-    "pytorch/compile": ("host_s", "passes", "touch"),
+    "pytorch/compile": ("passes", "touch"),
     "tensorflow/xla": ("host_s", "scores", "touch"),
     "tensorrt/": ("kernel_s", "touch", "passes", "call_s", "narrow"),
     "fastertransformer/": ("kernel_s", "touch", "scores", "narrow"),

@@ -35,7 +35,7 @@ def offline() -> Offline:
         raise BadFact(f"networks.toml: {error}") from error
 
 
-def runtime_of(facts: Offline, engine: str, mode: str = "") -> tuple[Runtime, bool]:
+def runtime_of(facts: Offline, engine: str, *, mode: str = "") -> tuple[Runtime, bool]:
     """
     The runtime of an engine and mode, and whether it is a stand-in.
 

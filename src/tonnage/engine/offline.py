@@ -99,7 +99,7 @@ def peak_of(peaks: dict[str, float], compute: str) -> tuple[float, str]:
     raise Unmeasured(f"no peak is known for {compute}; add one with --set ACCELERATOR.peaks.{compute}=…")
 
 
-def machine_of(accelerator: Accelerator, silicon: Silicon, facts: Offline, *, fraction: float = 1.0) -> Machine:
+def machine_of(accelerator: Accelerator, silicon: Silicon, *, facts: Offline, fraction: float = 1.0) -> Machine:
     """One counted device of a catalogue part, with its energy per FLOP where its generation's is known."""
     power = accelerator.power_w
     joule = silicon.picojoule_per_flop

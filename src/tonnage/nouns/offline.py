@@ -52,6 +52,8 @@ class Silicon(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Time of a kernel's start and drain beside an A100's; follows the clock. [-]"""
     efficiency: float = 1.0
     """Share of the listed peak beside the common efficiency of a style. [-]"""
+    fitted: bool = True
+    """Some accelerator of this generation was measured."""
     on_chip: bool = False
     """Weights and activations stay in on-chip memory."""
     host: bool = False

@@ -73,6 +73,10 @@ def patch_tokens(*, resolution: float, patch_px: float, extra: float = 1.0) -> f
     number
         Tokens of one image. [tokens]
 
+    Valid
+    -----
+    Square images cut into whole patches; a rest at the border is dropped.
+
     Source
     ------
     arXiv 2010.11929, section 3.1.
@@ -118,7 +122,7 @@ def retinanet_flop(*, resolution: float, classes: int, backbone_flop: float) -> 
     Examples
     --------
     >>> round(retinanet_flop(resolution=800, classes=264, backbone_flop=8.54e9) / 1e9)
-    406
+    404
     """
     width, kernel = 256.0, 9.0
     pixels = [(resolution / stride) ** 2 for stride in (8.0, 16.0, 32.0, 64.0, 128.0)]
@@ -144,6 +148,10 @@ def element_bytes(precision: str) -> float:
     number
         Bytes that an activation of that format takes in memory. [bytes]
 
+    Valid
+    -----
+    Formats of `nouns.precision`.
+
     Source
     ------
     IEEE 754; weight-only formats keep activations at 16 bits.
@@ -154,7 +162,7 @@ def element_bytes(precision: str) -> float:
     (2.0, 1.0)
     """
     stored = number_format(precision)
-    return 2.0 if stored.weight_only else max(stored.bytes, 1.0) if stored.bytes > 1.1 else 1.0
+    return 2.0 if stored.weight_only else max(stored.bytes, 1.0)
 
 
 def network_work(
@@ -166,8 +174,10 @@ def network_work(
 
     Parameters
     ----------
-    flop, activation_values : number
-        Of one sample: FLOP, and outputs of layers with weights. [FLOP], [values]
+    flop : number
+        Of one sample. [FLOP]
+    activation_values : number
+        Outputs of layers with weights, of one sample. [values]
     parameters : number
         Weights that every batch reads. [parameters]
     kernels : number

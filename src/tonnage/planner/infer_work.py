@@ -38,8 +38,10 @@ _GUIDED_INSIDE: Final = ("flux",)
 _STEPS: Final = {"distilled": 4, "transformer": 28, "unet": 50}
 """Steps when the case gives none: defaults of the pipelines in diffusers."""
 _TEXT_LENGTH: Final = 128
-_DECODED_TOKENS: Final = 448
-"""Whisper writes at most this many tokens for a window (its own limit; real speech is near half)."""
+_DECODED_TOKENS: Final = 105
+"""Tokens of a window of speech: 150 words a minute, 1.4 tokens a word. Whisper's own limit is 448."""
+_USUAL_PX: Final = frozenset({224, 256, 336, 384, 448, 512, 518, 1024})
+"""Sides of square images that vision transformers are trained at."""
 _RECOMMENDER: Final = {"lookups": 214.0, "width": 128.0, "dense_parameters": 1.6e7}
 """MLPerf DLRM-DCNv2: rows gathered for a sample, their width, and parameters of the dense part."""
 
@@ -72,7 +74,7 @@ def precision_of(name: str) -> Precision:
     return Precision(weights=stored.name, kv=wide, activations=stored.name)
 
 
-def stages_of(model: Model, case: InferCase, batch: int) -> Stages:
+def stages_of(model: Model, case: InferCase, *, batch: int) -> Stages:
     """
     The passes of one batch of `batch` samples.
 
@@ -126,6 +128,8 @@ def _network(
         kernels=_kernels(shape, depth), batch=batch, precision=name, style=shape.style,
     )  # fmt: skip
     notes = (f"{model.id}: layer outputs estimated from its family",) if guessed else ()
+    if model.kind == "cnn-detect":
+        notes = (*notes, "the network alone: choosing among overlapping boxes is not counted")
     return Stages(stages=(Stage(name="network", work=work),), guessed=guessed, notes=notes)
 
 
@@ -161,9 +165,10 @@ def _image_tokens(model: Model, resolution: int | None) -> tuple[float, tuple[st
     if at_px:
         return patch_tokens(resolution=resolution, patch_px=at_px / side, extra=extra), ()
     named = re.search(r"patch_?(\d+)", model.id)
-    if named is not None:
-        return patch_tokens(resolution=resolution, patch_px=float(named.group(1)), extra=extra), ()
-    return own, (f"the patch size of {model.id} is not known: {own:.0f} tokens, whatever the resolution",)
+    usual = [patch for patch in (16, 14, 32, 8) if side * patch in _USUAL_PX]
+    patch = int(named.group(1)) if named is not None else next(iter(usual), 16)
+    notes = () if named is not None else (f"patches of {patch} px assumed for {model.id}",)
+    return patch_tokens(resolution=resolution, patch_px=patch, extra=extra), notes
 
 
 def _diffusion(model: Model, *, resolution: int | None, steps: int | None, batch: int, precision: Precision) -> Stages:

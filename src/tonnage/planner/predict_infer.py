@@ -114,14 +114,13 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
     facts = facts or offline()
     accelerator = catalog.accelerator(case.accelerator, additions)
     model = _model(case.model, additions)
-    runtime, borrowed = runtime_of(facts, case.engine, _mode(case))
+    runtime, borrowed = runtime_of(facts, case.engine, mode=_mode(case))
     silicon = silicon_of(facts, accelerator)
-    machine = machine_of(accelerator, silicon, facts, fraction=case.accelerator_fraction)
+    machine = machine_of(accelerator, silicon, facts=facts, fraction=case.accelerator_fraction)
     notes = [f"no measurements of {case.engine}: times of a plain framework stand in"] if borrowed else []
-    if silicon.architecture == "generic":
-        notes.append(f"no measurements of {accelerator.architecture}: common efficiencies stand in")
-    stands_in = borrowed or silicon.architecture == "generic"
-    basis = Basis.DERIVED if stands_in else Basis.CALIBRATED
+    if not silicon.fitted:
+        notes.append(f"no measurements of {accelerator.architecture}: efficiencies of other parts stand in")
+    basis = Basis.DERIVED if borrowed or not silicon.fitted else Basis.CALIBRATED
     return Setup(
         case=case, model=model, accelerator=accelerator, machine=machine, runtime=runtime, facts=facts, basis=basis,
         notes=tuple(notes),
@@ -151,7 +150,7 @@ def _model(wanted: Any, additions: Additions) -> Model:
 
 def batch_times(setup: Setup, batch: int) -> Times:
     """One batch on one accelerator, alone."""
-    stages = stages_of(setup.model, setup.case, batch)
+    stages = stages_of(setup.model, setup.case, batch=batch)
     latency = interval = 0.0
     step: float | None = None
     parts: list[Part] = []
@@ -188,7 +187,7 @@ def _most(setup: Setup) -> int:
 
 
 def load_times(setup: Setup) -> tuple[Times, float, float]:
-    """The batch that runs under the case's load, the latency of a sample [s], and the rate of all accelerators [1/s]."""
+    """The batch that runs under the load, the latency of a sample [s], and the rate of all accelerators [1/s]."""
     case = setup.case
     if case.rate_per_s is not None:
         return _served(setup, case.rate_per_s)
