@@ -173,7 +173,8 @@ def _repeated(work: LayerWork, times: _Times) -> float:
         return 0.0
     if setup.software in {"megatron", "deepspeed"}:
         if setup.flash_attention:
-            return 0.0
+            expanded = tuple(op for op in work.forward if op.name.startswith("kv_b_proj"))
+            return times.of(work.forward, "elementwise") + times.of(expanded)
         core = tuple(op for op in work.forward if op.name in {"attention", "scores"})
         return times.of(core)
     return times.of(work.forward, "elementwise") + _REDONE_PRODUCTS * times.of(work.forward, "compute")
@@ -200,7 +201,8 @@ def _layer_exchange(work: LayerWork, times: _Times) -> float:
             core = times.of(tuple(o for o in work.forward if o.name == "attention"))
             seconds += _exposed(spent, core, c.data_overlap)
         else:
-            seconds += op.count * _expert_exchange_s(op, times) * (1 - c.expert_overlap)
+            hidden = 1.0 if setup.overlapped_experts else c.expert_overlap
+            seconds += op.count * _expert_exchange_s(op, times) * (1 - hidden)
     return seconds
 
 

@@ -49,6 +49,8 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     native_attention: bool = False
     """Attention kernels written for the accelerator's own generation (cuDNN and FlashAttention-3 on Hopper)."""
     software: Software = "megatron"
+    overlapped_experts: bool = False
+    """Exchange between experts hides behind another micro-batch's compute (DualPipe)."""
     fused_loss: bool = False
     """The loss is computed in chunks and logits of all tokens are never held together."""
     loads_whole: bool = False

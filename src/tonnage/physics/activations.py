@@ -159,7 +159,7 @@ def layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainSetup, recom
     if chosen == "selective" and setup.software in {"fsdp", "eager", "compiled", "jax"}:
         kept = _matrix_outputs(group, hidden, setup)
     else:
-        kept = _kept(group, hidden, setup, keep_scores=chosen == "none")
+        kept = _kept(group, hidden, setup, chosen)
     return kept.whole / spread + kept.cut / tp
 
 
@@ -192,20 +192,30 @@ def _element_bytes(setup: TrainSetup) -> int:
     return 4 if setup.precision in {"fp32", "tf32"} else 2
 
 
-def _kept(group: LayerGroup, hidden: int, setup: TrainSetup, *, keep_scores: bool) -> _Kept:
+def _kept(group: LayerGroup, hidden: int, setup: TrainSetup, recompute: str) -> _Kept:
     size = _element_bytes(setup)
     norms = group.norms * hidden * _norm_bytes(group, setup, size)
     mixer = _mixer_values(group.mixer, hidden, setup)
     cross = _mixer_values(group.cross_attention, hidden, setup)
     inputs = _input_values(group, hidden, setup)
     forward = _feed_forward_values(group.feed_forward, hidden, setup)
-    scores = _score_bytes(group.mixer, setup) if keep_scores and not setup.flash_attention else 0.0
+    scores = _score_bytes(group.mixer, setup) if recompute == "none" and not setup.flash_attention else 0.0
     narrow = _narrow_bytes(setup)
-    down = _down_values(group.feed_forward)
+    down = _down_values(group.feed_forward, hidden)
+    if recompute == "selective" and setup.flash_attention:
+        # Megatron's modules of later years: norm outputs, non-linearities and expanded latents are made again.
+        narrow, mixer = 0.0, mixer - _expanded_values(group.mixer)
     return _Kept(
         whole=norms + narrow * inputs,
         cut=size * (mixer + cross + forward) - (size - narrow) * down + scores * size / 2,
     )
+
+
+def _expanded_values(mixer: Mixer | None) -> float:
+    """Keys and values that latent attention expands from its latents."""
+    if not isinstance(mixer, LatentAttention):
+        return 0.0
+    return float(mixer.num_attention_heads * (mixer.qk_nope_head_dim + mixer.qk_rope_head_dim + mixer.v_head_dim))
 
 
 def _narrow_bytes(setup: TrainSetup) -> float:
@@ -213,13 +223,13 @@ def _narrow_bytes(setup: TrainSetup) -> float:
     return 1.0 if setup.precision in {"fp8", "mxfp8", "nvfp4"} else float(_element_bytes(setup))
 
 
-def _down_values(feed_forward: FeedForward | None) -> float:
-    """Inputs of a feed-forward's last product, per token."""
+def _down_values(feed_forward: FeedForward | None, hidden: int) -> float:
+    """Inputs of a feed-forward's last product, and copies of its input sent to experts, per token."""
     match feed_forward:
         case Mlp(intermediate_size=width):
             return float(width)
         case Moe() as moe:
-            routed = moe.num_experts_per_tok * moe.moe_intermediate_size
+            routed = moe.num_experts_per_tok * (moe.moe_intermediate_size + (moe.latent_size or hidden))
             return float(routed + moe.shared_intermediate_size + moe.dense_intermediate_size)
         case None:
             return 0.0
@@ -278,7 +288,8 @@ def _feed_forward_values(feed_forward: FeedForward | None, hidden: int, setup: T
         case Moe():
             per_width = (keeps.gated if feed_forward.gated else keeps.plain) - down
             inner = feed_forward.latent_size or hidden
-            routed = feed_forward.num_experts_per_tok * (2 * inner + per_width * feed_forward.moe_intermediate_size)
+            # The copy sent to each expert; its weight multiplies inside, so that outputs need not be kept.
+            routed = feed_forward.num_experts_per_tok * (inner + per_width * feed_forward.moe_intermediate_size)
             shared = per_width * (feed_forward.shared_intermediate_size + feed_forward.dense_intermediate_size)
             return routed + shared
         case None:

@@ -1,0 +1,152 @@
+"""What training software does unless told otherwise: which family a framework belongs to, what it fuses and shards.
+
+Each function answers one question about a `TrainCase` whose author left it open. The years are those in which a
+mechanism became the default of its software; a case without a year counts as current.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, cast
+
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.case import TrainCase
+from tonnage.nouns.layout import Sharding
+from tonnage.nouns.model import Model, Moe
+from tonnage.nouns.training import Recompute, Software
+
+__all__ = [
+    "expert_degree",
+    "flash_attention",
+    "fused_loss",
+    "loads_whole",
+    "lora_targets",
+    "native_attention",
+    "recomputes",
+    "sequence_parallel",
+    "shardings",
+    "software_of",
+    "virtual_stages",
+    "wide_residual",
+]
+
+_SOFTWARE: Final[dict[str, Software]] = {
+    "megatron-deepspeed": "deepspeed", "deepspeed": "deepspeed", "megatron": "megatron", "nemo": "megatron",
+    "meta-internal": "megatron", "hai-llm": "megatron", "dualpipe": "megatron", "composer": "fsdp", "foundry": "fsdp",
+    "titan": "fsdp", "fsdp": "fsdp", "torchtune": "compiled", "thunder": "compiled", "unsloth": "compiled",
+    "nanogpt": "compiled", "compile": "compiled", "maxtext": "jax", "paxml": "jax", "pathways": "jax", "jax": "jax",
+    "t5x": "jax", "pytorch": "eager", "litgpt": "eager", "lit-gpt": "eager", "hf": "eager", "transformers": "eager",
+    "peft": "eager", "trl": "eager", "axolotl": "eager", "accelerate": "eager", "lightning": "eager",
+}  # fmt: skip
+
+_TARGETS: Final = {
+    "query": ("q_proj",), "key": ("k_proj",), "value": ("v_proj",), "projection": ("o_proj",), "output": ("o_proj",),
+    "mlp": ("gate_proj", "up_proj", "down_proj"), "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
+}  # fmt: skip
+
+_NO_FLASH: Final = frozenset({"Volta", "Turing", "Pascal", "Maxwell"})
+"""Architectures older than the flash-attention kernels of training frameworks."""
+
+
+def software_of(framework: str | None, *, method: str = "pretrain", count: int = 1, layered: bool = True) -> Software:
+    """The software family of a framework by name; without one, what such a job is usually run with."""
+    name = (framework or "").lower()
+    if method == "pretrain" and name.startswith("lit"):
+        return "fsdp"  # LitGPT and TinyLlama pre-train with fused kernels; their fine-tuning scripts do not
+    for known, family in _SOFTWARE.items():
+        if known in name:
+            return family
+    if method == "pretrain" and layered:
+        return "megatron" if count > 1 else "compiled"
+    return "eager"
+
+
+def sequence_parallel(case: TrainCase, software: Software, tp: int) -> bool:
+    """Megatron's since 2022 and only with it; full recompute kept the older form in its own benchmarks."""
+    if tp == 1 or software == "deepspeed":
+        return False
+    old = case.year is not None and case.year < 2023
+    return not (old and case.recompute != "selective")
+
+
+def virtual_stages(case: TrainCase, software: Software, *, layers: int, pp: int) -> list[int]:
+    """Virtual stages to try: none and the most; only Megatron interleaves, and usually since 2023."""
+    if case.layout.vpp or pp == 1 or software != "megatron" or (case.year is not None and case.year < 2023):
+        return [case.layout.vpp or 1]
+    per_stage = math.ceil(layers / pp)
+    return [per_stage, 1] if per_stage > 1 else [1]
+
+
+def expert_degree(model: Model, software: Software, *, ranks: int) -> int:
+    """Expert-parallel degree of a mixture where none is stated: one node, as far as experts and ranks divide."""
+    counts = [g.feed_forward.num_experts for g in model.layers if isinstance(g.feed_forward, Moe)]
+    return math.gcd(8, ranks, counts[0]) if counts and software == "megatron" else 1
+
+
+def shardings(case: TrainCase, software: Software, *, ranks: int) -> list[Sharding]:
+    """What data-parallel ranks share: Megatron its optimizer, FSDP and JAX everything, PyTorch loops nothing first."""
+    said = case.layout.sharding
+    if said:
+        return [cast("Sharding", said)]
+    if ranks == 1:
+        return ["none"]
+    if software in {"megatron", "deepspeed"}:
+        return ["zero1"]
+    if software in {"fsdp", "jax"} or loads_whole(case):
+        return ["fsdp"]
+    return ["none", "fsdp"]
+
+
+def recomputes(case: TrainCase, software: Software, *, sharded: bool) -> list[Recompute]:
+    """Recompute to try, cheapest first."""
+    if case.recompute:
+        return [case.recompute]
+    if software == "eager" and sharded:
+        return ["full"]
+    if software == "eager" and case.framework:
+        return ["none"]  # checkpointing is off unless asked for
+    if software == "megatron" and case.year is not None and case.year < 2022:
+        return ["full"]  # selective recompute came with arXiv 2205.05198; earlier runs recomputed every layer
+    modules = software == "megatron" and (case.year is None or case.year >= 2024)
+    return ["none", "selective", "full"] if modules else ["none", "full"]
+
+
+def flash_attention(case: TrainCase, accelerator: Accelerator) -> bool:
+    """Said, or the default of training frameworks since 2023 on Ampere and later."""
+    if case.flash_attention is not None:
+        return case.flash_attention
+    if accelerator.architecture in _NO_FLASH:
+        return False
+    return case.year is None or case.year >= 2023
+
+
+def native_attention(case: TrainCase, accelerator: Accelerator, software: Software) -> bool:
+    """Kernels for Hopper and later came with cuDNN 9 and FlashAttention-3 in 2024; others run older ones there."""
+    recent = accelerator.architecture in {"Hopper", "Blackwell"} and case.framework != "meta-internal"  # early 2024
+    return recent and software in {"megatron", "jax", "compiled"} and (case.year is None or case.year >= 2024)
+
+
+def fused_loss(case: TrainCase, software: Software) -> bool:
+    """Chunked or fused cross-entropy: torchtune, Unsloth, and Megatron's own since 2024."""
+    name = case.framework or ""
+    modern = case.year is None or case.year >= 2024
+    return "torchtune" in name or "unsloth" in name or (software == "megatron" and modern)
+
+
+def wide_residual(case: TrainCase) -> bool:
+    """PEFT prepares a 4-bit model by widening all that is not quantised; LitGPT, torchtune and Unsloth do not."""
+    name = (case.framework or "").lower()
+    return case.method == "qlora" and not any(known in name for known in ("lit", "torchtune", "unsloth"))
+
+
+def loads_whole(case: TrainCase) -> bool:
+    """LitGPT's adapter scripts shard with FSDP over every device and build the whole model on each."""
+    return (case.framework or "").lower().startswith("lit") and case.method in {"lora", "qlora"} and case.count > 1
+
+
+def lora_targets(said: str | None) -> tuple[str, ...]:
+    """Matrices with adapters, from words ("query+value") or names of config.json ("q_proj,v_proj"); empty = all."""
+    if not said or said.lower() in {"all", "all-linear", "linear"}:
+        return ()
+    words = said.lower().replace(",", "+").replace(" ", "").split("+")
+    return tuple(name for word in words for name in _TARGETS.get(word, (word,)))
