@@ -103,3 +103,17 @@ def test_a_missing_format_takes_the_next_best_unit() -> None:
 def test_no_peak_at_all_is_said() -> None:
     with pytest.raises(Unmeasured, match="no peak is known for fp16"):
         peak_of({}, "fp16")
+
+
+def test_pytorch_convolutions_in_fp32_run_as_tf32() -> None:
+    """torch.backends.cudnn.allow_tf32 is on by default; T4 has no such unit."""
+    work = resnet(256, "fp32")
+    default = runtime_of(FACTS, "pytorch", mode="eager")[0]
+    strict = msgspec.structs.replace(default, tf32=False)
+    gains = {}
+    for name in ("a100-sxm4-40gb", "t4"):
+        fast, slow = (
+            pass_s(work, machine=machine(name), runtime=runtime, facts=FACTS).device_s for runtime in (default, strict)
+        )
+        gains[name] = slow / fast
+    assert gains["a100-sxm4-40gb"] > 2 and gains["t4"] == 1

@@ -90,6 +90,12 @@ def test_tensor_parallel_ranks_are_one_replica() -> None:
     assert 1.2 < value(one.latency_s) / value(two.latency_s) < 2.0
 
 
+def test_a_single_image_uses_a_sliver_of_a_large_card() -> None:
+    """Requirement B11: how much of the accelerator a workload really uses."""
+    assert "uses 0.7% of the peak" in ask(RESNET, "a100-sxm4-40gb").why
+    assert "% of its time on host" in ask(RESNET, "a100-sxm4-40gb").why
+
+
 def test_half_a_card_is_half_as_fast_at_most() -> None:
     whole, half = (ask(RESNET, "a100-sxm4-40gb", batch=256, accelerator_fraction=share) for share in (1.0, 0.5))
     assert 1.7 < value(half.latency_s) / value(whole.latency_s) < 2.1

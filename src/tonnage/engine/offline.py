@@ -164,7 +164,7 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
     memory_s = moved / (machine.memory_bytes_per_s * facts.memory)
     if not op.flop:
         return 0.0, memory_s, False
-    peak, ran = peak_of(machine.peaks, op.compute)
+    peak, ran = peak_of(machine.peaks, _asked(op, machine, runtime))
     share = (
         compute * machine.silicon.efficiency * runtime.products * (runtime.narrow if ran in {"int8", "fp8"} else 1.0)
     )
@@ -180,6 +180,12 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
             taken, limited = joule / machine.power_w, True
     part = compute_s / (compute_s + memory_s)
     return taken * part, taken * (1.0 - part), limited
+
+
+def _asked(op: Operator, machine: Machine, runtime: Runtime) -> str:
+    """The format an engine multiplies in."""
+    narrows = runtime.tf32 and op.kind == "convolution" and op.compute == "fp32"
+    return "tf32" if narrows and machine.peaks.get("tf32", 0.0) > machine.peaks.get("fp32", 0.0) else op.compute
 
 
 def _moved(op: Operator, runtime: Runtime, machine: Machine, passes: float) -> float:

@@ -36,6 +36,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Efficiency of matrix products and convolutions beside that of a tuned library. [-]"""
     narrow: float = 1.0
     """The same for 8-bit products. [-]"""
+    tf32: bool = False
+    """Convolutions in fp32 run as TF32 where the part has it."""
     source: str = ""
 
 

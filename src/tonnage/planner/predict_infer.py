@@ -16,7 +16,7 @@ from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.intervals import factor
 from tonnage.catalog.networks import offline, runtime_of, silicon_of
-from tonnage.engine.offline import Machine, Taken, machine_of, pass_s
+from tonnage.engine.offline import Machine, Taken, machine_of, pass_s, peak_of
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Part, Quantity
@@ -31,7 +31,7 @@ from tonnage.units import show
 __all__ = ["Setup", "Times", "answer", "batch_times", "load_times", "predict_infer", "setup_of"]
 
 _BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_ENOUGH: Final = 0.97
+_ENOUGH: Final = 0.96
 """A server stops growing its batch where a doubling gains less than this."""
 _AHEAD: Final = 2.0
 """A server collects a batch that could do this many times the arrivals, while such a batch exists."""
@@ -276,10 +276,14 @@ def _quantity(value: float, unit: str, name: str, setup: Setup, parts: tuple[Par
 
 
 def _why(setup: Setup, times: Times) -> str:
-    """One sentence: what most of the time goes to."""
+    """One sentence: what most of the time goes to, and how much of the accelerator is used."""
     most = max(times.parts, key=lambda part: part.value)
     share = most.value / sum(part.value for part in times.parts)
+    flop = sum(op.flop * op.count * stage.times for stage in times.stages.stages for op in stage.work)
+    peak, _ = peak_of(setup.machine.peaks, number_format(precision_of(setup.case.precision).activations).compute)
+    used = flop / (times.interval_s * peak)
     sentence = f"a batch of {times.batch} spends {share:.0%} of its time on {most.name}"
+    sentence += f" and uses {used:.1%} of the peak arithmetic"
     if times.power_bound:
         limit = setup.accelerator.power_w or 0.0
         sentence += f"; products are held back by the {limit:.0f} W power limit"
