@@ -89,6 +89,8 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
 SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "kernel_s": 1e-6, "prefill_kernel_s": 1e-6, "request_s": 1e-2,
          "prompt_s": 1e-3, "bubble": 0.1}  # fmt: skip
 MOST_PER_GROUP = 24
+UNTABULATED = 5.0
+"""Priors on factors are this much wider for vendors without kernel tables."""
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -249,7 +251,9 @@ def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> 
     """Fitted overheads of one engine, vendor and era."""
     names = free_parameters(rows)
     prior = np.array([PARAMETERS[name][0] for name in names])
-    spread = np.array([PARAMETERS[name][1] for name in names])
+    # Where no kernel was tabulated the curve is a guess, and whole-engine runs have to correct it.
+    wide = 1.0 if rows[0].key[1] == "NVIDIA" else UNTABULATED
+    spread = np.array([PARAMETERS[name][1] * (1.0 if name in SCALE else wide) for name in names])
     low = np.array([PARAMETERS[name][2] for name in names])
     high = np.array([PARAMETERS[name][3] for name in names])
     sizes: dict[tuple[str, ...], int] = defaultdict(int)

@@ -116,6 +116,22 @@ def test_separate_pools_keep_prompts_out_of_decode_steps() -> None:
     assert apart.tpot_s.mean < together.tpot_s.mean
 
 
+def test_speculation_pays_alone_and_loses_its_edge_in_a_batch() -> None:
+    options = {"speculative_tokens": 3, "speculative_acceptance": 0.7}
+    gains = []
+    for clients in (1, 256):
+        traffic = Traffic(concurrency=clients)
+        plain = predict_serve(case(traffic=traffic)).tpot_s.mean
+        gains.append(plain / predict_serve(case(traffic=traffic, engine_options=options)).tpot_s.mean)
+    assert 1.5 < gains[0] < 2.6  # (1 - 0.7^4) / 0.3 = 2.53 tokens a step
+    assert gains[1] < 0.8 * gains[0]
+
+
+def test_speculation_without_acceptance_is_refused() -> None:
+    with pytest.raises(BadRequest, match="acceptance"):
+        predict_serve(case(engine_options={"speculative_tokens": 3}))
+
+
 def test_too_many_clients_for_the_cache_are_saturated() -> None:
     found = predict_serve(case(isl=8000, osl=1000, traffic=Traffic(concurrency=500)))
     assert found.saturated

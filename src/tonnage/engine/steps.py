@@ -35,6 +35,7 @@ from tonnage.physics.work import Operator, Work
 __all__ = [
     "Parts",
     "Placement",
+    "Speculation",
     "StepGrid",
     "StepTable",
     "encode_parts",
@@ -50,6 +51,20 @@ _CORES = frozenset({"attention_decode", "mla_decode"})
 _PREFILL = frozenset({"attention_prefill", "mla_prefill"})
 
 
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens drafted per step and sequence, and the chance that each is accepted (independently)."""
+
+    tokens: float
+    acceptance: float
+
+    @property
+    def gained(self) -> float:
+        """Tokens that a step yields per sequence: (1 - a^(g+1)) / (1 - a)."""
+        a = min(self.acceptance, 0.999)
+        rejected: float = 1.0 - a ** (self.tokens + 1.0)
+        return rejected / (1.0 - a)
+
+
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """A model on accelerators in a layout under an engine: everything a step's time depends on but its tokens."""
 
@@ -62,6 +77,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks joined by fast links."""
     graphs: bool = True
     """Decode steps run as captured graphs, padded to their sizes."""
+    speculation: Speculation | None = None
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,11 +219,22 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
     layout: Layout
     graphs: bool
     rung: Rung
+    layers: float = 1.0
+    speculation: Speculation | None = None
 
     def decode_s(self, sequences: float, context: float) -> float:
-        """One decode step of `sequences` on the replica, each with `context` tokens. [s]"""
+        """One token of each of `sequences` on the replica with `context` tokens: a step, or its share of one. [s]"""
         busy = self._decode_busy(sequences, context, padded=self.graphs)
-        return _with_host(busy + self._bubble(busy), self.overheads, sequences / self.layout.dp, 0.0)
+        step = _with_host(busy + self._bubble(busy), self.overheads, sequences / self.layout.dp, 0.0)
+        if self.speculation is None:
+            return step
+        return (step + self._drafts_s(sequences)) / self.speculation.gained
+
+    def _drafts_s(self, sequences: float) -> float:
+        """Drafting by one layer and the head per token, as EAGLE and multi-token prediction do. [s]"""
+        per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
+        one = _at(self.rows, self.dense_s, per_rank) / self.layers + _at(self.rows, self.head_s, per_rank)
+        return one * (self.speculation.tokens if self.speculation else 0.0)
 
     def mixed_step_s(
         self, *, prompt_tokens: float, prompts: float, sequences: float, context: float, cached: float = 0.0
@@ -230,8 +257,10 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
     def _decode_busy(self, sequences: float, context: float, *, padded: bool) -> float:
         per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
         rows = captured_batch(per_rank) if padded else per_rank
+        verified = 1.0 + self.speculation.tokens if self.speculation else 1.0
         fixed, slope = _affine(self.batches, self.attention_s, per_rank)
-        return _at(self.rows, self.dense_s, rows) + _at(self.rows, self.head_s, per_rank) + fixed + slope * context
+        head = _at(self.rows, self.head_s, per_rank * verified)
+        return _at(self.rows, self.dense_s, rows * verified) + head + fixed + slope * context
 
     def _bubble(self, busy: float) -> float:
         """What pipeline stages lose waiting for each other: micro-batches of decodes are never equal. [s]"""
@@ -300,6 +329,8 @@ class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
     prefill: tuple[Parts, Parts]
     layout: Layout
     graphs: bool
+    layers: float = 1.0
+    speculation: Speculation | None = None
 
 
 def step_grid(placement: Placement, *, batch: float, context: float, chunk: float, prompt: float) -> StepGrid:
@@ -311,7 +342,8 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
     """
     ranks = placement.layout.dp * placement.layout.pp
     most, widest = max(1.0, batch / ranks), max(1.0, chunk / ranks)
-    rows = _ladder_of_rows(most, widest)
+    drafted = 1.0 + placement.speculation.tokens if placement.speculation else 1.0
+    rows = _ladder_of_rows(most * drafted, widest)
     dense = tuple(_dense_and_head(placement, n) for n in rows)
     states = _has_states(placement.model)
     batches = tuple(sorted({1.0, max(1.0, most / 8.0), max(1.0, most / 2.0), most}))
@@ -330,6 +362,8 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
         prefill=(_prefill(placement, chunks[0]), _prefill(placement, chunks[1])),
         layout=placement.layout,
         graphs=placement.graphs,
+        layers=float(sum(group.count for group in placement.model.layers) or 1),
+        speculation=placement.speculation,
     )
 
 
@@ -347,6 +381,8 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
         overheads=o,
         layout=grid.layout,
         graphs=grid.graphs,
+        layers=grid.layers,
+        speculation=grid.speculation,
         rung=weakest_rung((grid.dense[0].rung, grid.dense[-1].rung, grid.prefill[1].rung)),
     )
 
@@ -413,7 +449,8 @@ def _mixed(placement: Placement, rows: float) -> Parts:
 
 def _attention(placement: Placement, batch: float, context: float) -> Parts:
     p = placement
-    tokens = Tokens(decodes=batch, context=context)
+    drafted = 1.0 + p.speculation.tokens if p.speculation else 1.0
+    tokens = Tokens(decodes=batch, context=context, drafted=drafted)
     work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
     return _parts(tuple(op for op in work if op.kind in _CORES), p)
 

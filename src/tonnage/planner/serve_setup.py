@@ -16,7 +16,7 @@ from tonnage.catalog.overheads import EngineTimes, engine_times
 from tonnage.engine.engines import defaults, engine_name, release
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.engine.overheads import Overheads
-from tonnage.engine.steps import Placement
+from tonnage.engine.steps import Placement, Speculation
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.accelerator import Accelerator, Link
 from tonnage.nouns.case import ServeCase
@@ -88,6 +88,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         ladder=kernels,
         domain=_domain(accelerator),
         graphs=engine.cuda_graphs is not False,
+        speculation=_speculation(engine),
     )
     notes = (*note, *pool.notes, *model.assumed, *placement.ladder.notes)
     if times.borrowed:
@@ -191,6 +192,18 @@ def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
     except UnknownName:
         name, notes = "hf", (f"{case.engine}: its defaults are not known; it is taken to allocate by need",)
     return msgspec.convert({"name": name, "version": case.engine_version, **options}, Engine), notes
+
+
+def _speculation(engine: Engine) -> Speculation | None:
+    """Speculative decoding, when the case gives both the drafted tokens and how often they are accepted."""
+    if not engine.speculative_tokens:
+        return None
+    if engine.speculative_acceptance is None or not 0.0 <= engine.speculative_acceptance <= 1.0:
+        raise BadRequest(
+            f"speculative_tokens {engine.speculative_tokens} needs speculative_acceptance, the share of drafted "
+            "tokens kept, from 0 to 1; it depends on the text and cannot be guessed"
+        )
+    return Speculation(tokens=float(engine.speculative_tokens), acceptance=engine.speculative_acceptance)
 
 
 def _timed_as(name: str) -> str:
