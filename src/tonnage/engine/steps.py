@@ -1,17 +1,14 @@
-"""(model, accelerator, layout, engine) -> seconds of its steps.
+"""(model, accelerator, layout, engine) -> seconds of its steps, as a table.
 
-A `Placement` fixes all that does not change between steps. `step_parts` opens one step into parts
-(products bound by memory, by arithmetic, attention, element-wise passes, collectives, kernels);
-`seconds` adds them up under the engine's overheads. `step_grid` opens both kinds of step once and
-`step_table` prices them,
-so that a simulation of thousands of steps costs a few dozen work lists:
+`step_grid` opens both kinds of step once and `step_table` prices them, so that a simulation of thousands of steps
+costs a few dozen work lists:
 
 - the part that sees all rows together (products, norms, collectives) depends on rows alone;
 - decode attention is affine in the context, for each batch;
 - prefill attention depends on the chunk and on what is cached before it.
 
-Times are those of one replica. Pipeline stages overlap only between micro-batches: a step over p
-stages carries 1/p of the sequences, and p of them are in flight.
+Times are those of one replica. Pipeline stages overlap only between micro-batches: a step over p stages carries 1/p
+of the sequences, and p of them are in flight.
 """
 
 from __future__ import annotations
@@ -22,180 +19,28 @@ from math import exp, log, sqrt
 import msgspec
 
 from tonnage.engine.overheads import Overheads, captured_batch
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.efficiency import Ladder, Rung
+from tonnage.engine.step_parts import (
+    Parts,
+    Placement,
+    Speculation,
+    encode_parts,
+    parts_of,
+    seconds,
+    step_parts,
+)
+from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.layout import Layout
 from tonnage.nouns.model import Model, StateSpace
-from tonnage.nouns.precision import FORMATS, Precision, number_format
 from tonnage.physics.efficiency import weakest_rung
-from tonnage.physics.operators import operator_s, peak_flop_per_s
-from tonnage.physics.transformer import Tokens, encode_work, step_work
-from tonnage.physics.work import Operator, Work
+from tonnage.physics.transformer import Tokens, step_work
 
 __all__ = [
-    "Parts",
-    "Placement",
-    "Speculation",
-    "StepGrid",
-    "StepTable",
-    "encode_parts",
-    "seconds",
-    "step_grid",
-    "step_parts",
+    "Parts", "Placement", "Speculation", "StepGrid", "StepTable", "encode_parts", "seconds", "step_grid", "step_parts",
     "step_table",
-]
+]  # fmt: skip
 
-_COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
-_ATTENTION = frozenset({"attention_decode", "mla_decode", "state_space"})
 _CORES = frozenset({"attention_decode", "mla_decode"})
 _PREFILL = frozenset({"attention_prefill", "mla_prefill"})
-
-
-class Speculation(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens drafted per step and sequence, and the chance that each is accepted (independently)."""
-
-    tokens: float
-    acceptance: float
-
-    @property
-    def gained(self) -> float:
-        """Tokens that a step yields per sequence: (1 - a^(g+1)) / (1 - a)."""
-        a = min(self.acceptance, 0.999)
-        rejected: float = 1.0 - a ** (self.tokens + 1.0)
-        return rejected / (1.0 - a)
-
-
-class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """A model on accelerators in a layout under an engine: everything a step's time depends on but its tokens."""
-
-    model: Model
-    accelerator: Accelerator
-    precision: Precision
-    layout: Layout
-    ladder: Ladder
-    domain: int = 8
-    """Ranks joined by fast links."""
-    graphs: bool = True
-    """Decode steps run as captured graphs, padded to their sizes."""
-    speculation: Speculation | None = None
-
-
-class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """One step's time on the accelerator, by what sets it. Products are split by the limit that binds them. [s]"""
-
-    memory: float = 0.0
-    compute: float = 0.0
-    narrow: float = 0.0
-    """Of memory and compute together: products in 8 or 4 bits. [s]"""
-    weight_only: float = 0.0
-    experts: float = 0.0
-    """Of memory: products of routed experts. [s]"""
-    experts_compute: float = 0.0
-    """Of compute: the same. [s]"""
-    attention: float = 0.0
-    prefill_attention: float = 0.0
-    touch: float = 0.0
-    collective: float = 0.0
-    kernels: float = 0.0
-    """Launches of the step. [-]"""
-    rung: Rung = "own"
-
-
-def step_parts(placement: Placement, tokens: Tokens) -> Parts:
-    """Opens one step of the engine into parts."""
-    d = placement
-    work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
-    return _parts(work, d)
-
-
-def encode_parts(placement: Placement, *, sequences: float, length: float) -> Parts:
-    """Opens one bidirectional pass into parts."""
-    d = placement
-    work = encode_work(
-        d.model, sequences=sequences, length=length, precision=d.precision, layout=d.layout, domain=d.domain
-    )
-    return _parts(work, d)
-
-
-def _parts(work: Work, d: Placement) -> Parts:
-    found = dict.fromkeys(Parts.__struct_fields__, 0.0)
-    del found["rung"]
-    rungs: set[Rung] = set()
-    for op in work:
-        once, rung = _operator_s(op, d)
-        rungs.add(rung)
-        found["kernels"] += op.count
-        taken = once * op.count
-        if op.kind in _COLLECTIVES:
-            found["collective"] += taken
-        elif op.kind in _ATTENTION:
-            found["attention"] += taken
-        elif op.kind in _PREFILL:
-            found["prefill_attention"] += taken
-        elif op.flop:
-            _add_product(found, op, taken, d.accelerator)
-        else:
-            found["touch"] += taken
-    return Parts(**found, rung=weakest_rung(tuple(rungs)))
-
-
-def _operator_s(op: Operator, placement: Placement) -> tuple[float, Rung]:
-    """One execution; over PCIe an engine takes the faster of its own exchange and the library's ring."""
-    p = placement
-    once, rung = operator_s(op, accelerator=p.accelerator, ladder=p.ladder)
-    link = p.accelerator.link
-    if (
-        op.kind in _COLLECTIVES
-        and p.ladder.grids
-        and not op.inter_node
-        and not (link.bytes_per_s and link.domain >= op.ranks)
-    ):
-        plain = msgspec.structs.replace(p.ladder, grids={})
-        ring, _ = operator_s(op, accelerator=p.accelerator, ladder=plain)
-        once = min(once, ring)
-    return once, rung
-
-
-def _add_product(found: dict[str, float], op: Operator, taken: float, accelerator: Accelerator) -> None:
-    """Divide a product's time between the two limits, as the smooth maximum of the roofline weighs them."""
-    arithmetic = op.flop / peak_flop_per_s(accelerator, op.compute)
-    traffic = (op.read_bytes + op.write_bytes) / accelerator.memory_bytes_per_s
-    bound = 1.0 / (1.0 + (traffic / arithmetic) ** 4) if arithmetic > 0.0 else 0.0
-    found["compute"] += taken * bound
-    found["memory"] += taken * (1.0 - bound)
-    stored = FORMATS.get(op.weights) or number_format(op.weights)
-    if stored.bits < 16:
-        found["narrow" if op.compute in {"fp8", "fp4", "int8"} else "weight_only"] += taken
-    if op.kind == "grouped_gemm":
-        found["experts_compute"] += taken * bound
-        found["experts"] += taken * (1.0 - bound)
-
-
-def seconds(parts: Parts, overheads: Overheads, *, sequences: float, prompts: float = 0.0) -> float:
-    """
-    One step under an engine: its kernels with the engine's factors, and the host's share.
-
-    `sequences` are those running in the step, `prompts` those that enter it.
-    """
-    o = overheads
-    share = 0.0 if parts.memory + parts.compute == 0 else 1.0 / (parts.memory + parts.compute)
-    products = parts.memory * o.memory + parts.compute * o.compute
-    products *= 1.0 + share * (
-        parts.narrow * (o.narrow - 1.0)
-        + parts.weight_only * (o.weight_only - 1.0)
-        + parts.experts * (o.experts - 1.0)
-        + parts.experts_compute * (o.experts_compute - 1.0)
-    )
-    busy = (
-        products
-        + parts.attention * o.attention
-        + parts.prefill_attention * o.prefill_attention
-        + parts.touch * o.touch
-        + parts.collective * o.collective
-        + parts.kernels * (o.prefill_kernel_s if prompts else o.kernel_s)
-    )
-    exposed = o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
-    return max(busy, o.hidden_s) + exposed
 
 
 class StepTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -432,7 +277,7 @@ def _dense_and_head(placement: Placement, rows: float) -> tuple[Parts, Parts]:
     work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
     names = {"head", "gather logits", "sampling"}
     dense = tuple(op for op in work if op.kind not in _CORES and op.name not in names)
-    return _parts(dense, d), _parts(tuple(op for op in work if op.name in names), d)
+    return parts_of(dense, d), parts_of(tuple(op for op in work if op.name in names), d)
 
 
 def _has_states(model: Model) -> bool:
@@ -444,7 +289,7 @@ def _mixed(placement: Placement, rows: float) -> Parts:
     d = placement
     tokens = Tokens(prompts=1.0, chunk=rows)
     work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
-    return _parts(tuple(op for op in work if op.kind not in _PREFILL), d)
+    return parts_of(tuple(op for op in work if op.kind not in _PREFILL), d)
 
 
 def _attention(placement: Placement, batch: float, context: float) -> Parts:
@@ -452,10 +297,10 @@ def _attention(placement: Placement, batch: float, context: float) -> Parts:
     drafted = 1.0 + p.speculation.tokens if p.speculation else 1.0
     tokens = Tokens(decodes=batch, context=context, drafted=drafted)
     work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
-    return _parts(tuple(op for op in work if op.kind in _CORES), p)
+    return parts_of(tuple(op for op in work if op.kind in _CORES), p)
 
 
 def _prefill(placement: Placement, chunk: float) -> Parts:
     p = placement
     work = step_work(p.model, Tokens(prompts=1.0, chunk=chunk), precision=p.precision, layout=p.layout, domain=p.domain)
-    return _parts(tuple(op for op in work if op.kind in _PREFILL), p)
+    return parts_of(tuple(op for op in work if op.kind in _PREFILL), p)
