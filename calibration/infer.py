@@ -282,13 +282,13 @@ def write(facts: Offline) -> None:
         table = lines[0].strip("[]") if lines[0].startswith("[[") else ""
         row = _row_name(lines[1:3], table) if table else ""
         for (key_table, key_row, field), value in fitted.items():
-            if (key_table, key_row) != (table, row) or (not table and lines[0].startswith("[")):
+            if (key_table, key_row) != (table, row):
                 continue
             line = f"{field} = {value:.4g}"
             at = next((n for n, old in enumerate(lines) if re.match(rf"{field} = ", old)), None)
-            if at is None:
+            if at is None and table:
                 lines.insert(3 if table == "runtimes" and lines[2].startswith("mode") else 2, line)
-            else:
+            elif at is not None:
                 lines[at] = line
         blocks[index] = "\n".join(lines)
     TARGET.write_text("\n\n".join(blocks).rstrip("\n") + "\n", encoding="utf-8")

@@ -61,3 +61,8 @@ def test_unets_are_found_by_family() -> None:
 def test_a_style_nobody_described_is_an_error() -> None:
     with pytest.raises(BadFact, match="no style 'unheard-of'"):
         style_of(FACTS, "unheard-of")
+
+
+def test_every_row_says_where_it_comes_from() -> None:
+    for rows in (FACTS.runtimes, FACTS.silicon, FACTS.styles, FACTS.shapes, FACTS.unets):
+        assert all(row.source for row in rows)
