@@ -80,7 +80,7 @@ def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = Non
 
     if isinstance(case, Mapping):
         try:
-            case = msgspec.convert(dict(case), type=Case)  # type: ignore[call-overload]
+            case = msgspec.convert(dict(case), type=Case)
         except msgspec.ValidationError as error:
             raise BadRequest(f"case: {error}") from None
     return answer(case, additions=additions or NOTHING)  # type: ignore[arg-type]
