@@ -3,7 +3,7 @@
 A layer keeps the inputs of its matrices, of its norms, of attention and of the feed-forward's
 non-linearity. Which of them survive depends on the software (fused kernels keep less than one eager
 call per line), on what is trained (a frozen matrix needs no input), on recompute, and on how tensor,
-sequence and context parallelism cut them. `layer_bytes` says it for any layer of the nouns; the formulas
+sequence and context parallelism cut them. `layer_bytes_per_token` says it for any layer of the nouns; the formulas
 above it are the published ones for the GPT layer, which it must reproduce.
 
 Ignored: dropout masks (modern models train without), saved statistics of norms and attention.
@@ -19,7 +19,7 @@ from tonnage.nouns.model import Attention, FeedForward, LatentAttention, LayerGr
 from tonnage.nouns.training import Software, TrainSetup
 from tonnage.physics.parameters import mixer_matrices
 
-__all__ = ["KEEPS", "Keeps", "gpt_layer_bytes", "layer_bytes", "logit_bytes", "recomputed_layer_bytes"]
+__all__ = ["KEEPS", "Keeps", "gpt_layer_bytes", "layer_bytes_per_token", "logit_bytes", "recomputed_layer_bytes"]
 
 
 class Keeps(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +108,9 @@ class _Kept(msgspec.Struct, frozen=True):
     cut: float
 
 
-def layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainSetup, recompute: str | None = None) -> float:
+def layer_bytes_per_token(
+    group: LayerGroup, hidden_size: int, *, setup: TrainSetup, recompute: str | None = None
+) -> float:
     """
     Activations of one layer per token and rank, as kept for the backward pass.
 
@@ -117,7 +119,7 @@ def layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainSetup, recom
     group : LayerGroup
         The layer.
     hidden_size : int
-        Width of the model.
+        Width of the model. [values]
     setup : TrainSetup
         Software, precision, parallel degrees and recompute.
     recompute : str or None
@@ -143,7 +145,7 @@ def layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainSetup, recom
     ...     count=1, feed_forward=Mlp(intermediate_size=400, gated=False),
     ...     mixer=Attention(num_attention_heads=4, num_key_value_heads=4, head_dim=25),
     ... )
-    >>> layer_bytes(layer, 100, setup=TrainSetup()) / 100  # 34 less two dropout masks
+    >>> layer_bytes_per_token(layer, 100, setup=TrainSetup()) / 100  # 34 less two dropout masks
     32.0
     """
     hidden = group.hidden_size or hidden_size
@@ -154,7 +156,7 @@ def layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainSetup, recom
         inputs = (4 if setup.wide_residual else _element_bytes(setup)) * hidden / spread
         if setup.recompute_share >= 1:
             return inputs
-        whole = layer_bytes(group, hidden_size, setup=setup, recompute="none")
+        whole = layer_bytes_per_token(group, hidden_size, setup=setup, recompute="none")
         return setup.recompute_share * inputs + (1 - setup.recompute_share) * whole
     if chosen == "selective" and setup.software in {"fsdp", "eager", "compiled", "jax"}:
         kept = _matrix_outputs(group, hidden, setup)
@@ -170,7 +172,7 @@ def recomputed_layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainS
     What the layer keeps, and the gradients of its widest tensors, which live beside them for a moment.
     """
     hidden = group.hidden_size or hidden_size
-    kept = layer_bytes(group, hidden_size, setup=setup, recompute="none")
+    kept = layer_bytes_per_token(group, hidden_size, setup=setup, recompute="none")
     widest = _widest(group.feed_forward, hidden) / setup.layout.tp
     return kept + _element_bytes(setup) * (widest + 2 * hidden)
 

@@ -19,7 +19,7 @@ from tonnage.nouns.answer import Basis, Part, Quantity
 from tonnage.nouns.model import Model
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
-from tonnage.physics.activations import layer_bytes, logit_bytes, recomputed_layer_bytes
+from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
 from tonnage.physics.optimizers import optimizer, state_bytes_per_parameter
 from tonnage.physics.parameters import (
     Matrix,
@@ -331,12 +331,12 @@ def _activations(model: Model, setup: TrainSetup, tokens: float) -> tuple[float,
     layout = setup.layout
     groups = (*model.encoder, *model.layers)
     count = sum(group.count for group in groups)
-    per_layer = sum(g.count * layer_bytes(g, model.hidden_size, setup=setup) for g in groups) / count
+    per_layer = sum(g.count * layer_bytes_per_token(g, model.hidden_size, setup=setup) for g in groups) / count
     flying = in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=setup.num_micro_batches)
     layers = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
     working = max(recomputed_layer_bytes(g, model.hidden_size, setup=setup) for g in groups)
     if setup.recompute == "none":
-        working -= max(layer_bytes(g, model.hidden_size, setup=setup) for g in groups)
+        working -= max(layer_bytes_per_token(g, model.hidden_size, setup=setup) for g in groups)
     spread = layout.tp if setup.sequence_parallel else 1
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
     embedding = size * model.hidden_size / spread * (flying if layout.pp > 1 else 1)

@@ -188,5 +188,6 @@ def transfer_s(kind: str, message_bytes: float, *, ranks: int, stride: int, link
     if domains > 1:
         # The message is spread over the domain's adapters; each carries its share between domains.
         outside = turns * message_bytes * (domains - 1) / domains / (per_domain * links.outside)
-        seconds = max(seconds, outside) if kind != "all_to_all" else seconds + outside * per_domain
+        # Rings of gathers and scatters stream through both links at once; reductions finish one before the other.
+        seconds = seconds + outside if kind == "all_reduce" else max(seconds, outside)
     return seconds + turns * links.hop_s * ceil(log2(ranks))

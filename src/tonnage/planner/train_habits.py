@@ -61,7 +61,7 @@ def software_of(framework: str | None, *, method: str = "pretrain", count: int =
     return "eager"
 
 
-def sequence_parallel(case: TrainCase, software: Software, tp: int) -> bool:
+def sequence_parallel(case: TrainCase, software: Software, *, tp: int) -> bool:
     """Megatron's since 2022 and only with it; full recompute kept the older form in its own benchmarks."""
     if tp == 1 or software == "deepspeed":
         return False
@@ -120,7 +120,7 @@ def flash_attention(case: TrainCase, accelerator: Accelerator) -> bool:
     return case.year is None or case.year >= 2023
 
 
-def native_attention(case: TrainCase, accelerator: Accelerator, software: Software) -> bool:
+def native_attention(case: TrainCase, accelerator: Accelerator, *, software: Software) -> bool:
     """Kernels for Hopper and later came with cuDNN 9 and FlashAttention-3 in 2024; others run older ones there."""
     recent = accelerator.architecture in {"Hopper", "Blackwell"} and case.framework != "meta-internal"  # early 2024
     return recent and software in {"megatron", "jax", "compiled"} and (case.year is None or case.year >= 2024)

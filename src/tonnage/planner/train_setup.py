@@ -130,7 +130,7 @@ def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[Trai
                 continue
             found = True
             ep = said.ep or habits.expert_degree(model, software, ranks=tp * cp * dp)
-            spread = habits.sequence_parallel(case, software, tp)
+            spread = habits.sequence_parallel(case, software, tp=tp)
             for vpp in habits.virtual_stages(case, software, layers=layers, pp=pp):
                 for sharding in habits.shardings(case, software, ranks=dp * cp):
                     yield TrainLayout(
@@ -191,7 +191,7 @@ def _setup(
         optimizer=case.optimizer,
         grads_kept=case.grads_kept,
         flash_attention=habits.flash_attention(case, accelerator),
-        native_attention=habits.native_attention(case, accelerator, software),
+        native_attention=habits.native_attention(case, accelerator, software=software),
         software=software,
         overlapped_experts=(case.framework or "").lower() in {"hai-llm", "dualpipe"},
         fused_loss=habits.fused_loss(case, software),

@@ -1,0 +1,121 @@
+"""Training time: shares of the peak, kinds of memory, links by distance."""
+
+import pytest
+from msgspec.structs import replace
+
+from tonnage.catalog.training import training_coefficients
+from tonnage.nouns.accelerator import Accelerator, Fact, Link
+from tonnage.nouns.layout import TrainLayout
+from tonnage.nouns.training import TrainSetup
+from tonnage.physics.training_time import (
+    Network,
+    network,
+    product_share,
+    sustained_bytes_per_s,
+    training_operator_s,
+    training_peak,
+    transfer_s,
+)
+from tonnage.physics.work import Operator
+
+CARD = Accelerator(
+    id="card", vendor="NVIDIA", name="Card", architecture="Hopper", segment="datacenter", memory_bytes=80 * 2**30,
+    memory_bytes_per_s=3.35e12, memory_type="HBM3", peaks={"fp32": 67e12, "bf16": 989e12, "fp8": 1979e12},
+    link=Link(kind="nvlink4", bytes_per_s=450e9, domain=8), host_link=Link(kind="pcie5", bytes_per_s=63e9),
+    fact=Fact(source="a test"),
+)  # fmt: skip
+LINKS = Network(domain=8, linked=8, inside=300e9, host=20e9, outside=40e9, hop_s=0.0)
+COEFFICIENTS = training_coefficients()
+
+
+def seconds(op: Operator, card: Accelerator = CARD) -> float:
+    return training_operator_s(op, accelerator=card, software="megatron", coefficients=COEFFICIENTS)
+
+
+def gemm(**changes: object) -> Operator:
+    base = Operator(
+        kind="gemm", name="x", flop=2.0 * 8192**3, m=8192, n=8192, k=8192, read_bytes=4.0 * 8192**2,
+        write_bytes=2.0 * 8192**2,
+    )  # fmt: skip
+    return replace(base, **changes)
+
+
+def test_short_sides_lose_share() -> None:
+    long = product_share(share=0.8, half=100, m=8192, n=8192, k=8192)
+    assert long > product_share(share=0.8, half=100, m=256, n=8192, k=8192)
+    assert long < 0.8
+
+
+def test_a_long_product_is_slower_than_the_peak_and_faster_than_half_of_it() -> None:
+    ideal = 2 * 8192**3 / 989e12
+    assert ideal < seconds(gemm()) < 2 * ideal
+
+
+def test_narrow_products_are_faster_but_not_twice() -> None:
+    ratio = seconds(gemm()) / seconds(gemm(compute="fp8", weights="fp8"))
+    assert 1.3 < ratio < 2.0
+
+
+def test_ragged_sides_are_slower() -> None:
+    even, ragged, odd = seconds(gemm()), seconds(gemm(n=8200)), seconds(gemm(n=8197))
+    assert even < ragged < odd
+
+
+def test_attention_gains_from_length_and_width() -> None:
+    def rate(context: float, width: float) -> float:
+        op = Operator(kind="attention_prefill", name="attention", flop=1e13, context=context, head_dim=width, m=8192)
+        return 1e13 / seconds(op)
+
+    assert rate(4096, 128) > rate(512, 128)
+    assert rate(4096, 128) > rate(4096, 64)
+
+
+def test_sixteen_bits_that_are_slow_in_hardware_multiply_at_thirty_two() -> None:
+    pascal = replace(CARD, peaks={"fp32": 11.3e12, "fp16": 0.18e12})
+    assert training_peak(pascal, "fp16") == 11.3e12
+    assert training_peak(CARD, "bf16") == 989e12
+
+
+def test_stacked_memory_is_harder_to_fill() -> None:
+    gddr = replace(CARD, memory_type="GDDR6X")
+    assert sustained_bytes_per_s(CARD, COEFFICIENTS) < sustained_bytes_per_s(gddr, COEFFICIENTS)
+    unknown = replace(CARD, memory_type="")
+    assert sustained_bytes_per_s(unknown, COEFFICIENTS) == 3.35e12 * COEFFICIENTS.memory["*"]
+
+
+def test_an_all_reduce_inside_the_domain_is_the_ring() -> None:
+    assert transfer_s("all_reduce", 8e9, ranks=8, stride=1, links=LINKS) == pytest.approx(2 * 7 / 8 * 8e9 / 300e9)
+    assert transfer_s("all_gather", 8e9, ranks=8, stride=1, links=LINKS) == pytest.approx(7 / 8 * 8e9 / 300e9)
+    assert transfer_s("all_reduce", 8e9, ranks=1, stride=1, links=LINKS) == 0.0
+
+
+def test_between_domains_all_adapters_of_a_node_share_the_message() -> None:
+    many = transfer_s("all_gather", 8e9, ranks=64, stride=1, links=LINKS)
+    assert many == pytest.approx(max(7 / 8 * 8e9 / 300e9, 7 / 8 * 8e9 / 8 / 40e9))
+    sparse = transfer_s("all_gather", 8e9, ranks=8, stride=8, links=LINKS)
+    assert sparse == pytest.approx(7 / 8 * 8e9 / 40e9)
+
+
+def test_groups_beyond_the_direct_link_go_through_the_host() -> None:
+    paired = replace(LINKS, linked=2)
+    assert transfer_s("all_reduce", 1e9, ranks=4, stride=1, links=paired) > transfer_s(
+        "all_reduce", 1e9, ranks=4, stride=1, links=LINKS
+    )
+
+
+def test_the_network_is_stated_or_of_its_era() -> None:
+    setup = TrainSetup(layout=TrainLayout(dp=64))
+    share = COEFFICIENTS.network
+    assert network(CARD, setup=setup, coefficients=COEFFICIENTS).outside == pytest.approx(50e9 * share)
+    ampere = replace(CARD, architecture="Ampere")
+    assert network(ampere, setup=setup, coefficients=COEFFICIENTS).outside == pytest.approx(25e9 * share)
+    stated = replace(setup, inter_bytes_per_s=12.5e9)
+    assert network(CARD, setup=stated, coefficients=COEFFICIENTS).outside == pytest.approx(12.5e9 * share)
+
+
+def test_pcie_when_said_and_a_rack_as_one_domain() -> None:
+    setup = TrainSetup(layout=TrainLayout(dp=8), intra="pcie")
+    assert network(CARD, setup=setup, coefficients=COEFFICIENTS).inside < 63e9
+    rack = replace(CARD, link=Link(kind="nvlink5", bytes_per_s=900e9, domain=72))
+    wide = network(rack, setup=replace(setup, intra=None, accelerators_per_node=4), coefficients=COEFFICIENTS)
+    assert wide.domain == wide.linked == 72

@@ -1,0 +1,124 @@
+"""Laws of training that hold for any layout: more memory for more, less for sharded, time never negative."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog.training import training_coefficients
+from tonnage.engine.training import model_flop, step_time
+from tonnage.nouns.layout import TrainLayout
+from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
+from tonnage.nouns.training import TrainSetup
+from tonnage.physics.training_memory import training_memory
+
+H100 = catalog.accelerator("h100-sxm5-80gb")
+COEFFICIENTS = training_coefficients()
+
+powers = st.sampled_from([1, 2, 4, 8])
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Model:
+    heads = draw(st.sampled_from([8, 16, 32, 64]))
+    kv_heads = draw(st.sampled_from([k for k in (1, 8, heads) if k <= heads]))
+    layer = LayerGroup(
+        count=draw(st.integers(8, 64)),
+        mixer=Attention(num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=128),
+        feed_forward=Mlp(intermediate_size=draw(st.sampled_from([4096, 11008, 28672])), gated=draw(st.booleans())),
+    )
+    return Model(
+        id="any", family="any", kind="llm", hidden_size=heads * 128, vocab_size=draw(st.sampled_from([32000, 128256])),
+        layers=(layer,),
+    )  # fmt: skip
+
+
+@st.composite
+def setups(draw: st.DrawFn) -> TrainSetup:
+    software = draw(st.sampled_from(["megatron", "deepspeed", "fsdp", "eager", "compiled", "jax"]))
+    return TrainSetup(
+        method=draw(st.sampled_from(["pretrain", "full", "lora", "qlora"])),
+        layout=TrainLayout(
+            tp=draw(powers), pp=draw(powers), cp=draw(st.sampled_from([1, 2])), dp=draw(powers),
+            sharding=draw(st.sampled_from(["none", "zero1", "zero2", "zero3", "fsdp", "hsdp"])),
+        ),
+        micro_batch=draw(st.integers(1, 8)),
+        num_micro_batches=draw(st.integers(1, 32)),
+        seq_len=draw(st.sampled_from([512, 2048, 8192])),
+        precision=draw(st.sampled_from(["fp32", "tf32", "fp16", "bf16", "fp8"])),
+        recompute=draw(st.sampled_from(["none", "selective", "full"])),
+        optimizer=draw(st.sampled_from(["adamw", "sgd", "lion", "adamw-8bit", "muon"])),
+        flash_attention=draw(st.booleans()),
+        software=software,
+    )  # fmt: skip
+
+
+def bytes_of(model: Model, setup: TrainSetup) -> float:
+    return training_memory(model, accelerator=H100, setup=setup, coefficients=COEFFICIENTS, memory_kind="device").value
+
+
+def seconds_of(model: Model, setup: TrainSetup) -> float:
+    return step_time(model, accelerator=H100, setup=setup, coefficients=COEFFICIENTS).value
+
+
+@given(models(), setups())
+@settings(max_examples=60, deadline=None)
+def test_every_part_is_a_size_or_a_time(model: Model, setup: TrainSetup) -> None:
+    memory = training_memory(model, accelerator=H100, setup=setup, coefficients=COEFFICIENTS)
+    step = step_time(model, accelerator=H100, setup=setup, coefficients=COEFFICIENTS)
+    assert all(part.value >= 0 for part in (*memory.parts, *step.parts))
+    assert memory.value > 0
+    assert step.value > 0
+
+
+@given(models(), setups())
+@settings(max_examples=40, deadline=None)
+def test_longer_sequences_and_larger_micro_batches_never_need_less(model: Model, setup: TrainSetup) -> None:
+    assert bytes_of(model, replace(setup, seq_len=2 * setup.seq_len)) >= bytes_of(model, setup)
+    assert bytes_of(model, replace(setup, micro_batch=2 * setup.micro_batch)) >= bytes_of(model, setup)
+
+
+@given(models(), setups())
+@settings(max_examples=40, deadline=None)
+def test_recompute_trades_memory_for_time(model: Model, setup: TrainSetup) -> None:
+    none, full = replace(setup, recompute="none"), replace(setup, recompute="full")
+    assert bytes_of(model, full) <= bytes_of(model, none) * 1.05  # one layer's working set against many kept
+    assert seconds_of(model, full) >= seconds_of(model, none)
+
+
+@given(models(), setups())
+@settings(max_examples=40, deadline=None)
+def test_sharding_the_optimizer_never_adds_memory(model: Model, setup: TrainSetup) -> None:
+    plain = replace(setup, layout=replace(setup.layout, sharding="none"))
+    first = replace(setup, layout=replace(setup.layout, sharding="zero1"))
+    assert bytes_of(model, first) <= bytes_of(model, plain) * 1.0001
+
+
+@given(models(), setups(), st.floats(1.1, 4.0))
+@settings(max_examples=40, deadline=None)
+def test_a_faster_accelerator_is_never_slower(model: Model, setup: TrainSetup, factor: float) -> None:
+    faster = replace(
+        H100,
+        memory_bytes_per_s=H100.memory_bytes_per_s * factor,
+        peaks={dtype: peak * factor for dtype, peak in H100.peaks.items()},
+    )
+    better = step_time(model, accelerator=faster, setup=setup, coefficients=COEFFICIENTS).value
+    assert better <= seconds_of(model, setup) * 1.0001
+
+
+@given(models(), setups())
+@settings(max_examples=40, deadline=None)
+def test_no_step_beats_the_peak(model: Model, setup: TrainSetup) -> None:
+    """Model FLOP over all ranks at the fastest peak of the card bound every step from below."""
+    ideal = model_flop(model, setup=setup) / (setup.layout.ranks * max(H100.peaks.values()))
+    assert seconds_of(model, setup) > ideal
+
+
+@given(models(), setups())
+@settings(max_examples=40, deadline=None)
+def test_accumulating_twice_takes_at_most_twice(model: Model, setup: TrainSetup) -> None:
+    once, twice = (
+        seconds_of(model, setup),
+        seconds_of(model, replace(setup, num_micro_batches=2 * setup.num_micro_batches)),
+    )
+    assert once < twice <= 2.0001 * once
