@@ -1,8 +1,11 @@
-"""How are a model's small files fetched from a Hugging Face hub?
+"""
+How are a model's small files fetched from a Hugging Face hub?
 
-config.json, hf_quant_config.json and the index of the weights: from the local cache that other tools keep, else over
-HTTPS from HF_ENDPOINT. Weights are never fetched. The token of HF_TOKEN goes to that host alone, is not followed by a
-redirect to another one, and appears in no message.
+config.json, hf_quant_config.json and the index of the weights, through the `huggingface_hub` library (extra `hub`) and
+the cache it shares with other tools, from HF_ENDPOINT and with the token the library finds. Weights are never fetched.
+The library is imported when a hub or its cache is asked and not before: catalogued models need none of it. It limits
+neither a file's size nor the time for all of it, so both are limited here; its own messages are replaced by sentences
+that hold no address beyond the host and no token.
 """
 
 from __future__ import annotations
@@ -10,25 +13,22 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
-from urllib.parse import quote, urlsplit
+from typing import Any, Final, NamedTuple
 
 from tonnage.catalog.hub.jsonfile import LARGEST_CONFIG, parse_object
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo, nearest
 
-__all__ = ["Repository", "cached_folder", "fetch", "offline_by_choice", "repository"]
+__all__ = ["HubFailure", "Repository", "cached_folder", "fetch", "not_found", "offline_by_choice", "repository"]
 
 DEFAULT_ENDPOINT: Final = "https://huggingface.co"
 LARGEST_INDEX: Final = 64 << 20
 TIMEOUT_S: Final = 10.0
-"""For each answer of the server; three times as long for a whole file."""
+"""For the first answer of the server; three times as long for a whole file."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _YES: Final = {"1", "true", "yes", "on"}
-
-Failure = Literal["missing", "gated", "unreachable"]
 
 
 class Repository(NamedTuple):
@@ -39,11 +39,7 @@ class Repository(NamedTuple):
 
 
 class HubFailure(BadRequest):
-    """The hub gave no file: it has none, wants a token, or cannot be reached."""
-
-    def __init__(self, message: str, kind: Failure) -> None:
-        super().__init__(message)
-        self.kind = kind
+    """The hub gave no file: it has none, wants a token, cannot be reached, or the library to ask it is absent."""
 
 
 def repository(spec: str) -> Repository | None:
@@ -51,6 +47,8 @@ def repository(spec: str) -> Repository | None:
     text = spec.strip()
     revision = "main"
     if text.startswith(("http://", "https://")):
+        from urllib.parse import urlsplit
+
         parts = [part for part in urlsplit(text).path.split("/") if part]
         parts = parts[1:] if parts[:1] == ["models"] else parts
         if len(parts) >= 4 and parts[2] in {"tree", "blob", "resolve"}:
@@ -68,107 +66,165 @@ def offline_by_choice() -> bool:
     return any(os.environ.get(name, "").lower() in _YES for name in ("HF_HUB_OFFLINE", "TONNAGE_OFFLINE"))
 
 
-def endpoint() -> str:
-    """Address of the hub."""
-    return (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
-
-
 def cached_folder(repo: Repository) -> Path | None:
-    """The folder in which other tools on this machine keep the repository's files, when it has a config.json."""
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
-    root = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub") / f"models--{repo.id.replace('/', '--')}"
-    reference = root / "refs" / repo.revision
+    """The folder in which this machine keeps the repository with its weights; None without them."""
     try:
-        commit = reference.read_text(encoding="utf-8").strip() if reference.is_file() else repo.revision
-    except (OSError, UnicodeDecodeError):
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
         return None
-    folder = root / "snapshots" / commit
-    return folder if re.fullmatch(r"[\w.-]+", commit) and (folder / "config.json").is_file() else None
+    config = try_to_load_from_cache(repo.id, "config.json", revision=repo.revision)
+    if not isinstance(config, str):
+        return None
+    folder = Path(config).parent
+    return folder if any(folder.glob("*.safetensors")) or any(folder.glob("*.gguf")) else None
 
 
-def fetch(repo: Repository, name: str, *, limit: int = LARGEST_CONFIG, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+def fetch(
+    repo: Repository, name: str, *, limit: int = LARGEST_CONFIG, timeout_s: float = TIMEOUT_S, offline: bool = False
+) -> dict[str, Any]:
     """
-    One JSON file of a repository.
+    One JSON file of a repository; offline, only from the cache.
 
     Raises
     ------
     HubFailure
-        The file is not there, the repository wants a token, or the hub cannot be reached in time.
+        The file is not there, the repository wants a token, the hub cannot be reached in time, or the extra `hub` is
+        not installed.
     BadFact
         The file is too large or no JSON object.
     """
-    address = f"{endpoint()}/{quote(repo.id)}/resolve/{quote(repo.revision, safe='')}/{quote(name)}"
-    content = _get(address, repo, limit=limit, timeout_s=timeout_s)
-    return parse_object(content, file=f"{repo.id}/{name}")
-
-
-def _get(address: str, repo: Repository, *, limit: int, timeout_s: float) -> bytes:
-    from http.client import HTTPException
-    from urllib.error import HTTPError, URLError
-    from urllib.request import Request
-
-    if urlsplit(address).scheme not in {"http", "https"}:
-        raise BadRequest(f"HF_ENDPOINT: '{echo(endpoint())}' is no address; expected https://…")
-    request = Request(address, headers={"User-Agent": "tonnage", "Accept-Encoding": "identity"})
-    token = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN")
-    if token and token.isascii() and token.isprintable():
-        # Unredirected: urllib keeps such a header off every further address.
-        request.add_unredirected_header("Authorization", f"Bearer {token.strip()}")
+    host = _host()
     try:
-        with _opener()(request, timeout_s) as answer:
-            return _read(answer, repo, limit=limit, timeout_s=timeout_s)
-    except HTTPError as problem:
-        raise _refused(problem.code, repo) from None
-    except TonnageError:
-        raise
-    except (URLError, HTTPException, OSError, ValueError) as problem:
-        reason = getattr(problem, "reason", problem)
-        shown = "no answer in time" if isinstance(reason, TimeoutError) else type(reason).__name__
+        import huggingface_hub
+    except ImportError:
         raise HubFailure(
-            f"model '{repo.id}': the hub at {urlsplit(address).hostname} could not be asked ({shown}); "
-            "give a local config.json or a catalogue id",
-            "unreachable",
+            f"model '{repo.id}': not in the catalogue, and asking {host} for it needs an extra: "
+            "pip install 'tonnage[hub]'; or give a local config.json"
         ) from None
+    found = huggingface_hub.try_to_load_from_cache(repo.id, name, revision=repo.revision)
+    path = Path(found) if isinstance(found, str) else None
+    if not offline:
+        try:
+            path = _in_time(lambda: _download(repo, name, limit, timeout_s), 3 * timeout_s)
+        except TonnageError:
+            raise
+        except Exception as problem:  # the library's own, its HTTP client's, and the system's
+            if path is None:
+                raise _refused(problem, repo, host) from None
+    elif path is None:
+        raise HubFailure(f"model '{repo.id}': not in this machine's cache, and offline no hub is asked")
+    if path.stat().st_size > limit:
+        raise _too_large(repo, limit)
+    return parse_object(path.read_bytes(), file=f"{repo.id}/{name}")
 
 
-def _opener() -> Callable[[Any, float], Any]:
-    """Opens a request; redirects stay with HTTP and HTTPS and are few."""
-    from urllib import request as http
+def _download(repo: Repository, name: str, limit: int, timeout_s: float) -> Path:
+    """Where the library put the file."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
-    director = http.OpenerDirector()
-    for handler in (
-        http.ProxyHandler(), http.HTTPHandler(), http.HTTPSHandler(), http.HTTPRedirectHandler(),
-        http.HTTPDefaultErrorHandler(), http.HTTPErrorProcessor(),
-    ):  # fmt: skip
-        director.add_handler(handler)
-    return lambda request, timeout_s: director.open(request, timeout=timeout_s)
-
-
-def _read(answer: Any, repo: Repository, *, limit: int, timeout_s: float) -> bytes:
-    """The body, up to the limit and in time, however slowly it drips."""
-    deadline, content = time.monotonic() + 3 * timeout_s, bytearray()
-    while chunk := answer.read1(1 << 16):
-        content += chunk
-        if len(content) > limit:
-            raise BadFact(f"model '{repo.id}': the hub sent more than {limit} bytes; expected a small JSON file")
-        if time.monotonic() > deadline:
-            raise HubFailure(f"model '{repo.id}': the hub sends too slowly; give a local config.json", "unreachable")
-    if answer.length:  # what the server announced and did not send
-        raise HubFailure(f"model '{repo.id}': the hub broke off its answer; try again", "unreachable")
-    return bytes(content)
+    deadline = time.monotonic() + 3 * timeout_s
+    # Asked once: when nobody answers, the download below would ask again for half a minute.
+    address = hf_hub_url(repo.id, name, revision=repo.revision, endpoint=_endpoint())
+    get_hf_file_metadata(address, timeout=timeout_s, library_name="tonnage")
+    found = hf_hub_download(
+        repo.id, name, revision=repo.revision, endpoint=_endpoint(), etag_timeout=timeout_s, library_name="tonnage",
+        tqdm_class=_meter(repo, limit, deadline),
+    )  # fmt: skip
+    return Path(found)
 
 
-def _refused(status: int, repo: Repository) -> HubFailure:
+def _endpoint() -> str:
+    return (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
+
+
+def _host() -> str:
+    """The host of the hub: all that messages say of its address, which may hold a password."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(_endpoint())
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise BadRequest(f"HF_ENDPOINT: '{echo(_endpoint())}' is no address; expected https://…")
+    return parts.hostname
+
+
+def _in_time(work: Callable[[], Path], seconds: float) -> Path:
+    """
+    What `work` gives, or TimeoutError: a name look-up can hang and an answer can drip for ever.
+
+    The thread is left behind; `_meter` ends it at its next byte.
+    """
+    import threading
+
+    given: list[Path | Exception] = []
+
+    def run() -> None:
+        try:
+            given.append(work())
+        except Exception as problem:
+            given.append(problem)
+
+    thread = threading.Thread(target=run, name="hub", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not given:
+        raise TimeoutError
+    if isinstance(given[0], Exception):
+        raise given[0]
+    return given[0]
+
+
+def _meter(repo: Repository, limit: int, deadline: float) -> Any:
+    """The progress bar the library reports bytes to: it shows nothing and stops what is too much or too late."""
+
+    class Meter:
+        def __init__(self, *, total: float | None = None, initial: float = 0, **_: Any) -> None:
+            self.seen = initial
+            self.update(max((total or 0) - initial, 0))
+            self.seen = initial
+
+        def update(self, received: float = 0) -> None:
+            self.seen += received
+            if self.seen > limit:
+                raise _too_large(repo, limit)
+            if time.monotonic() > deadline:
+                raise TimeoutError
+
+        def __enter__(self) -> Meter:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    return Meter
+
+
+def _too_large(repo: Repository, limit: int) -> BadFact:
+    return BadFact(f"model '{repo.id}': the hub sends more than {limit} bytes; expected a small JSON file")
+
+
+def _chain(problem: BaseException | None) -> Iterator[BaseException]:
+    """An exception and what it came from."""
+    while problem is not None:
+        yield problem
+        problem = problem.__cause__
+
+
+def _refused(problem: Exception, repo: Repository, host: str) -> HubFailure:
+    """One sentence for what the library raised; its own text may hold addresses and headers."""
+    chain = tuple(_chain(problem))
+    status = next((s for each in chain if (s := getattr(getattr(each, "response", None), "status_code", None))), None)
     if status in {401, 403}:
         return HubFailure(
             f"model '{repo.id}': the hub answers {status}: gated, private or misspelt; accept its licence on its page "
-            "and set HF_TOKEN, or give a local config.json",
-            "gated",
+            "and set HF_TOKEN, or give a local config.json"
         )
     if status == 404:
-        return HubFailure(f"model '{repo.id}': the hub has no such model or no config.json in it", "missing")
+        return HubFailure(f"model '{repo.id}': the hub has no such model or no config.json in it")
+    if isinstance(status, int) and status >= 300:
+        return HubFailure(f"model '{repo.id}': the hub answers {status}; try again or give a local config.json")
+    late = any(isinstance(each, TimeoutError) or "Timeout" in type(each).__name__ for each in chain)
+    shown = "no answer in time" if late else type(chain[-1]).__name__
     return HubFailure(
-        f"model '{repo.id}': the hub answers {status}; try again or give a local config.json", "unreachable"
+        f"model '{repo.id}': the hub at {host} could not be asked ({shown}); give a local config.json or a catalogue id"
     )
 
 

@@ -83,14 +83,11 @@ def _by_name(text: str, additions: Additions, offline: bool) -> Model:
             return read_path(Path(text))
         if repo is None:
             raise
-        folder = online.cached_folder(repo)
-        if folder is not None:
-            return msgspec.structs.replace(read_path(folder), id=repo.id)
-        if offline:
-            raise
         try:
-            return _from_hub(repo)
+            return _from_hub(repo, offline)
         except online.HubFailure as failure:
+            if offline:
+                raise unknown from None
             raise online.not_found(repo, why=str(failure), known=model_ids(additions)) from unknown
 
 
@@ -101,22 +98,25 @@ def _is_folder(text: str) -> bool:
         return False
 
 
-def _from_hub(repo: online.Repository) -> Model:
-    data = online.fetch(repo, "config.json")
+def _from_hub(repo: online.Repository, offline: bool) -> Model:
+    """The model as the hub describes it, or as the weights on this machine do when they are here."""
+    folder = online.cached_folder(repo)
+    if folder is not None:
+        return msgspec.structs.replace(read_path(folder), id=repo.id)
+    data = online.fetch(repo, "config.json", offline=offline)
     if "quantization_config" not in data:
-        quantised = _optional(repo, "hf_quant_config.json")
+        quantised = _optional(repo, "hf_quant_config.json", offline)
         if quantised is not None:
             data = {**data, "quantization_config": {"quant_method": "modelopt", **quantised}}
     found = read_config(data, file=f"{repo.id}/config.json", name=repo.id)
-    index = _optional(repo, "model.safetensors.index.json", limit=online.LARGEST_INDEX)
-    size = _total_size(index)
+    size = _total_size(_optional(repo, "model.safetensors.index.json", offline))
     return found if size is None else msgspec.structs.replace(found, stored_weight_bytes=size)
 
 
-def _optional(repo: online.Repository, name: str, **limits: int) -> dict[str, Any] | None:
+def _optional(repo: online.Repository, name: str, offline: bool) -> dict[str, Any] | None:
     """A file that a repository may lack; what goes wrong with one costs nothing but its facts."""
     try:
-        return online.fetch(repo, name, **limits)
+        return online.fetch(repo, name, limit=online.LARGEST_INDEX, offline=offline)
     except online.HubFailure:
         return None
 
