@@ -70,6 +70,7 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     # name: (prior, its spread, lowest, highest); seconds in units of SCALE, factors as logarithms
     "step_s": (1.0, 2.0, 0.0, 60.0),
     "sequence_s": (0.8, 1.5, 0.0, 40.0),
+    "launch_s": (45.0, 15.0, 0.0, 100.0),
     "kernel_s": (0.0, 2.0, -1.4, 60.0),
     "prefill_kernel_s": (0.0, 3.0, -1.4, 80.0),
     "request_s": (1.0, 2.0, 0.0, 30.0),
@@ -86,9 +87,12 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "weight_only": (0.0, 0.3, -0.7, 1.5),
     "bubble": (1.0, 1.0, 0.0, 4.0),
 }
-SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "kernel_s": 1e-6, "prefill_kernel_s": 1e-6, "request_s": 1e-2,
+SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "kernel_s": 1e-6, "launch_s": 1e-6, "prefill_kernel_s": 1e-6,
+         "request_s": 1e-2,
          "prompt_s": 1e-3, "bubble": 0.1}  # fmt: skip
 MOST_PER_GROUP = 24
+EAGER = frozenset({"hf", "megatron"})
+"""Engines that launch from Python: host time per kernel overlaps with the accelerator, and binds small models."""
 UNTABULATED = 5.0
 """Priors on factors are this much wider for vendors without kernel tables."""
 
@@ -230,6 +234,8 @@ def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
     """The parameters that these rows can tell: each needs a part of some step, or a latency, to act on."""
     grids = [grid for sample in rows for grid in sample.grids]
     names = ["step_s", "kernel_s", "memory", "compute", "attention", "touch"]
+    if rows[0].key[0] in EAGER:
+        names.append("launch_s")
     batches = {sample.grids[-1].batches[-1] for sample in rows}
     if max(batches, default=1.0) > 8:
         names.append("sequence_s")

@@ -24,6 +24,8 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same, for each running sequence. [s]"""
     hidden_s: float = 0.0
     """Host work of one step that overlaps with the accelerator. [s]"""
+    launch_s: float = 0.0
+    """The same for each kernel, where Python launches them one by one, and each expert of a mixture apart. [s]"""
     kernel_s: float = 0.0
     """Added to each kernel of a decode step: launches that no graph captured. [s]"""
     prefill_kernel_s: float = 0.0

@@ -172,4 +172,4 @@ def seconds(parts: Parts, overheads: Overheads, *, sequences: float, prompts: fl
         + parts.kernels * (o.prefill_kernel_s if prompts else o.kernel_s)
     )
     exposed = o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
-    return max(busy, o.hidden_s) + exposed
+    return max(busy, o.hidden_s + o.launch_s * parts.kernels) + exposed

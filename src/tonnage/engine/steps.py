@@ -30,7 +30,7 @@ from tonnage.engine.step_parts import (
 )
 from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Model, StateSpace
+from tonnage.nouns.model import Model, Moe, StateSpace
 from tonnage.physics.efficiency import weakest_rung
 from tonnage.physics.transformer import Tokens, step_work
 
@@ -64,13 +64,15 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
     layout: Layout
     graphs: bool
     rung: Rung
+    hidden_s: float = 0.0
+    """Host work of a step that overlaps with the accelerator: no step is shorter. [s]"""
     layers: float = 1.0
     speculation: Speculation | None = None
 
     def decode_s(self, sequences: float, context: float) -> float:
         """One token of each of `sequences` on the replica with `context` tokens: a step, or its share of one. [s]"""
         busy = self._decode_busy(sequences, context, padded=self.graphs)
-        step = _with_host(busy + self._bubble(busy), self.overheads, sequences / self.layout.dp, 0.0)
+        step = self._with_host(busy + self._bubble(busy), sequences / self.layout.dp, 0.0)
         if self.speculation is None:
             return step
         return (step + self._drafts_s(sequences)) / self.speculation.gained
@@ -97,7 +99,11 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
         chunk = prompt_tokens / max(prompts, 1e-9)
         fixed, linear, square = self.chunk_s
         busy += fixed + tokens * (linear + square * (cached + chunk / 2.0))
-        return _with_host(busy, self.overheads, sequences / self.layout.dp, prompts * share)
+        return self._with_host(busy, sequences / self.layout.dp, prompts * share)
+
+    def _with_host(self, busy: float, sequences: float, prompts: float) -> float:
+        o = self.overheads
+        return max(busy, self.hidden_s) + o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
 
     def _decode_busy(self, sequences: float, context: float, *, padded: bool) -> float:
         per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
@@ -124,11 +130,6 @@ def _fullest_share(prompts: float, ranks: int) -> float:
     mean = prompts / ranks
     fullest = mean + sqrt(2.0 * log(ranks) * mean)
     return min(1.0, max(fullest, min(1.0, prompts)) / prompts)
-
-
-def _with_host(busy: float, overheads: Overheads, sequences: float, prompts: float) -> float:
-    exposed = overheads.step_s + overheads.sequence_s * sequences + overheads.prompt_s * prompts
-    return max(busy, overheads.hidden_s) + exposed
 
 
 def _at(xs: tuple[float, ...], ys: tuple[float, ...], x: float) -> float:
@@ -174,6 +175,8 @@ class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
     prefill: tuple[Parts, Parts]
     layout: Layout
     graphs: bool
+    launches: float = 0.0
+    """Kernels of a decode step when nothing groups them: each expert of a mixture by itself."""
     layers: float = 1.0
     speculation: Speculation | None = None
 
@@ -207,6 +210,7 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
         prefill=(_prefill(placement, chunks[0]), _prefill(placement, chunks[1])),
         layout=placement.layout,
         graphs=placement.graphs,
+        launches=dense[0][0].kernels + dense[0][1].kernels + _experts_apart(placement.model),
         layers=float(sum(group.count for group in placement.model.layers) or 1),
         speculation=placement.speculation,
     )
@@ -226,6 +230,7 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
         overheads=o,
         layout=grid.layout,
         graphs=grid.graphs,
+        hidden_s=o.hidden_s + o.launch_s * grid.launches,
         layers=grid.layers,
         speculation=grid.speculation,
         rung=weakest_rung((grid.dense[0].rung, grid.dense[-1].rung, grid.prefill[1].rung)),
@@ -256,7 +261,7 @@ def _curve(
 
 def _busy(parts: Parts, overheads: Overheads, *, prompts: bool) -> float:
     """Accelerator time of parts alone, without the host."""
-    alone = msgspec.structs.replace(overheads, step_s=0.0, sequence_s=0.0, hidden_s=0.0, prompt_s=0.0)
+    alone = msgspec.structs.replace(overheads, step_s=0.0, sequence_s=0.0, hidden_s=0.0, launch_s=0.0, prompt_s=0.0)
     return seconds(parts, alone, sequences=0.0, prompts=1.0 if prompts else 0.0)
 
 
@@ -278,6 +283,12 @@ def _dense_and_head(placement: Placement, rows: float) -> tuple[Parts, Parts]:
     names = {"head", "gather logits", "sampling"}
     dense = tuple(op for op in work if op.kind not in _CORES and op.name not in names)
     return parts_of(dense, d), parts_of(tuple(op for op in work if op.name in names), d)
+
+
+def _experts_apart(model: Model) -> float:
+    """Launches that a loop over the experts adds to one grouped product up and one down."""
+    mixtures = ((g.count, g.feed_forward) for g in model.layers if isinstance(g.feed_forward, Moe))
+    return float(sum(2 * count * (moe.num_experts - 1) for count, moe in mixtures))
 
 
 def _has_states(model: Model) -> bool:
