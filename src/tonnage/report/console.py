@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ def make_console() -> Console:
     from rich.console import Console
 
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+    known = console.is_terminal or "COLUMNS" in os.environ
+    return console if known else Console(highlight=False, width=PIPE_WIDTH)
 
 
 def lines(console: Console, title: str, *, texts: list[str]) -> None:
