@@ -85,6 +85,15 @@ def test_expert_exchange_can_be_hidden() -> None:
     assert step(replace(setup, overlapped_experts=True), moe) < step(setup, moe)
 
 
+def test_muon_pays_for_its_iterations_and_keeps_less_state() -> None:
+    adam, muon = (
+        step_time(LLAMA, accelerator=H100, setup=replace(BASE, optimizer=name), coefficients=training_coefficients())
+        for name in ("adamw", "muon")
+    )
+    assert muon.part("optimizer") > adam.part("optimizer")
+    assert muon.value < 1.1 * adam.value
+
+
 def test_a_network_is_timed_by_flop_and_traffic() -> None:
     resnet = catalog.model("timm/resnet50.a1_in1k")
     setup = TrainSetup(software="eager", micro_batch=256, precision="fp16", optimizer="sgd")

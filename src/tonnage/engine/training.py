@@ -25,10 +25,10 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.physics.efficiency import smooth_max
-from tonnage.physics.optimizers import optimizer, step_bytes
+from tonnage.physics.optimizers import newton_schulz_flop, optimizer, step_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.pipeline import bubble_turns, stage_layers
-from tonnage.physics.training_memory import adapter_parameters, held_parameters, recipe
+from tonnage.physics.training_memory import adapter_parameters, held_parameters, layer_matrices, recipe
 from tonnage.physics.training_time import (
     Network,
     network,
@@ -318,7 +318,19 @@ def _optimizer_s(model: Model, times: _Times) -> float:
         state_bytes=kept.state,
     )  # fmt: skip
     rate = sustained_bytes_per_s(times.accelerator, times.coefficients)
-    return stepped * moved / rate
+    return stepped * moved / rate + (_orthogonal_s(model, times) if chosen.orthogonal else 0.0)
+
+
+def _orthogonal_s(model: Model, times: _Times) -> float:
+    """Muon's Newton-Schulz iterations on every matrix of the layers, shared by the ranks that share the optimizer."""
+    setup, layout = times.setup, times.setup.layout
+    flop = 0.0
+    for group in (*model.encoder, *model.layers):
+        for matrix in layer_matrices(group, group.hidden_size or model.hidden_size):
+            flop += group.count * matrix.copies * newton_schulz_flop(rows=matrix.outputs, columns=matrix.inputs)
+    ranks = layout.tp * layout.pp * (layout.dp * layout.cp if layout.sharding != "none" else 1)
+    share = times.coefficients.gemm.get(times.accelerator.architecture, times.coefficients.gemm["*"])
+    return 0.0 if setup.adapter else flop / ranks / (training_peak(times.accelerator, "bf16") * share)
 
 
 def _networked(model: Model, times: _Times) -> tuple[Part, ...]:

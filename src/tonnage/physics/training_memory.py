@@ -16,7 +16,7 @@ import msgspec
 
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Part, Quantity
-from tonnage.nouns.model import Model
+from tonnage.nouns.model import LayerGroup, Model
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
@@ -33,7 +33,15 @@ from tonnage.physics.parameters import (
 )
 from tonnage.physics.pipeline import in_flight, stage_layers
 
-__all__ = ["Held", "Recipe", "adapter_parameters", "held_parameters", "recipe", "training_memory"]
+__all__ = [
+    "Held",
+    "Recipe",
+    "adapter_parameters",
+    "held_parameters",
+    "layer_matrices",
+    "recipe",
+    "training_memory",
+]
 
 ADAPTER_BYTES: Final = 16
 """An adapter's parameters are trained in mixed precision: weight, gradient, master copy and two moments."""
@@ -119,7 +127,7 @@ def held_parameters(model: Model, *, setup: TrainSetup) -> Held:
     dense = experts = unit = 0.0
     for group in groups:
         hidden = group.hidden_size or model.hidden_size
-        matrices = _matrices(group, hidden)
+        matrices = layer_matrices(group, hidden)
         routed = sum(m.size * m.copies for m in matrices if m.split == "experts")
         cut = sum(m.size / min(layout.tp, m.parts or layout.tp) for m in matrices if m.split in {"outputs", "inputs"})
         whole = layer_parameters(group, hidden) - sum(m.size * m.copies for m in matrices if m.split != "whole")
@@ -132,13 +140,12 @@ def held_parameters(model: Model, *, setup: TrainSetup) -> Held:
     return Held(dense=(dense * share) + towers / layout.tp, experts=experts * share, ends=ends / layout.tp, unit=unit)
 
 
-def _matrices(group: object, hidden: int) -> tuple[Matrix, ...]:
-    mixer, cross = getattr(group, "mixer", None), getattr(group, "cross_attention", None)
-    forward = getattr(group, "feed_forward", None)
+def layer_matrices(group: LayerGroup, hidden: int) -> tuple[Matrix, ...]:
+    """Every matrix of one layer: mixer, cross attention, feed-forward."""
     return (
-        *mixer_matrices(mixer, hidden),
-        *mixer_matrices(cross, hidden),
-        *feed_forward_matrices(forward, hidden),
+        *mixer_matrices(group.mixer, hidden),
+        *mixer_matrices(group.cross_attention, hidden),
+        *feed_forward_matrices(group.feed_forward, hidden),
     )
 
 
@@ -153,7 +160,7 @@ def adapter_parameters(model: Model, *, setup: TrainSetup) -> float:
     total = 0.0
     for group in (*model.encoder, *model.layers):
         hidden = group.hidden_size or model.hidden_size
-        for matrix in _matrices(group, hidden):
+        for matrix in layer_matrices(group, hidden):
             if matrix.split in {"experts", "whole"} and matrix.name != "q_a_proj":
                 continue
             pieces = 2 if "gate_up" in matrix.name else 1
