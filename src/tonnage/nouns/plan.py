@@ -112,7 +112,7 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     verdict: str = ""
     """Why it leads, or why it lost to the option ranked first."""
     sure: bool = True
-    """Every objective holds at the far end of its interval too."""
+    """Its step times rest on measured kernels, or every objective holds at the far end of its interval too."""
     ties: bool = False
     """Its cost interval reaches the first one's: the two cannot be told apart within error."""
 

@@ -66,7 +66,7 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
         max_num_seqs=max_num_seqs,
         times=times,
         basis=BASIS_OF_RUNG[rung],
-        factors={name: factor("serve", name, rung=rung) for name in FACTORS},
+        factors={name: factor("serve", name, rung=f"{BASIS_OF_RUNG[rung]}:{engine.name}") for name in FACTORS},
         engine=engine,
     )
 

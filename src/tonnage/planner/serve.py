@@ -103,7 +103,7 @@ def _cost(option: ServeOption) -> float:
 
 
 def _rank(option: ServeOption) -> tuple[bool, float, float]:
-    """Those that meet the objectives within error come first; then the cheapest, at the same price the faster."""
+    """Those on measured kernels, or that hold within error, come first; then the cheapest, at one price the faster."""
     return not option.sure, option.bill.usd_per_hour, option.capacity.tpot_s.value
 
 
@@ -270,7 +270,7 @@ def _option(
         usd_per_month=cost.value * HOURS_PER_MONTH,
         usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
         basis=str(replica.basis),
-        sure=story.is_sure(request, capacity),
+        sure=story.is_sure(request, capacity, basis=replica.basis),
     )
 
 

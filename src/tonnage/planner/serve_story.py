@@ -15,7 +15,7 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog import ambiguity as accelerator_ambiguity
 from tonnage.engine.capacity import Point
 from tonnage.money.bills import HOURS_PER_MONTH, usd_per_hour_of
-from tonnage.nouns.answer import Verdict
+from tonnage.nouns.answer import Basis, Verdict
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, Flip, ServeOption
 from tonnage.nouns.workload import Serve
@@ -54,8 +54,12 @@ def model_facts(model: Model) -> dict[str, Any]:
     return facts
 
 
-def is_sure(request: Serve, capacity: Capacity) -> bool:
-    """Whether TTFT and TPOT meet their objectives at the far end of their intervals."""
+def is_sure(request: Serve, capacity: Capacity, *, basis: Basis) -> bool:
+    """Whether step times rest on measured kernels, or TTFT and TPOT hold at the far end of their intervals too."""
+    return basis in {Basis.MEASURED, Basis.CALIBRATED} or _holds_within_error(request, capacity)
+
+
+def _holds_within_error(request: Serve, capacity: Capacity) -> bool:
     limits = ((capacity.ttft_s, request.slo.ttft_s), (capacity.tpot_s, request.slo.tpot_s))
     return all(limit is None or (latency.high or latency.value) <= limit for latency, limit in limits)
 
@@ -65,14 +69,18 @@ def with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Ser
     if not options:
         return ()
     first = options[0]
-    certain = "even at the far end of their intervals" if first.sure else "by its estimates, though not within error"
-    told = [replace(first, verdict=f"cheapest that meets the objectives {certain}; {_arithmetic(first)}")]
+    what = "cheapest that meets the objectives and rests on measured kernels, or holds within error"
+    lead = what if first.sure else "cheapest by its estimates, which no measured kernels support"
+    told = [replace(first, verdict=f"{lead}; {_with_risk(request, first)}{_arithmetic(first)}")]
     for option in options[1:]:
         ratio = option.bill.usd_per_hour / first.bill.usd_per_hour
-        risk = f"{_risk(request, option)}; " if first.sure and not option.sure else ""
-        verdict = f"{ratio:.2f}x the first's cost; {risk}{_arithmetic(option)}"
+        verdict = f"{ratio:.2f}x the first's cost; {_with_risk(request, option)}{_arithmetic(option)}"
         told.append(replace(option, verdict=verdict, ties=_ties(option, first)))
     return tuple(told)
+
+
+def _with_risk(request: Serve, option: ServeOption) -> str:
+    return "" if _holds_within_error(request, option.capacity) else f"{_risk(request, option)}; "
 
 
 def _risk(request: Serve, option: ServeOption) -> str:
@@ -135,8 +143,8 @@ def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdi
     return (
         f"Rent {best.accelerators} x {run.accelerator} ({copies}, {run.precision.weights} weights, "
         f"{run.engine.name}): {show(best.bill.usd_per_hour, 'USD/h')} at {best.bill.provider} "
-        f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), {p} TTFT {show(ttft.value, 's', digits=2)} {bounds}, "
-        f"{p} TPOT {show(tpot.value, 's', digits=2)} {limits}."
+        f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), "
+        f"{p} TTFT {show(ttft.value, 's', digits=2)} {bounds}, {p} TPOT {show(tpot.value, 's', digits=2)} {limits}."
     )
 
 

@@ -25,6 +25,8 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     if plan.options:
         console.print()
         console.print(_options_table(plan.options[:top]))
+        if any(option.bill.stale for option in plan.options[:top]):
+            console.print("  * a price older than 90 days: check it before you count on it", style="dim", markup=False)
         lines(
             console, "Why this one, why not the others?", texts=[_why(i, o) for i, o in enumerate(plan.options[:top])]
         )
@@ -51,16 +53,12 @@ def _options_table(options: tuple[ServeOption, ...]) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for name, justify in (
-        ("#", "right"), ("accelerators", "left"), ("precision", "left"), ("layout", "left"), ("TTFT", "left"),
-        ("TPOT", "left"), ("headroom", "right"), ("$/h", "right"), ("$/1M out", "right"), ("offer", "left"),
-        ("basis", "left"),
-    ):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=name not in {"offer"})  # type: ignore[arg-type]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    numbers = {"#", "free", "$/h", "$/1M out"}
+    for name in ("#", "accelerators", "weights", "layout", "TTFT", "TPOT", "free", "$/h", "$/1M out", "offer", "basis"):
+        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=name != "offer")
     for rank, option in enumerate(options, 1):
         bill = option.bill
-        flag = " (old price)" if bill.stale else ""
         table.add_row(
             str(rank),
             f"{option.accelerators} x {option.configuration.accelerator}",
@@ -71,7 +69,7 @@ def _options_table(options: tuple[ServeOption, ...]) -> Table:
             f"{option.headroom:.0%}",
             f"{bill.usd_per_hour:,.2f}",
             f"{option.usd_per_million_output_tokens:,.2f}",
-            f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}, {bill.as_of}{flag}",
+            f"{bill.provider} {bill.region}, {bill.as_of}{'*' if bill.stale else ''}",
             option.basis + ("" if option.sure else ", unsure"),
         )
     return table
@@ -84,10 +82,13 @@ def _layout(option: ServeOption) -> str:
 
 
 def _interval(quantity: Quantity) -> str:
-    value = show(quantity.value, "s", digits=2)
+    """Value and bounds in one unit: "27 (22-34) ms"."""
+    factor, unit = (1.0, "s") if quantity.value >= 1 else (1e3, "ms")
+    value = f"{quantity.value * factor:.2g}" if factor == 1.0 else f"{quantity.value * factor:.0f}"
     if quantity.low is None or quantity.high is None:
-        return value
-    return f"{value} ({show(quantity.low, 's', digits=2)}-{show(quantity.high, 's', digits=2)})"
+        return f"{value} {unit}"
+    low, high = (f"{bound * factor:.{1 if factor == 1.0 else 0}f}" for bound in (quantity.low, quantity.high))
+    return f"{value} ({low}-{high}) {unit}"
 
 
 def _why(index: int, option: ServeOption) -> str:
