@@ -8,6 +8,7 @@ one. MLPerf's multi-stream scenario sends eight samples at once (MLPerf inferenc
 
 from __future__ import annotations
 
+from tonnage import catalog
 from tonnage.accuracy.rows import Row, count, number, text
 from tonnage.accuracy.serve_cases import links, year
 from tonnage.errors import BadFact
@@ -40,7 +41,7 @@ def infer_case(row: Row) -> InferCase:
         resolution=count(row, "image_px"),
         steps=count(row, "diffusion_steps"),
         seq_len=round(length) if length else None,
-        precision=text(row, "act_precision") or text(row, "weight_precision") or "fp16",
+        precision=_precision(row),
         engine=text(row, "engine") or "pytorch",
         engine_version=text(row, "engine_version") or None,
         engine_mode=text(row, "engine_mode") or None,
@@ -55,6 +56,20 @@ def infer_case(row: Row) -> InferCase:
         rate_per_s=number(row, "request_rate_qps") if load == "open_loop" else None,
         id=row.id,
     )
+
+
+def _precision(row: Row) -> str:
+    """
+    The format that products ran in.
+
+    MLPerf rows list language models as fp16 that ran FP8 wherever the part has it: at fp16 they would exceed its peak.
+    """
+    stated = text(row, "act_precision") or text(row, "weight_precision") or "fp16"
+    language = text(row, "kind") in {"llm", "embedding"}
+    if row.block == "MLP41" and language and stated == "fp16":
+        part = catalog.accelerator(text(row, "accelerator_id"))
+        return "fp8" if part.peak("fp8") is not None else stated
+    return stated
 
 
 def _batch(row: Row, load: str) -> int:
