@@ -75,6 +75,10 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
     "Wh": {"Wh": 1.0, "kWh": 1e3, "MWh": 1e6},
     "USD": {"": 1.0, "$": 1.0, "USD": 1.0, "k": 1e3, "kUSD": 1e3, "M": 1e6},
     "USD/h": {"/h": 1.0, "USD/h": 1.0, "/hour": 1.0, "USD/hour": 1.0, "/month": 1 / 730, "USD/month": 1 / 730},
+    "USD/kWh": {"USD/kWh": 1.0, "/kWh": 1.0, "USD/MWh": 1e-3, "/MWh": 1e-3},
+    "USD/kW-month": {"USD/kW-month": 1.0, "/kW-month": 1.0, "/kW/month": 1.0, "USD/kW/month": 1.0},
+    "USD/year": {"": 1.0, "/year": 1.0, "USD/year": 1.0, "k/year": 1e3, "kUSD/year": 1e3, "/month": 12.0},
+    "years": {"": 1.0, "year": 1.0, "years": 1.0, "y": 1.0, "month": 1 / 12, "months": 1 / 12},
     "fraction": {"": 1.0, "%": 0.01},
 }
 """Accepted unit spellings and their factor to the base unit, by dimension."""
@@ -119,7 +123,7 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
         raise UnitError(f"{field}: '{echo(text)}' is not a quantity; write for example '{_example(dimension)}'")
     sign, digits, unit = match.groups()
     unit = unit.strip()
-    if sign == "$" and dimension not in {"USD", "USD/h"}:
+    if sign == "$" and not dimension.startswith("USD"):
         raise UnitError(f"{field}: '{echo(text)}' is money, but {dimension} is expected: '{_example(dimension)}'")
     if sign == "€":
         raise UnitError(f"{field}: '{echo(text)}' is in euro; prices here are in USD, write '{_example(dimension)}'")
@@ -160,6 +164,7 @@ def _example(dimension: str) -> str:
         "bytes": "80 GB (10^9) or 80 GiB (2^30)", "bytes/s": "3.35 TB/s", "s": "500 ms", "FLOP": "6 TFLOP",
         "FLOP/s": "989 TFLOP/s", "count": "1000", "tokens": "100B tokens", "1/s": "4/s", "W": "700 W",
         "Wh": "12 kWh", "USD": "$5000", "USD/h": "$2.10/h", "fraction": "70 %",
+        "USD/kWh": "$0.12/kWh", "USD/kW-month": "$184/kW-month", "USD/year": "$3250/year", "years": "4 years",
     }[dimension]  # fmt: skip
 
 
@@ -172,8 +177,8 @@ def show(value: float, dimension: str, *, digits: int = 3) -> str:
     >>> show(85.9e9, "bytes"), show(0.034, "s"), show(3.35e12, "bytes/s"), show(2.1, "USD/h")
     ('80 GiB', '34 ms', '3.35 TB/s', '$2.10/h')
     """
-    if dimension in {"USD", "USD/h"}:
-        return f"${_money(value)}" + ("/h" if dimension == "USD/h" else "")
+    if dimension.startswith("USD"):
+        return f"${_money(value)}" + dimension.removeprefix("USD")
     if dimension == "fraction":
         return f"{_digits(value * 100, digits)} %"
     scale = _SCALES.get(dimension)

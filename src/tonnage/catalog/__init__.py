@@ -14,7 +14,7 @@ from tonnage.catalog.carbon import carbon, carbon_of
 from tonnage.catalog.models import model, models
 from tonnage.catalog.offers import offers, spot_records
 from tonnage.catalog.providers import countries, providers
-from tonnage.catalog.tco import parameter, tco
+from tonnage.catalog.tco import parameter, servers, tco
 
 __all__ = [
     "NOTHING",
@@ -31,6 +31,7 @@ __all__ = [
     "offers",
     "parameter",
     "providers",
+    "servers",
     "spot_records",
     "tco",
 ]

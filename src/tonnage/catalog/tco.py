@@ -14,9 +14,10 @@ from typing import Final
 
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.errors import BadFact, UnknownName
+from tonnage.nouns.cost import OwnedServer
 from tonnage.nouns.money import OwnedParameter
 
-__all__ = ["parameter", "tco"]
+__all__ = ["parameter", "servers", "tco"]
 
 _BASE: Final = {"kW": ("W", 1e3), "MWh": ("Wh", 1e6)}
 """Units of the table that become base units; tariffs and rents stay as they are quoted (USD/kWh, USD/kW-month)."""
@@ -26,6 +27,12 @@ _BASE: Final = {"kW": ("W", 1e3), "MWh": ("Wh", 1e6)}
 def tco() -> Mapping[tuple[str, str], OwnedParameter]:
     """Every parameter by (group, key)."""
     return MappingProxyType({(row["group"], row["key"]): _from_row(row) for row in table(DATA / "tco" / "tco.csv")})
+
+
+@cache
+def servers() -> Mapping[str, OwnedServer]:
+    """Every machine that can be bought, and which parameters describe it; the usual one of an accelerator first."""
+    return MappingProxyType({row["server"]: _server(row) for row in table(DATA / "tco" / "servers.csv")})
 
 
 def parameter(group: str, key: str) -> OwnedParameter:
@@ -50,6 +57,10 @@ def parameter(group: str, key: str) -> OwnedParameter:
             raise UnknownName("group of ownership parameters", group, known=groups)
         raise UnknownName(group, key, known=[known for of, known in tco() if of == group])
     return found
+
+
+def _server(row: Row) -> OwnedServer:
+    return OwnedServer(**{**row, "count": int(row["count"])})  # type: ignore[arg-type]
 
 
 def _from_row(row: Row) -> OwnedParameter:

@@ -31,6 +31,7 @@ __all__ = ["COMMANDS", "Root", "main", "root"]
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "fit": ("tonnage.cli.fit:fit", "What must be resident, and does it fit? The largest x that still does."),
     "plan": ("tonnage.cli.plan:plan", "Which accelerators, how many, arranged how, at what cost."),
+    "cost": ("tonnage.cli.cost:cost", "Renting against owning: break-even, sensitivities, rules of thumb."),
     "predict": ("tonnage.cli.predict:predict", "Cases in as JSON lines, predictions out as JSON lines."),
     "explain": ("tonnage.cli.explain:explain", "Where each number of an answer comes from."),
     "accuracy": ("tonnage.cli.accuracy:accuracy", "Predicted against measured, by block."),

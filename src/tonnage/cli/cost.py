@@ -1,0 +1,84 @@
+"""`tonnage cost`: renting against owning, with every number of owning open to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import click
+
+from tonnage.planner.cost_door import COST_FIELDS
+
+__all__ = ["cost"]
+
+INFEASIBLE = 3
+Command = Callable[..., None]
+
+
+@click.group()
+def cost() -> None:
+    """What it costs to rent, and what it costs to own."""
+
+
+def _field_options(function: Command) -> Command:
+    """One flag per field, except the machine, which is an argument."""
+    for field in reversed(COST_FIELDS):
+        flag = "--" + field.name.replace("_", "-")
+        if field.name == "machine":
+            continue
+        if field.reads == "flag":
+            function = click.option(flag, field.name, is_flag=True, default=None, help=field.help)(function)
+        else:
+            function = click.option(flag, field.name, metavar=field.reads.upper(), help=field.help)(function)
+    return function
+
+
+@cost.command("rent-or-buy")
+@click.argument("machine", required=False)
+@_field_options
+@click.option("--file", "path", metavar="REQUEST.yaml", help="read the fields from a file; flags win over it")
+@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date")
+@click.option("--top", type=click.IntRange(1, 200), default=12, show_default=True, help="prices and inputs to show")
+@click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
+@click.pass_context
+def _rent_or_buy(
+    ctx: click.Context,
+    /,
+    path: str | None,
+    folders: tuple[str, ...],
+    today: datetime | None,
+    top: int,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """
+    Own MACHINE, or rent the same accelerators? Every default of owning is a flag.
+
+    \b
+    tonnage cost rent-or-buy H100 --utilisation '60 %'
+    tonnage cost rent-or-buy l40s-8gpu-pcie --country DE --electricity '$0.24/kWh'
+    tonnage cost rent-or-buy H200 --purchase '$310000' --rent '$2.60/h'
+    """
+    from tonnage.catalog import gather
+    from tonnage.planner.cost import rent_or_buy
+    from tonnage.planner.cost_door import rent_or_buy_request
+    from tonnage.planner.files import read_mapping
+
+    additions = gather(paths=folders, overrides=())
+    told = read_mapping(path) if path is not None else {}
+    told.pop("cost", None)
+    given = {**told, **{name: value for name, value in fields.items() if value is not None}}
+    request = rent_or_buy_request(given, additions=additions)
+    answer = rent_or_buy(request, additions=additions, today=today.date() if today else None)
+    if as_json:
+        from tonnage.report.document import as_json as json_text
+
+        click.echo(json_text(answer))
+    else:
+        from tonnage.report.cost import show_rent_or_buy
+
+        show_rent_or_buy(answer, top=top)
+    if not answer.feasible:
+        ctx.exit(INFEASIBLE)
