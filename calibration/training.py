@@ -140,7 +140,7 @@ PRIORS: dict[str, float] = {
     "attention_half": 0.5, "memory.HBM": 0.1, "memory.GDDR": 0.1,
     "passes.megatron": 0.3, "passes.deepspeed": 0.4, "passes.fsdp": 0.3, "passes.eager": 0.3, "passes.compiled": 0.3,
     "passes.jax": 0.3,
-    "layer_s.megatron": 0.5, "layer_s.eager": 0.5, "turn_s.megatron": 0.7, "turn_s.deepspeed": 0.7,
+    "layer_s.megatron": 0.5, "layer_s.fsdp": 0.5, "layer_s.eager": 0.5, "turn_s.megatron": 0.7, "turn_s.deepspeed": 0.7,
     "step_s.megatron": 0.7, "step_s.fsdp": 0.7, "step_s.eager": 0.7,
     "link": 0.2, "network": 0.2, "host_link": 0.4, "tensor_overlap": 0.5, "data_overlap": 0.3,
     "expert": 0.3, "expert_overlap": 0.4, "expert_layer_s": 1.0, "straggler": 0.7, "convolution": 0.3,
