@@ -137,3 +137,19 @@ def test_flip_of_the_load_is_where_another_replica_is_needed() -> None:
 
     assert replicas(flip.value * 0.99) == best.replicas
     assert replicas(flip.value * 1.01) == best.replicas + 1
+
+
+def test_every_option_says_what_its_money_and_electricity_buy(chat: ServePlan) -> None:
+    for option in chat.options:
+        costs = option.unit_costs
+        assert costs is not None and option.billing is not None and option.idle_usd_per_month is not None
+        assert costs.usd_per_million_output_tokens == pytest.approx(option.usd_per_million_output_tokens)
+        assert costs.usd_per_request * 4 * 3600 == pytest.approx(option.cost.value, rel=0.01)
+        assert 0 <= option.capacity.prompt_share <= 1
+        assert 0 <= option.idle_usd_per_month < option.usd_per_month
+        if option.energy is not None and option.energy.kwh_per_million_tokens is not None:
+            tokens = 4 * chat.request.lengths.output_tokens * 730 * 3600
+            assert option.energy.kwh_per_million_tokens * tokens / 1e6 == pytest.approx(
+                option.energy.kwh_per_month, rel=0.01
+            )
+    assert any(option.energy is not None for option in chat.options)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tonnage.nouns.answer import Part, Quantity, Verdict
+from tonnage.nouns.cost import BillingRules, EnergyUse, UnitCosts
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Serve
@@ -64,6 +65,8 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     binds: str
     """What stops it from taking more: kv, ttft, tpot, e2e, batch, compute."""
     binds_text: str
+    prompt_share: float = 0.0
+    """Of the time at work, what prompts take from answers. [-]"""
 
 
 class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -115,6 +118,14 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Its step times rest on measured kernels, or every objective holds at the far end of its interval too."""
     ties: bool = False
     """Its cost interval reaches the first one's: the two cannot be told apart within error."""
+    unit_costs: UnitCosts | None = None
+    """The bill per request and per token, and queries per second per dollar."""
+    idle_usd_per_month: float | None = None
+    """What of the monthly cost pays for capacity that nobody uses at the mean load. [USD/month]"""
+    billing: BillingRules | None = None
+    """How the provider counts hours and bytes."""
+    energy: EnergyUse | None = None
+    """Absent where the accelerator's power is not published."""
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from tonnage import catalog
-from tonnage.catalog import Additions
 from tonnage.errors import Unmeasured
 from tonnage.nouns.accelerator import Accelerator
 
@@ -56,7 +55,7 @@ def host_factor() -> tuple[float, float, float]:
     return median(ratios), min(ratios), max(ratios)
 
 
-def machine_power(accelerator: Accelerator, *, count: float, additions: Additions = catalog.NOTHING) -> MachinePower:
+def machine_power(accelerator: Accelerator, *, count: float) -> MachinePower:
     """
     The most that `count` accelerators and their hosts draw.
 

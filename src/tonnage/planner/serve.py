@@ -18,6 +18,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.engine.capacity import Point, ReplicaLoad, at_concurrency, at_rate, largest_concurrency, quantile_factor
 from tonnage.money.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
+from tonnage.money.energy import busy_share
 from tonnage.nouns.answer import Quantity, Verdict
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model
@@ -30,6 +31,7 @@ from tonnage.planner import serve_limits as limits
 from tonnage.planner import serve_story as story
 from tonnage.planner.missed import Missed
 from tonnage.planner.replica import Replica, build_replica
+from tonnage.planner.serve_account import accounted
 from tonnage.planner.sites import Site, sites
 from tonnage.search.frontier import frontier
 from tonnage.search.layouts import replica_layouts
@@ -69,7 +71,8 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
                 found.append(outcome)
             else:
                 missed.append(outcome)
-        options += sorted(found, key=_rank)[:KEPT_PER_SITE]
+        kept = sorted(found, key=_rank)[:KEPT_PER_SITE]
+        options += [accounted(request, option, accelerator=site.accelerator) for option in kept]
     options.sort(key=_rank)
     ranked = story.with_verdicts(request, tuple(options))
     rejected = (*_rejections(missed, ranked), *excluded)
@@ -302,7 +305,14 @@ def _capacity(replica: Replica, *, point: Point, best: Point, binds: str) -> Cap
         tpot_mean_s=point.tpot_mean_s,
         binds="batch" if binds == "kv" and best.concurrency >= replica.max_num_seqs * 0.999 else binds,
         binds_text=story.binds_text(binds, best, replica=replica),
+        prompt_share=_prompt_share(replica, point),
     )
+
+
+def _prompt_share(replica: Replica, point: Point) -> float:
+    """Of the time at work, the part that prompts take: the rest is decoding."""
+    assert replica.times is not None
+    return min(1.0, point.rate_per_s * replica.times.prefill_work_s / busy_share(mean_requests=point.concurrency))
 
 
 def _rejections(missed: list[Missed], options: tuple[ServeOption, ...]) -> tuple[Rejection, ...]:

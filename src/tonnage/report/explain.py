@@ -38,6 +38,8 @@ def show_explanation(plan: ServePlan, *, rank: int = 1) -> None:
         lines(console, "Capacity of one replica", texts=_capacity(option))
         lines(console, "Replicas", texts=_replicas(plan, option))
         lines(console, "Bill", texts=_bill(option))
+        lines(console, "What the money buys", texts=_delivers(option))
+        lines(console, "Electricity and carbon", texts=_energy(option))
         lines(console, "Other offers", texts=[_offer(bill) for bill in option.other_offers])
     lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
     lines(console, "Cannot serve it", texts=[f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected])
@@ -97,6 +99,45 @@ def _bill(option: ServeOption) -> list[str]:
     month = f"{show(bill.usd_per_hour, 'USD/h')} x 730 h = ${option.usd_per_month:,.0f} a month"
     tokens = f"${option.usd_per_million_output_tokens:,.2f} per million output tokens at the mean load"
     return [*opened, month, tokens, *([bill.notes] if bill.notes else [])]
+
+
+def _delivers(option: ServeOption) -> list[str]:
+    costs, told = option.unit_costs, []
+    if costs is not None:
+        told += [
+            f"${costs.usd_per_request * 1000:,.3f} per thousand requests; {costs.requests_per_usd:,.0f} requests for a "
+            f"dollar; {costs.max_requests_per_s_per_usd_hour:.2f} requests/s at most per dollar and hour",
+            f"per million tokens: ${costs.usd_per_million_output_tokens:,.2f} all charged to output, "
+            f"${costs.usd_per_million_blended_tokens:,.2f} over input and output alike",
+            f"by the time each takes: ${costs.usd_per_million_input_share:,.3f} per million input, "
+            f"${costs.usd_per_million_answer_share:,.2f} per million output tokens",
+        ]
+    if option.idle_usd_per_month is not None:
+        told.append(f"${option.idle_usd_per_month:,.0f} a month pay for capacity that the mean load leaves unused")
+    if option.billing is not None:
+        egress = option.billing.egress_usd_per_gb
+        bytes_out = "egress not published" if egress is None else f"egress ${egress:g}/GB"
+        told.append(f"billed by: {option.billing.stated}; {bytes_out} ({option.billing.source})")
+    return told
+
+
+def _energy(option: ServeOption) -> list[str]:
+    use = option.energy
+    if use is None:
+        return ["the accelerator's power is not published"]
+    each = "" if use.kwh_per_million_tokens is None else f", {use.kwh_per_million_tokens:.3g} kWh per million tokens"
+    watt = "" if use.tokens_per_joule is None else f", {use.tokens_per_joule:.3g} output tokens per joule"
+    told = [
+        f"{show(use.power_w, 'W')} ({show(use.power_w_low, 'W')}-{show(use.power_w_high, 'W')}) on average: boards "
+        f"{show(use.board_w, 'W')} + hosts {show(use.host_w, 'W')}, x PUE {use.pue:g}",
+        f"{use.kwh_per_month:,.0f} kWh a month{each}{watt}",
+    ]
+    if use.kg_co2_per_month is None:
+        told.append("carbon: the grid of this region is not known")
+    else:
+        grams = "" if use.g_co2_per_million_tokens is None else f", {use.g_co2_per_million_tokens:,.0f} g per million"
+        told.append(f"{use.kg_co2_per_month:,.0f} kg CO2 a month{grams} ({use.grid}, {use.grams_per_kwh:g} g/kWh)")
+    return [*told, *(f"from {source}" for source in use.sources)]
 
 
 def _offer(bill: Bill) -> str:

@@ -1,0 +1,100 @@
+"""Electricity and carbon of accelerators that serve: where they stand, how long they work, what the grid burns."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from tonnage import catalog
+from tonnage.errors import Unmeasured
+from tonnage.money.energy import carbon_kg, energy_kwh, tokens_per_joule
+from tonnage.money.owning import mean_power_w
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.cost import EnergyUse
+from tonnage.nouns.plan import Bill
+from tonnage.planner.power import SERVING_LOAD, MachinePower, machine_power
+
+__all__ = ["energy_use"]
+
+TOKENS: Final = 1e6
+SECONDS_PER_HOUR: Final = 3600.0
+
+
+def energy_use(
+    accelerator: Accelerator,
+    *,
+    count: float,
+    busy: float,
+    bill: Bill,
+    output_tokens_per_s: float | None = None,
+) -> EnergyUse | None:
+    """
+    Mean power and what follows from it; absent where the accelerator's power is not published.
+
+    Parameters
+    ----------
+    count : float
+        Accelerators that stand.
+    busy : float
+        Share of time at work. [-]
+    bill : Bill
+        Where they stand: provider, region, country.
+    output_tokens_per_s : float, optional
+        Of all together, on average. [tokens/s]
+    """
+    try:
+        machine = machine_power(accelerator, count=count)
+    except Unmeasured:
+        return None
+    idle = catalog.parameter("server_power", "idle_share_of_max")
+    share = mean_power_w(power_w=1.0, utilisation=busy, load_share=SERVING_LOAD.value, idle_share=idle.value)
+    pue, pue_low, pue_high, pue_source = _pue(bill.provider)
+    watts = machine.watts * share * pue
+    down, up = _band(machine, pue=(pue / pue_low, pue_high / pue))
+    grid = catalog.carbon_of(country=bill.country, provider=bill.provider, region=bill.region)
+    kwh = energy_kwh(power_w=watts)
+    per_million = None
+    if output_tokens_per_s:
+        per_million = energy_kwh(power_w=watts, hours=TOKENS / output_tokens_per_s / SECONDS_PER_HOUR)
+    return EnergyUse(
+        power_w=watts,
+        power_w_low=watts / down,
+        power_w_high=watts * up,
+        board_w=machine.board_watts * share,
+        host_w=(machine.watts - machine.board_watts) * share,
+        pue=pue,
+        kwh_per_month=kwh,
+        kwh_per_million_tokens=per_million,
+        tokens_per_joule=tokens_per_joule(tokens_per_s=output_tokens_per_s, power_w=watts)
+        if output_tokens_per_s
+        else None,
+        kg_co2_per_month=carbon_kg(kwh=kwh, grams_per_kwh=grid.grams_per_kwh) if grid else None,
+        g_co2_per_million_tokens=per_million * grid.grams_per_kwh if grid and per_million else None,
+        grams_per_kwh=grid.grams_per_kwh if grid else None,
+        grid=f"{grid.name} ({grid.id})" if grid else "",
+        sources=(
+            machine.source,
+            f"working {busy:.0%} of the time at {SERVING_LOAD.value:.0%} of that, else {idle.value:.0%}: "
+            f"{SERVING_LOAD.source}; {idle.source}",
+            pue_source,
+            *((f"{grid.grams_per_kwh:g} g/kWh: {grid.source}, {grid.as_of or 'no date'}",) if grid else ()),
+        ),
+    )
+
+
+def _pue(provider: str) -> tuple[float, float, float, str]:
+    """Of the building: hyperscalers publish theirs, of others nothing is known but how data centres are built."""
+    known = catalog.providers().get(provider)
+    best, common = catalog.parameter("pue", "hyperscaler_best"), catalog.parameter("pue", "modern_ai_dc")
+    worst = catalog.parameter("pue", "industry_average_uptime")
+    row = best if known is not None and known.kind == "hyperscaler" else common
+    low, high = best.low or best.value, worst.value if row is common else best.high or best.value
+    return row.value, low, high, f"PUE {row.value:g}: {row.source}"
+
+
+def _band(machine: MachinePower, *, pue: tuple[float, float]) -> tuple[float, float]:
+    """Factors below and above the mean power: load, host and building, added in squares as logarithms."""
+    load = SERVING_LOAD
+    down = math.hypot(math.log(load.value / load.low), math.log(machine.watts / machine.low), math.log(pue[0]))
+    up = math.hypot(math.log(load.high / load.value), math.log(machine.high / machine.watts), math.log(pue[1]))
+    return math.exp(down), math.exp(up)
