@@ -72,15 +72,15 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "sequence_s": (0.8, 1.5, 0.0, 40.0),
     "launch_s": (45.0, 15.0, 0.0, 100.0),
     "kernel_s": (0.0, 2.0, -1.4, 60.0),
-    "prefill_kernel_s": (0.0, 3.0, -1.4, 80.0),
+    "prefill_kernel_s": (0.0, 2.0, -1.4, 8.0),
     "request_s": (1.0, 2.0, 0.0, 30.0),
-    "prompt_s": (0.0, 1.0, 0.0, 30.0),
+    "prompt_s": (0.0, 0.3, 0.0, 30.0),
     "memory": (0.0, 0.15, -0.9, 2.5),
     "compute": (0.0, 0.15, -0.4, 2.5),
     "experts": (0.0, 0.3, -1.0, 2.0),
     "experts_compute": (0.0, 0.3, -1.0, 2.0),
     "attention": (0.0, 0.3, -0.7, 3.0),
-    "prefill_attention": (0.0, 0.3, -0.7, 3.0),
+    "prefill_attention": (0.0, 0.2, -0.7, 0.7),
     "touch": (0.0, 0.7, -3.0, 1.0),
     "collective": (0.0, 0.3, -1.2, 2.5),
     "narrow": (0.0, 0.2, -0.7, 1.5),
@@ -93,6 +93,8 @@ SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "kernel_s": 1e-6, "launch_s": 1e-6,
 MOST_PER_GROUP = 24
 EAGER = frozenset({"hf", "megatron"})
 """Engines that launch from Python: host time per kernel overlaps with the accelerator, and binds small models."""
+SCORED_ONLY = frozenset({"MLP41"})
+"""Sources whose replica size and lengths are estimates: scored, not fitted."""
 UNTABULATED = 5.0
 """Priors on factors are this much wider for vendors without kernel tables."""
 
@@ -285,14 +287,15 @@ def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> 
 
 def apart(values: dict[str, float]) -> np.ndarray:
     """
-    Penalty on factors of the two roofline limits that differ by more than 4/3.
+    Penalty on factors of the two roofline limits that differ too much: compute below 0.8 or above 4/3 of memory.
 
     Beyond it a faster part could be slower: its product would move from the limit with the small factor to the one
     with the large factor faster than the product shrinks (the derivative of (c^4 + m^4)^(1/4) times the mean factor).
     """
     dense = values.get("compute", 0.0) - values.get("memory", 0.0)
     experts = dense + values.get("experts_compute", 0.0) - values.get("experts", 0.0)
-    return np.array([60.0 * max(0.0, abs(d) - math.log(4.0 / 3.0) + 0.01) for d in (dense, experts)])
+    low, high = math.log(0.8), math.log(4.0 / 3.0) - 0.01
+    return np.array([100.0 * (max(0.0, d - high) + max(0.0, low - d)) for d in (dense, experts)])
 
 
 def report(rows: list[Sample], price: Callable[[Sample], Overheads], *, by: Callable[[Sample], str]) -> None:
@@ -312,11 +315,18 @@ def report(rows: list[Sample], price: Callable[[Sample], Overheads], *, by: Call
         )
 
 
+def scored_only(sample: Sample) -> bool:
+    """Rows that are scored but teach nothing: their layout, lengths, image or decoding is not what the row says."""
+    row = sample.row
+    by_hand = text(row, "provenance") == "local_file" and bool(text(row, "measured"))
+    return row.block in SCORED_ONLY or by_hand or sample.at.case.disaggregation is not None
+
+
 def by_key(rows: list[Sample]) -> dict[tuple[str, str, str], list[Sample]]:
     """Samples by the fit they belong to."""
     found: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
     for sample in rows:
-        if sample.targets and sample.key[:2] in ERAS:
+        if sample.targets and sample.key[:2] in ERAS and not scored_only(sample):
             found[sample.key].append(sample)
     return found
 

@@ -34,6 +34,8 @@ _KERNELS = {
     "tensorrt": "trtllm",
 }  # fmt: skip
 """Whose kernels an engine runs, where its name is not the family's."""
+_LAUNCHED_ALIKE = {"pytorch": "hf", "autogptq": "hf", "optimum": "hf"}
+"""Libraries that run the model's own Python, as Transformers does."""
 _HOPPER_BYTES_PER_S = 36.4e9
 """Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
 
@@ -207,11 +209,12 @@ def _speculation(engine: Engine) -> Speculation | None:
 
 
 def _timed_as(name: str) -> str:
-    """The name an engine's overheads are filed under: its own name, or the spelling given."""
+    """The name an engine's overheads are filed under: its own, that of its kin, or the spelling given."""
     try:
-        return engine_name(name)
+        known = engine_name(name)
     except UnknownName:
-        return name.strip().lower()
+        known = name.strip().lower()
+    return _LAUNCHED_ALIKE.get(known, known)
 
 
 def _layouts(case: ServeCase) -> tuple[Layout, Layout]:
