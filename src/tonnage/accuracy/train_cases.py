@@ -9,6 +9,7 @@ by one width and one depth, so there only the vocabulary is taken from the row.
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 
 from msgspec.structs import replace
@@ -72,6 +73,8 @@ def train_case(row: Row) -> TrainCase:
         framework=text(row, "engine") or None,
         year=year(row),
         accelerator_fraction=number(row, "accel_fraction") or 1.0,
+        # Written by sources in prose only; "activation offloading" is another thing, and no setting of a case.
+        offload="optimizer" if re.search(r"\bcpu offload", text(row, "notes"), re.IGNORECASE) else "none",
         memory_kind=_MEMORY_KINDS.get(text(row, "mem_kind"), "reserved"),
         id=row.id,
     )
