@@ -118,6 +118,15 @@ class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     filters: Filters = Filters()
     count: int | None = None
     """Accelerators, when the user fixes it."""
+    framework: str | None = None
+    """Software that runs it; absent = what such jobs usually run on."""
+    validation: float = 0.01
+    """Time of validation over that of training. [-]"""
+    headroom: float = 0.1
+    """Time kept for retries and experiments over that of the run. [-]"""
+    checkpoint: Literal["async", "sync"] = "async"
+    spares: int | None = None
+    """Instances beyond the job's own; absent = enough for 95 % of failures at once on large jobs."""
 
 
 class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="finetune"):
@@ -138,6 +147,17 @@ class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     restartable: bool = True
     filters: Filters = Filters()
     count: int | None = None
+    tokens_per_example: float | None = None
+    """Mean length of an example. [tokens]"""
+    packed: bool = True
+    """Examples share sequences of `seq_len`; otherwise each is padded to a sequence of its own."""
+    image_px: int | None = None
+    """Side of an image, for networks that take one. [px]"""
+    framework: str | None = None
+    validation: float = 0.02
+    headroom: float = 0.1
+    checkpoint: Literal["async", "sync"] = "async"
+    spares: int | None = None
 
 
 Workload = Serve | Batch | Train | FineTune
