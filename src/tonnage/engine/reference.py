@@ -1,0 +1,344 @@
+"""The serving loop once more, in plain Python: one step after the other, one request after the other.
+
+Written for reading, from the engines' own schedulers, without the shortcuts of the compiled loop; tests
+hold the two against each other token for token. It keeps the time of every token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+from tonnage.engine.simulated import Limits, Requests, StepArrays
+
+__all__ = ["Told", "play"]
+
+RETRACT_STEPS = 20
+CLIP_TOKENS = 4096
+
+Row = dict[str, Any]
+"""One request while it runs: id, prompt, output, computed, said, target, blocks, times."""
+
+
+class Told(NamedTuple):
+    """What the plain loop tells: the times of every request's tokens, and what happened to it."""
+
+    token_s: list[list[float]]
+    started_s: list[float]
+    preempted: list[int]
+    steps: int
+    free_blocks: int
+    """At the end: as many as there are, or blocks have leaked."""
+
+
+def play(
+    table: StepArrays, limits: Limits, *, requests: Requests, clients: int | None = None, delivery_s: float = 0.0
+) -> Told:
+    """Plays requests as they are sent, or by `clients` in a closed loop."""
+    n = len(requests.prompt)
+    rows = [_row(requests, r) for r in range(n)]
+    w: Row = {
+        "now": 0.0, "free": limits.num_blocks, "running": [], "waiting": [], "steps": 0, "ratio": limits.ratio,
+        "done": 0, "queue": OrderedDict((b, None) for b in range(limits.num_blocks)), "where": {}, "users": {},
+    }  # fmt: skip
+    pending: list[tuple[float, int, int]] = []
+    sent = [float(x) for x in requests.sent_s]
+    first = n if clients is None else min(clients, n)
+    pending = [(sent[r] + delivery_s, r, r) for r in range(first)]  # when, client, request
+    following = first
+    while w["done"] < n:
+        idle = not w["running"] and not w["waiting"]
+        due = min(pending)[0] if pending else math.inf
+        if idle:
+            w["now"] = max(w["now"], due)
+        if due <= w["now"]:
+            entry = min(pending)
+            pending.remove(entry)
+            rows[entry[2]]["client"] = entry[1]
+            w["waiting"].append(rows[entry[2]])
+            continue
+        ended = _step(w, table, limits)
+        for row in ended if clients is not None else []:
+            if following < n:
+                at = row["tokens"][-1] + float(requests.think_s[row["id"]])
+                pending.append((at + delivery_s, row["client"], following))
+                following += 1
+    return Told(
+        token_s=[row["tokens"] for row in rows],
+        started_s=[row["started"] for row in rows],
+        preempted=[row["preempted"] for row in rows],
+        steps=w["steps"],
+        free_blocks=w["free"],
+    )
+
+
+def _row(requests: Requests, r: int) -> Row:
+    ids = [int(x) for x in requests.blocks[requests.offsets[r] : requests.offsets[r + 1]]] if requests.num_ids else []
+    prompt = int(requests.prompt[r])
+    return {
+        "id": r, "prompt": prompt, "output": int(requests.output[r]), "cached": int(requests.cached[r]),
+        "priority": int(requests.priority[r]), "ids": ids if requests.num_ids else None, "computed": 0,
+        "target": prompt, "held": 0, "mine": [], "tokens": [], "started": math.nan, "preempted": 0, "client": r,
+        "given": 0,
+    }  # fmt: skip
+
+
+def _step(w: Row, table: StepArrays, limits: Limits) -> list[Row]:
+    """One step; the requests that end with it."""
+    for row in w["running"]:
+        row["given"] = 0
+    if limits.mixed:
+        left, preempted = _schedule(w, limits, [True, False])
+        if not preempted:
+            _admit(w, limits, left)
+        return _execute(w, table, limits, decoded=True)
+    left, _ = _schedule(w, limits, [False])
+    _admit(w, limits, left)
+    if any(row["given"] for row in w["running"]):
+        return _execute(w, table, limits, decoded=False)
+    _retract(w, limits)
+    _schedule(w, limits, [True])
+    return _execute(w, table, limits, decoded=True)
+
+
+def _decoding(row: Row) -> bool:
+    return bool(row["computed"] >= row["target"])
+
+
+def _known(row: Row) -> int:
+    return int(row["prompt"] + len(row["tokens"]))
+
+
+def _schedule(w: Row, limits: Limits, kinds: list[bool]) -> tuple[int, bool]:
+    """Gives tokens to running requests in order, decoding or not as `kinds` says; budget left, anyone preempted."""
+    left, preempted, i = limits.budget, False, 0
+    while i < len(w["running"]) and left > 0:
+        row = w["running"][i]
+        if _decoding(row) not in kinds:
+            i += 1
+            continue
+        need = 1 + limits.speculative if _decoding(row) else row["target"] - row["computed"]
+        need = min(need, limits.threshold or need, left)
+        gone = False
+        while not _allocate(w, limits, row, row["computed"] + need):
+            victim = _victim(w, limits)
+            k = w["running"].index(victim)
+            left += victim["given"] if k < i else 0
+            i -= 1 if k < i else 0
+            _preempt(w, limits, victim)
+            preempted = True
+            if victim is row:
+                gone = True
+                break
+        if gone:
+            break
+        row["given"] = need
+        left -= need
+        i += 1
+    return left, preempted
+
+
+def _victim(w: Row, limits: Limits) -> Row:
+    running: list[Row] = w["running"]
+    if limits.victim == 0:
+        return running[-1]
+    if limits.victim == 1:
+        return max(running, key=lambda row: (row["priority"], row["id"]))
+    decoding = [row for row in running if _decoding(row)]
+    return min(decoding, key=lambda row: (len(row["tokens"]), -row["prompt"]))
+
+
+def _retract(w: Row, limits: Limits) -> None:
+    """SGLang: when the next decode step has no room, those who have said least go until twenty steps have."""
+    if limits.victim != 2 or limits.reserve_output:
+        return
+    size = limits.block_tokens
+    decoding = [row for row in w["running"] if _decoding(row)]
+    if sum(row["computed"] % size == 0 for row in decoding) <= w["free"]:
+        return
+    while len(decoding) > 1 and w["free"] * size < RETRACT_STEPS * len(decoding):
+        _preempt(w, limits, _victim(w, limits))
+        decoding = [row for row in w["running"] if _decoding(row)]
+    said = sum(len(row["tokens"]) for row in decoding)
+    whole = sum(row["output"] for row in w["running"])
+    w["ratio"] = min(1.0, (said + RETRACT_STEPS * len(w["running"])) / (whole + 1.0))
+
+
+def _allocate(w: Row, limits: Limits, row: Row, tokens: int) -> bool:
+    more = math.ceil(tokens / limits.block_tokens) - row["held"]
+    if limits.reserve_output or more <= 0:
+        return True
+    if more > w["free"]:
+        return False
+    w["free"] -= more
+    row["held"] += more
+    if row["ids"] is not None:
+        for _ in range(more):
+            block, name = w["queue"].popitem(last=False)
+            if name is not None:
+                del w["where"][name]
+            w["users"][block] = 1
+            row["mine"].append([block, None])
+    return True
+
+
+def _release(w: Row, row: Row) -> None:
+    if row["ids"] is None:
+        w["free"] += row["held"]
+    else:
+        for block, _ in reversed(row["mine"]):
+            w["users"][block] -= 1
+            if w["users"][block] == 0:
+                name = next((key for key, value in w["where"].items() if value == block), None)
+                w["queue"][block] = name
+                w["free"] += 1
+    row["held"], row["mine"] = 0, []
+
+
+def _preempt(w: Row, limits: Limits, row: Row) -> None:
+    w["running"].remove(row)
+    _release(w, row)
+    row["computed"], row["given"] = 0, 0
+    row["target"] = _known(row)
+    row["preempted"] += 1
+    w["waiting"].insert(len(w["waiting"]) if limits.victim == 2 else 0, row)
+
+
+def _admit(w: Row, limits: Limits, left: int) -> None:
+    """Takes waiting requests in, until one does not fit: nobody overtakes the head."""
+    size = limits.block_tokens
+    while w["waiting"] and left > 0 and len(w["running"]) < limits.max_num_seqs:
+        row = w["waiting"][0]
+        if limits.ranked:
+            row = min(w["waiting"], key=lambda other: (other["priority"], other["id"]))
+        target = _known(row)
+        hits: list[int] = []
+        if row["ids"] is not None:
+            for name in row["ids"][: (target - 1) // size]:
+                if name not in w["where"]:
+                    break
+                hits.append(w["where"][name])
+            found = len(hits) * size
+        else:
+            usable = row["preempted"] == 0 or limits.cached_again
+            found = min(row["cached"], target - 1) if usable else 0
+        need = min(target - found, limits.threshold or target)
+        if need > left and not limits.chunked:
+            break
+        need = min(need, left)
+        ahead = (
+            row["prompt"] + row["output"]
+            if limits.reserve_output
+            else target
+            if limits.whole_prompt or not limits.mixed
+            else found + need
+        )
+        unused = sum(w["users"].get(block, 0) == 0 for block in hits)
+        if math.ceil(ahead / size) - len(hits) > w["free"] - unused - limits.watermark:
+            break
+        if limits.ratio > 0 and w["running"]:
+            remaining = sum(other["output"] - len(other["tokens"]) for other in w["running"] if _decoding(other))
+            clipped = min(row["output"] - len(row["tokens"]), CLIP_TOKENS)
+            if target + clipped + w["ratio"] * remaining > w["free"] * size:
+                break
+        w["waiting"].remove(row)
+        w["running"].append(row)
+        if math.isnan(row["started"]):
+            row["started"] = w["now"]
+        for block, name in zip(hits, row["ids"] or [], strict=False):
+            if w["users"].get(block, 0) == 0:
+                del w["queue"][block]
+                w["free"] -= 1
+            w["users"][block] = w["users"].get(block, 0) + 1
+            row["mine"].append([block, name])
+        row["held"] = len(hits)
+        row["target"], row["computed"], row["given"] = target, found, need
+        if limits.reserve_output:
+            row["held"] = math.ceil((row["prompt"] + row["output"]) / size)
+            w["free"] -= row["held"]
+        assert _allocate(w, limits, row, found + need)
+        left -= need
+
+
+def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> list[Row]:
+    """Lets the step pass and books its tokens; the requests that end."""
+    given = [row for row in w["running"] if row["given"]]
+    decodes = [row for row in given if _decoding(row)] if decoded else []
+    prompts = [row for row in given if not _decoding(row)]
+    if not given:
+        return []
+    context = sum(row["computed"] + 1 for row in decodes)
+    batch = len(decodes)
+    if prompts:
+        drafted = sum(row["given"] for row in decodes)
+        rows = drafted + sum(row["given"] for row in prompts)
+        whole = sum(row["computed"] + row["given"] == row["target"] for row in prompts)
+        attended = 0.0
+        for row in _in_order(w, prompts):
+            q, c = row["given"], row["computed"]
+            attended += q * (table.chunk_token_s + table.chunk_square_s * (c + q / 2.0))
+        busy = float(table.mixed_s[rows]) + float(table.head_s[drafted + whole]) + table.chunk_s + attended
+        if batch:
+            busy += float(table.attend_s[batch]) + float(table.context_s[batch]) * context
+    else:
+        busy = float(table.decode_s[batch]) + float(table.context_s[batch]) * context
+    host = table.host_s + table.host_sequence_s * batch + table.host_prompt_s * len(prompts)
+    w["now"] += max(busy, table.hidden_s) + host
+    w["steps"] += 1
+    if decoded:
+        w["ratio"] = max(limits.ratio_least, w["ratio"] - limits.ratio_decay)
+    ended = []
+    for row in decodes + prompts:
+        before = row["computed"]
+        if row in decodes:
+            if row["ids"] is not None and before % limits.block_tokens == 0:
+                _note(w, row, before // limits.block_tokens - 1)
+            moved = 1
+            if row["given"] > 1:
+                moved += _accepted(limits, row, row["given"] - 1)
+            moved = min(moved, row["output"] - len(row["tokens"]))
+            row["computed"] += moved
+            row["target"] += moved
+            row["tokens"] += [w["now"]] * moved
+        else:
+            row["computed"] += row["given"]
+            if row["ids"] is not None:
+                for place in range(before // limits.block_tokens, row["computed"] // limits.block_tokens):
+                    _note(w, row, place)
+            if _decoding(row):
+                row["tokens"].append(w["now"])
+        if len(row["tokens"]) == row["output"]:
+            ended.append(row)
+    ended = _in_order(w, ended)
+    for row in ended:
+        w["running"].remove(row)
+        _release(w, row)
+        w["done"] += 1
+    return ended
+
+
+def _in_order(w: Row, some: list[Row]) -> list[Row]:
+    return [row for row in w["running"] if any(row is other for other in some)]
+
+
+def _note(w: Row, row: Row, place: int) -> None:
+    """A block is full: it can be found from now on, unless another holds the same."""
+    if place >= len(row["ids"]) or row["mine"][place][1] is not None:
+        return
+    name = row["ids"][place]
+    if name not in w["where"]:
+        w["where"][name] = row["mine"][place][0]
+        row["mine"][place][1] = name
+
+
+def _accepted(limits: Limits, row: Row, drafts: int) -> int:
+    """Draft tokens accepted in a row; the coins are thrown from request and position."""
+    for k in range(drafts):
+        mixed = (row["id"] * 2654435761 + (len(row["tokens"]) + k) * 40503 + 12345) & 0xFFFFFFFF
+        mixed = ((mixed ^ (mixed >> 16)) * 73244475) & 0xFFFFFFFF
+        mixed = ((mixed ^ (mixed >> 16)) * 73244475) & 0xFFFFFFFF
+        mixed = mixed ^ (mixed >> 16)
+        if mixed / 4294967296.0 >= limits.acceptance:
+            return k
+    return drafts

@@ -1,0 +1,205 @@
+"""What a simulation is given and what it hands back: columns of numbers, the same for the compiled loop and its twin.
+
+Step times come as arrays by whole numbers of sequences and rows (`StepArrays`), a scheduler as a few
+limits (`Limits`, made by `policies`), requests as columns. Named tuples of arrays, because compiled
+code takes them as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tonnage.engine.overheads import captured_batch
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tonnage.engine.steps import StepTable
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+else:
+    Floats = Ints = Any
+
+__all__ = ["Floats", "Ints", "Limits", "Requests", "StepArrays", "requests_of", "step_arrays"]
+
+
+class StepArrays(NamedTuple):
+    """Step times of one replica by sequences and rows; everything a step costs is an index and a product."""
+
+    decode_s: Floats
+    """A decode-only step by sequences, at no context: products, head, fixed part of attention. [s]"""
+    context_s: Floats
+    """Added for each token of context in the batch, by sequences. [s/token]"""
+    attend_s: Floats
+    """The fixed part of decode attention alone, by sequences. [s]"""
+    mixed_s: Floats
+    """Products of a step that carries prompts, by rows. [s]"""
+    head_s: Floats
+    """The head, by sequences that emit a token. [s]"""
+    chunk_s: float
+    """Prefill attention: once a step. [s]"""
+    chunk_token_s: float
+    """For each prompt token. [s]"""
+    chunk_square_s: float
+    """For each prompt token and each token before it. [s]"""
+    host_s: float
+    """Host work the accelerator waits for, once a step. [s]"""
+    host_sequence_s: float
+    host_prompt_s: float
+    hidden_s: float
+    """Host work that overlaps: no step is shorter. [s]"""
+
+
+class Limits(NamedTuple):
+    """One scheduler: its limits and its rules. `policies` fills it for each engine."""
+
+    max_num_seqs: int
+    budget: int
+    """Tokens of a step. [tokens]"""
+    block_tokens: int
+    num_blocks: int
+    mixed: bool = True
+    """Prompts share steps with decodes; else they come first, in steps of their own, admitted whole."""
+    chunked: bool = True
+    """A prompt may be cut to the budget."""
+    threshold: int = 0
+    """Longest piece of a prompt in one step; 0 = the budget. [tokens]"""
+    whole_prompt: bool = False
+    """Admit only when all blocks of the prompt are free, not only those of its first piece."""
+    watermark: int = 0
+    """Blocks that admission leaves free. [blocks]"""
+    reserve_output: bool = False
+    """All blocks of prompt and answer are taken at admission, so nothing is ever preempted."""
+    victim: int = 0
+    """Who is preempted: 0 the last running, 1 the worst (priority, arrival), 2 who has said least."""
+    ranked: bool = False
+    """Waiting requests are ordered by (priority, arrival)."""
+    ratio: float = 0.0
+    """Share of the running requests' remaining output that admission keeps room for, at the start; 0 = none."""
+    ratio_least: float = 0.0
+    ratio_decay: float = 0.0
+    """Lost per decode step."""
+    speculative: int = 0
+    """Draft tokens verified per sequence and step. [tokens]"""
+    acceptance: float = 0.0
+    """Chance that a draft token is accepted when all before it were."""
+    cached_again: bool = True
+    """A preempted request finds its cached prefix again."""
+
+
+class Requests(NamedTuple):
+    """Requests as columns, in the order they are sent."""
+
+    sent_s: Floats
+    """When a client sends it; in a closed loop, filled in as the simulation runs. [s]"""
+    prompt: Ints
+    output: Ints
+    cached: Ints
+    """Leading prompt tokens whose cache is there at admission. [tokens]"""
+    priority: Ints
+    """Lower goes first."""
+    think_s: Floats
+    """Closed loop: seconds between the end of a request and the next one of its client."""
+    offsets: Ints
+    """Where each request's block ids begin in `blocks`; one entry when there are none."""
+    blocks: Ints
+    """Ids of the full blocks of each request: equal ids hold equal tokens."""
+    num_ids: int
+    """Different ids."""
+
+
+def requests_of(
+    sent_s: Floats,
+    prompt: Ints,
+    *,
+    output: Ints,
+    cached: Ints | None = None,
+    priority: Ints | None = None,
+    think_s: Floats | None = None,
+    blocks: tuple[Ints, Ints] | None = None,
+) -> Requests:
+    """Requests from columns; absent ones are filled with nothing cached, equal priority, no thinking, no ids."""
+    import numpy as np
+
+    n = len(prompt)
+    offsets, ids = blocks if blocks is not None else (np.zeros(1, np.int64), np.zeros(0, np.int64))
+    return Requests(
+        sent_s=np.ascontiguousarray(sent_s, np.float64),
+        prompt=np.ascontiguousarray(prompt, np.int64),
+        output=np.ascontiguousarray(output, np.int64),
+        cached=np.zeros(n, np.int64) if cached is None else np.ascontiguousarray(cached, np.int64),
+        priority=np.zeros(n, np.int64) if priority is None else np.ascontiguousarray(priority, np.int64),
+        think_s=np.zeros(n) if think_s is None else np.ascontiguousarray(think_s, np.float64),
+        offsets=np.ascontiguousarray(offsets, np.int64),
+        blocks=np.ascontiguousarray(ids, np.int64),
+        num_ids=int(ids.max()) + 1 if len(ids) else 0,
+    )
+
+
+def step_arrays(
+    table: StepTable, *, max_num_seqs: int, budget: int, speculative: int = 0, draft_s: float = 0.0
+) -> StepArrays:
+    """
+    The step table of a replica at every whole number of sequences and rows.
+
+    With `speculative` draft tokens a decode step verifies that many more rows per sequence, after as
+    many draft steps of `draft_s` seconds.
+    """
+    import numpy as np
+
+    o, layout = table.overheads, table.layout
+    ranks, verified = layout.dp * layout.pp, speculative + 1
+    batch = np.arange(max_num_seqs + 1, dtype=np.float64)
+    each = np.maximum(1.0, batch / ranks)
+    padded = _captured(each) if table.graphs else each
+    fixed, slope = _affine(table, each)
+    head_rows = np.arange(max_num_seqs * verified + 1, dtype=np.float64) / ranks
+    rows = np.arange(budget + max_num_seqs * verified + 1, dtype=np.float64) / ranks
+    head = _at(table.rows, table.head_s, np.maximum(1.0, head_rows))
+    decode = _at(table.rows, table.dense_s, padded * verified) + head[::verified][: max_num_seqs + 1] + fixed
+    linear = 1.0 / ranks
+    return StepArrays(
+        decode_s=decode + speculative * draft_s,
+        context_s=slope / np.maximum(1.0, batch),
+        attend_s=fixed + speculative * draft_s,
+        mixed_s=_at(table.rows, table.mixed_s, np.maximum(1.0, rows)),
+        head_s=head,
+        chunk_s=table.chunk_s[0],
+        chunk_token_s=table.chunk_s[1] * linear,
+        chunk_square_s=table.chunk_s[2] * linear,
+        host_s=o.step_s,
+        host_sequence_s=o.sequence_s / layout.dp,
+        host_prompt_s=o.prompt_s / layout.dp,
+        hidden_s=o.hidden_s,
+    )
+
+
+def _captured(batch: Floats) -> Floats:
+    import numpy as np
+
+    sizes = {float(b): captured_batch(float(b)) for b in np.unique(batch)}
+    return np.array([sizes[float(b)] for b in batch])
+
+
+def _at(xs: tuple[float, ...], ys: tuple[float, ...], x: Floats) -> Floats:
+    """`StepTable`'s reading of a table at many points: log-log, flat below, proportional above."""
+    import numpy as np
+
+    if min(ys) > 0.0:
+        found = np.exp(np.interp(np.log(x), np.log(xs), np.log(ys)))
+    else:
+        found = np.interp(np.log(x), np.log(xs), ys)
+    beyond = x > xs[-1]
+    found[beyond] = ys[-1] * x[beyond] / xs[-1]
+    return found
+
+
+def _affine(table: StepTable, batch: Floats) -> tuple[Floats, Floats]:
+    import numpy as np
+
+    xs = np.array(table.batches)
+    over = np.maximum(1.0, batch / xs[-1])
+    fixed, slope = (np.interp(batch, xs, [pair[i] for pair in table.attention_s]) * over for i in (0, 1))
+    return fixed, slope

@@ -1,0 +1,137 @@
+"""The compiled serving loop and its plain twin agree to the last bit, and neither loses anything."""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage.engine.reference import play
+from tonnage.engine.serving import Simulated, simulate
+from tonnage.engine.simulated import Limits, Requests, StepArrays, requests_of
+
+DELIVERY_S = 0.001
+
+
+def table_of(seats: int, rows: int) -> StepArrays:
+    batch, row = np.arange(seats + 1.0), np.arange(rows + 1.0)
+    return StepArrays(
+        decode_s=0.0071 + 3e-5 * batch,
+        context_s=np.full(seats + 1, 3.1e-8),
+        attend_s=1e-4 + 1e-6 * batch,
+        mixed_s=0.0068 + 1.7e-5 * row,
+        head_s=1e-4 + 1e-6 * row,
+        chunk_s=5e-5,
+        chunk_token_s=1e-7,
+        chunk_square_s=1.3e-10,
+        host_s=2e-4,
+        host_sequence_s=3e-6,
+        host_prompt_s=2e-5,
+        hidden_s=0.0075,
+    )
+
+
+def block_ids(pick: random.Random, prompts: list[int], size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Requests of three families that share a leading part of their prompts."""
+    offsets, ids = [0], []
+    for i, prompt in enumerate(prompts):
+        whole = prompt // size
+        shared = pick.randint(0, whole)
+        ids += [pick.randint(0, 2) * 100 * (k == 0) + k for k in range(shared)]
+        ids += [1000 + 100 * i + k for k in range(whole - shared)]
+        offsets.append(len(ids))
+    return np.array(offsets), np.array(ids, dtype=int)
+
+
+def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | None]:
+    """A scheduler of any kind, small enough to be short of everything, and requests for it."""
+    n, seats, size = pick.randint(1, 40), pick.randint(1, 8), pick.choice([1, 4, 16])
+    drafts, mixed, chunked = pick.choice([0, 0, 0, 2]), pick.random() < 0.6, pick.random() < 0.8
+    budget = max(pick.choice([8, 16, 33, 64]), seats * (drafts + 1), 0 if chunked else 101)
+    output, prompt = ([pick.randint(1, most) for _ in range(n)] for most in (40, 60))
+    longest = max(-(-(o + p) // size) for o, p in zip(output, prompt, strict=True))
+    hashed = pick.random() < 0.4
+    victim = pick.choice([0, 1] if mixed else [0, 2])
+    limits = Limits(
+        max_num_seqs=seats,
+        budget=budget,
+        block_tokens=size,
+        num_blocks=longest + pick.randint(0, 3 * longest) + (drafts + size) // size + 1,
+        mixed=mixed,
+        chunked=chunked,
+        threshold=pick.choice([0, 0, 7]) if mixed and chunked else 0,
+        whole_prompt=pick.random() < 0.3,
+        reserve_output=pick.random() < 0.15 and not hashed,
+        victim=victim,
+        ranked=victim == 1,
+        ratio=0.7 if victim == 2 else 0.0,
+        ratio_least=0.1 if victim == 2 else 0.0,
+        ratio_decay=0.01 if victim == 2 else 0.0,
+        speculative=drafts,
+        acceptance=0.6,
+        cached_again=pick.random() < 0.5,
+    )
+    clients = pick.choice([None, None, pick.randint(1, 6)])
+    gaps = [pick.choice([0.0, pick.random() * pick.choice([0.01, 0.2])]) for _ in range(n)]
+    requests = requests_of(
+        np.zeros(n) if clients else np.cumsum(gaps),
+        np.array(prompt),
+        output=np.array(output),
+        cached=None if hashed else np.array([pick.choice([0, 0, int(p * pick.random())]) for p in prompt]),
+        priority=np.array([pick.randint(0, 2) for _ in range(n)]),
+        think_s=np.array([pick.choice([0.0, pick.random() * 0.1]) for _ in range(n)]),
+        blocks=block_ids(pick, prompt, size) if hashed else None,
+    )
+    return table_of(seats, budget + seats * (drafts + 1)), limits, requests, clients
+
+
+def compiled(case: tuple[StepArrays, Limits, Requests, int | None]) -> Simulated:
+    table, limits, requests, clients = case
+    return simulate(table, limits, requests=requests, clients=clients, delivery_s=DELIVERY_S)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 10**9))
+def test_compiled_equals_plain_token_for_token(seed: int) -> None:
+    case = workload(random.Random(seed))
+    table, limits, requests, clients = case
+    told = play(table, limits, requests=requests, clients=clients, delivery_s=DELIVERY_S)
+    found = compiled(case)
+    assert [times[0] for times in told.token_s] == found.first_s.tolist()
+    assert [times[-1] for times in told.token_s] == found.last_s.tolist()
+    assert told.started_s == found.started_s.tolist()
+    assert told.preempted == found.preempted.tolist()
+    assert told.steps == found.steps
+    assert [len(times) for times in told.token_s] == requests.output.tolist()
+    assert told.free_blocks == found.free_blocks == limits.num_blocks
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 10**9))
+def test_nothing_is_lost_and_time_runs_forward(seed: int) -> None:
+    case = workload(random.Random(seed))
+    found = compiled(case)
+    n = len(found.requests.prompt)
+    assert found.num_refused == 0
+    assert np.isfinite(found.last_s).all()
+    assert (found.started_s >= found.requests.sent_s + DELIVERY_S - 1e-12).all()
+    assert (found.first_s > found.started_s).all() and (found.last_s >= found.first_s).all()
+    computed = found.prompt_tokens + found.cached_tokens
+    assert computed >= found.requests.prompt.sum()
+    if not found.preempted.any():
+        assert computed == found.requests.prompt.sum()
+    assert found.busy_s <= found.last_s.max() + 1e-9
+    assert n == 0 or found.steps > 0
+
+
+@pytest.mark.parametrize(
+    "change", [lambda x: x._replace(max_num_seqs=1), lambda x: x._replace(num_blocks=x.num_blocks)]
+)
+def test_a_request_that_never_fits_is_refused(change: Callable[[Limits], Limits]) -> None:
+    limits = change(Limits(max_num_seqs=4, budget=64, block_tokens=16, num_blocks=4))
+    requests = requests_of(np.array([0.0, 0.1]), np.array([60, 30]), output=np.array([10, 10]))
+    found = simulate(table_of(4, 80), limits, requests=requests)
+    assert found.num_refused == 1
+    assert len(found.first_s) == 1
