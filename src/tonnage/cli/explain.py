@@ -11,8 +11,16 @@ __all__ = ["explain"]
 @click.argument("path", metavar="PLAN.json")
 @click.option("--option", "rank", type=click.IntRange(1), default=1, show_default=True, help="which option to open")
 def explain(path: str, rank: int) -> None:
-    """Open one option of a plan (`-` = standard input): memory, capacity, replicas, bill, sources."""
+    """Open one option of a plan (`-` = standard input): memory, capacity or run, bill, sources."""
+    from tonnage.nouns.plan import ServePlan
     from tonnage.planner.plans import read_plan
-    from tonnage.report.explain import show_explanation
 
-    show_explanation(read_plan(path), rank=rank)
+    plan = read_plan(path)
+    if isinstance(plan, ServePlan):
+        from tonnage.report.explain import show_explanation
+
+        show_explanation(plan, rank=rank)
+    else:
+        from tonnage.report.train_plan import explain_train_plan
+
+        explain_train_plan(plan, rank=rank)

@@ -1,25 +1,29 @@
 """`tonnage plan`: which accelerators, how many, arranged how, at what cost.
 
-`tonnage plan REQUEST.yaml` reads a request file; `tonnage plan serve MODEL --rate 4/s …` takes the
-same fields as flags. Both go through the same door.
+`tonnage plan REQUEST.yaml` reads a request file; `tonnage plan serve MODEL --rate 4/s …`, `plan train` and
+`plan finetune` take the same fields as flags. Both go through the same door.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.planner.door import SERVE_FIELDS, Field
+from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
+
+if TYPE_CHECKING:
+    from tonnage.catalog import Additions
+    from tonnage.planner.plans import Plan
 
 __all__ = ["plan"]
 
 INFEASIBLE = 3
-KINDS = ("serve",)
+KINDS = ("serve", "train", "finetune")
 
 
 class _Plan(click.Group):
@@ -34,9 +38,9 @@ class _Plan(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Plan, subcommand_metavar="REQUEST.yaml | serve MODEL [OPTIONS]")
+@click.group(cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|train|finetune MODEL [OPTIONS]")
 def plan() -> None:
-    """Rank the ways to run a workload: accelerators, layout, precision, replicas, offers, cost."""
+    """Rank the ways to run a workload: accelerators, layout, precision, offers, time, cost."""
 
 
 Command = Callable[..., None]
@@ -95,8 +99,32 @@ class _Output(msgspec.Struct, frozen=True, kw_only=True):
 @click.pass_context
 def _serve(ctx: click.Context, /, **options: Any) -> None:
     """Accelerators, layout and replicas that serve MODEL at this load, within the objectives, cheapest first."""
+    _from_flags(ctx, "serve", options)
+
+
+@plan.command("train")
+@click.argument("model")
+@_field_options(TRAIN_FIELDS)
+@_output_options
+@click.pass_context
+def _train(ctx: click.Context, /, **options: Any) -> None:
+    """Accelerators, layout, time and cost of pre-training MODEL on so many tokens, by a deadline or within a budget."""
+    _from_flags(ctx, "train", options)
+
+
+@plan.command("finetune")
+@click.argument("model")
+@_field_options(FINETUNE_FIELDS)
+@_output_options
+@click.pass_context
+def _finetune(ctx: click.Context, /, **options: Any) -> None:
+    """Accelerators, layout, time and cost of adapting MODEL to a data set: LoRA, QLoRA, DoRA or in full."""
+    _from_flags(ctx, "finetune", options)
+
+
+def _from_flags(ctx: click.Context, kind: str, options: dict[str, Any]) -> None:
     output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
-    _answer(ctx, options, output)
+    _answer(ctx, kind, options, output)
 
 
 @click.command("REQUEST")
@@ -110,29 +138,52 @@ def _from_file(ctx: click.Context, /, path: str, **options: Any) -> None:
     fields = read_mapping(path)
     kind = fields.pop("plan", None)
     if kind is None:
-        raise BadRequest(f"'{path}' does not say what to plan; add a line 'plan: serve'")
+        raise BadRequest(f"'{path}' does not say what to plan; add a line 'plan: serve' (or {', '.join(KINDS[1:])})")
     if kind not in KINDS:
         raise UnknownName("kind of plan", str(kind), known=KINDS)
-    _answer(ctx, fields, _Output(**options))
+    _answer(ctx, str(kind), fields, _Output(**options))
 
 
-def _answer(ctx: click.Context, fields: dict[str, Any], output: _Output) -> None:
+def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Output) -> None:
     from tonnage.catalog import gather
-    from tonnage.planner.door import serve_request
-    from tonnage.planner.serve import plan_serve
     from tonnage.report.document import as_json
 
     additions = gather(paths=output.folders, overrides=output.overrides)
     today = output.today.date() if output.today else None
-    answer = plan_serve(serve_request(fields, additions=additions), additions=additions, today=today)
+    answer = _planned(kind, fields, additions, today)
     if output.output is not None:
         with open(output.output, "w", encoding="utf-8") as file:
             file.write(as_json(answer) + "\n")
     if output.as_json:
         click.echo(as_json(answer))
     else:
-        from tonnage.report.plan import show_plan
-
-        show_plan(answer, top=output.top)
+        _shown(answer, output.top)
     if not answer.feasible:
         ctx.exit(INFEASIBLE)
+
+
+def _planned(kind: str, fields: dict[str, Any], additions: Additions, today: date | None) -> Plan:
+    """The plan of one kind; each imports its own planner only."""
+    from tonnage.planner import door
+
+    if kind == "serve":
+        from tonnage.planner.serve import plan_serve
+
+        return plan_serve(door.serve_request(fields, additions=additions), additions=additions, today=today)
+    from tonnage.planner.train import plan_train
+
+    read = door.train_request if kind == "train" else door.finetune_request
+    return plan_train(read(fields, additions=additions), additions=additions, today=today)
+
+
+def _shown(answer: Plan, top: int) -> None:
+    from tonnage.nouns.plan import ServePlan
+
+    if isinstance(answer, ServePlan):
+        from tonnage.report.plan import show_plan
+
+        show_plan(answer, top=top)
+    else:
+        from tonnage.report.train_plan import show_train_plan
+
+        show_train_plan(answer, top=top)

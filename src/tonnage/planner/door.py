@@ -17,14 +17,24 @@ from tonnage import catalog, units
 from tonnage.catalog import Additions, traffic
 from tonnage.errors import BadRequest, UnknownName, echo, nearest
 from tonnage.nouns.precision import number_format
-from tonnage.nouns.workload import Filters, Lengths, LoadShape, Serve, Slo
+from tonnage.nouns.workload import Filters, FineTune, Lengths, LoadShape, Serve, Slo, Train
+from tonnage.physics.optimizers import optimizer
 
-__all__ = ["SERVE_FIELDS", "Field", "serve_request"]
+__all__ = [
+    "FINETUNE_FIELDS",
+    "SERVE_FIELDS",
+    "TRAIN_FIELDS",
+    "Field",
+    "finetune_request",
+    "serve_request",
+    "train_request",
+]
 
 ENGINES: Final = ("vllm", "sglang", "trtllm", "lmdeploy", "llamacpp", "hf")
 TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y", "block")
 CERTIFICATIONS: Final = ("gdpr", "iso27001", "soc2", "hipaa")
 SEGMENTS: Final = ("datacenter", "cloud-only", "workstation", "consumer", "edge", "apple", "cpu")
+TRAINING_PRECISIONS: Final = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
 SECONDS_BETWEEN_REQUESTS: Final = 60.0
 """Of one active user, when the request does not say. Assumed, and said so in the plan. [s]"""
 
@@ -40,6 +50,27 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     """The value must exceed this (or equal it, for flags and integers)."""
     high: float = math.inf
     choices: tuple[str, ...] = ()
+
+
+FILTER_FIELDS: Final[tuple[Field, ...]] = (
+    Field(name="accelerator", reads="list", help="only these accelerators"),
+    Field(name="exclude", reads="list", help="not these accelerators"),
+    Field(name="vendor", reads="list", help="only these makers"),
+    Field(name="segment", reads="list", help="only these segments", choices=SEGMENTS),
+    Field(name="provider", reads="list", help="only these providers"),
+    Field(name="region", reads="list", help="only these regions"),
+    Field(name="country", reads="list", help="only these countries (two letters)"),
+    Field(name="eu", reads="flag", help="only regions in the European Union"),
+    Field(name="ecc", reads="flag", help="only memory with error correction"),
+    Field(name="nvlink", reads="flag", help="only accelerators joined by a switched fast link"),
+    Field(name="certification", reads="list", help="provider states: gdpr, iso27001, …", choices=CERTIFICATIONS),
+    Field(name="term", reads="list", help="prices that may be used", choices=TERMS),
+    Field(name="marketplace", reads="flag", help="include offers whose source states no licence"),
+    Field(name="community", reads="flag", help="include community marketplaces, auctions and brokers"),
+    Field(name="max_accelerators", reads="integer", help="most accelerators in all", high=1e6),
+    Field(name="max_power", reads="W", help="power limit of one accelerator", high=1e6),
+)
+"""Which accelerators and offers may be used: the same for every kind of plan."""
 
 
 SERVE_FIELDS: Final[tuple[Field, ...]] = (
@@ -59,28 +90,54 @@ SERVE_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="precision", reads="list", help="weight formats that may be used: bf16, fp8, int4, …"),
     Field(name="kv_precision", reads="text", help="format of the KV cache"),
     Field(name="engine", reads="list", help="serving engines to consider", choices=ENGINES),
-    Field(name="accelerator", reads="list", help="only these accelerators"),
-    Field(name="exclude", reads="list", help="not these accelerators"),
-    Field(name="vendor", reads="list", help="only these makers"),
-    Field(name="segment", reads="list", help="only these segments", choices=SEGMENTS),
-    Field(name="provider", reads="list", help="only these providers"),
-    Field(name="region", reads="list", help="only these regions"),
-    Field(name="country", reads="list", help="only these countries (two letters)"),
-    Field(name="eu", reads="flag", help="only regions in the European Union"),
-    Field(name="ecc", reads="flag", help="only memory with error correction"),
-    Field(name="nvlink", reads="flag", help="only accelerators joined by a switched fast link"),
-    Field(name="certification", reads="list", help="provider states: gdpr, iso27001, …", choices=CERTIFICATIONS),
-    Field(name="term", reads="list", help="prices that may be used", choices=TERMS),
-    Field(name="marketplace", reads="flag", help="include offers whose source states no licence"),
-    Field(name="community", reads="flag", help="include community marketplaces, auctions and brokers"),
-    Field(name="max_accelerators", reads="integer", help="most accelerators in all", high=1e6),
-    Field(name="max_power", reads="W", help="power limit of one accelerator", high=1e6),
+    *FILTER_FIELDS,
     Field(name="budget", reads="USD/h", help="most to spend", high=1e7),
     Field(name="headroom", reads="fraction", help="share of capacity kept free at peak", low=-1e-9, high=0.9),
     Field(name="spare_replicas", reads="integer", help="replicas beyond the load (N+k)", low=-1.0, high=1e4),
     Field(name="context", reads="tokens", help="longest context that must fit", high=1e8),
 )
 """Every field of a serving request."""
+
+
+_RUN_FIELDS: Final[tuple[Field, ...]] = (
+    Field(name="global_batch", reads="integer", help="sequences per optimizer step", high=1e8),
+    Field(name="deadline", reads="s", help="longest time for the whole run: 30 days, 8 h", high=20 * 8760 * 3600.0),
+    Field(name="budget", reads="USD", help="most to spend on the whole run", high=1e12),
+    Field(name="count", reads="integer", help="exactly this many accelerators", high=1e6),
+    Field(name="precision", reads="text", help="what products are computed in: bf16, fp8, fp16, tf32, fp32"),
+    Field(name="optimizer", reads="text", help="adamw, adamw-8bit, adafactor, lion, muon, sgd, …"),
+    Field(name="framework", reads="text", help="software: megatron, torchtitan, torchtune, hf, maxtext, …"),
+    Field(name="restartable", reads="flag", help="the run may be stopped and taken up again"),
+    Field(name="checkpoint", reads="text", help="async or sync", choices=("async", "sync")),
+    Field(name="validation", reads="fraction", help="time of validation over that of training", low=-1e-9, high=1.0),
+    Field(name="headroom", reads="fraction", help="time kept for retries and experiments over the run's", low=-1e-9,
+          high=10.0),
+    Field(name="spares", reads="integer", help="instances beyond the job's own", low=-1.0, high=1e5),
+    *FILTER_FIELDS,
+)  # fmt: skip
+
+TRAIN_FIELDS: Final[tuple[Field, ...]] = (
+    Field(name="model", reads="text", help="catalogue id, Hugging Face id, path, or a bare size such as 13B"),
+    Field(name="tokens", reads="tokens", help="tokens to train on: 100B, 15T", high=1e16),
+    Field(name="seq_len", reads="integer", help="tokens of one sequence", high=1e8),
+    *_RUN_FIELDS,
+)
+"""Every field of a pre-training request."""
+
+FINETUNE_FIELDS: Final[tuple[Field, ...]] = (
+    Field(name="model", reads="text", help="catalogue id, Hugging Face id, path, or a bare size such as 13B"),
+    Field(name="method", reads="text", help="full, lora, qlora or dora", choices=("full", "lora", "qlora", "dora")),
+    Field(name="examples", reads="count", help="examples of one epoch: 50k", high=1e12),
+    Field(name="tokens_per_example", reads="tokens", help="mean length of an example", high=1e8),
+    Field(name="tokens", reads="tokens", help="tokens of one epoch, instead of examples and their length", high=1e16),
+    Field(name="epochs", reads="count", help="passes over the examples", high=1e5),
+    Field(name="seq_len", reads="integer", help="tokens of one sequence that examples are packed into", high=1e8),
+    Field(name="packed", reads="flag", help="examples share sequences; otherwise each is padded to its own"),
+    Field(name="lora_rank", reads="integer", help="rank of the adapters", high=65536),
+    Field(name="image_px", reads="integer", help="side of an image, for networks that take one", high=65536),
+    *_RUN_FIELDS,
+)
+"""Every field of a fine-tuning request."""
 
 
 def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> Serve:
@@ -100,8 +157,7 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         An unknown field, a value out of range or of the wrong kind, or fields that contradict.
     """
     given = read_fields(values, SERVE_FIELDS)
-    if "model" not in given:
-        raise BadRequest("model is missing: name one, for example 'meta-llama/Llama-3.1-8B-Instruct' or '13B'")
+    _need_model(given)
     loads = [name for name in ("rate", "concurrency", "users") if name in given]
     if len(loads) != 1:
         what = " and ".join(loads) + " contradict" if loads else "no load is given"
@@ -137,6 +193,86 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
     )
 
 
+def train_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> Train:
+    """
+    A pre-training request from named texts.
+
+    Raises
+    ------
+    BadRequest
+        An unknown field, a value out of range or of the wrong kind, or fields that contradict.
+    """
+    given = read_fields(values, TRAIN_FIELDS)
+    _need_model(given)
+    if "tokens" not in given:
+        raise BadRequest("tokens is missing: say how many to train on, for example '100B'")
+    seq_len = given.get("seq_len", 4096)
+    if given["tokens"] < seq_len:
+        raise BadRequest(f"tokens: {given['tokens']:,.0f} are fewer than one sequence of {seq_len:,}")
+    return Train(tokens=given["tokens"], seq_len=seq_len, **_run(given, additions))
+
+
+def finetune_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> FineTune:
+    """
+    A fine-tuning request from named texts.
+
+    Raises
+    ------
+    BadRequest
+        An unknown field, a value out of range or of the wrong kind, or fields that contradict.
+    """
+    given = read_fields(values, FINETUNE_FIELDS)
+    _need_model(given)
+    if "tokens" in given and "examples" in given:
+        raise BadRequest("tokens and examples contradict: give tokens, or examples with tokens_per_example")
+    if "tokens" not in given and "examples" not in given:
+        raise BadRequest("no data is given: give examples (50k) with tokens_per_example (800), or tokens (40M)")
+    return FineTune(
+        method=given.get("method", "lora"),
+        tokens=given.get("tokens"),
+        examples=given.get("examples"),
+        tokens_per_example=given.get("tokens_per_example"),
+        epochs=given.get("epochs", 1.0),
+        seq_len=given.get("seq_len", 2048),
+        packed=given.get("packed", True),
+        lora_rank=given.get("lora_rank", 16),
+        image_px=given.get("image_px"),
+        **_run(given, additions),
+    )
+
+
+def _need_model(given: Mapping[str, Any]) -> None:
+    if "model" not in given:
+        raise BadRequest("model is missing: name one, for example 'meta-llama/Llama-3.1-8B-Instruct' or '13B'")
+
+
+def _run(given: Mapping[str, Any], additions: Additions) -> dict[str, Any]:
+    """What pre-training and fine-tuning requests share."""
+    precision = number_format(given.get("precision", "bf16")).name
+    if precision not in TRAINING_PRECISIONS:
+        raise BadRequest(
+            f"precision: products of a training step do not run in '{precision}'; give {', '.join(TRAINING_PRECISIONS)}"
+        )
+    count, most = given.get("count"), given.get("max_accelerators")
+    if count is not None and most is not None and count > most:
+        raise BadRequest(f"count {count} is beyond max_accelerators {most}; drop one of the two")
+    return {
+        "model": given["model"],
+        "global_batch": given.get("global_batch"),
+        "deadline_s": given.get("deadline"),
+        "budget_usd": given.get("budget"),
+        "precision": precision,
+        "optimizer": optimizer(given.get("optimizer", "adamw")).name,
+        "restartable": given.get("restartable", True),
+        "filters": _filters(given, additions),
+        "count": count,
+        "framework": given.get("framework"),
+        "checkpoint": given.get("checkpoint", "async"),
+        "spares": given.get("spares"),
+        **{name: given[name] for name in ("validation", "headroom") if name in given},
+    }
+
+
 def read_fields(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Any]:
     """Every given value read by its field's kind; absent ones are left out."""
     known = {field.name: field for field in fields}
@@ -161,6 +297,8 @@ def _read(value: Any, field: Field) -> Any:
     if field.reads == "text":
         if not str(value).strip():
             raise BadRequest(f"{field.name} is empty; {field.help}")
+        if field.choices and str(value).strip() not in field.choices:
+            raise UnknownName(field.name, str(value), known=field.choices)
         return str(value).strip()
     number = units.read(value, "count" if field.reads == "integer" else field.reads, field=field.name)
     if not field.low < number <= field.high:

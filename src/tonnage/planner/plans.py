@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.plan import PLAN_SCHEMA, ServePlan
+from tonnage.nouns.train_plan import TrainPlan
 from tonnage.planner.files import read_text
 
-__all__ = ["read_plan"]
+__all__ = ["Plan", "read_plan"]
+
+Plan = ServePlan | TrainPlan
+"""Any plan; `kind` in the file tells which."""
+
+_NOUNS: Final[dict[str, type[ServePlan] | type[TrainPlan]]] = {
+    "serve": ServePlan, "train": TrainPlan, "finetune": TrainPlan,
+}  # fmt: skip
 
 
 class _Envelope(msgspec.Struct):
     schema: str | None = None
+    kind: str | None = None
 
 
-def read_plan(path: str) -> ServePlan:
+def read_plan(path: str) -> Plan:
     """
     The plan in a file.
 
     Raises
     ------
     BadFact
-        Not readable, not JSON, another schema, or a field of the wrong kind.
+        Not readable, not JSON, another schema or kind, or a field of the wrong type.
     """
     text = read_text(path, what="plan")
     try:
-        schema = msgspec.json.decode(text, type=_Envelope).schema
-        if schema != PLAN_SCHEMA:
-            found = f"says '{echo(schema)}'" if schema else "has no 'schema'"
+        envelope = msgspec.json.decode(text, type=_Envelope)
+        if envelope.schema != PLAN_SCHEMA:
+            found = f"says '{echo(envelope.schema)}'" if envelope.schema else "has no 'schema'"
             raise BadFact(f'plan \'{echo(path)}\' {found}; expected "schema": "{PLAN_SCHEMA}" as `tonnage plan` writes')
-        return msgspec.json.decode(text, type=ServePlan)
+        noun = _NOUNS.get(envelope.kind or "")
+        if noun is None:
+            known = ", ".join(_NOUNS)
+            raise BadFact(f"plan '{echo(path)}' is of kind '{echo(envelope.kind)}'; kinds that can be read: {known}")
+        return msgspec.json.decode(text, type=noun)
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadFact(f"plan '{echo(path)}' cannot be read: {echo(error)}") from None

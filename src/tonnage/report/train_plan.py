@@ -1,0 +1,221 @@
+"""A training plan as a person reads it: the sentence, the table, then why; and one option opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.errors import BadRequest
+from tonnage.nouns.answer import Quantity
+from tonnage.nouns.plan import Bill
+from tonnage.nouns.train_plan import HostNeed, ScalingPoint, TrainOption, TrainPlan
+from tonnage.report.console import lines, make_console
+from tonnage.units import show
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["explain_train_plan", "show_train_plan"]
+
+MOST_REJECTIONS = 12
+"""Losers named one by one before the rest is counted."""
+
+
+def show_train_plan(plan: TrainPlan, *, top: int = 8) -> None:
+    """Print a plan: one sentence that answers, a table, then reasons, the run, scaling and what was assumed."""
+    console = make_console()
+    console.print(plan.sentence, style="bold" if plan.feasible else "bold red", markup=False)
+    if plan.options:
+        best = plan.options[0]
+        console.print()
+        console.print(_options_table(plan.options[:top]))
+        lines(
+            console, "Why this one, why not the others?", texts=[_why(i, o) for i, o in enumerate(plan.options[:top])]
+        )
+        if len(plan.options) > top:
+            console.print(f"  … and {len(plan.options) - top} more options (--top {len(plan.options)} shows them)")
+        lines(console, "Cheaper, at a risk?", texts=[plan.cheaper_at_risk] if plan.cheaper_at_risk else [])
+        lines(console, "Cost against time", texts=[_frontier(plan.options[index]) for index in plan.frontier])
+        lines(console, "Memory of the fullest accelerator", texts=[_memory(best)])
+        lines(console, "One step", texts=[_parts(best.step_s)])
+        lines(console, "The run", texts=_run(best))
+        lines(console, "Timeline", texts=[f"{point.date}  {point.what}" for point in best.timeline])
+        lines(console, "Host and storage", texts=[_need(need) for need in best.needs])
+        lines(console, "More accelerators?", texts=[plan.stops_paying] if plan.stops_paying else [])
+        lines(console, "Spot?", texts=[plan.spot] if plan.spot else [])
+    if plan.flips:
+        flips = [f"{flip.input} {show(flip.value, flip.unit)}: {flip.becomes}" for flip in plan.flips]
+        lines(console, "What would change this?", texts=flips)
+    lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
+    lines(console, f"Cannot do it, or at least twice as dear ({len(plan.rejected)})", texts=_rejections(plan))
+    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
+    dates = ", ".join(f"{name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))
+    console.print(f"\n{plan.evaluated} places searched; {dates}.", style="dim", markup=False)
+
+
+def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> None:
+    """
+    Print what the option of that rank is made of.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no option of that rank.
+    """
+    console = make_console()
+    console.print(plan.sentence, style="bold", markup=False)
+    if plan.feasible:
+        if rank > len(plan.options):
+            raise BadRequest(f"option {rank}: the plan has {len(plan.options)}; choose 1 to {len(plan.options)}")
+        option = plan.options[rank - 1]
+        console.print(f"\nOption {rank}: {option.configuration.label()}", style="bold", markup=False)
+        console.print(f"  {option.verdict}", markup=False)
+        console.print("\nMemory of one accelerator", style="bold")
+        console.print(_table(option.memory))
+        console.print("\nOne step", style="bold")
+        console.print(_table(option.step_s))
+        lines(console, "The run", texts=_run(option))
+        lines(console, "Timeline", texts=[f"{point.date}  {point.what}" for point in option.timeline])
+        lines(console, "Host and storage", texts=[_need(need) for need in option.needs])
+        lines(console, "Bill", texts=_bill(option))
+        lines(console, "Other offers", texts=[_offer(bill) for bill in option.other_offers])
+        if rank == 1:
+            lines(console, "Scaling", texts=[_point(point) for point in plan.scaling])
+    lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
+    lines(console, "Cannot do it", texts=[f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected])
+    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
+    made = plan.provenance
+    dates = ", ".join(f"{name} {date}" for name, date in sorted(made.catalogue.items()))
+    console.print(f"\nMade {made.made} by tonnage {made.version}; {dates}.", style="dim", markup=False)
+
+
+def _options_table(options: tuple[TrainOption, ...]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for name, justify in (
+        ("#", "right"), ("accelerators", "left"), ("layout", "left"), ("step", "right"), ("MFU", "right"),
+        ("memory", "right"), ("time", "left"), ("cost", "left"), ("offer", "left"), ("basis", "left"),
+    ):  # fmt: skip
+        table.add_column(name, justify=justify, no_wrap=name not in {"offer", "layout"})  # type: ignore[arg-type]
+    for rank, option in enumerate(options, 1):
+        bill = option.bill
+        flag = " (old price)" if bill.stale else ""
+        c = option.configuration
+        table.add_row(
+            str(rank),
+            f"{option.accelerators} x {c.accelerator}",
+            c.degrees(),
+            show(option.step_s.value, "s"),
+            f"{option.mfu:.0%}",
+            f"{option.memory.value / option.limit_bytes:.0%}",
+            _interval(option.run.wall_s),
+            _interval(option.cost),
+            f"{bill.provider} {bill.region}, {bill.as_of}{flag}",
+            option.basis + ("" if option.sure else ", unsure"),
+        )
+    return table
+
+
+def _table(quantity: Quantity) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("part", quantity.unit, "share", "basis", "from"):
+        table.add_column(name, justify="right" if name in {quantity.unit, "share"} else "left")
+    for part in quantity.parts:
+        share = f"{part.value / quantity.value:.1%}" if quantity.value else ""
+        table.add_row(part.name, show(part.value, quantity.unit), share, str(part.basis), part.source)
+    table.add_row("total", _interval(quantity), "", str(quantity.basis), "", style="bold")
+    return table
+
+
+def _interval(quantity: Quantity) -> str:
+    value = show(quantity.value, quantity.unit)
+    if quantity.low is None or quantity.high is None:
+        return value
+    low, high = show(quantity.low, quantity.unit, digits=2), show(quantity.high, quantity.unit, digits=2)
+    return f"{value} ({low}-{high})"
+
+
+def _why(index: int, option: TrainOption) -> str:
+    tie = " [ties with 1 within error]" if option.ties and index else ""
+    return f"{index + 1}. {option.verdict}{tie}"
+
+
+def _frontier(option: TrainOption) -> str:
+    sure = "" if option.sure else ", unsure"
+    return (
+        f"{show(option.run.wall_s.value, 's')} for {show(option.cost.value, 'USD')}: "
+        f"{option.accelerators} x {option.configuration.accelerator}{sure}"
+    )
+
+
+def _memory(option: TrainOption) -> str:
+    return f"{_interval(option.memory)} of {show(option.limit_bytes, 'bytes')}: {_parts(option.memory)}"
+
+
+def _parts(quantity: Quantity) -> str:
+    return ", ".join(f"{part.name} {show(part.value, quantity.unit)}" for part in quantity.parts)
+
+
+def _run(option: TrainOption) -> list[str]:
+    run, c = option.run, option.configuration
+    useful = run.useful_time_fraction
+    between = show(run.between_s, "s")
+    energy = f", {show(option.energy_wh, 'Wh')} at the accelerators' power limit" if option.energy_wh else ""
+    waiting = f", waiting for spot capacity {show(run.waiting_s, 's')}" if run.waiting_s else ""
+    return [
+        f"{run.steps:,.0f} steps of {c.global_batch:,} x {c.seq_len:,} tokens, {_interval(option.step_s)} each: "
+        f"{show(run.training_s, 's')}",
+        f"validation {show(run.validation_s, 's')}, start {show(run.start_s, 's')}, retries and experiments "
+        f"{show(run.headroom_s, 's')}{waiting}; in all {_interval(run.wall_s)}, nine runs in ten at most "
+        f"{show(run.wall_p90_s, 's')}",
+        f"an interruption every {between} ({run.interruptions:.1f} expected), {show(run.recovery_s, 's')} to recover, "
+        f"{run.spares} spare instances",
+        f"a checkpoint of {show(run.checkpoint_bytes, 'bytes')} every {show(run.checkpoint_interval_s, 's')} blocks "
+        f"{show(run.blocking_s, 's')} and is written in {show(run.write_s, 's')}",
+        f"useful time {useful.value:.1%} ({useful.low or 0:.1%}-{useful.high or 0:.1%}), nine runs in ten at least "
+        f"{run.useful_p90:.1%}",
+        f"{option.accelerator_hours:,.0f} accelerator hours{energy}",
+    ]
+
+
+def _need(need: HostNeed) -> str:
+    told = f"{need.name}: {show(need.need, need.unit)}"
+    if need.has is not None:
+        told += f" of {show(need.has, need.unit)}" + ("" if need.enough else " - too little")
+    return f"{told} ({need.why})" if need.why else told
+
+
+def _point(point: ScalingPoint) -> str:
+    usd = f", {show(point.usd, 'USD')}" if point.usd is not None else ""
+    time = f", run {show(point.wall_s, 's')}" if point.wall_s is not None else ""
+    return (
+        f"{point.kind} {point.count}: step {show(point.step_s, 's')}, {point.tokens_per_s:,.0f} tokens/s, efficiency "
+        f"{point.efficiency:.0%}{time}{usd} ({point.layout})"
+    )
+
+
+def _bill(option: TrainOption) -> list[str]:
+    bill = option.bill
+    opened = [
+        f"{line.name} at {show(bill.usd_per_instance_hour, 'USD/h')} = {show(line.value, 'USD/h')} ({line.source})"
+        for line in bill.lines
+    ]
+    billed = show(option.run.billed_s, "s")
+    total = f"{show(bill.usd_per_hour, 'USD/h')} for {billed} = {_interval(option.cost)}"
+    return [*opened, total, *([bill.notes] if bill.notes else [])]
+
+
+def _offer(bill: Bill) -> str:
+    old = " (old price)" if bill.stale else ""
+    where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}".strip()
+    return f"{where}: {show(bill.usd_per_hour, 'USD/h')} {bill.term}, {bill.as_of}{old}"
+
+
+def _rejections(plan: TrainPlan) -> list[str]:
+    named = [f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected[:MOST_REJECTIONS]]
+    rest = len(plan.rejected) - MOST_REJECTIONS
+    return [*named, f"… and {rest} more (all in --json)"] if rest > 0 else named

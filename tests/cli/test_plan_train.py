@@ -1,0 +1,96 @@
+"""`plan train` and `plan finetune` on the command line: sentence, files, JSON, explain, exit codes, mistakes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tonnage.cli import root
+
+TRAIN = ["plan", "train", "meta-llama/Llama-3.1-8B", "--tokens", "100B", "--deadline", "30 days", "--accelerator",
+         "H100,H200", "--today", "2026-11-21"]  # fmt: skip
+TUNE = ["plan", "finetune", "meta-llama/Llama-2-7b-hf", "--method", "lora", "--examples", "50k",
+        "--tokens-per-example", "800", "--accelerator", "L40S", "--today", "2026-11-21"]  # fmt: skip
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tonnage", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("arguments", [TRAIN, TUNE])
+def test_answers_in_a_sentence_and_exits_zero(arguments: list[str]) -> None:
+    code, text = run(*arguments)
+    assert code == 0 and text.startswith("Rent ")
+    for title in ("Cost against time", "The run", "Timeline", "Host and storage", "Decisions", "Taken as given"):
+        assert title in text
+
+
+def test_file_and_flags_give_the_same_bytes(tmp_path: Path) -> None:
+    request = tmp_path / "request.yaml"
+    request.write_text(
+        "plan: train\nmodel: meta-llama/Llama-3.1-8B\ntokens: 100B\ndeadline: 30 days\naccelerator: [H100, H200]\n"
+    )
+    by_file, by_flags = run("plan", str(request), "--json", "--today", "2026-11-21"), run(*TRAIN, "--json")
+    assert by_file == by_flags
+    document = json.loads(by_file[1])
+    assert document["schema"] == "tonnage.plan/1" and document["kind"] == "train"
+
+
+def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    assert run(*TUNE, "-o", str(path))[0] == 0
+    assert json.loads(path.read_text())["kind"] == "finetune"
+    code, text = run("explain", str(path))
+    assert code == 0
+    for title in ("Memory of one accelerator", "One step", "The run", "Bill", "Scaling", "Decisions"):
+        assert title in text
+    code, text = run("explain", str(path), "--option", "999")
+    assert code == 2 and "choose 1 to" in text
+
+
+def test_infeasible_exits_three_with_what_would_work() -> None:
+    code, text = run(
+        "plan", "train", "meta-llama/Llama-3.1-70B", "--tokens", "1T", "--accelerator", "H100", "--count", "8"
+    )
+    assert code == 3 and "of states" in text and "smallest that works" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["plan", "train", "meta-llama/Llama-3.1-8B"], "tokens is missing"),
+        ([*TRAIN, "--tokens", "5"], "fewer than one sequence"),
+        ([*TRAIN, "--deadline", "30"], "no unit"),
+        ([*TRAIN, "--deadline", "-1 d"], "out of range"),
+        ([*TRAIN, "--precision", "int4"], "do not run in 'int4'"),
+        ([*TRAIN, "--optimizer", "adamww"], "did you mean"),
+        ([*TRAIN, "--count", "64", "--max-accelerators", "8"], "beyond max_accelerators"),
+        ([*TRAIN, "--checkpoint", "never"], "checkpoint"),
+        ([*TRAIN, "--seq-len", "4096.5"], "whole number"),
+        ([*TUNE, "--method", "lorra"], "did you mean 'lora'"),
+        ([*TUNE, "--tokens", "40M"], "contradict"),
+        (["plan", "finetune", "meta-llama/Llama-2-7b-hf"], "no data is given"),
+        ([*TUNE, "--token-per-example", "5"], "did you mean '--tokens-per-example'"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_code_two(
+    arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    result = CliRunner().invoke(root, arguments)
+    assert result.exit_code == 2
+    assert told in result.output
+    assert "Traceback" not in result.output and len(result.output.strip().splitlines()) <= 2
+
+
+def test_a_plan_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text('{"schema":"tonnage.plan/1","kind":"bake"}')
+    result = CliRunner().invoke(root, ["explain", str(path)])
+    assert result.exit_code == 2 and "kind 'bake'" in result.output
