@@ -1,0 +1,60 @@
+"""Every request file of examples/ answers, and what its first comment asks is answered as it should be."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tonnage.cli import root
+from tonnage.planner.files import read_mapping
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+REQUESTS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if "plan" in read_mapping(str(path)))
+
+Check = Callable[[dict[str, Any]], bool]
+
+
+def first(plan: dict[str, Any]) -> dict[str, Any]:
+    option: dict[str, Any] = plan["options"][0]
+    return option
+
+
+def hours(plan: dict[str, Any]) -> float:
+    return float(first(plan)["run"]["wall_s"]["value"]) / 3600
+
+
+def usd(plan: dict[str, Any]) -> float:
+    return float(first(plan)["cost"]["value"])
+
+
+# What a person who knows the job would check. Prices move; these do not.
+FACTS: dict[str, Check] = {
+    "bert-base-finetune.yaml": lambda p: first(p)["accelerators"] == 1 and hours(p) < 2 and usd(p) < 1,
+    "lora-7b.yaml": lambda p: first(p)["accelerators"] == 1 and hours(p) < 24,
+    "qlora-70b.yaml": lambda p: first(p)["accelerators"] == 1 and 35e9 < first(p)["memory"]["value"] < 150e9,
+    "finetune-13b.yaml": lambda p: first(p)["accelerators"] >= 2 and hours(p) < 8,
+    "pretrain-8b.yaml": lambda p: hours(p) < 720 and 8 <= first(p)["accelerators"] <= 64,
+    "pretrain-405b.yaml": lambda p: (
+        first(p)["accelerators"] == 16384
+        and 50 * 24 < hours(p) < 100 * 24
+        and first(p)["run"]["useful_time_fraction"]["value"] > 0.9
+        and first(p)["run"]["interruptions"] > 300
+    ),
+    "pretrain-moe.yaml": lambda p: hours(p) < 60 * 24 and first(p)["configuration"]["layout"].get("ep", 1) > 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_request_is_answered(name: str) -> None:
+    result = CliRunner().invoke(root, ["plan", str(EXAMPLES / name), "--json", "--today", "2026-11-21"])
+    assert result.exit_code == 0, result.output
+    plan = json.loads(result.output)
+    assert plan["schema"] == "tonnage.plan/1" and plan["feasible"] and plan["sentence"]
+    assert name not in FACTS or FACTS[name](plan), plan["sentence"]
+
+
+def test_every_fact_has_its_file() -> None:
+    assert set(FACTS) <= set(REQUESTS)
