@@ -88,3 +88,39 @@ def test_published_figures_of_the_catalogue() -> None:
     """DeepSeek-V2 paper, table 1 counts; Gemma 3 keeps one full layer in six."""
     assert kv_bytes_per_token(catalog.model("deepseek-ai/DeepSeek-V3"), "bf16").value == 70272
     assert kv_bytes_per_token(catalog.model("mistralai/Mixtral-8x7B-v0.1"), "bf16").value == 128 * 1024
+
+
+def test_deepseek_v4_keeps_a_window_and_folded_entries() -> None:
+    """
+    The count of ai-dynamo/aiconfigurator sdk/models/deepseek_v4.py at 8 bits and 128k tokens, layer by layer.
+
+    2 layers keep a window alone, 21 fold 4 tokens and index them in 4 bits, 20 fold 128; compressors keep fp32 states.
+    """
+    window, entry = 128 * 512, 512
+    indexed = 131_072 // 4 * (entry + 64) + 2 * 4 * 2 * (512 + 128) * 4
+    folded = 131_072 // 128 * entry + 2 * 128 * 512 * 4
+    flash = catalog.model("deepseek-ai/DeepSeek-V4-Flash")
+    found = cache_bytes_per_sequence(flash, "fp8", context=131_072)
+    assert found == 43 * window + 21 * indexed + 20 * folded == 421_011_456
+    assert state_bytes_per_sequence(flash) == 21 * 2 * 4 * 2 * 640 * 4 + 20 * 2 * 128 * 512 * 4
+
+
+def test_deepseek_v4_caches_a_twelfth_of_deepseek_v3_at_a_long_context() -> None:
+    at = [
+        cache_bytes_per_sequence(catalog.model(f"deepseek-ai/{name}"), "bf16", context=1_000_000)
+        for name in ("DeepSeek-V4-Flash", "DeepSeek-V3")
+    ]
+    assert 10 < at[1] / at[0] < 14
+
+
+def test_an_indexer_over_plain_attention_keeps_a_key_beside_keys_and_values() -> None:
+    """MiniMax M3: 60 layers of 4 heads of 128, 57 of them with index keys of 128."""
+    parts = {p.name: p.value for p in kv_bytes_per_token(catalog.model("MiniMaxAI/MiniMax-M3"), "bf16").parts}
+    assert parts == {"full_attention": 60 * 2 * 4 * 128 * 2, "index_keys": 57 * 128 * 2}
+
+
+def test_index_keys_and_latents_are_on_every_rank() -> None:
+    v4, m3 = (catalog.model(name) for name in ("deepseek-ai/DeepSeek-V4-Flash", "MiniMaxAI/MiniMax-M3"))
+    assert kv_bytes_per_token(v4, "fp8", layout=Layout(tp=8)).value == kv_bytes_per_token(v4, "fp8").value
+    halved = {p.name: p.value for p in kv_bytes_per_token(m3, "bf16", layout=Layout(tp=4)).parts}
+    assert halved == {"full_attention": 60 * 2 * 128 * 2, "index_keys": 57 * 128 * 2}

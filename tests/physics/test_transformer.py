@@ -1,5 +1,6 @@
 """Work lists: shapes agree with the parameter count, ranks divide what they should, bytes follow formats."""
 
+import msgspec
 import pytest
 
 from tonnage.nouns.layout import Layout
@@ -16,6 +17,14 @@ MLA = LatentAttention(
     num_attention_heads=128, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128,
     q_lora_rank=1536,
 )  # fmt: skip
+DSA = msgspec.structs.replace(MLA, index_heads=64, index_head_dim=128, index_topk=2048)
+SPARSE = Attention(num_attention_heads=64, num_key_value_heads=4, head_dim=128, qk_norm=True, index_heads=4,
+                   index_head_dim=128, index_topk=2048)  # fmt: skip
+FOLDED = LatentAttention(
+    num_attention_heads=64, kv_lora_rank=448, qk_rope_head_dim=64, qk_nope_head_dim=448, v_head_dim=512,
+    q_lora_rank=1024, absorbed=True, o_lora_rank=1024, o_groups=8, window=128, compress_ratio=128,
+)  # fmt: skip
+CHOSEN = msgspec.structs.replace(FOLDED, compress_ratio=4, index_heads=64, index_head_dim=128, index_topk=512)
 MAMBA = StateSpace(kind="mamba2", num_heads=64, head_dim=64, state_size=128, num_groups=8)
 DENSE = Mlp(intermediate_size=14336)
 EXPERTS = Moe(num_experts=64, num_experts_per_tok=8, moe_intermediate_size=1024, shared_intermediate_size=2048)
@@ -34,8 +43,10 @@ def flop(work: Work) -> float:
     return sum(op.flop * op.count for op in work)
 
 
-@pytest.mark.parametrize("mixer", [GQA, MLA, MAMBA, Attention(num_attention_heads=16, num_key_value_heads=16,
-                                                             head_dim=64, gated=True)])  # fmt: skip
+GATED = Attention(num_attention_heads=16, num_key_value_heads=16, head_dim=64, gated=True)
+
+
+@pytest.mark.parametrize("mixer", [GQA, MLA, DSA, SPARSE, FOLDED, CHOSEN, MAMBA, GATED])
 @pytest.mark.parametrize("feed_forward", [DENSE, EXPERTS])
 def test_products_of_a_long_prefill_are_two_flop_per_active_parameter(mixer, feed_forward) -> None:
     shape = model(mixer, feed_forward)
@@ -79,6 +90,45 @@ def test_a_window_bounds_what_a_decode_reads() -> None:
         for c in (1024, 100_000)
     )
     assert near.read_bytes == far.read_bytes
+
+
+@pytest.mark.parametrize(("mixer", "most"), [(DSA, 2048), (SPARSE, 2048), (CHOSEN, 128 + 512)])
+def test_a_decode_reads_no_more_keys_than_the_indexer_chooses(mixer, most) -> None:
+    def core(context):
+        work = decode_work(model(mixer), sequences=1, context=context, precision=BF16, layout=ONE)
+        return next(op for op in work if op.name == "attention decode")
+
+    assert core(1_000_000).read_bytes == core(100_000).read_bytes
+    assert core(1_000_000).context == most
+
+
+@pytest.mark.parametrize(("mixer", "bytes_per_key"), [(DSA, 132), (SPARSE, 256), (CHOSEN, 64 / 4)])
+def test_the_indexer_reads_a_key_of_every_entry(mixer, bytes_per_key) -> None:
+    work = decode_work(model(mixer), sequences=3, context=100_000, precision=BF16, layout=ONE)
+    scores = next(op for op in work if op.name == "index scores")
+    assert scores.read_bytes == pytest.approx(3 * 100_000 * bytes_per_key)
+
+
+def test_folded_entries_are_read_beyond_the_window() -> None:
+    """DeepSeek-V4: 128 tokens whole and, of 128k, one entry of 512 values for each 128."""
+    work = decode_work(model(FOLDED), sequences=1, context=131_072, precision=BF16, layout=ONE)
+    core = of(work, "mla_decode")[0]
+    assert core.context == 128 + 1024
+    assert core.flop == 4 * 64 * 512 * (128 + 1024)
+    assert not [op for op in work if op.name.startswith("absorb") or op.name == "key/value up"]
+
+
+def test_a_folded_prompt_attends_its_window_and_what_came_before_in_folds() -> None:
+    core = of(prefill_work(model(FOLDED), prompts=1, chunk=8192.0, precision=BF16, layout=ONE), "mla_prefill")[0]
+    seen = core.flop / (4 * 64 * 512 * 8192)
+    assert seen == pytest.approx(128 + 8192 / 2 / 128, rel=0.01)
+
+
+def test_a_layer_that_reuses_a_choice_scores_nothing() -> None:
+    reused = msgspec.structs.replace(DSA, index_heads=0, index_head_dim=0)
+    work = decode_work(model(reused), sequences=1, context=100_000, precision=BF16, layout=ONE)
+    assert not [op for op in work if op.name.startswith("index")]
+    assert next(op for op in work if op.name == "attention decode").context == 2048
 
 
 def test_experts_read_grow_with_tokens_until_all_are_hit() -> None:

@@ -10,9 +10,15 @@ from tonnage import catalog
 from tonnage.engine.engines import defaults
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.nouns.layout import Engine, Layout
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Moe
+from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.nouns.precision import Precision
-from tonnage.physics.memory import cache_bytes_per_sequence, kv_bytes_per_token, weight_bytes
+from tonnage.physics.memory import (
+    cache_bytes_per_sequence,
+    kv_bytes_per_token,
+    state_bytes_per_sequence,
+    weight_bytes,
+)
+from tonnage.physics.transformer import decode_work
 from tonnage.planner.fit import largest_whole
 
 H100 = catalog.accelerator("h100-sxm5-80gb")
@@ -48,6 +54,38 @@ def pool(model: Model, *, name: str, demand: Demand, weights: str = "bf16", layo
     layout = layout or Layout()
     engine = defaults(Engine(name=name), H100, model=model, layout=layout)
     return kv_pool(model, H100, precision=Precision(weights=weights), engine=engine, layout=layout, demand=demand)
+
+
+@st.composite
+def latent_models(draw: st.DrawFn) -> Model:
+    """Latent layers of every age: plain, indexed, and folded with a window."""
+    folded = draw(st.booleans())
+    mixer = LatentAttention(
+        num_attention_heads=draw(st.sampled_from([16, 64, 128])), kv_lora_rank=draw(st.sampled_from([256, 448, 512])),
+        qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128, q_lora_rank=1024, absorbed=folded,
+        index_heads=draw(st.sampled_from([0, 32])), index_head_dim=128, index_topk=512,
+        window=128 if folded else None, compress_ratio=draw(st.sampled_from([0, 4, 128])) if folded else 0,
+    )  # fmt: skip
+    group = LayerGroup(count=draw(st.integers(1, 60)), mixer=mixer, feed_forward=Mlp(intermediate_size=4096))
+    return Model(id="drawn", family="drawn", kind="llm", hidden_size=2048, vocab_size=1000, layers=(group,))
+
+
+@given(latent_models(), st.integers(0, 300_000), st.integers(0, 300_000), DEGREES)
+def test_a_latent_cache_grows_with_the_context_and_not_past_its_tokens(model: Model, a: int, b: int, tp: int) -> None:
+    layout = Layout(tp=tp)
+    few, many = (cache_bytes_per_sequence(model, "fp8", context=n, layout=layout) for n in sorted((a, b)))
+    state = state_bytes_per_sequence(model, layout)
+    assert state <= few <= many <= state + max(a, b) * kv_bytes_per_token(model, "fp8", layout=layout).value + 1e-6
+
+
+@given(latent_models(), st.integers(1, 300_000))
+def test_folding_and_choosing_never_read_more_than_is_kept(model: Model, context: int) -> None:
+    work = decode_work(model, sequences=1, context=context, precision=Precision(kv="fp8"), layout=Layout())
+    read = sum(op.read_bytes * op.count for op in work if op.kind == "mla_decode")
+    queries = sum(2 * op.m * op.heads * op.head_dim * op.count for op in work if op.name == "attention decode")
+    fold = model.layers[0].mixer.compress_ratio or 1  # a last stretch not yet full counts by its share
+    kept = cache_bytes_per_sequence(model, "fp8", context=context + fold)
+    assert read - queries <= kept * (1 + 1e-9)
 
 
 @given(models(), FORMATS, DEGREES)

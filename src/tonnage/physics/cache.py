@@ -1,15 +1,18 @@
 """How many bytes of context does one rank of a serving replica keep?
 
 Caches are of three kinds: they grow with the context (attention, latents), stop growing (sliding windows), or never
-grow (recurrent states). Everything is per RANK: key/value heads divide over tensor-parallel ranks and are copied when
-there are fewer; latents are copied always; a pipeline stage caches for its own layers only.
+grow (recurrent states). One layer may keep several: DeepSeek-V4 keeps a window of tokens whole and, beside it, all
+tokens folded 4 or 128 to an entry; an indexer keeps a key of its own for each entry it may choose.
+
+Everything is per RANK: key/value heads divide over tensor-parallel ranks and are copied when there are fewer; latents
+and index keys are copied always; a pipeline stage caches for its own layers only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from tonnage.nouns.answer import Part, Quantity
 from tonnage.nouns.layout import Layout
@@ -20,6 +23,7 @@ __all__ = [
     "cache_bytes_per_sequence",
     "cache_layers",
     "cross_cache_bytes_per_sequence",
+    "index_key_bytes",
     "kv_bytes_per_token",
     "kv_cache_bytes_per_token",
     "latent_cache_bytes_per_token",
@@ -145,7 +149,7 @@ def kv_bytes_per_token(model: Model, kv_format: str, *, layout: Layout = ONE_RAN
     Returns
     -------
     Quantity
-        Parts full_attention, windowed_attention and latent_attention. [bytes/token]
+        Parts full_attention, windowed_attention, latent_attention and index_keys. [bytes/token]
 
     Valid
     -----
@@ -164,8 +168,8 @@ def kv_bytes_per_token(model: Model, kv_format: str, *, layout: Layout = ONE_RAN
     """
     sums: dict[str, float] = {}
     for group, layers in cache_layers(model, layout):
-        name, size = _layer_cache(group.mixer, kv_format, layout.tp)
-        sums[name] = sums.get(name, 0.0) + layers * size
+        for kept in _layer_cache(group.mixer, kv_format, layout.tp):
+            sums[kept.name] = sums.get(kept.name, 0.0) + layers * kept.bytes / kept.tokens
     return Quantity.of_parts("bytes/token", (Part(name=name, value=value) for name, value in sums.items()))
 
 
@@ -179,9 +183,10 @@ def cache_bytes_per_sequence(
     """
     total = state_bytes_per_sequence(model, layout)
     for group, layers in cache_layers(model, layout):
-        _, size = _layer_cache(group.mixer, kv_format, layout.tp)
-        window = group.mixer.window if isinstance(group.mixer, Attention) and windows else None
-        total += layers * size * (min(context, window) if window else context)
+        for kept in _layer_cache(group.mixer, kv_format, layout.tp):
+            window = kept.window if windows else None
+            entries = (min(context, window) if window else context) / kept.tokens
+            total += layers * kept.bytes * (entries if kept.tokens == 1 else math.floor(entries))
     return total
 
 
@@ -190,17 +195,19 @@ def cross_cache_bytes_per_sequence(
 ) -> float:
     """Keys and values of the encoder's output that a decoder's cross attention keeps per sequence. [bytes]"""
     return sum(
-        _on_stage(model, group, layout) * _layer_cache(group.cross_attention, kv_format, layout.tp)[1] * source_tokens
+        _on_stage(model, group, layout) * kept.bytes * source_tokens
         for group in model.layers
         if group.cross_attention is not None
+        for kept in _layer_cache(group.cross_attention, kv_format, layout.tp)
     )
 
 
 def state_bytes_per_sequence(model: Model, layout: Layout = ONE_RANK) -> float:
     """
-    Recurrent and convolution states of one sequence on one rank, whatever its length.
+    States of one sequence on one rank, whatever its length: recurrent layers, convolutions, tokens not yet folded.
 
-    States are heads x width x state columns in fp32; the convolution keeps its last inputs in 16 bits.
+    States are heads x width x state columns in fp32; the convolution keeps its last inputs in 16 bits. A layer that
+    folds m tokens into one cache entry keeps values and scores of the last m (2 m where stretches overlap) in fp32.
 
     Parameters
     ----------
@@ -212,15 +219,16 @@ def state_bytes_per_sequence(model: Model, layout: Layout = ONE_RANK) -> float:
     Returns
     -------
     number
-        0 for a model without recurrent layers. [bytes/sequence]
+        0 for a model without such layers. [bytes/sequence]
 
     Valid
     -----
-    Mamba 1 and 2, gated delta rules, lightning attention, xLSTM, RWKV, short convolutions.
+    Mamba 1 and 2, gated delta rules, lightning attention, xLSTM, RWKV, short convolutions, DeepSeek-V4's compressors.
 
     Source
     ------
-    arXiv 2312.00752 section 3, 2405.21060 section 7, 2412.06464 section 3.
+    arXiv 2312.00752 section 3, 2405.21060 section 7, 2412.06464 section 3; compressors: ai-dynamo/aiconfigurator
+    sdk/models/deepseek_v4.py (Apache-2.0).
 
     Examples
     --------
@@ -232,7 +240,7 @@ def state_bytes_per_sequence(model: Model, layout: Layout = ONE_RANK) -> float:
     return sum(
         _on_stage(model, group, layout) * _state(group.mixer, layout.tp)
         for group in model.layers
-        if isinstance(group.mixer, StateSpace)
+        if isinstance(group.mixer, StateSpace | LatentAttention)
     )
 
 
@@ -251,7 +259,16 @@ def _on_stage(model: Model, group: LayerGroup, layout: Layout) -> float:
     return group.count if layout.pp == 1 else group.count * math.ceil(layers / layout.pp) / layers
 
 
-def _layer_cache(mixer: Mixer | None, kv_format: str, tp: int) -> tuple[str, float]:
+class _Kept(NamedTuple):
+    """One cache of one layer: bytes of an entry, tokens folded into it, and tokens after which it stops growing."""
+
+    name: str
+    bytes: float
+    tokens: int = 1
+    window: int | None = None
+
+
+def _layer_cache(mixer: Mixer | None, kv_format: str, tp: int) -> Iterator[_Kept]:
     element_bytes = number_format(kv_format).bytes
     match mixer:
         case Attention():
@@ -263,7 +280,17 @@ def _layer_cache(mixer: Mixer | None, kv_format: str, tp: int) -> tuple[str, flo
                 element_bytes=element_bytes,
                 scale_bytes=KV_SCALES.get(kv_format, 0.0),
             )
-            return ("windowed_attention" if mixer.window else "full_attention"), size
+            yield _Kept("windowed_attention" if mixer.window else "full_attention", size, window=mixer.window)
+            if mixer.index_heads:
+                yield _Kept("index_keys", index_key_bytes(mixer, element_bytes=element_bytes))
+        case LatentAttention(absorbed=True):
+            entry = (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * element_bytes
+            yield _Kept("windowed_attention" if mixer.window else "latent_attention", entry, window=mixer.window)
+            if mixer.compress_ratio:
+                yield _Kept("latent_attention", entry, tokens=mixer.compress_ratio)
+            if mixer.index_heads:
+                key = index_key_bytes(mixer, element_bytes=element_bytes)
+                yield _Kept("index_keys", key, tokens=mixer.compress_ratio or 1)
         case LatentAttention():
             size = latent_cache_bytes_per_token(
                 kv_lora_rank=mixer.kv_lora_rank,
@@ -271,12 +298,52 @@ def _layer_cache(mixer: Mixer | None, kv_format: str, tp: int) -> tuple[str, flo
                 element_bytes=element_bytes,
                 index_dim=mixer.index_head_dim if mixer.index_heads else 0,
             )
-            return "latent_attention", size
-        case _:
-            return "none", 0.0
+            yield _Kept("latent_attention", size)
 
 
-def _state(mixer: StateSpace, tp: int) -> float:
+def index_key_bytes(mixer: Attention | LatentAttention, *, element_bytes: float) -> float:
+    """
+    What an indexer caches for each entry it may choose.
+
+    Parameters
+    ----------
+    mixer : Attention or LatentAttention
+        A layer with an indexer.
+    element_bytes : number
+        b, bytes of one value of the cache beside it. [bytes]
+
+    Returns
+    -------
+    number
+        4-bit keys over folded entries; 8-bit keys with a 4-byte scale over latents; keys in the cache's own format
+        over plain keys and values. [bytes]
+
+    Valid
+    -----
+    DeepSeek-V3.2 and later, MiniMax M3. The format of MiniMax M3's keys is assumed.
+
+    Source
+    ------
+    ai-dynamo/aiconfigurator sdk/common.py deepseek_v4_indexer_cache_entry_bytes; vLLM's DeepSeek-V3.2 index cache.
+
+    Examples
+    --------
+    >>> sparse = Attention(num_attention_heads=64, num_key_value_heads=4, head_dim=128, index_heads=4,
+    ...                    index_head_dim=128, index_topk=2048)
+    >>> index_key_bytes(sparse, element_bytes=2)
+    256.0
+    """
+    if isinstance(mixer, Attention):
+        return float(mixer.index_head_dim * element_bytes)
+    return mixer.index_head_dim * 0.5 if mixer.compress_ratio else float(mixer.index_head_dim + 4)
+
+
+def _state(mixer: StateSpace | LatentAttention, tp: int) -> float:
+    if isinstance(mixer, LatentAttention):
+        if not mixer.compress_ratio:
+            return 0.0
+        width = mixer.kv_lora_rank + mixer.qk_rope_head_dim + (mixer.index_head_dim if mixer.index_heads else 0)
+        return 2.0 * (2 if mixer.index_heads else 1) * mixer.compress_ratio * width * STATE_BYTES
     inner = mixer.num_heads * mixer.head_dim / min(tp, mixer.num_heads)
     keys = mixer.num_groups * mixer.state_size / min(tp, mixer.num_groups)
     channels = inner if mixer.kind in {"mamba1", "short_conv"} else inner + 2 * keys

@@ -65,6 +65,8 @@ SIXTEEN: Final = 2.0
 """Bytes of what engines keep at 16 bits. [bytes]"""
 WHOLE_FILE: Final = ("gguf-", "exl2-", "exl3-")
 """Families whose files quantise embeddings and head too."""
+KEPT_AT_SIXTEEN: Final = frozenset({"router", "shared_gate", "conv", "compress_proj", "index_compress_proj"})
+"""Matrices that no checkpoint quantises, but for files that quantise everything."""
 MXFP4_STEP: Final = 256
 """Engines pad the inner width of MXFP4 experts to a multiple of this (vLLM mxfp4.py; gpt-oss starts log 6.5 % more)."""
 
@@ -292,7 +294,7 @@ def _bytes_of(matrix: Matrix, model: Model, precision: Precision, *, layout: Lay
         experts = number_format(precision.experts or precision.weights)
         padding = _mxfp4_padding(matrix, layout) if experts.name == "mxfp4" else 1.0
         return padding * gguf_bits(experts, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
-    if matrix.name in {"router", "shared_gate", "conv"} and not stored.name.startswith(WHOLE_FILE):
+    if matrix.name in KEPT_AT_SIXTEEN and not stored.name.startswith(WHOLE_FILE):
         return max(SIXTEEN, stored.bytes) if stored.bits >= 16 else SIXTEEN
     return gguf_bits(stored, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
 

@@ -2,20 +2,28 @@
 
 Attention of prompts and of decodes are separate kernels; projections see all rows together, so
 that weights are read once a step. Latent attention (DeepSeek-V2, arXiv 2405.04434) decodes in the
-absorbed form, over one latent vector per token, and prefills in the expanded form. Recurrent
-layers read and write a state of fixed size per sequence. Quantising a product's input is part of the
-product (`operators.py`).
+absorbed form, over one latent vector per token, and prefills in the expanded form; DeepSeek-V4 knows
+the absorbed form alone, over a window of tokens and over entries that fold several. An indexer scores
+all cached keys with small heads and leaves the core those it chooses. Recurrent layers read and write
+a state of fixed size per sequence. Quantising a product's input is part of the product
+(`operators.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tonnage.nouns.model import Attention, LatentAttention, Mixer, StateSpace
 from tonnage.nouns.precision import number_format
+from tonnage.physics.cache import index_key_bytes
 from tonnage.physics.parameters import mixer_matrices
 from tonnage.physics.shares import Share, Tokens, attended_tokens, divided, gemm, touch
-from tonnage.physics.work import Operator, Work
+from tonnage.physics.work import Kind, Operator, Work
 
 __all__ = ["cross_attention_work", "mixer_work"]
+
+SCORED_TOGETHER = 128
+"""Keys that MiniMax M3's indexer gives one score (`sparse_block_size` of its config.json). [tokens]"""
 
 
 def mixer_work(mixer: Mixer, at: Share, *, tokens: Tokens, count: float) -> Work:
@@ -46,11 +54,18 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
     ]  # fmt: skip
     if mixer.qk_norm:
         work.append(touch("query and key norm", at, read=rows * query_width, write=rows * query_width, count=count))
+    if mixer.index_heads:
+        work += _indexer(mixer, at, tokens, count)
     work += _cores(mixer, at, tokens, count)
     work += [
         _linear("attention output", at, rows, at.hidden, heads * value_dim, count),
     ]
     return tuple(work)
+
+
+def _most(mixer: Attention | LatentAttention) -> int | None:
+    """Cached keys a query attends at most: its window, or those its indexer chooses; None = all of them."""
+    return min((keys for keys in (mixer.window, mixer.index_topk) if keys), default=None)
 
 
 def _cores(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Work:
@@ -67,7 +82,7 @@ def _prefill_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> 
     heads, kv_heads = divided(mixer.num_attention_heads, at.tp), divided(mixer.num_key_value_heads, at.tp)
     value_dim = mixer.v_head_dim or mixer.head_dim
     causal = 0.0 if at.encoder else float(mixer.causal)
-    seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=mixer.window, causal=causal)
+    seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=_most(mixer), causal=causal)
     cached = min(tokens.cached, mixer.window) if mixer.window else tokens.cached
     kv_bytes = number_format(at.kv).bytes * kv_heads * (mixer.head_dim + value_dim)
     rows = tokens.prompt_rows
@@ -93,7 +108,8 @@ def _prefill_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> 
 def _decode_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Operator:
     heads, kv_heads = divided(mixer.num_attention_heads, at.tp), divided(mixer.num_key_value_heads, at.tp)
     value_dim = mixer.v_head_dim or mixer.head_dim
-    context = min(tokens.context, mixer.window) if mixer.window else tokens.context
+    most = _most(mixer)
+    context = min(tokens.context, most) if most else tokens.context
     kv_bytes = number_format(at.kv).bytes * kv_heads * (mixer.head_dim + value_dim)
     rows = tokens.decode_rows
     return Operator(
@@ -128,16 +144,74 @@ def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> 
     ]  # fmt: skip
     if lora:
         work += [_linear("query up", at, rows, heads * query_dim, lora, count)]
-    if mixer.index_topk:
+    if mixer.compress_ratio:
+        work += _compression(mixer, at, tokens, count)
+    if mixer.index_heads:
         work += _indexer(mixer, at, tokens, count)
-    if tokens.prompts:
-        work += _latent_prefill(mixer, at, tokens, count)
-    if tokens.decodes:
-        work += _latent_decode(mixer, at, tokens, count)
-    work += [
-        _linear("attention output", at, rows, at.hidden, heads * mixer.v_head_dim, count),
-    ]
+    if mixer.absorbed:
+        work += _folded_cores(mixer, at, tokens, count)
+    else:
+        work += _latent_prefill(mixer, at, tokens, count) if tokens.prompts else ()
+        work += _latent_decode(mixer, at, tokens, count) if tokens.decodes else ()
+    return (*work, *_latent_output(mixer, at, rows, count))
+
+
+def _latent_output(mixer: LatentAttention, at: Share, rows: float, count: float) -> Work:
+    values = divided(mixer.num_attention_heads, at.tp) * mixer.v_head_dim
+    rank = mixer.o_lora_rank
+    if rank is None:
+        return (_linear("attention output", at, rows, at.hidden, values, count),)
+    groups = divided(mixer.o_groups, at.tp)
+    return (  # the groups' own first halves are one kernel
+        _linear("attention output down", at, rows, groups * rank, values / groups, count),
+        _linear("attention output", at, rows, at.hidden, groups * rank, count),
+    )
+
+
+def _compression(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
+    """Values and scores of every token, summed over each stretch that becomes one entry."""
+    outputs = float(sum(m.outputs for m in mixer_matrices(mixer, at.hidden) if "compress" in m.name))
+    rows = tokens.rows
+    return (
+        gemm("compress", at, m=rows, n=outputs, k=at.hidden, count=count, weights=at.sixteen, compute=at.sixteen),
+        touch("fold", at, read=rows * outputs, write=rows * outputs / (2 * mixer.compress_ratio), count=count),
+    )
+
+
+def _folded_cores(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
+    """DeepSeek-V4: one entry is key and value of all heads; a window of tokens and the folded entries beyond."""
+    heads = divided(mixer.num_attention_heads, at.tp)
+    width = mixer.kv_lora_rank + mixer.qk_rope_head_dim
+    entry_bytes = number_format(at.kv).bytes * width
+    work: list[Operator] = []
+    for kind, name, sequences, rows, seen, entries in _folded_reads(mixer, tokens):
+        if not sequences:
+            continue
+        work.append(
+            Operator(
+                kind=kind, name=name, count=count, weights=at.kv, compute=at.sixteen,
+                flop=4.0 * heads * width * rows * seen,
+                read_bytes=entry_bytes * sequences * entries + 2.0 * rows * heads * width,
+                write_bytes=2.0 * rows * heads * width,
+                m=rows, batch=sequences, context=entries, heads=heads, kv_heads=1, head_dim=width,
+            )
+        )  # fmt: skip
     return tuple(work)
+
+
+def _folded_reads(mixer: LatentAttention, tokens: Tokens) -> Iterator[tuple[Kind, str, float, float, float, float]]:
+    """Of prompts and of decodes: kind, name, sequences, rows, entries that one row attends, entries read at all."""
+    fold, chosen, window = mixer.compress_ratio, mixer.index_topk, mixer.window
+    chunk, cached, context = tokens.chunk, tokens.cached, tokens.context
+    near = attended_tokens(chunk=chunk, cached=cached, window=window)
+    read = (min(cached, window) if window else cached) + chunk
+    now = min(context, window) if window else context
+    if fold:
+        near += attended_tokens(chunk=chunk, cached=cached, window=chosen * fold or None) / fold
+        read += (cached + chunk) / fold
+        now += min(context / fold, chosen) if chosen else context / fold
+    yield "mla_prefill", "attention prefill", tokens.prompts, tokens.prompt_rows, near, read
+    yield "mla_decode", "attention decode", tokens.decodes, tokens.decode_rows, now, now
 
 
 def _latent_prefill(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
@@ -145,9 +219,7 @@ def _latent_prefill(mixer: LatentAttention, at: Share, tokens: Tokens, count: fl
     heads = divided(mixer.num_attention_heads, at.tp)
     query_dim = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
     rows, keys = tokens.prompt_rows, tokens.prompts * (tokens.cached + tokens.chunk)
-    seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached)
-    if mixer.index_topk:
-        seen = min(seen, float(mixer.index_topk))
+    seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=_most(mixer))
     expand = heads * (mixer.qk_nope_head_dim + mixer.v_head_dim)
     return (
         _linear("key/value up", at, keys, expand, mixer.kv_lora_rank, count),
@@ -174,7 +246,8 @@ def _latent_decode(mixer: LatentAttention, at: Share, tokens: Tokens, count: flo
     """Absorbed form: queries move into the latent space, one shared latent per token is read by all heads."""
     heads = divided(mixer.num_attention_heads, at.tp)
     rows, rank, rope = tokens.decode_rows, mixer.kv_lora_rank, mixer.qk_rope_head_dim
-    context = min(tokens.context, float(mixer.index_topk)) if mixer.index_topk else tokens.context
+    most = _most(mixer)
+    context = min(tokens.context, most) if most else tokens.context
     latent_bytes = number_format(at.kv).bytes * (rank + rope)
     absorb = {"count": count, "weights": at.sixteen, "compute": at.sixteen}
     return (
@@ -199,27 +272,34 @@ def _latent_decode(mixer: LatentAttention, at: Share, tokens: Tokens, count: flo
     )
 
 
-def _indexer(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
-    """Sparse-attention indexer: scores every cached token with small heads, replicated on every rank."""
-    width = mixer.index_heads * mixer.index_head_dim
-    decoded = tokens.decode_rows * tokens.context
-    prefilled = tokens.prompt_rows * attended_tokens(chunk=max(tokens.chunk, 1.0), cached=tokens.cached)
-    keys = tokens.decodes * tokens.context + tokens.prompts * (tokens.cached + tokens.chunk)
+def _indexer(mixer: Attention | LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
+    """Chooses the keys to attend: scores every cached key with small heads, replicated on every rank."""
+    fold = (mixer.compress_ratio if isinstance(mixer, LatentAttention) else 0) or 1
+    stored = at.kv if isinstance(mixer, Attention) else "fp8"
+    projections = [
+        m for m in mixer_matrices(mixer, at.hidden) if m.name.startswith("index_") and "compress" not in m.name
+    ]
+    query = projections[0]
+    rest = float(sum(m.outputs for m in projections[1:]))
+    decoded = tokens.decode_rows * tokens.context / fold
+    prefilled = tokens.prompt_rows * attended_tokens(chunk=max(tokens.chunk, 1.0), cached=tokens.cached) / fold
+    keys = (tokens.decodes * tokens.context + tokens.prompts * (tokens.cached + tokens.chunk)) / fold
+    scores = (decoded + prefilled) / (SCORED_TOGETHER if isinstance(mixer, Attention) else 1)
     return (
-        _linear("index query", at, tokens.rows, width, float(mixer.q_lora_rank or at.hidden), count),
-        _linear("index key", at, tokens.rows, float(mixer.index_head_dim + mixer.index_heads), at.hidden, count),
+        _linear("index query", at, tokens.rows, query.outputs, query.inputs, count),
+        _linear("index key", at, tokens.rows, rest, at.hidden, count),
         Operator(
             kind="mla_decode",
             name="index scores",
             count=count,
-            weights="fp8",
-            compute=at.compute,
-            flop=2.0 * width * (decoded + prefilled),
-            read_bytes=mixer.index_head_dim * keys,
-            write_bytes=4.0 * (decoded + prefilled),
+            weights=stored,
+            compute=at.sixteen if isinstance(mixer, Attention) else at.compute,
+            flop=2.0 * mixer.index_heads * mixer.index_head_dim * (decoded + prefilled),
+            read_bytes=index_key_bytes(mixer, element_bytes=number_format(stored).bytes) * keys,
+            write_bytes=4.0 * scores,
             m=tokens.rows,
             batch=tokens.decodes + tokens.prompts,
-            context=tokens.context or tokens.cached + tokens.chunk,
+            context=(tokens.context or tokens.cached + tokens.chunk) / fold,
             heads=mixer.index_heads,
             kv_heads=1,
             head_dim=mixer.index_head_dim,

@@ -124,8 +124,10 @@ def _latent(a: LatentAttention, hidden: int) -> tuple[Matrix, ...]:
         query_rank = a.q_lora_rank or hidden
         index = a.index_heads * a.index_head_dim
         found.append(Matrix(name="index_q_proj", outputs=index, inputs=query_rank, split="whole"))
-        found.append(Matrix(name="index_k_proj", outputs=a.index_head_dim, inputs=hidden, split="whole"))
+        if not a.compress_ratio:
+            found.append(Matrix(name="index_k_proj", outputs=a.index_head_dim, inputs=hidden, split="whole"))
         found.append(Matrix(name="index_weights_proj", outputs=a.index_heads, inputs=hidden, split="whole"))
+    found += _compressors(a, hidden)
     values, groups = heads * a.v_head_dim, a.o_groups
     if a.o_lora_rank is None:
         found.append(Matrix(name="o_proj", outputs=hidden, inputs=values, split="inputs", parts=heads))
@@ -134,6 +136,22 @@ def _latent(a: LatentAttention, hidden: int) -> tuple[Matrix, ...]:
         found.append(Matrix(name="o_a_proj", outputs=groups * rank, inputs=values // groups, parts=groups))
         found.append(Matrix(name="o_b_proj", outputs=hidden, inputs=groups * rank, split="inputs", parts=groups))
     return tuple(found)
+
+
+def _compressors(a: LatentAttention, hidden: int) -> list[Matrix]:
+    """
+    Values and scores of what is folded into one cache entry, and into one index key where there is an indexer.
+
+    Indexed layers fold overlapping stretches and so project twice (DeepSeek-V4's reference implementation).
+    """
+    if not a.compress_ratio:
+        return []
+    each = 4 if a.index_heads else 2
+    found = [Matrix(name="compress_proj", outputs=each * (a.kv_lora_rank + a.qk_rope_head_dim), inputs=hidden,
+                    split="whole")]  # fmt: skip
+    if a.index_heads:
+        found.append(Matrix(name="index_compress_proj", outputs=each * a.index_head_dim, inputs=hidden, split="whole"))
+    return found
 
 
 def _projections(s: StateSpace, hidden: int, widths: dict[str, int]) -> tuple[Matrix, ...]:
@@ -231,7 +249,7 @@ def mixer_vectors(mixer: Mixer | None, hidden_size: int) -> float:
             index_norms = 2 * mixer.index_head_dim if mixer.index_heads else 0
             return float(biases + norms + output_bias + index_norms + (mixer.num_attention_heads if mixer.sinks else 0))
         case LatentAttention():
-            index_norm = 2 * mixer.index_head_dim if mixer.index_heads else 0
+            index_norm = 2 * mixer.index_head_dim if mixer.index_heads and not mixer.compress_ratio else 0
             return float((mixer.q_lora_rank or 0) + mixer.kv_lora_rank + index_norm)
         case StateSpace():
             return float(_state_space_vectors(mixer))

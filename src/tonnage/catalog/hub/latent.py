@@ -63,8 +63,8 @@ def _deepseek(c: Config) -> Model:
 
 
 def _compressed(c: Config, ratio: int) -> tuple[LatentAttention, float]:
-    """Mixer of one DeepSeek-V4 layer, and the parameters of its compressor and indexer compressor."""
-    width, head, rope = hidden_size(c), integer(c, "head_dim"), integer(c, "qk_rope_head_dim")
+    """Mixer of one DeepSeek-V4 layer, and its parameters outside matrices: sinks, positions of folded tokens, norms."""
+    head, rope = integer(c, "head_dim"), integer(c, "qk_rope_head_dim")
     indexed = ratio == 4
     index_width = integer(c, "index_head_dim") if indexed else 0
     mixer = LatentAttention(
@@ -87,9 +87,8 @@ def _compressed(c: Config, ratio: int) -> tuple[LatentAttention, float]:
     overlap = 2 if indexed else 1
     for entry in (head, index_width):
         if ratio and entry:
-            extra += overlap * entry * (2 * width + ratio) + entry
-    # The indexer's own key projection and LayerNorm give way to its compressor.
-    return mixer, extra - (index_width * width + 2 * index_width)
+            extra += overlap * entry * ratio + entry
+    return mixer, extra
 
 
 def _deepseek_v4(c: Config) -> Model:
