@@ -37,7 +37,7 @@ def test_a_what_if_on_power_is_not_hidden_by_the_published_machine() -> None:
 
 def test_power_that_nobody_published_is_unknown() -> None:
     silent = replace(H100, id="x", power_w=None)
-    with pytest.raises(Unmeasured, match="--set x.power"):
+    with pytest.raises(Unmeasured, match=r"--set x\.power"):
         machine_power(silent, count=1)
     assert energy_use(silent, count=1, busy=1.0, bill=BILL) is None
 

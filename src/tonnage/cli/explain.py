@@ -12,6 +12,7 @@ __all__ = ["explain"]
 @click.option("--option", "rank", type=click.IntRange(1), default=1, show_default=True, help="which option to open")
 def explain(path: str, rank: int) -> None:
     """Open one option of a plan (`-` = standard input): memory, capacity or run, bill, sources."""
+    from tonnage.nouns.batch_plan import BatchPlan
     from tonnage.nouns.plan import ServePlan
     from tonnage.planner.plans import read_plan
 
@@ -20,6 +21,10 @@ def explain(path: str, rank: int) -> None:
         from tonnage.report.explain import show_explanation
 
         show_explanation(plan, rank=rank)
+    elif isinstance(plan, BatchPlan):
+        from tonnage.report.batch import explain_batch_plan
+
+        explain_batch_plan(plan, rank=rank)
     else:
         from tonnage.report.train_plan import explain_train_plan
 

@@ -1,7 +1,7 @@
 """`tonnage plan`: which accelerators, how many, arranged how, at what cost.
 
-`tonnage plan REQUEST.yaml` reads a request file; `tonnage plan serve MODEL --rate 4/s …`, `plan train` and
-`plan finetune` take the same fields as flags. Both go through the same door.
+`tonnage plan REQUEST.yaml` reads a request file; `tonnage plan serve MODEL --rate 4/s …`, `plan batch`,
+`plan train` and `plan finetune` take the same fields as flags. Both go through the same door.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from tonnage.errors import BadRequest, UnknownName
+from tonnage.planner.batch_door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 INFEASIBLE = 3
-KINDS = ("serve", "train", "finetune")
+KINDS = ("serve", "batch", "train", "finetune")
 
 
 class _Plan(click.Group):
@@ -38,7 +39,7 @@ class _Plan(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|train|finetune MODEL [OPTIONS]")
+@click.group(cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune MODEL [OPTIONS]")
 def plan() -> None:
     """Rank the ways to run a workload: accelerators, layout, precision, offers, time, cost."""
 
@@ -100,6 +101,16 @@ class _Output(msgspec.Struct, frozen=True, kw_only=True):
 def _serve(ctx: click.Context, /, **options: Any) -> None:
     """Accelerators, layout and replicas that serve MODEL at this load, within the objectives, cheapest first."""
     _from_flags(ctx, "serve", options)
+
+
+@plan.command("batch")
+@click.argument("model")
+@_field_options(BATCH_FIELDS)
+@_output_options
+@click.pass_context
+def _batch(ctx: click.Context, /, **options: Any) -> None:
+    """The cheapest way to answer so many prompts with MODEL by a deadline, and what more speed would cost."""
+    _from_flags(ctx, "batch", options)
 
 
 @plan.command("train")
@@ -170,6 +181,11 @@ def _planned(kind: str, fields: dict[str, Any], additions: Additions, today: dat
         from tonnage.planner.serve import plan_serve
 
         return plan_serve(door.serve_request(fields, additions=additions), additions=additions, today=today)
+    if kind == "batch":
+        from tonnage.planner.batch import plan_batch
+        from tonnage.planner.batch_door import batch_request
+
+        return plan_batch(batch_request(fields, additions=additions), additions=additions, today=today)
     from tonnage.planner.train import plan_train
 
     read = door.train_request if kind == "train" else door.finetune_request
@@ -177,12 +193,17 @@ def _planned(kind: str, fields: dict[str, Any], additions: Additions, today: dat
 
 
 def _shown(answer: Plan, top: int) -> None:
+    from tonnage.nouns.batch_plan import BatchPlan
     from tonnage.nouns.plan import ServePlan
 
     if isinstance(answer, ServePlan):
         from tonnage.report.plan import show_plan
 
         show_plan(answer, top=top)
+    elif isinstance(answer, BatchPlan):
+        from tonnage.report.batch import show_batch_plan
+
+        show_batch_plan(answer, top=top)
     else:
         from tonnage.report.train_plan import show_train_plan
 

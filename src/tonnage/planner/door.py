@@ -21,11 +21,17 @@ from tonnage.nouns.workload import Filters, FineTune, Lengths, LoadShape, Serve,
 from tonnage.physics.optimizers import optimizer
 
 __all__ = [
+    "ENGINES",
+    "FILTER_FIELDS",
     "FINETUNE_FIELDS",
     "SERVE_FIELDS",
+    "TERMS",
     "TRAIN_FIELDS",
     "Field",
     "finetune_request",
+    "read_fields",
+    "read_filters",
+    "read_lengths",
     "serve_request",
     "train_request",
 ]
@@ -171,7 +177,7 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         rate = given["users"] / given.get("think_time", SECONDS_BETWEEN_REQUESTS)
     return Serve(
         model=given["model"],
-        lengths=_lengths(given),
+        lengths=read_lengths(given),
         rate_per_s=rate,
         concurrency=given.get("concurrency"),
         users=given.get("users"),
@@ -185,7 +191,7 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         precisions=tuple(number_format(name).name for name in given.get("precision", ())),
         kv_precision=number_format(given["kv_precision"]).name if "kv_precision" in given else None,
         engines=given.get("engine", ("vllm",)),
-        filters=_filters(given, additions),
+        filters=read_filters(given, additions),
         headroom=given.get("headroom", 0.25),
         spare_replicas=given.get("spare_replicas", 0),
         budget_usd_per_h=given.get("budget"),
@@ -206,10 +212,9 @@ def train_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
     _need_model(given)
     if "tokens" not in given:
         raise BadRequest("tokens is missing: say how many to train on, for example '100B'")
-    seq_len = given.get("seq_len", 4096)
-    if given["tokens"] < seq_len:
-        raise BadRequest(f"tokens: {given['tokens']:,.0f} are fewer than one sequence of {seq_len:,}")
-    return Train(tokens=given["tokens"], seq_len=seq_len, **_run(given, additions))
+    if given["tokens"] < given.get("seq_len", 1024):
+        raise BadRequest(f"tokens: {given['tokens']:,.0f} are fewer than one sequence")
+    return Train(tokens=given["tokens"], seq_len=given.get("seq_len"), **_run(given, additions))
 
 
 def finetune_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> FineTune:
@@ -264,7 +269,7 @@ def _run(given: Mapping[str, Any], additions: Additions) -> dict[str, Any]:
         "precision": precision,
         "optimizer": optimizer(given.get("optimizer", "adamw")).name,
         "restartable": given.get("restartable", True),
-        "filters": _filters(given, additions),
+        "filters": read_filters(given, additions),
         "count": count,
         "framework": given.get("framework"),
         "checkpoint": given.get("checkpoint", "async"),
@@ -343,7 +348,8 @@ def _names(value: Any, field: Field) -> tuple[str, ...]:
     return names
 
 
-def _lengths(given: Mapping[str, Any]) -> Lengths:
+def read_lengths(given: Mapping[str, Any]) -> Lengths:
+    """Prompt and answer lengths from fields already read: both, or those of a traffic profile."""
     explicit = [name for name in ("prompt_tokens", "output_tokens") if name in given]
     if "traffic" not in given and len(explicit) == 1:
         missing = "output_tokens" if explicit == ["prompt_tokens"] else "prompt_tokens"
@@ -372,7 +378,8 @@ def _shape(given: Mapping[str, Any]) -> LoadShape:
     return LoadShape(kind="bursty" if peak > 1 else "flat", peak_to_mean=peak, dispersion=measured or 1.0)
 
 
-def _filters(given: Mapping[str, Any], additions: Additions) -> Filters:
+def read_filters(given: Mapping[str, Any], additions: Additions) -> Filters:
+    """Constraints on accelerators and offers from fields already read, in the catalogue's own spelling."""
     accelerators = tuple(catalog.accelerator(name, additions).id for name in given.get("accelerator", ()))
     excluded = tuple(catalog.accelerator(name, additions).id for name in given.get("exclude", ()))
     offers = catalog.offers(additions=additions)

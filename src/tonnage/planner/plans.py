@@ -7,17 +7,18 @@ from typing import Final
 import msgspec
 
 from tonnage.errors import BadFact, echo
+from tonnage.nouns.batch_plan import BatchPlan
 from tonnage.nouns.plan import PLAN_SCHEMA, ServePlan
 from tonnage.nouns.train_plan import TrainPlan
 from tonnage.planner.files import read_text
 
 __all__ = ["Plan", "read_plan"]
 
-Plan = ServePlan | TrainPlan
+Plan = ServePlan | TrainPlan | BatchPlan
 """Any plan; `kind` in the file tells which."""
 
-_NOUNS: Final[dict[str, type[ServePlan] | type[TrainPlan]]] = {
-    "serve": ServePlan, "train": TrainPlan, "finetune": TrainPlan,
+_NOUNS: Final[dict[str, type[ServePlan] | type[TrainPlan] | type[BatchPlan]]] = {
+    "serve": ServePlan, "train": TrainPlan, "finetune": TrainPlan, "batch": BatchPlan,
 }  # fmt: skip
 
 

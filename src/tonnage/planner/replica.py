@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import msgspec
 
 from tonnage.catalog.intervals import factor
-from tonnage.engine.capacity import ReplicaTimes
+from tonnage.engine.capacity import ReplicaTimes, quantile_factor
 from tonnage.engine.engines import defaults
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.engine.steps import Placement, seconds, step_parts
@@ -21,7 +22,7 @@ from tonnage.nouns.workload import Lengths
 from tonnage.physics.transformer import Tokens
 from tonnage.planner.placement import BASIS_OF_RUNG, overheads_of, place
 
-__all__ = ["Replica", "build_replica"]
+__all__ = ["Replica", "build_replica", "concurrency_limit"]
 
 BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0)
 """Decode batches whose step is computed; between them it is interpolated. [requests]"""
@@ -69,6 +70,20 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
         factors={name: factor("serve", name, rung=f"{BASIS_OF_RUNG[rung]}:{engine.name}") for name in FACTORS},
         engine=engine,
     )
+
+
+def concurrency_limit(replica: Replica, lengths: Lengths) -> float:
+    """
+    Requests whose caches fit at once: R c + z sqrt(R) s <= pool, with the spread s of request lengths.
+
+    c is the mean context over a request's life, prompt plus half the answer.
+    """
+    mean = lengths.prompt_tokens + lengths.output_tokens / 2.0
+    z = quantile_factor(95.0)
+    spread = max(0.0, (lengths.prompt_p95 or lengths.prompt_tokens) - lengths.prompt_tokens) / z
+    root = (-z * spread + math.sqrt((z * spread) ** 2 + 4.0 * mean * replica.kv_tokens)) / (2.0 * mean)
+    whole = root**2 if replica.kv_tokens > lengths.prompt_tokens + lengths.output_tokens else 0.0
+    return min(whole, float(replica.max_num_seqs))
 
 
 def _reachable_tokens(pool: KvPool, lengths: Lengths) -> float:

@@ -16,7 +16,7 @@ from datetime import date
 from tonnage import __version__, catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.engine.capacity import Point, ReplicaLoad, at_concurrency, at_rate, largest_concurrency, quantile_factor
+from tonnage.engine.capacity import Point, ReplicaLoad, at_concurrency, at_rate, largest_concurrency
 from tonnage.money.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
 from tonnage.money.energy import busy_share
 from tonnage.nouns.answer import Quantity, Verdict
@@ -30,7 +30,7 @@ from tonnage.planner import serve_formats as formats
 from tonnage.planner import serve_limits as limits
 from tonnage.planner import serve_story as story
 from tonnage.planner.missed import Missed
-from tonnage.planner.replica import Replica, build_replica
+from tonnage.planner.replica import Replica, build_replica, concurrency_limit
 from tonnage.planner.serve_account import accounted
 from tonnage.planner.sites import Site, sites
 from tonnage.search.frontier import frontier
@@ -163,7 +163,8 @@ def _outcome(
         return Missed(configuration=configuration, verdict=replica.verdict)
     load = _load(request, replica)
     if load.max_concurrency < 1:
-        return Missed(configuration=configuration, verdict=limits.too_little_cache(request, replica))
+        need = request.lengths.prompt_tokens + request.lengths.output_tokens
+        return Missed(configuration=configuration, verdict=limits.too_little_cache(need, replica.kv_tokens))
     best, binds = largest_concurrency(replica.times, load)
     if best is None:
         alone = at_concurrency(replica.times, load, concurrency=0.01)
@@ -190,23 +191,8 @@ def _load(request: Serve, replica: Replica) -> ReplicaLoad:
         ttft_s=request.slo.ttft_s,
         tpot_s=request.slo.tpot_s,
         e2e_s=request.slo.e2e_s,
-        max_concurrency=_concurrency_limit(request, replica),
+        max_concurrency=concurrency_limit(replica, request.lengths),
     )
-
-
-def _concurrency_limit(request: Serve, replica: Replica) -> float:
-    """
-    Requests whose caches fit at once: R c + z sqrt(R) s <= pool, with the spread s of request lengths.
-
-    c is the mean context over a request's life, prompt plus half the answer.
-    """
-    lengths = request.lengths
-    mean = lengths.prompt_tokens + lengths.output_tokens / 2.0
-    z = quantile_factor(95.0)
-    spread = max(0.0, (lengths.prompt_p95 or lengths.prompt_tokens) - lengths.prompt_tokens) / z
-    root = (-z * spread + math.sqrt((z * spread) ** 2 + 4.0 * mean * replica.kv_tokens)) / (2.0 * mean)
-    whole = root**2 if replica.kv_tokens > lengths.prompt_tokens + lengths.output_tokens else 0.0
-    return min(whole, float(replica.max_num_seqs))
 
 
 def _replicas(request: Serve, best: Point, *, factor: float = 1.0) -> int:

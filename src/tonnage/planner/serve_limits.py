@@ -11,22 +11,19 @@ from tonnage.nouns.answer import Verdict
 from tonnage.nouns.plan import Bill, Configuration
 from tonnage.nouns.workload import Serve
 from tonnage.planner.missed import Missed
-from tonnage.planner.replica import Replica
 from tonnage.planner.sites import Site
 from tonnage.units import show
 
 __all__ = ["beyond_limits", "misses_objective", "no_offer", "too_little_cache", "unreachable"]
 
 
-def too_little_cache(request: Serve, replica: Replica) -> Verdict:
-    """The pool holds less than one request."""
-    need = request.lengths.prompt_tokens + request.lengths.output_tokens
-    short = need - replica.kv_tokens
+def too_little_cache(need: float, kv_tokens: float) -> Verdict:
+    """The pool holds less than one request of `need` tokens."""
     return Verdict(
         ok=False,
         limit="cache",
-        reason=f"{replica.kv_tokens:,.0f} tokens of KV cache are left and one request needs {need:,.0f}",
-        short_by=short,
+        reason=f"{kv_tokens:,.0f} tokens of KV cache are left and one request needs {need:,.0f}",
+        short_by=need - kv_tokens,
         unit="tokens",
         nearest="more accelerators per replica, fewer bits per weight, or shorter requests",
     )
