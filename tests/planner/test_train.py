@@ -61,6 +61,16 @@ def test_quantities_open_into_parts(month: TrainPlan) -> None:
     assert {"weights", "optimizer", "activations"} <= {part.name for part in month.options[0].memory.parts}
 
 
+def test_memory_keeps_a_reserve_or_says_that_it_does_not(month: TrainPlan) -> None:
+    for option in month.options:
+        full = option.memory.value / option.limit_bytes
+        assert full <= 0.95 or not option.sure
+    tight = finetune(model="meta-llama/Llama-2-13b-hf", tokens_per_example="800", accelerator="H100", count="4",
+                     global_batch="16", packed="true")  # fmt: skip
+    best = tight.options[0]
+    assert best.sure is (best.memory.value <= 0.95 * best.limit_bytes)
+
+
 def test_tokens_over_rate_is_the_training_time(month: TrainPlan) -> None:
     for option in month.options:
         rate = option.tokens_per_s_per_accelerator.value * option.accelerators

@@ -25,6 +25,12 @@ def test_the_usual_batch_grows_with_the_model_as_published() -> None:
     assert "global batch not given" in small.assumed[0]
 
 
+def test_a_short_context_shortens_the_default_sequence() -> None:
+    gpt2 = catalog.model("openai-community/gpt2")
+    job = job_of(Train(model="x", tokens=1e9), gpt2)
+    assert job.seq_len == 1024 and "sequence length not given" in job.assumed[0]
+
+
 def test_packed_examples_share_sequences() -> None:
     job = job_of(FineTune(model="x", examples=50000, tokens_per_example=800, epochs=3), LLAMA)
     assert job.sequences == pytest.approx(50000 * 800 * 3 / 2048) and job.seq_len == 2048

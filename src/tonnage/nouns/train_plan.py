@@ -169,7 +169,7 @@ class TrainOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     verdict: str = ""
     notes: tuple[str, ...] = ()
     sure: bool = True
-    """Deadline and budget hold in nine of ten runs, on an architecture whose training speed has been measured."""
+    """Deadline and budget hold in nine of ten runs, memory keeps a reserve, and the architecture has been measured."""
     ties: bool = False
 
     @property

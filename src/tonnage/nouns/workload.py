@@ -108,7 +108,8 @@ class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     model: str
     tokens: float
-    seq_len: int = 4096
+    seq_len: int | None = None
+    """Absent = 4,096, or what the model takes if that is less. [tokens]"""
     global_batch: int | None = None
     deadline_s: float | None = None
     budget_usd: float | None = None

@@ -22,6 +22,9 @@ __all__ = ["PATIENCE_S", "Job", "job_of"]
 PATIENCE_S: Final = {"train": 30 * 86400.0, "finetune": 86400.0}
 """Longest run that is called good when no deadline is given: a month, a day. Assumed, and said so. [s]"""
 
+_SEQ_LEN: Final = 4096
+"""Of pre-training where the request says none: Llama 2, DeepSeek-V3, OLMo 2. [tokens]"""
+
 _FINE_TUNE_BATCH: Final = 32
 """Sequences per step: BERT used 16 or 32 (arXiv 1810.04805, A.3), QLoRA 16 (arXiv 2305.14314, table 9)."""
 
@@ -77,17 +80,21 @@ def _pretraining(request: Train, model: Model) -> Job:
             f"model: {model.id} takes no tokens; use `plan finetune --method full --examples N` for images"
         )
     said: list[str] = []
-    sequences = max(1.0, request.tokens / request.seq_len)
+    length = request.seq_len
+    if length is None:
+        length = min(_SEQ_LEN, model.max_context or _SEQ_LEN)
+        said.append(f"sequence length not given: {length:,} tokens")
+    sequences = max(1.0, request.tokens / length)
     batch = request.global_batch
     if batch is None:
-        batch = min(_usual_batch(model, request.seq_len), _power_below(sequences))
-        told = show(float(batch) * request.seq_len, "tokens")
+        batch = min(_usual_batch(model, length), _power_below(sequences))
+        told = show(float(batch) * length, "tokens")
         said.append(f"global batch not given: {batch:,} sequences ({told} a step), as published runs of this size use")
     return Job(
         kind="train",
         method="pretrain",
         sequences=sequences,
-        seq_len=request.seq_len,
+        seq_len=length,
         global_batch=batch,
         precision=request.precision,
         optimizer=request.optimizer,

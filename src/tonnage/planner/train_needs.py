@@ -30,7 +30,7 @@ _STALE: Final = 0.02
 
 def host_needs(asked: Asked, option: TrainOption) -> tuple[HostNeed, ...]:
     """Each need of one instance (or of the run's storage) with what the offer lists."""
-    offer = _offer(option)
+    offer = _offer(asked, option)
     instances = max(1, option.bill.instances - option.run.spares)
     per = option.accelerators / instances
     images = asked.job.seq_len == 1
@@ -66,10 +66,10 @@ def _need(name: str, need: float, unit: str, has: float | None, why: str) -> Hos
     )
 
 
-def _offer(option: TrainOption) -> Offer | None:
+def _offer(asked: Asked, option: TrainOption) -> Offer | None:
     """The offer of a bill."""
     bill = option.bill
-    for offer in catalog.offers():
+    for offer in catalog.offers(additions=asked.additions):
         same = (offer.provider, offer.instance_type, offer.region) == (bill.provider, bill.instance_type, bill.region)
         if same and not offer.history:
             return offer

@@ -29,7 +29,7 @@ from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.training_memory import training_memory
 from tonnage.planner.train_job import Job
 from tonnage.planner.train_places import Rental
-from tonnage.planner.train_search import arranged, state_bytes, trained_parameters
+from tonnage.planner.train_search import KEPT_FREE, arranged, state_bytes, trained_parameters
 from tonnage.search.train_layouts import Arrangement, Found
 from tonnage.units import show
 
@@ -207,6 +207,7 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
         other_offers=tuple(entry[0] for entry in priced[1:4]),
         notes=rental.notes,
         sure=basis == Basis.CALIBRATED
+        and memory.value <= (1.0 - KEPT_FREE) * place.accelerator.driver_memory_bytes
         and _holds(asked, run.wall_p90_s, made.usd_per_hour * run.wall_p90_s * share / 3600),
     )  # fmt: skip
 

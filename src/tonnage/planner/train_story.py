@@ -17,7 +17,7 @@ from tonnage.planner.serve_story import catalogue_dates
 from tonnage.planner.train_job import PATIENCE_S
 from tonnage.planner.train_option import Asked
 from tonnage.planner.train_scaling import setup_of
-from tonnage.planner.train_search import state_bytes
+from tonnage.planner.train_search import KEPT_FREE, state_bytes
 from tonnage.units import show
 
 __all__ = [
@@ -91,6 +91,9 @@ def cheaper_at_risk(asked: Asked, options: tuple[TrainOption, ...]) -> str:
 def _risk(option: TrainOption) -> str:
     if option.basis != "calibrated":
         return "no training speed of this architecture has been published, so its peak is scaled by a general share"
+    full = option.memory.value / option.limit_bytes
+    if full > 1.0 - KEPT_FREE:
+        return f"its peak fills {full:.0%} of the memory, and peaks are predicted within a few percent"
     return f"nine runs in ten take up to {show(option.run.wall_p90_s, 's')}"
 
 
