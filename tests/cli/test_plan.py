@@ -17,7 +17,7 @@ def run(*arguments: str) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-m", "tonnage", *arguments], capture_output=True, text=True, timeout=60, check=False
     )
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
 def test_answers_in_a_sentence_and_exits_zero() -> None:

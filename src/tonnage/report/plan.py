@@ -45,8 +45,8 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
     lines(console, f"Cannot serve it ({len(plan.rejected)})", texts=_rejections(plan))
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
-    dates = ", ".join(f"{name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))
-    console.print(f"\n{plan.evaluated} configurations looked at; {dates}.", style="dim", markup=False)
+    dates = "".join(f"; {name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))
+    console.print(f"\n{plan.evaluated} configurations looked at{dates}.", style="dim", markup=False)
 
 
 def _options_table(options: tuple[ServeOption, ...]) -> Table:
