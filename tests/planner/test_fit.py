@@ -11,8 +11,8 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.errors import BadRequest, UnitError, UnknownName
 from tonnage.nouns.fit import FitAnswer
-from tonnage.planner.fit import fit_model
 from tonnage.planner.fit_door import fit_request
+from tonnage.planner.fit_model import fit_model
 
 
 def ask(model: str = "meta-llama/Meta-Llama-3.1-8B", *, additions: Additions | None = None, **fields: Any) -> FitAnswer:

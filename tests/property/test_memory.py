@@ -19,7 +19,7 @@ from tonnage.physics.memory import (
     weight_bytes,
 )
 from tonnage.physics.transformer import decode_work
-from tonnage.planner.fit import largest_whole
+from tonnage.search.largest import largest_whole
 
 H100 = catalog.accelerator("h100-sxm5-80gb")
 FORMATS = st.sampled_from(["bf16", "fp8", "int8", "awq", "nvfp4", "gguf-q4_k_m", "gguf-q8_0", "fp32"])

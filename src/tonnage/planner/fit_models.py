@@ -17,7 +17,9 @@ from tonnage.nouns.fit import FitAnswer, FitRequest, Largest
 from tonnage.nouns.layout import Layout
 from tonnage.nouns.model import Model
 from tonnage.physics.parameters import parameters
-from tonnage.planner.fit import CONTEXT, fit_model, holds_it, largest_whole
+from tonnage.planner.fit_model import fit_model
+from tonnage.planner.fit_serve import CONTEXT, holds_it
+from tonnage.search.largest import largest_whole
 from tonnage.search.layouts import legal
 
 __all__ = ["largest_model"]

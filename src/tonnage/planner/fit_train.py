@@ -24,8 +24,8 @@ from tonnage.nouns.training import Method, Recompute
 from tonnage.physics.memory import checkpoint_precision, weight_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes
-from tonnage.planner.fit import largest_whole
 from tonnage.planner.train_setup import Chosen, resolve_setup
+from tonnage.search.largest import largest_whole
 from tonnage.units import show
 
 __all__ = ["purpose", "smallest_training", "training_assumptions", "training_row", "training_rules"]
