@@ -14,6 +14,13 @@ from tonnage.nouns.workload import Lengths
 __all__ = ["Profile", "profile", "profiles"]
 
 
+Quantiles = tuple[tuple[float, float], ...]
+QUANTILES = {"p0": 0.0, "p1": 0.01, "p5": 0.05, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9,
+             "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}  # fmt: skip
+"""Columns of the file, and the share of requests that are no longer."""
+WINDOWS_S = {"dispersion": 1.0, "dispersion_10s": 10.0, "dispersion_60s": 60.0, "dispersion_300s": 300.0}
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """A traffic profile: what it is, its lengths and burstiness, and where the figures come from."""
 
@@ -23,6 +30,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     dispersion: float | None
     """Variance over mean of the arrivals in one second (ten where stamps are quantised); absent = not published."""
     source: str
+    prompt_quantiles: Quantiles = ()
+    """(share, tokens) rising; empty where only the mean is published."""
+    output_quantiles: Quantiles = ()
+    dispersions: tuple[tuple[float, float], ...] = ()
+    """(window in seconds, variance over mean of the arrivals in it): how much the rate itself wanders."""
 
 
 @cache
@@ -59,4 +71,17 @@ def _profile(name: str, prompt: dict[str, str], output: dict[str, str]) -> Profi
         profile=name,
     )
     dispersion = float(prompt["dispersion"]) if prompt["dispersion"] else None
-    return Profile(name=name, what=prompt["what"], lengths=lengths, dispersion=dispersion, source=prompt["source"])
+    return Profile(
+        name=name,
+        what=prompt["what"],
+        lengths=lengths,
+        dispersion=dispersion,
+        source=prompt["source"],
+        prompt_quantiles=_quantiles(prompt),
+        output_quantiles=_quantiles(output),
+        dispersions=tuple((at, float(prompt[name])) for name, at in WINDOWS_S.items() if prompt[name]),
+    )
+
+
+def _quantiles(row: dict[str, str]) -> Quantiles:
+    return tuple((share, float(row[name])) for name, share in QUANTILES.items() if row[name])

@@ -138,41 +138,42 @@ def requests_of(
     )
 
 
-def step_arrays(
-    table: StepTable, *, max_num_seqs: int, budget: int, speculative: int = 0, draft_s: float = 0.0
-) -> StepArrays:
+def step_arrays(table: StepTable, *, max_num_seqs: int, budget: int) -> StepArrays:
     """
     The step table of a replica at every whole number of sequences and rows.
 
-    With `speculative` draft tokens a decode step verifies that many more rows per sequence, after as
-    many draft steps of `draft_s` seconds.
+    Rows of data-parallel ranks are taken as evenly spread: a simulation knows the requests of a step,
+    not which rank each went to.
     """
     import numpy as np
 
     o, layout = table.overheads, table.layout
-    ranks, verified = layout.dp * layout.pp, speculative + 1
+    ranks = layout.dp * layout.pp
+    verified = 1 + (round(table.speculation.tokens) if table.speculation else 0)
+    stalled = 1.0 + o.bubble * (layout.pp - 1)
     batch = np.arange(max_num_seqs + 1, dtype=np.float64)
     each = np.maximum(1.0, batch / ranks)
     padded = _captured(each) if table.graphs else each
     fixed, slope = _affine(table, each)
-    head_rows = np.arange(max_num_seqs * verified + 1, dtype=np.float64) / ranks
-    rows = np.arange(budget + max_num_seqs * verified + 1, dtype=np.float64) / ranks
-    head = _at(table.rows, table.head_s, np.maximum(1.0, head_rows))
-    decode = _at(table.rows, table.dense_s, padded * verified) + head[::verified][: max_num_seqs + 1] + fixed
-    linear = 1.0 / ranks
+    emitted = np.arange(max_num_seqs * verified + budget + 1, dtype=np.float64) / ranks
+    head = _at(table.rows, table.head_s, np.maximum(1.0, emitted))
+    own = _at(table.rows, table.head_s, each * verified)
+    unpadded = _at(table.rows, table.dense_s, each * verified) + own
+    drafts = (unpadded - own) / table.layers + _at(table.rows, table.head_s, each)
+    drafted = (verified - 1) * drafts
     return StepArrays(
-        decode_s=decode + speculative * draft_s,
-        context_s=slope / np.maximum(1.0, batch),
-        attend_s=fixed + speculative * draft_s,
-        mixed_s=_at(table.rows, table.mixed_s, np.maximum(1.0, rows)),
+        decode_s=(_at(table.rows, table.dense_s, padded * verified) + own + fixed) * stalled + drafted,
+        context_s=slope * stalled / np.maximum(1.0, batch),
+        attend_s=fixed * stalled + (stalled - 1.0) * unpadded + drafted,
+        mixed_s=_at(table.rows, table.mixed_s, np.maximum(1.0, emitted)),
         head_s=head,
         chunk_s=table.chunk_s[0],
-        chunk_token_s=table.chunk_s[1] * linear,
-        chunk_square_s=table.chunk_s[2] * linear,
+        chunk_token_s=table.chunk_s[1] / ranks,
+        chunk_square_s=table.chunk_s[2] / ranks,
         host_s=o.step_s,
         host_sequence_s=o.sequence_s / layout.dp,
-        host_prompt_s=o.prompt_s / layout.dp,
-        hidden_s=o.hidden_s,
+        host_prompt_s=o.prompt_s / ranks,
+        hidden_s=table.hidden_s,
     )
 
 

@@ -1,0 +1,110 @@
+"""Request logs: every public format is read, and every fault is said with its line."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from tests.traces import trace_file
+
+from tonnage.catalog.traces import public_trace, public_traces, read_trace
+from tonnage.errors import BadFact, UnknownName
+
+AZURE = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
+)
+MOONCAKE = (
+    '{"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [7, 9]}\n'
+    '{"timestamp": 3000, "input_length": 700, "output_length": 6, "hash_ids": [7, 11]}\n'
+)
+VLLM = '{"request_id": "a", "input_toks": 10, "output_toks": 20, "arrival_time": 5.5, "queued_ts": 100.25}\n'
+USAGE = '{"created": 1700000000, "usage": {"prompt_tokens": 12, "completion_tokens": 0}}\n'
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "trace"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_azure(tmp_path: Path) -> None:
+    found = read_trace(written(tmp_path, AZURE))
+    assert found.sent_s.tolist() == pytest.approx([0.0, 4.314579], abs=1e-5)
+    assert found.prompt.tolist() == [374, 396] and found.output.tolist() == [44, 109]
+
+
+def test_mooncake_in_a_gzip(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl.gz"
+    path.write_bytes(gzip.compress(MOONCAKE.encode()))
+    found = read_trace(path)
+    assert found.sent_s.tolist() == [0.0, 3.0]
+    assert found.offsets.tolist() == [0, 2, 4] and found.blocks.tolist() == [0, 1, 0, 2]
+    assert found.hash_tokens == 512
+
+
+def test_logs_of_engines_and_of_their_clients(tmp_path: Path) -> None:
+    assert read_trace(written(tmp_path, VLLM)).prompt.tolist() == [10]
+    assert read_trace(written(tmp_path, USAGE)).output.tolist() == [1]
+
+
+def test_a_part_of_a_log(tmp_path: Path) -> None:
+    assert len(read_trace(written(tmp_path, AZURE), limit=1).sent_s) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no requests"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "no requests"),
+        ("time,prompt_tokens\n0,5\n", "line 1 has no output length"),
+        ("a,b,c\n1,2,3\n", "line 1 has no time"),
+        ("time,prompt_tokens,output_tokens\n5,5,5\n4,5,5\n", "line 3: 4 s is earlier"),
+        ("time,prompt_tokens,output_tokens\n-1,5,5\n", "line 2: time -1"),
+        ("time,prompt_tokens,output_tokens\nnan,5,5\n", "line 2: time nan"),
+        ("time,prompt_tokens,output_tokens\n0,-5,5\n", "line 2: prompt length '-5'"),
+        ("time,prompt_tokens,output_tokens\n0,5,nan\n", "line 2: output length 'nan'"),
+        ("time,prompt_tokens,output_tokens\n0,5,inf\n", "line 2: output length 'inf'"),
+        ("time,prompt_tokens,output_tokens\n0,5,much\n", "line 2: output length 'much'"),
+        ("time,prompt_tokens,output_tokens\n0,5\n", "line 2 has 2 columns"),
+        ("time,prompt_tokens,output_tokens\ntomorrow,5,5\n", "line 2: 'tomorrow' is no time"),
+        ('{"time": 0, "prompt_tokens": 1, "output_tokens": 1}\n{"time": 1,\n', "line 2 is not a JSON object"),
+        ('{"time": null, "prompt_tokens": 1, "output_tokens": 1}\n', "line 1"),
+        ('{"timestamp": 0, "input_length": 1, "output_length": 1, "hash_ids": 5}\n', "hash_ids"),
+    ],
+)
+def test_faults_are_said_with_their_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(BadFact, match=says) as caught:
+        read_trace(written(tmp_path, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(BadFact, match="does not exist"):
+        read_trace(tmp_path / "none.csv")
+    with pytest.raises(BadFact, match="folder"):
+        read_trace(tmp_path)
+    damaged = tmp_path / "damaged.gz"
+    damaged.write_bytes(gzip.compress(AZURE.encode() * 50)[:60])
+    with pytest.raises(BadFact, match="damaged"):
+        read_trace(damaged)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x01" * 9)
+    with pytest.raises(BadFact, match="not text"):
+        read_trace(tmp_path / "binary")
+
+
+def test_every_public_log_names_its_licence() -> None:
+    assert all(trace.licence and trace.cite and trace.requests > 0 for trace in public_traces().values())
+    with pytest.raises(UnknownName, match="mooncake-conversation"):
+        public_trace("mooncake-conversatoin")
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("azure2023-conv", "azure2023_conv.csv.gz"),
+        ("azure2023-code", "azure2023_code.csv.gz"),
+        ("mooncake-conversation", "mooncake_fast25_conversation.jsonl.gz"),
+        ("mooncake-synthetic", "mooncake_fast25_synthetic.jsonl.gz"),
+    ],
+)
+def test_the_real_ones(name: str, file: str) -> None:
+    assert len(read_trace(trace_file(file)).sent_s) == public_trace(name).requests
