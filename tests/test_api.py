@@ -16,6 +16,12 @@ def test_fit_and_plan_take_the_same_texts() -> None:
     assert plan.feasible and plan.sentence.startswith("Rent ")
 
 
+def test_training_plans_take_the_same_texts() -> None:
+    tuned = tonnage.plan_finetune("meta-llama/Llama-3.1-8B", method="lora", tokens="2M", accelerator="A100,H100")
+    trained = tonnage.plan_train("meta-llama/Llama-3.2-1B", tokens="1B", accelerator="H100")
+    assert tuned.feasible and trained.feasible
+
+
 def test_predict_reads_the_mapping_of_a_case_line() -> None:
     case = {
         "kind": "serve",

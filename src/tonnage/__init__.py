@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from tonnage.nouns.fit import FitAnswer
     from tonnage.nouns.model import Model
     from tonnage.nouns.plan import ServePlan
+    from tonnage.nouns.train_plan import TrainPlan
 
-__all__ = ["__version__", "accelerator", "fit", "model", "plan_serve", "predict"]
+__all__ = ["__version__", "accelerator", "fit", "model", "plan_finetune", "plan_serve", "plan_train", "predict"]
 
 __version__ = "0.1.0"
 
@@ -60,6 +61,40 @@ def plan_serve(model: str, *, additions: Additions | None = None, **fields: Any)
 
     own = additions or NOTHING
     return answer(serve_request({"model": model, **fields}, additions=own), additions=own)
+
+
+def plan_train(model: str, *, additions: Additions | None = None, **fields: Any) -> TrainPlan:
+    """
+    Ranked, priced, explained ways to pre-train the model. Fields as in `tonnage plan train --help`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That nothing can train it is an answer: `feasible` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.door import train_request
+    from tonnage.planner.train import plan_train as answer
+
+    own = additions or NOTHING
+    return answer(train_request({"model": model, **fields}, additions=own), additions=own)
+
+
+def plan_finetune(model: str, *, additions: Additions | None = None, **fields: Any) -> TrainPlan:
+    """
+    Ranked, priced, explained ways to fine-tune the model. Fields as in `tonnage plan finetune --help`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That nothing can tune it is an answer: `feasible` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.door import finetune_request
+    from tonnage.planner.train import plan_train as answer
+
+    own = additions or NOTHING
+    return answer(finetune_request({"model": model, **fields}, additions=own), additions=own)
 
 
 def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = None) -> Result:
