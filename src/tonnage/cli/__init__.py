@@ -34,6 +34,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cost": ("tonnage.cli.cost:cost", "Renting against owning: break-even, sensitivities, rules of thumb."),
     "predict": ("tonnage.cli.predict:predict", "Cases in as JSON lines, predictions out as JSON lines."),
     "explain": ("tonnage.cli.explain:explain", "Where each number of an answer comes from."),
+    "export": ("tonnage.cli.export:export", "Files that start a plan on an engine or orchestrator."),
+    "check": ("tonnage.cli.check:check", "What changed against a kept plan: for continuous integration."),
     "accuracy": ("tonnage.cli.accuracy:accuracy", "Predicted against measured, by block."),
     "catalog": ("tonnage.cli.catalog:catalog", "Accelerators, models, offers and providers, with sources and dates."),
 }

@@ -1,0 +1,65 @@
+"""`tonnage export`: the files that start a plan on an engine or an orchestrator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = ["export"]
+
+
+@click.command()
+@click.argument("path", metavar="PLAN.json")
+@click.option(
+    "--to", "target", required=True, metavar="TARGET", help="vllm, kubernetes, skypilot, …; `--to list` names all"
+)
+@click.option("--option", "rank", type=click.IntRange(1), default=1, show_default=True, help="which option to start")
+@click.option(
+    "--checkpoint", metavar="ID", help="load this Hub checkpoint: the same model in the planned weight format"
+)
+@click.option("--output", "-o", "folder", type=click.Path(file_okay=False), help="write the files into this folder")
+@click.option("--force", is_flag=True, help="overwrite files that are there")
+@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+def export(path: str, target: str, rank: int, checkpoint: str | None, folder: str | None, force: bool,
+           folders: tuple[str, ...]) -> None:  # fmt: skip
+    """Write the files that start one option of a plan (`-` = standard input) on a target."""
+    from tonnage import handoff
+
+    if target == "list":
+        for name, known in handoff.known_targets().items():
+            click.echo(f"{name:<12} {known.title} {known.version}: {', '.join(known.files)}; {known.start}")
+        return
+    handoff.target_module(target)  # an unknown target is told before the plan is read
+    from tonnage.catalog import gather
+    from tonnage.planner.plans import read_plan
+    from tonnage.planner.startable import startable
+
+    additions = gather(paths=folders)
+    plan, option = startable(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
+    files = handoff.export(plan, option, to=target)
+    if folder is None:
+        _show(files)
+    else:
+        _write(files, Path(folder), force=force)
+        click.echo(f"Start it with: {handoff.known_targets()[target].start}", err=True)
+
+
+def _show(files: dict[str, str]) -> None:
+    """One file as it is; several with their names between."""
+    for name, text in files.items():
+        if len(files) > 1:
+            click.echo(f"# ---- {name}")
+        click.echo(text, nl=False)
+
+
+def _write(files: dict[str, str], folder: Path, *, force: bool) -> None:
+    from tonnage.errors import BadRequest
+
+    there = [name for name in files if (folder / name).exists()]
+    if there and not force:
+        raise BadRequest(f"'{folder / there[0]}' exists; give another folder, or --force to overwrite")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        click.echo(f"wrote {folder / name}", err=True)

@@ -1,0 +1,1 @@
+"""One module per target; the folder is the list."""

@@ -1,0 +1,96 @@
+"""
+Texts for files that others will execute: each name is quoted for the language it lands in.
+
+Model ids and the like come from a plan file, and a plan file can come from anywhere. In shell they are single-quoted,
+in YAML dumped by a YAML writer, in comments written as ASCII JSON so that none can end its line. What no quoting can
+hold (a NUL, half a surrogate pair, an id that reads as an option) is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+from tonnage import __version__
+from tonnage.errors import BadRequest, echo
+
+__all__ = ["comment", "head", "label", "safe_name", "shell", "yaml_text"]
+
+LONGEST_NAME = 512
+LONGEST_LABEL = 40
+"""Characters of a label; Kubernetes takes 63 and appends its own. [characters]"""
+
+
+def safe_name(name: str, *, what: str) -> str:
+    """
+    The name itself, if it can stand as one argument of a command.
+
+    Raises
+    ------
+    BadRequest
+        Empty, overlong, read as an option, or holding what no shell or file can.
+    """
+    if not name.strip() or len(name) > LONGEST_NAME:
+        raise BadRequest(f"{what} '{echo(name)}' must have 1 to {LONGEST_NAME} characters")
+    if name.startswith("-"):
+        raise BadRequest(f"{what} '{echo(name)}' starts with '-' and would be read as an option; give its full id")
+    if "\0" in name or any(0xD800 <= ord(character) <= 0xDFFF for character in name):
+        raise BadRequest(f"{what} '{echo(name)}' holds characters that no command line can; correct the plan file")
+    return name
+
+
+def shell(argv: Iterable[str]) -> str:
+    """One command, each argument quoted, one option a line."""
+    lines: list[list[str]] = [[]]
+    for argument in argv:
+        if argument.startswith("--") and lines[-1]:
+            lines.append([])
+        lines[-1].append(shlex.quote(argument))
+    return " \\\n  ".join(" ".join(line) for line in lines)
+
+
+def yaml_text(*documents: Any) -> str:
+    """YAML documents; plain values only, every text quoted where YAML would read it as something else."""
+    import yaml
+
+    dumped = [yaml.dump(document, Dumper=_block_dumper(), sort_keys=False, width=10_000) for document in documents]
+    return "---\n".join(dumped)
+
+
+def _block_dumper() -> Any:
+    """PyYAML's safe writer, with printable texts of several lines as blocks: scripts stay readable."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: Any, value: str) -> Any:
+        block = "\n" in value and re.fullmatch(r"[\x20-\x7e\n]*", value) and not re.search(r"[ \t]\n|^\s", value)
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if block else None)
+
+    Dumper.add_representer(str, text)
+    return Dumper
+
+
+def comment(lines: Iterable[str]) -> str:
+    """Comment lines of shell and YAML; whatever a line holds, it stays one line of printable ASCII."""
+    return "".join(f"# {_plain(line)}".rstrip() + "\n" for line in lines)
+
+
+def head(title: str, version: str, *, lines: Iterable[str]) -> str:
+    """The comment at the top of a file: for which release it was written, by what, and what to know."""
+    return comment([f"For {title} {version}. Written by Tonnage {__version__}.", *lines])
+
+
+def label(name: str) -> str:
+    """A name that DNS, Kubernetes, Slurm and the rest accept: lower case, digits and dashes."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.rsplit("/", 1)[-1].lower()).strip("-")[:LONGEST_LABEL].strip("-")
+    return plain if plain[:1].isalpha() else f"model-{plain}".rstrip("-")
+
+
+def _plain(line: str) -> str:
+    return line if line.isascii() and line.isprintable() else json.dumps(line)
