@@ -145,7 +145,7 @@ def test_names_and_their_spellings() -> None:
     [("h100-sxm5-80gb", 79.18), ("rtx-3090", 23.58), ("rtx-4090", 23.52), ("t4", 14.56), ("h200-sxm-141gb", 139.8)],
 )
 def test_memory_a_process_sees(accelerator: str, gib: float) -> None:
-    """Totals that engines logged at start (modeling.md 4.1)."""
+    """Totals that engines logged at start (docs/physics.md 4)."""
     assert visible_memory_bytes(catalog.accelerator(accelerator)) / GiB == pytest.approx(gib, rel=0.004)
 
 

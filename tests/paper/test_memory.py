@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tonnage import catalog
 from tonnage.engine.engines import defaults
 from tonnage.engine.kvcache import Demand, Device, KvPool, kv_pool
 from tonnage.nouns.accelerator import Accelerator, Fact, Link
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.nouns.precision import Precision
-from tonnage.physics.memory import kv_bytes_per_token, weight_bytes
+from tonnage.physics.memory import checkpoint_precision, kv_bytes_per_token, stored_bytes, weight_bytes
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.units import GB, GiB, MiB
 
@@ -123,7 +124,7 @@ V06 = Engine(version="0.6.6", memory_fraction=0.9, max_num_seqs=256, chunked_pre
 def test_other_vllm_starts(
     model: Model, gib: float, tokens: int, version: str, beyond: float | None, pool: float
 ) -> None:
-    """modeling.md 4.2; the last one is the open row of that table (-3.6 %)."""
+    """Start logs; the last one is the open row (-3.6 %)."""
     engine = msgspec.structs.replace(V06, version=version, max_num_batched_tokens=tokens)
     found = start(model, gib, engine, beyond=beyond)
     assert found.bytes / GiB == pytest.approx(pool, rel=0.04 if version == "0.19" else 0.03)
@@ -235,3 +236,39 @@ def test_demand_beyond_the_pool_is_refused_with_the_shortfall() -> None:
     assert found.verdict.limit == "memory"
     assert found.verdict.short_by == pytest.approx(short, rel=1e-6)
     assert short > 100 * MiB
+
+
+@pytest.mark.parametrize(
+    ("name", "gigabytes", "within"),
+    [
+        # gpt-oss model card (arXiv 2508.10925), table 1: checkpoints of 60.8 and 12.8 GiB.
+        ("openai/gpt-oss-120b", 60.8 * GiB / GB, 0.002),
+        ("openai/gpt-oss-20b", 12.8 * GiB / GB, 0.002),
+        # Sizes of the repositories, transcribed and not re-read. DeepSeek-V3's includes 3.7 GB of copies of embedding
+        # and head in its multi-token-prediction layer; NVFP4 of R1 leaves some of attention and all of that layer alone.
+        ("deepseek-ai/DeepSeek-V3", 688.6, 0.007),
+        ("moonshotai/Kimi-K2-Instruct", 1029.0, 0.005),
+        ("moonshotai/Kimi-K2.5", 595.0, 0.005),
+        ("nvidia/DeepSeek-R1-NVFP4", 400.0, 0.04),
+    ],
+)
+def test_checkpoints_of_mixtures_weigh_what_their_makers_publish(name: str, gigabytes: float, within: float) -> None:
+    model = catalog.model(name)
+    assert stored_bytes(model, checkpoint_precision(model)) / GB == pytest.approx(gigabytes, rel=within)
+
+
+def test_ranks_hold_mxfp4_padded_and_files_do_not() -> None:
+    """gpt-oss' experts are 2,880 wide; engines pad them to 3,072."""
+    model = catalog.model("openai/gpt-oss-120b")
+    precision = checkpoint_precision(model)
+    held, kept = weight_bytes(model, precision).value, stored_bytes(model, precision)
+    experts = next(part.value for part in weight_bytes(model, precision).parts if part.name == "experts")
+    assert held - kept == pytest.approx(experts * (1 - 2880 / 3072), rel=0.02)
+
+
+def test_a_checkpoint_whose_size_is_known_scales_what_ranks_hold() -> None:
+    model = catalog.model("deepseek-ai/DeepSeek-V3")
+    precision = checkpoint_precision(model)
+    known = msgspec.structs.replace(model, stored_weight_bytes=1.01 * stored_bytes(model, precision))
+    assert stored_bytes(known, precision) == known.stored_weight_bytes
+    assert weight_bytes(known, precision).value == pytest.approx(1.01 * weight_bytes(model, precision).value)

@@ -40,7 +40,7 @@ NEED_BASED: Final = frozenset(
 """Engines whose memory is what the request needs, not a pool."""
 
 GRAPH_BYTES: Final = 0.4 * GiB
-"""CUDA graphs of one rank: logged 0.10 to 1.03 GiB (modeling.md 4.1; vLLM 0.21 to 0.27 start logs). [bytes]"""
+"""CUDA graphs of one rank: logged 0.10 to 1.03 GiB (llm-d benchmark and vLLM 0.21 to 0.27 start logs). [bytes]"""
 CONTEXT_BYTES: Final = 0.6 * GiB
 """CUDA context with its kernels: H100 reports 78.57 of 79.18 GiB free at start. [bytes]"""
 FREED_BYTES: Final = 0.13 * GiB
@@ -243,7 +243,7 @@ def _held(
 def _vllm(
     model: Model, engine: Engine, layout: Layout, *, weights: Quantity, total: float, beyond: Part, version: Release
 ) -> _Held:
-    """util x M = W + A_peak + O_nontorch [+ G_graphs since 0.21] + KV (modeling.md 4.1)."""
+    """util x M = W + A_peak + O_nontorch [+ G_graphs since 0.21] + KV (docs/physics.md 4)."""
     peak = activation_peak(
         model,
         layout,

@@ -34,9 +34,9 @@ _STANDS_IN: Final = {
 _SLOW_LINK: Final = 1.6e10
 """PCIe 3 x16, where no link is listed. [bytes/s]"""
 _REDUCE_S: Final = 1e-5
-"""Latency of a small all-reduce inside a node (modeling.md section 3.5: NCCL 7 to 17 us). [s]"""
+"""Latency of a small all-reduce inside a node (measured NCCL tables on H100: 7 to 17 us). [s]"""
 _SHARP: Final = 4.0
-"""Exponent of the smooth maximum for one operator (modeling.md section 3.1)."""
+"""Exponent of the smooth maximum for one operator (docs/physics.md 1)."""
 _STYLE_OF: Final = {"convolution": "convolution", "attention_prefill": "attention", "attention_decode": "attention"}
 """Style of an operator whose name is not one itself."""
 

@@ -45,7 +45,7 @@ def logits_peak_bytes(*, max_num_seqs: float, vocab_size: float) -> float:
 
     Source
     ------
-    modeling.md section 4.2, from the llm-d benchmark start logs and vLLM pull request 10511.
+    docs/physics.md 4, from the llm-d benchmark start logs and vLLM pull request 10511.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def layer_peak_bytes(
 
     Source
     ------
-    modeling.md section 4.2: two starts of vLLM 0.6.4 without chunked prefill, within 1 %.
+    Start logs: two starts of vLLM 0.6.4 without chunked prefill, within 1 %.
 
     Examples
     --------

@@ -157,7 +157,7 @@ def kv_bytes_per_token(model: Model, kv_format: str, *, layout: Layout = ONE_RAN
 
     Source
     ------
-    modeling.md section 4.1.
+    docs/physics.md 4.
 
     Examples
     --------

@@ -54,7 +54,7 @@ def latent_tokens(*, resolution: float, video: bool = False) -> float:
 
     Source
     ------
-    modeling.md section 11; Wan 2.1 (arXiv 2503.20314).
+    docs/physics.md 7; Wan 2.1 (arXiv 2503.20314).
 
     Examples
     --------

@@ -45,7 +45,7 @@ def experts_hit(*, num_experts: float, num_experts_per_tok: float, tokens: float
 
     Source
     ------
-    modeling.md section 3.4.
+    docs/physics.md 2.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def load_imbalance(*, rows: float, ranks: float) -> float:
 
     Source
     ------
-    Extreme value of g Gaussian loads; modeling.md section 3.4 names the effect.
+    Extreme value of g Gaussian loads; docs/physics.md 2 names the effect.
 
     Examples
     --------

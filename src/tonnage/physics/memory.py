@@ -143,7 +143,7 @@ def weight_bytes(model: Model, precision: Precision, *, layout: Layout = ONE_RAN
 
     Source
     ------
-    modeling.md sections 4.1 and 4.3; totals checked in tests/paper/test_memory.py.
+    docs/physics.md 4; totals checked in tests/paper/test_memory.py.
 
     Examples
     --------
@@ -160,8 +160,7 @@ def weight_bytes(model: Model, precision: Precision, *, layout: Layout = ONE_RAN
     rank = _rank_bytes(model, precision, layout)
     if model.stored_weight_bytes is None or not _is_own(model, precision):
         return rank
-    whole = _rank_bytes(model, precision, ONE_RANK)
-    scale = model.stored_weight_bytes / whole.value
+    scale = model.stored_weight_bytes / _file_bytes(model, precision)
     parts = [
         msgspec.structs.replace(
             part, value=part.value * scale, basis=Basis.MEASURED, source="sizes in the checkpoint's headers"
@@ -172,8 +171,52 @@ def weight_bytes(model: Model, precision: Precision, *, layout: Layout = ONE_RAN
 
 
 def stored_bytes(model: Model, precision: Precision) -> float:
-    """All weights once, as they lie in files: what a cold start must read. [bytes]"""
-    return weight_bytes(model, precision).value
+    """
+    All weights once, as they lie in files: what a download or a cold start moves.
+
+    Unlike what ranks hold, files are not padded and keep the layers for multi-token prediction.
+
+    Parameters
+    ----------
+    model : Model
+        The architecture.
+    precision : Precision
+        Formats of weights and, when they differ, of routed experts.
+
+    Returns
+    -------
+    number
+        Their exact size where it is known, else the sum over all matrices. [bytes]
+
+    Valid
+    -----
+    Copies of embedding and head that some multi-token-prediction layers carry are left out (DeepSeek-V3: 0.5 %).
+
+    Source
+    ------
+    Totals checked in tests/paper/test_memory.py.
+
+    Examples
+    --------
+    >>> small = Model(id="x", family="x", kind="llm", hidden_size=64, vocab_size=100, tie_word_embeddings=True,
+    ...               layers=(LayerGroup(count=2, mixer=Attention(num_attention_heads=4, num_key_value_heads=4,
+    ...                                                          head_dim=16)),))
+    >>> stored_bytes(small, Precision()) == 2 * parameters(small).value
+    True
+    """
+    if model.stored_weight_bytes is not None and _is_own(model, precision):
+        return model.stored_weight_bytes
+    return _file_bytes(model, precision)
+
+
+def _file_bytes(model: Model, precision: Precision) -> float:
+    whole = _rank_bytes(model, precision, ONE_RANK, padded=False).value
+    if not model.mtp_layers:
+        return whole
+    # Each such layer is one of the model's usual layers behind a projection of two hidden states to one.
+    usual = max(model.layers, key=lambda group: group.count)
+    layer = sum(_layer_bytes(model, usual, precision, ONE_RANK, padded=False).values())
+    return whole + model.mtp_layers * (layer + 2 * model.hidden_size**2 * SIXTEEN)
 
 
 def _is_own(model: Model, precision: Precision) -> bool:
@@ -181,16 +224,16 @@ def _is_own(model: Model, precision: Precision) -> bool:
     return number_format(precision.weights) == number_format(own.weights) and precision.experts == own.experts
 
 
-def _rank_bytes(model: Model, precision: Precision, layout: Layout) -> Quantity:
+def _rank_bytes(model: Model, precision: Precision, layout: Layout, *, padded: bool = True) -> Quantity:
     if not model.layers and not model.encoder:
         total = parameters(model)
         return Quantity.of_parts("bytes", (_network(part, precision) for part in total.parts))
     layers: dict[str, float] = {}
     for group in (*model.encoder, *model.layers):
         on_stage = _layers_on_stage(model, group, layout)
-        for name, value in _layer_bytes(model, group, precision, layout).items():
+        for name, value in _layer_bytes(model, group, precision, layout, padded=padded).items():
             layers[name] = layers.get(name, 0.0) + value * on_stage
-    ends = _ends(model, precision, layout)
+    ends = _ends(model, precision, layout, padded=padded)
     parts = [Part(name=name, value=value) for name, value in {**layers, **ends}.items()]
     parts.append(Part(name="norms", value=model.final_norms * model.hidden_size * SIXTEEN))
     parts += [Part(name="towers", value=tower.parameters * SIXTEEN, source=tower.name) for tower in model.towers]
@@ -227,12 +270,12 @@ def _layers_on_stage(model: Model, group: LayerGroup, layout: Layout) -> float:
     return stage * group.count / sum(other.count for other in model.layers if other not in leading)
 
 
-def _ends(model: Model, precision: Precision, layout: Layout) -> dict[str, float]:
+def _ends(model: Model, precision: Precision, layout: Layout, *, padded: bool) -> dict[str, float]:
     """Embedding and head: both without a pipeline, the larger one with it (a tied head needs the table again)."""
     stored = number_format(precision.weights)
     whole = stored.name.startswith(WHOLE_FILE) or stored.bits >= 16
     padding = padded_vocabulary(vocab_size=model.vocab_size, tp=layout.tp) / model.vocab_size if model.vocab_size else 1
-    padding = 1.0 if whole and stored.bits < 16 else padding
+    padding = 1.0 if not padded or (whole and stored.bits < 16) else padding
     tied = model.tie_word_embeddings or not model.has_head
     table = gguf_bits(stored, "head" if tied else "embedding") / 8 if whole else SIXTEEN
     last = gguf_bits(stored, "head") / 8 if whole else SIXTEEN
@@ -245,14 +288,17 @@ def _ends(model: Model, precision: Precision, layout: Layout) -> dict[str, float
     return {"embedding": embedding} if embedding >= head else {"head": head}
 
 
-def _layer_bytes(model: Model, group: LayerGroup, precision: Precision, layout: Layout) -> dict[str, float]:
+def _layer_bytes(
+    model: Model, group: LayerGroup, precision: Precision, layout: Layout, *, padded: bool
+) -> dict[str, float]:
     hidden = group.hidden_size or model.hidden_size
     mixer = "state_space" if isinstance(group.mixer, StateSpace) else "attention"
     found: dict[str, float] = {}
     depth = float(sum(other.count for other in model.layers))
 
     def add(name: str, matrices: Iterable[Matrix], vectors: float) -> None:
-        size = sum(_share(m, layout) * _bytes_of(m, model, precision, layout=layout, depth=depth) for m in matrices)
+        held = layout if padded else None
+        size = sum(_share(m, layout) * _bytes_of(m, model, precision, held=held, depth=depth) for m in matrices)
         found[name] = found.get(name, 0.0) + size + vectors * SIXTEEN
 
     add(mixer, mixer_matrices(group.mixer, hidden), mixer_vectors(group.mixer, hidden))
@@ -287,12 +333,12 @@ def _share(matrix: Matrix, layout: Layout) -> float:
     return matrix.size * matrix.copies * -(-pieces // layout.tp) / pieces
 
 
-def _bytes_of(matrix: Matrix, model: Model, precision: Precision, *, layout: Layout, depth: float) -> float:
-    """Bytes of one stored value of a matrix."""
+def _bytes_of(matrix: Matrix, model: Model, precision: Precision, *, held: Layout | None, depth: float) -> float:
+    """Bytes of one value of a matrix as ranks of a layout hold it, or as files do (None)."""
     stored = number_format(precision.weights)
     if matrix.split == "experts":
         experts = number_format(precision.experts or precision.weights)
-        padding = _mxfp4_padding(matrix, layout) if experts.name == "mxfp4" else 1.0
+        padding = _mxfp4_padding(matrix, held) if held and experts.name == "mxfp4" else 1.0
         return padding * gguf_bits(experts, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
     if matrix.name in KEPT_AT_SIXTEEN and not stored.name.startswith(WHOLE_FILE):
         return max(SIXTEEN, stored.bytes) if stored.bits >= 16 else SIXTEEN

@@ -205,7 +205,7 @@ def network_work(
 
     Source
     ------
-    modeling.md section 11; timm's definition of activations.
+    docs/physics.md 7; timm's definition of activations.
 
     Examples
     --------

@@ -178,7 +178,7 @@ def attended_tokens(*, chunk: float, cached: float, window: float | None = None,
 
     Source
     ------
-    modeling.md section 3.3: F = 4 N H q (c + q/2), windowed layers with min(c, w).
+    docs/physics.md 1: F = 4 N H q (c + q/2), windowed layers with min(c, w).
 
     Examples
     --------

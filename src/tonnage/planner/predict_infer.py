@@ -26,6 +26,7 @@ from tonnage.nouns.offline import Offline, Runtime
 from tonnage.nouns.precision import number_format
 from tonnage.physics.memory import weight_bytes
 from tonnage.planner.infer_work import Stages, precision_of, stages_of
+from tonnage.planner.levels import infer_level
 from tonnage.units import show
 
 __all__ = ["Setup", "Times", "answer", "batch_times", "load_times", "predict_infer", "setup_of"]
@@ -36,7 +37,7 @@ _ENOUGH: Final = 0.96
 _AHEAD: Final = 2.0
 """A server collects a batch that could do this many times the arrivals, while such a batch exists."""
 _CONTEXT_BYTES: Final = 4.5e8
-"""CUDA context and loaded kernels of one process (modeling.md section 4)."""
+"""CUDA context and loaded kernels of one process (docs/physics.md 4)."""
 _WORKSPACE_BYTES: Final = 6.4e7
 """Scratch memory of matrix libraries (cuBLAS: 64 MiB on Hopper, less before)."""
 _UNEVEN: Final = 6.0
@@ -100,6 +101,7 @@ def answer(setup: Setup) -> InferResult:
         latency_s=_quantity(latency, "s", "latency_s", setup, _parts(times, latency)),
         step_s=None if times.step_s is None else _quantity(times.step_s, "s", "step_s", setup),
         memory=memory,
+        level=_level(setup),
         why=_why(setup, times),
         notes=notes,
     )
@@ -272,7 +274,11 @@ def _weights(setup: Setup, name: str) -> float:
 
 def _quantity(value: float, unit: str, name: str, setup: Setup, parts: tuple[Part, ...] = ()) -> Quantity:
     found = Quantity(value=value, unit=unit, basis=setup.basis, parts=parts)
-    return found.within(factor("infer", name, rung=setup.basis.value))
+    return found.within(factor("infer", name, rung=_level(setup)))
+
+
+def _level(setup: Setup) -> str:
+    return infer_level(setup.case, setup.model, basis=setup.basis.value, engine=setup.runtime.engine)
 
 
 def _why(setup: Setup, times: Times) -> str:
