@@ -33,7 +33,7 @@ LLAMA = "meta-llama/Meta-Llama-3.1-8B"
         ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "Qwen/Qwen2.5-7B", "gptq"),
         ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "Qwen/Qwen2.5-7B", "int8_weight"),
         ("Qwen/Qwen3-30B-A3B-Instruct-2507", "Qwen/Qwen3-30B-A3B", None),
-        ("nvidia/DeepSeek-R1-0528-NVFP4", "deepseek-ai/DeepSeek-R1", "nvfp4"),
+        ("nvidia/Qwen3-235B-A22B-NVFP4", "Qwen/Qwen3-235B-A22B", "nvfp4"),
         ("Qwen/Qwen3-32B-FP8-Static-PerTensor", "Qwen/Qwen3-32B", "fp8"),
         ("TheBloke/Mixtral-8x7B-Instruct-v0.1-AWQ", "mistralai/Mixtral-8x7B-v0.1", "awq"),
         ("mixtral:8x7b", "mistralai/Mixtral-8x7B-v0.1", None),
@@ -71,6 +71,32 @@ def test_a_plain_format_undoes_the_quantisation_of_the_checkpoint() -> None:
 def test_experts_kept_apart_are_told_from_a_quantised_checkpoint() -> None:
     oss = model("openai/gpt-oss-120b")
     assert (oss.quantization, oss.experts_dtype, oss.native_dtype) == (None, "mxfp4", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("name", "id", "weights", "experts"),
+    [
+        ("nvidia/DeepSeek-V3.1-NVFP4", "deepseek-ai/DeepSeek-V3.1", None, "nvfp4"),
+        ("nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-ai/DeepSeek-R1", None, "nvfp4"),
+        ("nvidia/Kimi-K2.5-NVFP4", "moonshotai/Kimi-K2.5", None, "nvfp4"),
+        ("nvidia/DeepSeek-V4-Pro-NVFP4", "deepseek-ai/DeepSeek-V4-Pro", "fp8_block", "nvfp4"),
+        ("nvidia/MiniMax-M3-NVFP4", "MiniMaxAI/MiniMax-M3", "mxfp8", "nvfp4"),
+        ("zai-org/GLM-5-FP8", "zai-org/GLM-5", "fp8_block", None),
+        ("Qwen/Qwen3-32B-FP8", "Qwen/Qwen3-32B", "fp8_block", None),
+        ("RedHatAI/Qwen3-32B-FP8-dynamic", "Qwen/Qwen3-32B", "fp8", None),
+    ],
+)
+def test_checkpoints_whose_formats_a_name_does_not_tell(
+    name: str, id: str, weights: str | None, experts: str | None
+) -> None:
+    found = model(name)
+    assert (found.id, found.quantization, found.experts_dtype) == (id, weights, experts)
+    assert found.native_dtype == "bf16"
+
+
+def test_a_rule_for_formats_is_an_assumption_and_a_known_checkpoint_is_none() -> None:
+    assert any("routed experts only" in said for said in model("nvidia/DeepSeek-R1-NVFP4").assumed)
+    assert model("nvidia/DeepSeek-V3.1-NVFP4").assumed == ()
 
 
 def test_the_explanation_names_every_part_of_the_name() -> None:

@@ -109,6 +109,16 @@ def test_every_config_file_belongs_to_a_row_and_back() -> None:
     assert named == {path.name for path in (FOLDER / "configs").iterdir()}
 
 
+def test_every_known_checkpoint_leads_to_a_row_and_its_formats_exist() -> None:
+    for row in read("formats.csv"):
+        found = model(row["name"])
+        assert (found.quantization or "", found.experts_dtype or "") == (row["weights"], row["experts"]), row["name"]
+        for name in filter(None, (row["weights"], row["experts"])):
+            number_format(name)
+        assert row["source"]
+        assert row["checked"].startswith("20")
+
+
 def test_every_alias_leads_to_a_row_and_is_no_id() -> None:
     for row in read("aliases.csv"):
         assert model(row["alias"]).id == row["id"], row["alias"]

@@ -245,7 +245,7 @@ def test_demand_beyond_the_pool_is_refused_with_the_shortfall() -> None:
         ("openai/gpt-oss-120b", 60.8 * GiB / GB, 0.002),
         ("openai/gpt-oss-20b", 12.8 * GiB / GB, 0.002),
         # Sizes of the repositories, transcribed and not re-read. DeepSeek-V3's includes 3.7 GB of copies of embedding
-        # and head in its multi-token-prediction layer; NVFP4 of R1 leaves some of attention and all of that layer alone.
+        # and head in its multi-token-prediction layer; NVFP4 of R1 leaves that layer and some of attention alone.
         ("deepseek-ai/DeepSeek-V3", 688.6, 0.007),
         ("moonshotai/Kimi-K2-Instruct", 1029.0, 0.005),
         ("moonshotai/Kimi-K2.5", 595.0, 0.005),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from tonnage.catalog.hub.config import read_config
 from tonnage.catalog.hub.inline import read_inline
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.errors import BadFact
-from tonnage.nouns.model import Model, Network
+from tonnage.nouns.model import LatentAttention, Model, Moe, Network
 
 __all__ = ["explain_name", "model", "model_ids", "models"]
 
@@ -68,7 +68,7 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
         return _build(name)
     id, taken = names.find(name, _index(tuple(own)))
     found = own[id] if id in own else _build(id)
-    return found if taken.quantization is None else _requantised(found, taken.quantization)
+    return found if taken.quantization is None else _requantised(found, name, quantization=taken.quantization)
 
 
 def explain_name(name: str, additions: Additions = NOTHING) -> str:
@@ -85,13 +85,32 @@ def explain_name(name: str, additions: Additions = NOTHING) -> str:
 
 
 _PLAIN: Final = {"bf16", "fp16", "fp32"}
+_FOUR_BIT_FLOATS: Final = {"nvfp4", "mxfp4"}
 
 
-def _requantised(found: Model, quantization: str) -> Model:
+def _requantised(found: Model, name: str, *, quantization: str) -> Model:
     """The same shape in another weight format; a plain one undoes the checkpoint's own."""
+    change = partial(msgspec.structs.replace, found, stored_weight_bytes=None)
     if quantization in _PLAIN:
-        return msgspec.structs.replace(found, quantization=None, experts_dtype=None, native_dtype=quantization)
-    return msgspec.structs.replace(found, quantization=quantization, experts_dtype=None)
+        return change(quantization=None, experts_dtype=None, native_dtype=quantization)
+    known = _formats().get(name.rpartition("/")[2].lower())
+    if known is not None:
+        return change(
+            quantization=known["weights"] or None, experts_dtype=known["experts"] or None, native_dtype="bf16"
+        )
+    latent = any(isinstance(group.mixer, LatentAttention) for group in found.layers)
+    if quantization in _FOUR_BIT_FLOATS and latent and any(isinstance(g.feed_forward, Moe) for g in found.layers):
+        note = f"{quantization} of a mixture with latent attention: routed experts only, the rest at 16 bits"
+        return change(
+            quantization=None, experts_dtype=quantization, native_dtype="bf16", assumed=(*found.assumed, note)
+        )
+    return change(quantization=quantization, experts_dtype=None)
+
+
+@cache
+def _formats() -> Mapping[str, Row]:
+    """Checkpoints whose formats their name does not tell, by the name without its maker."""
+    return MappingProxyType({row["name"].lower(): row for row in table(FOLDER / "formats.csv")})
 
 
 @cache

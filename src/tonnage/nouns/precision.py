@@ -49,6 +49,7 @@ FORMATS: Final[dict[str, Format]] = _table(
     ("int8", 8, "int8", False, "W8A8, per-channel scales"),
     ("int8_weight", 8, "bf16", True, "W8A16"),
     ("int4", 4 + 16 / 128 + 4 / 128, "bf16", True, "W4A16, group 128: 16-bit scale and 4-bit zero"),
+    ("int4_g32", 4 + 16 / 32, "bf16", True, "W4A16, symmetric groups of 32: a 16-bit scale each (Kimi K2.5)"),
     ("awq", 4 + 16 / 128 + 4 / 128, "bf16", True, "W4A16, group 128"),
     ("gptq", 4 + 16 / 128 + 4 / 128, "bf16", True, "W4A16, group 128"),
     ("nf4", 4 + 0.127, "bf16", True, "QLoRA: NF4 blocks of 64, doubly quantised scales (arXiv 2305.14314)"),

@@ -159,4 +159,6 @@ def _by_bits(weights: Mapping[str, Any], *, activations: bool) -> str | None:
         return "fp8_block" if weights.get("strategy") == "block" else "fp8"
     if bits == 8:
         return "int8" if activations else "int8_weight"
-    return "int4" if bits == 4 else "int2" if bits == 2 else None
+    if bits == 4:
+        return "int4_g32" if size == 32 else "int4"
+    return "int2" if bits == 2 else None
