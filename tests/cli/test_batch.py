@@ -49,3 +49,27 @@ def test_what_cannot_be_done_exits_three_and_bad_requests_two() -> None:
     assert late.exit_code == 3 and "Nearest: deadline" in late.output
     assert run(*BATCH, "--deadline", "8", *TODAY).exit_code == 2
     assert run("plan", "batch", "13B", *TODAY).exit_code == 2
+
+
+LIFE = ["plan", "lifecycle", "meta-llama/Llama-2-13b-hf", "--months", "12", "--retrainings", "3"]
+MAKE = ("method=full", "examples=50k", "tokens_per_example=800", "epochs=3", "deadline=24 h")
+SERVE = ("rate=2/s", "traffic=chat", "prompt_tokens=800", "output_tokens=200", "ttft=1 s", "tpot=60 ms")
+
+
+def test_a_life_as_file_and_as_flags() -> None:
+    by_file = run("plan", str(ROOT / "examples" / "lifecycle-13b.yaml"), "--json", *TODAY)
+    flags = [word for text in MAKE for word in ("--finetune", text)]
+    flags += [word for text in SERVE for word in ("--serve", text)]
+    by_flags = run(*LIFE, *flags, "--json", *TODAY)
+    assert by_file.exit_code == 0 and by_file.output == by_flags.output
+    plan = json.loads(by_file.output)
+    assert plan["kind"] == "lifecycle" and plan["make"]["kind"] == "finetune" and plan["serve"]["kind"] == "serve"
+
+
+def test_a_life_is_shown_and_explained(tmp_path: Path) -> None:
+    path = tmp_path / "life.json"
+    shown = run("plan", str(ROOT / "examples" / "lifecycle-13b.yaml"), "-o", str(path), *TODAY)
+    assert shown.exit_code == 0 and shown.output.startswith("Make it")
+    for title in ("One bill", "One kind of accelerator for both?", "what each saves", "Timeline"):
+        assert title in shown.output
+    assert run("explain", str(path)).exit_code == 0

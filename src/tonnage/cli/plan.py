@@ -16,6 +16,7 @@ import msgspec
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.planner.batch_door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
+from tonnage.planner.lifecycle_door import LIFECYCLE_FIELDS
 
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 INFEASIBLE = 3
-KINDS = ("serve", "batch", "train", "finetune")
+KINDS = ("serve", "batch", "train", "finetune", "lifecycle")
 
 
 class _Plan(click.Group):
@@ -39,7 +40,7 @@ class _Plan(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune MODEL [OPTIONS]")
+@click.group(cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|lifecycle MODEL [OPTIONS]")
 def plan() -> None:
     """Rank the ways to run a workload: accelerators, layout, precision, offers, time, cost."""
 
@@ -133,6 +134,19 @@ def _finetune(ctx: click.Context, /, **options: Any) -> None:
     _from_flags(ctx, "finetune", options)
 
 
+@plan.command("lifecycle")
+@click.argument("model")
+@_field_options(LIFECYCLE_FIELDS)
+@click.option("--train", multiple=True, metavar="FIELD=VALUE", help="a field of `plan train`, as often as needed")
+@click.option("--finetune", multiple=True, metavar="FIELD=VALUE", help="a field of `plan finetune`: method=lora")
+@click.option("--serve", multiple=True, metavar="FIELD=VALUE", help="a field of `plan serve`: rate=4/s")
+@_output_options
+@click.pass_context
+def _lifecycle(ctx: click.Context, /, **options: Any) -> None:
+    """Make MODEL here, serve it there: one bill, one timeline, and whether one kind of accelerator could do both."""
+    _from_flags(ctx, "lifecycle", options)
+
+
 def _from_flags(ctx: click.Context, kind: str, options: dict[str, Any]) -> None:
     output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
     _answer(ctx, kind, options, output)
@@ -186,6 +200,11 @@ def _planned(kind: str, fields: dict[str, Any], additions: Additions, today: dat
         from tonnage.planner.batch_door import batch_request
 
         return plan_batch(batch_request(fields, additions=additions), additions=additions, today=today)
+    if kind == "lifecycle":
+        from tonnage.planner.lifecycle import plan_lifecycle
+        from tonnage.planner.lifecycle_door import lifecycle_request
+
+        return plan_lifecycle(lifecycle_request(fields, additions=additions), additions=additions, today=today)
     from tonnage.planner.train import plan_train
 
     read = door.train_request if kind == "train" else door.finetune_request
@@ -194,6 +213,7 @@ def _planned(kind: str, fields: dict[str, Any], additions: Additions, today: dat
 
 def _shown(answer: Plan, top: int) -> None:
     from tonnage.nouns.batch_plan import BatchPlan
+    from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.plan import ServePlan
 
     if isinstance(answer, ServePlan):
@@ -204,6 +224,10 @@ def _shown(answer: Plan, top: int) -> None:
         from tonnage.report.batch import show_batch_plan
 
         show_batch_plan(answer, top=top)
+    elif isinstance(answer, LifecyclePlan):
+        from tonnage.report.lifecycle import show_lifecycle_plan
+
+        show_lifecycle_plan(answer, top=top)
     else:
         from tonnage.report.train_plan import show_train_plan
 

@@ -8,17 +8,19 @@ import msgspec
 
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.nouns.plan import PLAN_SCHEMA, ServePlan
 from tonnage.nouns.train_plan import TrainPlan
 from tonnage.planner.files import read_text
 
 __all__ = ["Plan", "read_plan"]
 
-Plan = ServePlan | TrainPlan | BatchPlan
+Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan
 """Any plan; `kind` in the file tells which."""
 
-_NOUNS: Final[dict[str, type[ServePlan] | type[TrainPlan] | type[BatchPlan]]] = {
+_NOUNS: Final[dict[str, type[ServePlan] | type[TrainPlan] | type[BatchPlan] | type[LifecyclePlan]]] = {
     "serve": ServePlan, "train": TrainPlan, "finetune": TrainPlan, "batch": BatchPlan,
+    "lifecycle": LifecyclePlan,
 }  # fmt: skip
 
 

@@ -1,0 +1,72 @@
+"""One model from training to the end of its service: two deployments, one bill, one timeline.
+
+`tonnage plan lifecycle` returns a `LifecyclePlan`; both plans it joins are inside, whole.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tonnage.nouns.answer import Quantity, Verdict
+from tonnage.nouns.plan import Provenance, ServePlan
+from tonnage.nouns.train_plan import Milestone, TrainPlan
+from tonnage.nouns.workload import FineTune, Serve, Train
+
+__all__ = ["Lever", "LifecyclePlan", "LifecycleRequest", "OneType"]
+
+
+class LifecycleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Make a model, then serve it for some time."""
+
+    make: Train | FineTune
+    serve: Serve
+    months: float
+    """In service. [months]"""
+    retrainings: float = 0.0
+    """Times the model is made again while it serves."""
+
+
+class OneType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Both halves on one kind of accelerator."""
+
+    accelerator: str
+    make_usd: float
+    serve_usd: float
+    total_usd: float
+    times_the_mix: float
+    """Over the best mix of two kinds. [-]"""
+
+
+class Lever(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A smaller way to do the same, and what it saves: fewer bits, a smaller sibling, adapters alone."""
+
+    change: str
+    usd: float | None = None
+    """Of the whole life with it; absent = it cannot be done. [USD]"""
+    saves_usd: float | None = None
+    """Against the plan; negative = it costs more. [USD]"""
+    what: str = ""
+    quality: str = ""
+    """What is known of its cost in quality."""
+
+
+class LifecyclePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="lifecycle"):
+    """The answer to a lifecycle request."""
+
+    schema: str
+    feasible: bool
+    sentence: str
+    request: LifecycleRequest
+    make: TrainPlan
+    serve: ServePlan
+    bill: Quantity | None = None
+    """Of the whole life, opened into making, moving the weights, serving. [USD]"""
+    serve_share: float | None = None
+    """Of the bill that serving takes. [-]"""
+    one_type: tuple[OneType, ...] = ()
+    """Cheapest first."""
+    one_type_text: str = ""
+    levers: tuple[Lever, ...] = ()
+    timeline: tuple[Milestone, ...] = ()
+    binding: Verdict | None = None
+    provenance: Provenance
