@@ -33,10 +33,12 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "plan": ("tonnage.cli.plan:plan", "Which accelerators, how many, arranged how, at what cost."),
     "cost": ("tonnage.cli.cost:cost", "Renting against owning: break-even, sensitivities, rules of thumb."),
     "predict": ("tonnage.cli.predict:predict", "Cases in as JSON lines, predictions out as JSON lines."),
+    "simulate": ("tonnage.cli.simulate:simulate", "One configuration over time: percentiles, occupancy, capacity."),
     "explain": ("tonnage.cli.explain:explain", "Where each number of an answer comes from."),
     "export": ("tonnage.cli.export:export", "Files that start a plan on an engine or orchestrator."),
     "check": ("tonnage.cli.check:check", "What changed against a kept plan: for continuous integration."),
     "accuracy": ("tonnage.cli.accuracy:accuracy", "Predicted against measured, by block."),
+    "measure": ("tonnage.cli.measure:measure", "What an endpoint really does; reports of other tools; size from them."),
     "catalog": ("tonnage.cli.catalog:catalog", "Accelerators, models, offers and providers, with sources and dates."),
 }
 """Each command: where its function is ("module:function"), and the sentence that --help shows for it."""

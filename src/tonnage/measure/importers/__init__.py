@@ -1,0 +1,62 @@
+"""Whose report is this, and what does it say in our definitions? One file a tool; a new tool is a new file.
+
+Each module has `recognise(document)`, true for its own reports, and `read(document)`. A document is
+the decoded JSON; a file of JSON lines is the list of its lines. Fields are mapped by what they
+mean: several tools use TPOT and ITL the other way round.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tonnage.errors import BadFact, echo
+from tonnage.nouns.measurement import Measurement
+
+__all__ = ["read_report"]
+
+LARGEST = 2 * 1024**3
+
+
+def read_report(path: Path) -> Measurement:
+    """
+    Read the report of any tool that is known here.
+
+    Raises
+    ------
+    BadFact
+        Not JSON, or of no tool that is known.
+    """
+    document = _document(path)
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    for name in names:
+        module = importlib.import_module(f"{__name__}.{name}")
+        if module.recognise(document):
+            try:
+                found: Measurement = module.read(document)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                raise BadFact(
+                    f"'{echo(path)}' looks like a report of {name}, but cannot be read: "
+                    f"{type(error).__name__} {echo(error)}"
+                ) from None
+            return found
+    raise BadFact(f"'{echo(path)}' is a report of no tool known here; known: {', '.join(names)}")
+
+
+def _document(path: Path) -> Any:
+    if path.stat().st_size > LARGEST:
+        raise BadFact(f"'{echo(path)}' is larger than {LARGEST // 1024**3} GiB")
+    data = path.read_bytes()
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    lines = data[: data.rfind(b"\n") + 1].splitlines() or [data]
+    try:
+        return [msgspec.json.decode(line) for line in lines if line.strip()]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadFact(f"'{echo(path)}' is neither JSON nor JSON lines: {error}") from None

@@ -1,0 +1,175 @@
+"""
+aiperf 0.13 (`profile_export_aiperf.json`, or the per-request `profile_export.jsonl`).
+
+By definition: its `inter_token_latency` is (request latency - TTFT) / (n - 1) of each request, our TPOT; its
+`inter_chunk_latency` is the raw gaps, our ITL, but the summary file averages it within each request first,
+so that only the per-request file gives ITL. It counts output tokens with its own tokenizer:
+`usage_completion_tokens`, where the server sent it, is what we count, and TPOT is computed anew from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tonnage.engine.metrics import tpot_s
+from tonnage.measure.summary import latency
+from tonnage.nouns.measurement import Latency, Measurement, Point
+
+__all__ = ["read", "recognise"]
+
+RANKS = ("p50", "p90", "p95", "p99")
+
+
+def recognise(document: Any) -> bool:
+    """Whether it is aiperf's summary, or its lines of requests."""
+    if isinstance(document, list):
+        first = document[0] if document and isinstance(document[0], dict) else {}
+        return isinstance(first.get("metadata"), dict) and "credit_issued_ns" in first["metadata"]
+    return isinstance(document, dict) and ("aiperf_version" in document or _is_line(document))
+
+
+def _is_line(document: Mapping[str, Any]) -> bool:
+    return isinstance(document.get("metadata"), dict) and "credit_issued_ns" in document["metadata"]
+
+
+def read(document: Any) -> Measurement:
+    """One point, from the summary or from the requests."""
+    if isinstance(document, list):
+        return _from_lines(document)
+    return _from_lines([document]) if _is_line(document) else _from_summary(document)
+
+
+def _from_summary(document: Mapping[str, Any]) -> Measurement:
+    asked = document.get("input_config") or {}
+    endpoint = asked.get("endpoint") or {}
+    models = (asked.get("models") or {}).get("items") or [{}]
+    concurrency, rate = _load(asked)
+    completed = int(_average(document, "request_count") or 0)
+    errors = int(_average(document, "error_request_count") or 0)
+    theirs, servers = _average(document, "output_sequence_length"), _average(document, "usage_completion_tokens")
+    notes = []
+    differs = theirs is not None and servers is not None and abs(theirs / servers - 1.0) > 0.01
+    seconds = _average(document, "benchmark_duration")
+    written = _average(document, "total_usage_completion_tokens")
+    if differs:
+        notes.append(
+            f"aiperf counts {theirs:.1f} output tokens a request where the server counts {servers:.1f}: rates here are "
+            "the server's, and its TPOT, which divides by its own count, is left out (the per-request file gives it)."
+        )
+    own_rate = written / seconds if written is not None and seconds else _average(document, "output_token_throughput")
+    urls = endpoint.get("urls") or [None]
+    return Measurement(
+        tool="aiperf",
+        tool_version=document.get("aiperf_version"),
+        model=models[0].get("name"),
+        url=urls[0],
+        date=document.get("start_time"),
+        points=(
+            Point(
+                rate_per_s=rate,
+                concurrency=concurrency if rate is None else None,
+                requests=completed + errors,
+                completed=completed,
+                failures={"errors": errors} if errors else {},
+                duration_s=seconds,
+                prompt_tokens=_average(document, "usage_prompt_tokens") or _average(document, "input_sequence_length"),
+                output_tokens=servers or theirs,
+                requests_per_s=_average(document, "request_throughput"),
+                output_tokens_per_s=own_rate,
+                goodput_per_s=_average(document, "goodput"),
+                ttft_s=_latency(document, "time_to_first_token"),
+                tpot_s=None if differs else _latency(document, "inter_token_latency"),
+                e2e_s=_latency(document, "request_latency"),
+            ),
+        ),
+        notes=tuple(notes),
+    )
+
+
+def _load(asked: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Concurrency and rate, wherever this version keeps them."""
+    found: dict[str, float] = {}
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict):
+            for name, inside in value.items():
+                if name in {"concurrency", "request_rate", "rate"} and isinstance(inside, int | float):
+                    found.setdefault("concurrency" if name == "concurrency" else "rate", float(inside))
+                look(inside)
+        elif isinstance(value, list):
+            for inside in value:
+                look(inside)
+
+    look(asked.get("phases") or asked.get("loadgen") or asked)
+    return found.get("concurrency"), found.get("rate")
+
+
+def _average(document: Mapping[str, Any], name: str) -> float | None:
+    found = document.get(name)
+    return found.get("avg") if isinstance(found, dict) else None
+
+
+def _latency(document: Mapping[str, Any], name: str) -> Latency | None:
+    found = document.get(name)
+    if not isinstance(found, dict) or found.get("unit") != "ms":
+        return None
+    ranks = {rank: found[rank] / 1e3 for rank in RANKS if rank in found}
+    return Latency(count=found.get("count"), mean=found["avg"] / 1e3, most=found["max"] / 1e3, **ranks)
+
+
+def _from_lines(lines: Sequence[Mapping[str, Any]]) -> Measurement:
+    counted = [line for line in lines if line["metadata"].get("benchmark_phase", "profiling") == "profiling"]
+    good = [line for line in counted if not line.get("error") and not line["metadata"].get("was_cancelled")]
+    ttft, tpot, itl, e2e, written, read_ = [], [], [], [], 0, 0
+    for line in good:
+        # Times count from the credit, when the load said the request was due, not from when it was sent.
+        late = (line["metadata"]["request_start_ns"] - line["metadata"]["credit_issued_ns"]) / 1e9
+        first, whole = (_value(line, name) / 1e3 for name in ("time_to_first_token", "request_latency"))
+        tokens = int(_value(line, "usage_completion_tokens", "output_sequence_length"))
+        ttft.append(late + first)
+        e2e.append(late + whole)
+        itl += [gap / 1e3 for gap in _values(line, "inter_chunk_latency")]
+        if tokens > 1:
+            tpot.append(tpot_s(first_s=first, last_s=whole, output_tokens=tokens))
+        written += tokens
+        read_ += int(_value(line, "usage_prompt_tokens", "input_sequence_length"))
+    span = (
+        max(line["metadata"]["request_end_ns"] for line in counted)
+        - min(line["metadata"]["credit_issued_ns"] for line in counted)
+    ) / 1e9
+    failed = len(counted) - len(good)
+    return Measurement(
+        tool="aiperf",
+        points=(
+            Point(
+                requests=len(counted),
+                completed=len(good),
+                failures={"errors": failed} if failed else {},
+                duration_s=span,
+                prompt_tokens=read_ / len(good) if good else None,
+                output_tokens=written / len(good) if good else None,
+                requests_per_s=len(good) / span,
+                output_tokens_per_s=written / span,
+                total_tokens_per_s=(written + read_) / span,
+                ttft_s=latency(ttft),
+                tpot_s=latency(tpot),
+                itl_s=latency(itl),
+                e2e_s=latency(e2e),
+            ),
+        ),
+        notes=("The per-request file does not say which load was applied.",),
+    )
+
+
+def _value(line: Mapping[str, Any], *names: str) -> float:
+    for name in names:
+        found = line["metrics"].get(name)
+        if found is not None:
+            return float(found["value"])
+    raise KeyError(names[0])
+
+
+def _values(line: Mapping[str, Any], name: str) -> list[float]:
+    found = line["metrics"].get(name)
+    return list(found["value"]) if found is not None else []

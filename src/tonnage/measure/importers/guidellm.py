@@ -1,0 +1,127 @@
+"""
+guidellm 0.8 (`guidellm run --output kind=json`): a list of benchmarks, each one load.
+
+By definition: its `inter_token_latency` is (last token - first token) / (n - 1) of a request, which is
+our TPOT, but its statistics weight each request by its tokens; its `time_per_output_token` divides the
+request's time, first token included, by all tokens, and is nothing of ours. It keeps no gaps, so ITL is absent.
+Its `request_latency` runs to the end of the connection, a little beyond the last token. Where every request
+is in the report (`requests`), TTFT, TPOT and E2E are computed from their times and need no conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tonnage.engine.metrics import e2e_s, tpot_s, ttft_s
+from tonnage.measure.summary import latency
+from tonnage.nouns.measurement import Latency, Measurement, Point
+
+__all__ = ["read", "recognise"]
+
+RANKS = {"p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
+
+
+def recognise(document: Any) -> bool:
+    """Whether guidellm names itself in the metadata."""
+    return (
+        isinstance(document, dict)
+        and isinstance(document.get("metadata"), dict)
+        and "guidellm_version" in document["metadata"]
+        and isinstance(document.get("benchmarks"), list)
+    )
+
+
+def read(document: dict[str, Any]) -> Measurement:
+    """A point for each benchmark."""
+    benchmarks = document["benchmarks"]
+    backend = benchmarks[0]["config"].get("backend") or {} if benchmarks else {}
+    start = benchmarks[0].get("start_time") if benchmarks else None
+    sampled = [one for one in benchmarks if not _whole(one)]
+    notes = []
+    if sampled:
+        notes.append(
+            "guidellm kept a sample of the requests: E2E includes the end of the connection, TPOT weights requests by "
+            "their tokens, and ITL is not in the report."
+        )
+    delays = [one["scheduler_metrics"].get("request_targeted_start_delay_avg") for one in benchmarks]
+    late = max((delay for delay in delays if delay is not None), default=0.0)
+    if late > 1e-3:
+        notes.append(f"guidellm itself sent {late * 1e3:.1f} ms late on average, which its latencies leave out.")
+    return Measurement(
+        tool="guidellm",
+        tool_version=document["metadata"]["guidellm_version"],
+        model=backend.get("model"),
+        url=backend.get("target"),
+        date=datetime.fromtimestamp(start, UTC).isoformat(timespec="seconds") if start is not None else None,
+        points=tuple(_point(one) for one in benchmarks),
+        notes=tuple(notes),
+    )
+
+
+def _whole(benchmark: Mapping[str, Any]) -> bool:
+    kept = benchmark.get("requests", {}).get("successful") or []
+    return len(kept) == int(benchmark["metrics"]["request_totals"]["successful"])
+
+
+def _point(benchmark: Mapping[str, Any]) -> Point:
+    metrics, strategy = benchmark["metrics"], benchmark["config"]["strategy"]
+    totals = metrics["request_totals"]
+    kind = strategy["type_"]
+    streams = 1 if kind == "synchronous" else strategy.get("streams", strategy.get("max_concurrency"))
+    rate = strategy.get("rate")
+    ttft, tpot, e2e = _from_requests(benchmark) if _whole(benchmark) else _from_statistics(metrics)
+    failures = {kind: totals[kind] for kind in ("errored",) if totals.get(kind)}
+    return Point(
+        rate_per_s=rate,
+        concurrency=streams if rate is None else None,
+        requests=totals["successful"] + sum(failures.values()),
+        completed=totals["successful"],
+        failures=failures,
+        duration_s=benchmark["duration"],
+        prompt_tokens=_mean(metrics, "prompt_token_count"),
+        output_tokens=_mean(metrics, "output_token_count"),
+        requests_per_s=_mean(metrics, "requests_per_second"),
+        output_tokens_per_s=_mean(metrics, "output_tokens_per_second"),
+        total_tokens_per_s=_mean(metrics, "tokens_per_second"),
+        ttft_s=ttft,
+        tpot_s=tpot,
+        e2e_s=e2e,
+    )
+
+
+def _mean(metrics: Mapping[str, Any], name: str) -> float | None:
+    found = (metrics.get(name) or {}).get("successful")
+    return found["mean"] if found and found["count"] else None
+
+
+def _from_statistics(metrics: Mapping[str, Any]) -> tuple[Latency | None, Latency | None, Latency | None]:
+    return (
+        _latency(metrics.get("time_to_first_token_ms"), 1e-3),
+        _latency(metrics.get("inter_token_latency_ms"), 1e-3),
+        _latency(metrics.get("request_latency"), 1.0),
+    )
+
+
+def _latency(metric: Mapping[str, Any] | None, seconds: float) -> Latency | None:
+    found = (metric or {}).get("successful")
+    if not found or not found["count"]:
+        return None
+    ranks = {ours: found["percentiles"][theirs] * seconds for ours, theirs in RANKS.items()}
+    return Latency(count=found["count"], mean=found["mean"] * seconds, most=found["max"] * seconds, **ranks)
+
+
+def _from_requests(benchmark: Mapping[str, Any]) -> tuple[Latency | None, Latency | None, Latency | None]:
+    ttft, tpot, e2e = [], [], []
+    for request in benchmark["requests"]["successful"]:
+        times, tokens = request["info"]["timings"], request["output_tokens"]
+        sent = times["targeted_start"] if times.get("targeted_start") is not None else times["request_start"]
+        first, last = times["first_token_iteration"], times["last_token_iteration"]
+        if first is None or last is None:
+            continue
+        ttft.append(ttft_s(sent_s=sent, first_s=first))
+        e2e.append(e2e_s(sent_s=sent, last_s=last))
+        if tokens is not None and tokens > 1:
+            tpot.append(tpot_s(first_s=first, last_s=last, output_tokens=tokens))
+    return latency(ttft), latency(tpot), latency(e2e)

@@ -1,0 +1,39 @@
+"""Tonnage's own: a file of results of `tonnage measure serve`, or the JSON that it prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tonnage.measure.records import LOG_SCHEMA, Header, Log, Outcome, Segment, StageEnd
+from tonnage.measure.summary import measurement_of
+from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Measurement
+
+__all__ = ["read", "recognise"]
+
+
+def recognise(document: Any) -> bool:
+    """Whether the first line, or the document, names one of our schemas."""
+    if isinstance(document, list):
+        return bool(document) and isinstance(document[0], dict) and document[0].get("schema") == LOG_SCHEMA
+    return isinstance(document, dict) and document.get("schema") in {MEASUREMENT_SCHEMA, LOG_SCHEMA}
+
+
+def read(document: Any) -> Measurement:
+    """The measurement that a file of results says, or that a document is."""
+    if isinstance(document, dict) and document["schema"] == MEASUREMENT_SCHEMA:
+        return msgspec.convert(document, Measurement)
+    rows = document if isinstance(document, list) else [document]
+    found = [msgspec.convert(row, Header | Segment | Outcome | StageEnd) for row in rows]
+    if not isinstance(found[0], Header):
+        raise ValueError("the first line is no header")
+    return measurement_of(
+        Log(
+            header=found[0],
+            segments=tuple(line for line in found if isinstance(line, Segment)),
+            outcomes=tuple(line for line in found if isinstance(line, Outcome)),
+            ends=tuple(line for line in found if isinstance(line, StageEnd)),
+            complete_bytes=0,
+        )
+    )

@@ -1,0 +1,135 @@
+"""Where is the knee, and which load is tried next? Decided from the points so far, and from nothing else.
+
+A level is bad when it fails, misses an objective, or is not sustained: in an open loop less than 90 %
+of the offered requests are answered in the time they were offered in; in a closed loop more
+concurrency brings less than 5 % more requests per doubling. Levels double until one is bad, then the
+gap is halved three times. The same points give the same next level, which is what resuming rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from tonnage.nouns.measurement import Knee, Latency, Point
+from tonnage.nouns.workload import Slo
+
+__all__ = ["badness", "knee_of", "meets", "next_level"]
+
+By = Literal["rate", "concurrency"]
+
+SUSTAINED: Final = 0.90
+"""Answered over offered, below which a rate is not sustained. [-]"""
+WORTH: Final = 0.05
+"""Gain of requests per second that a doubling of concurrency must bring. [-]"""
+MOST_FAILING: Final = 0.05
+HALVINGS: Final = 3
+
+
+def meets(point: Point, slo: Slo) -> str | None:
+    """The objective that a point misses at its percentile, by name; nothing when it meets all."""
+    for name, limit, found in (
+        ("ttft", slo.ttft_s, point.ttft_s),
+        ("tpot", slo.tpot_s, point.tpot_s),
+        ("e2e", slo.e2e_s, point.e2e_s),
+    ):
+        value = at(found, slo.percentile)
+        if limit is not None and value is not None and value > limit:
+            return name
+    return None
+
+
+def at(found: Latency | None, percentile: float) -> float | None:
+    """The reported percentile at or next above the wanted one."""
+    if found is None:
+        return None
+    ladder = ((50.0, found.p50), (90.0, found.p90), (95.0, found.p95), (99.0, found.p99), (100.0, found.most))
+    return next((value for rank, value in ladder if rank >= percentile and value is not None), None)
+
+
+def badness(point: Point, below: Point | None, *, by: By, slo: Slo) -> tuple[str, str] | None:
+    """Why a level is not sustained: the limit and a sentence; nothing when it is."""
+    if point.failed > MOST_FAILING * (point.requests or point.completed) or point.completed == 0:
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in point.failures.items())
+        return "errors", f"{point.failed} of {point.requests} requests fail ({kinds})"
+    if point.stopped is not None:
+        return "queue", point.stopped
+    missed = meets(point, slo)
+    if missed is not None:
+        latency = {"ttft": point.ttft_s, "tpot": point.tpot_s, "e2e": point.e2e_s}[missed]
+        value = at(latency, slo.percentile) or math.nan
+        return missed, f"p{slo.percentile:g} {missed.upper()} is {value * 1e3:.3g} ms"
+    served = point.requests_per_s or 0.0
+    if by == "rate" and point.rate_per_s is not None and served < SUSTAINED * _offered(point):
+        return "queue", f"{served:.3g} of {_offered(point):.3g} requests/s are answered"
+    if by == "concurrency" and below is not None and below.requests_per_s:
+        gain = served / below.requests_per_s - 1.0
+        doublings = math.log2(point.level / below.level)
+        if gain < WORTH * doublings:
+            return "throughput", f"{point.level:g} at once bring {served:.3g} requests/s, {gain:+.1%}"
+    return None
+
+
+def _offered(point: Point) -> float:
+    """
+    The rate that a sustained level shows over its own span.
+
+    The span ends with the last answer: n requests at rate r, each taking e, span n / r + e.
+    """
+    assert point.rate_per_s is not None
+    tail = at(point.e2e_s, 50.0) or 0.0
+    return point.completed / (point.completed / point.rate_per_s + tail)
+
+
+def _bracket(points: Sequence[Point], *, by: By, slo: Slo) -> tuple[Point | None, tuple[Point, str, str] | None]:
+    """The highest good level, and the lowest bad one above it."""
+    good: Point | None = None
+    for point in sorted(points, key=lambda point: point.level):
+        bad = badness(point, good, by=by, slo=slo)
+        if bad is not None:
+            return good, (point, *bad)
+        good = point
+    return good, None
+
+
+def next_level(points: Sequence[Point], *, by: By, slo: Slo, first: float, most: float) -> float | None:
+    """The level to try next; nothing when the knee is found or the bound reached."""
+    if not points:
+        return first
+    good, bad = _bracket(points, by=by, slo=slo)
+    if bad is None:
+        assert good is not None
+        return min(good.level * 2, most) if good.level < most else None
+    if good is None:
+        lower = bad[0].level / 2
+        tried = len(points) > HALVINGS or (by == "concurrency" and lower < 1)
+        return None if tried or bad[1] == "errors" else (lower if by == "rate" else float(int(lower)))
+    inside = sum(1 for point in points if not _is_doubling(point.level, first, most))
+    middle = (good.level + bad[0].level) / 2
+    if by == "concurrency":
+        middle = float(int(middle))
+    if inside >= HALVINGS or bad[1] == "errors" or middle in (good.level, bad[0].level):
+        return None
+    return middle
+
+
+def _is_doubling(level: float, first: float, most: float) -> bool:
+    exponent = math.log2(level / first)
+    return abs(exponent - round(exponent)) < 1e-9 or level == most
+
+
+def knee_of(points: Sequence[Point], *, by: By, slo: Slo) -> Knee | None:
+    """The highest sustained level of a sweep and what binds above it; nothing when no level is sustained."""
+    good, bad = _bracket(points, by=by, slo=slo)
+    if good is None or good.requests_per_s is None:
+        return None
+    return Knee(
+        by=by,
+        level=good.level,
+        requests_per_s=good.requests_per_s,
+        output_tokens_per_s=good.output_tokens_per_s,
+        first_bad=bad[0].level if bad else None,
+        limit=bad[1] if bad else "none",
+        reason=bad[2] if bad else "no load that was tried is too much",
+    )

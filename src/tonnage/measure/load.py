@@ -1,0 +1,259 @@
+"""How is load applied? One stage: requests at a rate (open loop), or so many at once (closed loop).
+
+An open loop sends when the schedule says, whatever the server does, and its latencies count from the
+scheduled time: a client or server that falls behind cannot hide it (coordinated omission). A closed
+loop sends when an answer is complete. Both stop by themselves when the server fails or cannot follow.
+
+The client watches itself: how late it sends, and how late a heartbeat of 10 ms runs, which is how
+late it would notice a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.errors import TonnageError
+from tonnage.measure.client import Door, Reply, ask, request_bytes
+from tonnage.measure.prompts import prompt
+from tonnage.measure.records import Outcome, Spec, append
+from tonnage.nouns.measurement import Load
+
+__all__ = ["MOST_IN_FLIGHT", "Stage", "Stop", "gaps", "outcome_of", "run_stage"]
+
+MOST_IN_FLIGHT: Final = 4096
+"""Requests that an open loop may have unanswered before it counts as over-saturated."""
+MOST_FAILURES: Final = 20
+"""Failures in a row that stop a stage."""
+FAILING_SHARE: Final = 0.5
+"""Share of failures that stops a stage, once there are enough to tell."""
+ENOUGH: Final = 60
+GRACE_S: Final = 2.0
+"""Time for answers under way when a stage is stopped."""
+HEARTBEAT_S: Final = 0.010
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """One stage of one start of the client: what to send, through which door, into which file."""
+
+    door: Door
+    spec: Spec
+    load: Load
+    stage: int
+    segment: int
+    words: int
+    file: int
+    done: frozenset[int] = frozenset()
+    """Requests an earlier start has measured."""
+    spent_s: float = 0.0
+    """Time an earlier start has used of the duration."""
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """How a stage ended."""
+
+    reason: str | None
+    fatal: bool
+    """The server fails: another stage would too."""
+    lag_s: float | None
+
+
+class _Tally(msgspec.Struct, kw_only=True):
+    """What a running stage counts."""
+
+    start_s: float
+    sent: int = 0
+    completed: int = 0
+    failed: int = 0
+    streak: int = 0
+    reason: str | None = None
+    fatal: bool = False
+    error: TonnageError | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.reason is not None or self.error is not None
+
+
+def gaps(load: Load, seed: int) -> Iterator[float]:
+    """Seconds between arrivals: constant, exponential (Poisson), or gamma with the shape `burstiness`."""
+    rate = load.rate_per_s or 0.0
+    draw = random.Random(f"arrivals/{seed}")
+    while True:
+        if load.arrivals == "constant":
+            yield 1.0 / rate
+        elif load.arrivals == "gamma":
+            yield draw.gammavariate(load.burstiness, 1.0 / (rate * load.burstiness))
+        else:
+            yield draw.expovariate(rate)
+
+
+async def run_stage(stage: Stage, progress: Any = None) -> Stop:
+    """Apply the load; every outcome is in the file when this returns. `progress` is called with each outcome."""
+    tally = _Tally(start_s=time.perf_counter())
+    lags: list[float] = []
+    gc.collect()
+    gc.freeze()  # a full collection takes tens of milliseconds, and would stand in every latency
+    heart = asyncio.create_task(_beat(lags))
+    left = [i for i in range(stage.load.warmup + stage.load.requests) if i not in stage.done]
+    try:
+        run = _closed if stage.load.concurrency is not None else _open
+        await run(stage, left, tally=tally, progress=progress)
+    finally:
+        heart.cancel()
+        gc.unfreeze()
+    if tally.error is not None:
+        raise tally.error
+    lags.sort()
+    lag = lags[min(len(lags) - 1, int(0.99 * len(lags)))] if lags else None
+    return Stop(reason=tally.reason, fatal=tally.fatal, lag_s=lag)
+
+
+async def _beat(lags: list[float]) -> None:
+    while True:
+        due = time.perf_counter() + HEARTBEAT_S
+        await asyncio.sleep(HEARTBEAT_S)
+        lags.append(max(0.0, time.perf_counter() - due))
+
+
+async def _open(stage: Stage, left: list[int], *, tally: _Tally, progress: Any) -> None:
+    tasks: set[asyncio.Task[None]] = set()
+    due = 0.0
+    for index, gap in zip(left, gaps(stage.load, stage.spec.seed + stage.segment), strict=False):
+        data = _bytes(stage, index)
+        due += gap
+        if due + stage.spent_s > stage.load.duration_s:
+            break
+        wait = tally.start_s + due - time.perf_counter()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        if len(tasks) >= MOST_IN_FLIGHT:
+            tally.reason = f"over-saturated: {len(tasks)} requests are unanswered"
+        if tally.over:
+            break
+        if wait <= 0 and tally.sent % 64 == 0:
+            await asyncio.sleep(0)  # behind schedule: still let answers in
+        task = asyncio.create_task(_one(stage, index, data=data, intended_s=due, tally=tally, progress=progress))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+    await _drain(tasks, tally)
+
+
+async def _closed(stage: Stage, left: list[int], *, tally: _Tally, progress: Any) -> None:
+    queue = iter(left)
+
+    async def worker() -> None:
+        for index in queue:
+            data = _bytes(stage, index)
+            now = time.perf_counter() - tally.start_s
+            if tally.over or now + stage.spent_s > stage.load.duration_s:
+                return
+            await _one(stage, index, data=data, intended_s=now, tally=tally, progress=progress)
+
+    await _drain({asyncio.create_task(worker()) for _ in range(stage.load.concurrency or 1)}, tally)
+
+
+async def _drain(tasks: set[asyncio.Task[None]], tally: _Tally) -> None:
+    """Wait for what is under way: as long as its own limits allow, or a grace once the stage is stopped."""
+    until: float | None = None
+    while tasks:
+        if tally.over and until is None:
+            until = time.perf_counter() + GRACE_S
+        done, pending = await asyncio.wait(set(tasks), timeout=0.25, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        tasks.difference_update(done)
+        if until is not None and time.perf_counter() > until:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+            return
+
+
+def _bytes(stage: Stage, index: int) -> bytes:
+    text = prompt(seed=stage.spec.seed + 7919 * stage.stage, index=index, words=stage.words)
+    spec = stage.spec
+    return request_bytes(stage.door, prompt=text, output_tokens=spec.output_tokens, ignore_eos=spec.ignore_eos)
+
+
+async def _one(stage: Stage, index: int, *, data: bytes, intended_s: float, tally: _Tally, progress: Any) -> None:
+    tally.sent += 1
+    reply = await ask(stage.door, data, timeout_s=stage.spec.timeout_s)
+    outcome = outcome_of(reply, stage, index=index, intended_s=intended_s, start_s=tally.start_s)
+    try:
+        append(stage.file, outcome)
+    except TonnageError as error:
+        tally.error = error
+        return
+    _count(outcome, tally)
+    if progress is not None:
+        progress(outcome)
+
+
+def _count(outcome: Outcome, tally: _Tally) -> None:
+    if outcome.failure is None:
+        tally.completed += 1
+        tally.streak = 0
+        return
+    tally.failed += 1
+    tally.streak += 1
+    ended = tally.failed + tally.completed
+    why = f"(last: {outcome.failure}: {outcome.detail})"
+    if tally.streak >= MOST_FAILURES:
+        tally.reason, tally.fatal = f"{tally.streak} requests in a row failed {why}", True
+    elif ended >= ENOUGH and tally.failed > FAILING_SHARE * ended:
+        tally.reason, tally.fatal = f"{tally.failed} of {ended} requests failed {why}", True
+
+
+def outcome_of(reply: Reply, stage: Stage, *, index: int, intended_s: float, start_s: float) -> Outcome:
+    """A reply as a line of results, its times since the start of the segment."""
+    tokens, miscounted = _tokens(reply, stage.spec.output_tokens)
+
+    def since(moment: float | None) -> float | None:
+        return None if moment is None else round(moment - start_s, 7)
+
+    ok = reply.failure is None
+    return Outcome(
+        segment=stage.segment,
+        stage=stage.stage,
+        index=index,
+        warmup=index < stage.load.warmup,
+        intended_s=round(intended_s, 7),
+        sent_s=round(reply.sent_s - start_s, 7),
+        first_s=since(reply.first_s),
+        last_s=since(reply.last_s),
+        end_s=round(time.perf_counter() - start_s, 7),
+        gap_s=tuple(round(later - earlier, 7) for earlier, later in itertools.pairwise(reply.token_s)),
+        prompt_tokens=reply.prompt_tokens if _is_count(reply.prompt_tokens) else None,
+        output_tokens=tokens if ok else None,
+        miscounted=miscounted if ok else None,
+        failure=reply.failure,
+        detail=reply.detail,
+        server_prompt_s=reply.prompt_s,
+        server_predicted_s=reply.predicted_s,
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _tokens(reply: Reply, wanted: int) -> tuple[int, str | None]:
+    """Tokens of the answer: the server's count, or the events with text where that count cannot be true."""
+    seen, said = len(reply.token_s), reply.output_tokens
+    if said is None:
+        return seen, "absent"
+    if not _is_count(said):
+        return seen, "not a count"
+    if said < seen:
+        return seen, "fewer tokens than events with text"
+    if said > max(wanted, seen):
+        return seen, "more tokens than asked for"
+    return said, None

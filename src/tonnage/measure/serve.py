@@ -1,0 +1,207 @@
+"""The whole run: open the file, size the prompt, apply one load or a sweep of them, and sum up.
+
+What is next follows from the file alone, so that a run that was killed goes on where it was: stages
+that ended are kept, the one under way sends the requests it lacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage import __version__
+from tonnage.errors import BadRequest, echo
+from tonnage.measure.client import Door, close, key_of, open_door, target_of
+from tonnage.measure.knee import next_level
+from tonnage.measure.load import Stage, run_stage
+from tonnage.measure.prompts import words_for
+from tonnage.measure.records import (
+    Header,
+    Log,
+    Outcome,
+    Segment,
+    Spec,
+    StageEnd,
+    append,
+    create,
+    read_log,
+    reopen,
+    sync,
+)
+from tonnage.measure.scrape import state_of, watch
+from tonnage.measure.summary import measurement_of, point_of
+from tonnage.nouns.measurement import Load, Measurement
+
+__all__ = ["Progress", "check", "measure_serve"]
+
+MOST_REQUESTS = 1_000_000
+MOST_DURATION_S = 24 * 3600.0
+MOST_CONCURRENCY = 4096
+REQUESTS_EACH = 4
+"""Requests that each place of a closed loop sends at least, in a sweep."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom to tell: of a stage that begins, of a request that ended, of a stage that ended."""
+
+    begin: Callable[[Load], None]
+    step: Callable[[Outcome], None]
+    end: Callable[[Load, StageEnd], None]
+
+
+def check(spec: Spec) -> None:
+    """Refuse what cannot be measured, before anything is sent."""
+    load = spec.load
+    for name, value, low, high in (
+        ("--requests", load.requests, 1, MOST_REQUESTS),
+        ("--duration", load.duration_s, 0.1, MOST_DURATION_S),
+        ("--prompt-tokens", spec.prompt_tokens, 1, 10_000_000),
+        ("--output-tokens", spec.output_tokens, 1, 1_000_000),
+        ("--timeout", spec.timeout_s, 0.1, 24 * 3600.0),
+        ("--concurrency", load.concurrency if load.concurrency is not None else 1, 1, MOST_CONCURRENCY),
+        ("--rate", load.rate_per_s if load.rate_per_s is not None else 1.0, 1e-4, 1e5),
+        ("--burstiness", load.burstiness, 1e-3, 1e3),
+        ("--warmup", load.warmup, 0, MOST_REQUESTS),
+    ):
+        if not low <= value <= high:
+            raise BadRequest(f"{name}: {value:g} is outside {low:g} to {high:g}")
+
+
+def measure_serve(
+    spec: Spec, output: Path, *, resume: bool = False, key_env: str | None = None, progress: Progress | None = None
+) -> Measurement:
+    """
+    Measure an endpoint and return what the file then says.
+
+    Parameters
+    ----------
+    spec : Spec
+        What to ask and how.
+    output : Path
+        File of results: new, or with `resume` the one to go on with.
+    resume : bool
+        Go on with a run that was interrupted; its first line must say the same as `spec`.
+    key_env : str, optional
+        Environment variable that holds the API key.
+    progress : Progress, optional
+        Whom to tell.
+    """
+    check(spec)
+    target = target_of(spec.url, model=spec.model, kind=spec.kind)
+    door = open_door(target, key=key_of(key_env))
+    log = _resumable(spec, output) if resume else None
+    _raise_file_limit()
+    asyncio.run(_run(spec, output, door=door, log=log, progress=progress))
+    return measurement_of(read_log(output))
+
+
+def _resumable(spec: Spec, output: Path) -> Log:
+    if not output.exists():
+        raise BadRequest(f"--resume: there is no file '{echo(output)}' to go on with")
+    log = read_log(output)
+    theirs = log.header.spec
+    for field in spec.__struct_fields__:
+        if getattr(theirs, field) != getattr(spec, field):
+            said, asked = echo(_text(getattr(theirs, field))), echo(_text(getattr(spec, field)))
+            raise BadRequest(f"--resume: '{echo(output)}' was measured with {field} {said}, not {asked}")
+    return log
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+async def _run(spec: Spec, output: Path, *, door: Door, log: Log | None, progress: Progress | None) -> None:
+    words = await words_for(door, spec)
+    if log is not None and log.segments:
+        words = log.segments[0].words
+    header = Header(spec=spec, version=__version__, date=_now())
+    file = create(output, header) if log is None else reopen(output, log)
+    try:
+        segment = 1 + max((one.segment for one in log.segments), default=-1) if log is not None else 0
+        while (following := _next(read_log(output))) is not None:
+            number, load, done, spent_s = following
+            append(file, Segment(segment=segment, stage=number, load=load, words=words, date=_now()))
+            stage = Stage(
+                door=door, spec=spec, load=load, stage=number, segment=segment, words=words, file=file, done=done,
+                spent_s=spent_s,
+            )  # fmt: skip
+            await _stage(stage, progress)
+            segment += 1
+    finally:
+        os.close(file)
+        close(door)
+
+
+async def _stage(stage: Stage, progress: Progress | None) -> None:
+    if progress is not None:
+        progress.begin(stage.load)
+    pages: list[bytes] = []
+    watcher = asyncio.create_task(watch(stage.door.target, pages))
+    try:
+        stop = await run_stage(stage, progress.step if progress is not None else None)
+    finally:
+        watcher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watcher
+    end = StageEnd(stage=stage.stage, stopped=stop.reason, fatal=stop.fatal, lag_s=stop.lag_s, server=state_of(pages))
+    append(stage.file, end)
+    sync(stage.file)
+    if progress is not None:
+        progress.end(stage.load, end)
+
+
+def _next(log: Log) -> tuple[int, Load, frozenset[int], float] | None:
+    """The stage to run: the one that was interrupted, or the one that the finished ones ask for."""
+    spec = log.header.spec
+    loads = {segment.stage: segment.load for segment in log.segments}
+    open_stage = next((stage for stage in sorted(loads) if log.end_of(stage) is None), None)
+    if open_stage is not None:
+        outcomes = log.of_stage(open_stage)
+        spent = [max(o.end_s for o in outcomes if o.segment == part) for part in {o.segment for o in outcomes}]
+        return open_stage, loads[open_stage], frozenset(o.index for o in outcomes), sum(spent)
+    if any(end.fatal for end in log.ends):
+        return None
+    if spec.sweep is None:
+        return None if loads else (0, spec.load, frozenset(), 0.0)
+    points = [
+        replace(
+            point_of(load, log.of_stage(stage), slo=spec.slo),
+            stopped=end.stopped if (end := log.end_of(stage)) is not None else None,
+        )
+        for stage, load in loads.items()
+    ]
+    level = next_level(points, by=spec.sweep, slo=spec.slo, first=spec.load.level, most=spec.most or spec.load.level)
+    return None if level is None else (len(loads), _at(spec.load, level), frozenset(), 0.0)
+
+
+def _at(load: Load, level: float) -> Load:
+    """The load of a sweep at a level, with enough requests to tell."""
+    if load.rate_per_s is not None:
+        return replace(load, rate_per_s=level)
+    places = int(level)
+    warmup = max(load.warmup, places) if load.warmup else 0
+    return replace(load, concurrency=places, requests=max(load.requests, REQUESTS_EACH * places), warmup=warmup)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _raise_file_limit() -> None:
+    """A connection is an open file: allow as many as the system lets us."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,201 @@
+"""What does the answer of a streaming endpoint say, and when? Bytes in, events out; opens nothing.
+
+Two layers, each fed as bytes arrive: HTTP/1.1 (head, then a body by chunks, by length or until the
+end) and server-sent events with the fields of OpenAI's chat and completions. A server is not
+trusted: every buffer has a bound, and whatever breaks the rules ends as one `Broken` with a short kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["Body", "Broken", "Event", "Head", "events_of", "head_of", "take"]
+
+LONGEST_HEAD = 65_536
+LONGEST_LINE = 1_048_576
+
+
+class Broken(Exception):
+    """The answer breaks a rule; `kind` is short and stable, the text says which rule."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(detail or kind)
+        self.kind = kind
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """Status and the headers that matter."""
+
+    status: int
+    stream: bool
+    """Whether the content is an event stream."""
+    chunked: bool
+    length: int | None
+    """Bytes of the body when stated; absent = until its end is marked."""
+    keep: bool
+    """Whether the connection may be used again."""
+
+
+class Body(msgspec.Struct, kw_only=True):
+    """How far a body has been read; changed in place as bytes arrive."""
+
+    head: Head
+    left: int
+    """Bytes still to come of the chunk, or of the whole body when its length is known."""
+    ended: bool = False
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[Any] | None = None
+
+
+class _Choice(msgspec.Struct):
+    text: str | None = None
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
+
+
+class _Timings(msgspec.Struct):
+    prompt_ms: float | None = None
+    predicted_ms: float | None = None
+
+
+class Event(msgspec.Struct):
+    """One `data:` line of the stream."""
+
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    timings: _Timings | None = None
+    """llama.cpp's own clock."""
+    error: Any = None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the event carries a token that is not empty."""
+        for choice in self.choices or ():
+            delta = choice.delta
+            if choice.text:
+                return True
+            if delta is not None and (delta.content or delta.reasoning_content or delta.reasoning or delta.tool_calls):
+                return True
+        return False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the event says that the last token has been made."""
+        return any(choice.finish_reason for choice in self.choices or ())
+
+
+_DECODER = msgspec.json.Decoder(Event)
+
+
+def head_of(buffer: bytearray) -> Head | None:
+    """Read the head off the front of the buffer; nothing when it has not all arrived."""
+    end = buffer.find(b"\r\n\r\n")
+    if end < 0:
+        if len(buffer) > LONGEST_HEAD:
+            raise Broken("malformed", "the head of the answer has no end")
+        return None
+    lines = bytes(buffer[:end]).split(b"\r\n")
+    del buffer[: end + 4]
+    words = lines[0].split(b" ", 2)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+        raise Broken("malformed", "the answer is not HTTP/1.1")
+    fields = {}
+    for line in lines[1:]:
+        name, _, value = line.partition(b":")
+        fields[name.strip().lower()] = value.strip().lower()
+    length = fields.get(b"content-length")
+    if length is not None and not length.isdigit():
+        raise Broken("malformed", "the length of the answer is not a number")
+    chunked = b"chunked" in fields.get(b"transfer-encoding", b"")
+    return Head(
+        status=int(words[1]),
+        stream=b"event-stream" in fields.get(b"content-type", b""),
+        chunked=chunked,
+        length=None if chunked or length is None else int(length),
+        keep=words[0] != b"HTTP/1.0" and b"close" not in fields.get(b"connection", b""),
+    )
+
+
+def take(buffer: bytearray, body: Body) -> bytes:
+    """Move what has arrived of the body out of the buffer; sets `ended` once it is complete."""
+    if not body.head.chunked:
+        found = bytes(buffer if body.head.length is None else buffer[: body.left])
+        del buffer[: len(found)]
+        if body.head.length is not None:
+            body.left -= len(found)
+            body.ended = body.left == 0
+        return found
+    found = b""
+    place = 0
+    while True:
+        if body.left:
+            arrived = min(body.left, len(buffer) - place)
+            inside = min(arrived, max(body.left - 2, 0))  # the last two bytes of a chunk are its line end
+            found += buffer[place : place + inside]
+            place += arrived
+            body.left -= arrived
+            if body.left:
+                break
+        end = buffer.find(b"\r\n", place)
+        if end < 0:
+            if len(buffer) - place > 1024:
+                raise Broken("malformed", "a chunk of the answer states no size")
+            break
+        size = _chunk_bytes(bytes(buffer[place:end]))
+        if size == 0:
+            if len(buffer) < end + 4:
+                break
+            body.ended = True
+            place = len(buffer)
+            break
+        place = end + 2
+        body.left = size + 2
+    del buffer[:place]
+    return found
+
+
+def _chunk_bytes(line: bytes) -> int:
+    try:
+        size = int(line.partition(b";")[0], 16)
+    except ValueError:
+        raise Broken("malformed", "a chunk of the answer states no size") from None
+    if size < 0:
+        raise Broken("malformed", "a chunk of the answer states a negative size")
+    return size
+
+
+def events_of(text: bytearray) -> tuple[list[Event], bool]:
+    """The complete events at the front of the text, which are removed, and whether `[DONE]` was among them."""
+    end = text.rfind(b"\n")
+    if end < 0:
+        if len(text) > LONGEST_LINE:
+            raise Broken("malformed", "a line of the stream has no end")
+        return [], False
+    lines = bytes(text[:end]).split(b"\n")
+    del text[: end + 1]
+    events, done = [], False
+    for line in lines:
+        if line.startswith(b"data:"):
+            data = line[5:].strip()
+            if data == b"[DONE]":
+                done = True
+                continue
+            try:
+                events.append(_DECODER.decode(data))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                raise Broken("malformed", "an event of the stream is not the JSON of an answer") from None
+        elif line.strip() and not line.startswith((b":", b"event:", b"id:", b"retry:")):
+            raise Broken("malformed", "a line of the stream is not an event")
+    return events, done

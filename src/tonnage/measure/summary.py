@@ -1,0 +1,136 @@
+"""What do the recorded requests amount to? From a file of results to a `Measurement`.
+
+Warm-up is left out. Latencies count from the intended time of sending; rates over the time from the
+first request to the last token, summed over the segments of a stage that was interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tonnage.engine.metrics import Objectives, Summary, e2e_s, goodput_per_s, summary, tpot_s, ttft_s
+from tonnage.measure.knee import knee_of
+from tonnage.measure.records import Log, Outcome
+from tonnage.nouns.measurement import Latency, Load, Measurement, Point
+from tonnage.nouns.workload import Slo
+
+__all__ = ["latency", "measurement_of", "objectives_of", "point_of"]
+
+SLOW_CLIENT_S = 0.005
+FEW = 30
+
+
+def objectives_of(slo: Slo) -> Objectives:
+    """The thresholds of an objective, without its percentile."""
+    return Objectives(ttft_s=slo.ttft_s, tpot_s=slo.tpot_s, e2e_s=slo.e2e_s)
+
+
+def latency(values: Sequence[float]) -> Latency | None:
+    """Mean and percentiles; absent without values."""
+    found: Summary | None = summary(values) if len(values) else None
+    if found is None:
+        return None
+    return Latency(
+        count=found.count, mean=found.mean, p50=found.p50, p90=found.p90, p95=found.p95, p99=found.p99, most=found.most
+    )
+
+
+def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float | None = None) -> Point:
+    """One stage in the words of `tonnage.engine.metrics`."""
+    counted = [outcome for outcome in outcomes if not outcome.warmup]
+    good = [outcome for outcome in counted if outcome.failure is None and outcome.first_s is not None]
+    span = sum(_span_s(counted, segment) for segment in {outcome.segment for outcome in counted})
+    ttft = [ttft_s(sent_s=o.intended_s, first_s=o.first_s) for o in good]
+    e2e = [e2e_s(sent_s=o.intended_s, last_s=o.last_s) for o in good]
+    tpot = [tpot_s(first_s=o.first_s, last_s=o.last_s, output_tokens=o.output_tokens or 1) for o in good]
+    written = sum(o.output_tokens or 0 for o in good)
+    read = [o.prompt_tokens for o in good if o.prompt_tokens is not None]
+    late = latency([o.sent_s - o.intended_s for o in counted])
+    delays = [value for value in (late.p99 if late is not None else None, lag_s) if value is not None]
+    has_slo = any(value is not None for value in (slo.ttft_s, slo.tpot_s, slo.e2e_s))
+    return Point(
+        rate_per_s=load.rate_per_s,
+        concurrency=load.concurrency,
+        requests=len(counted),
+        completed=len(good),
+        failures=dict(Counter(o.failure for o in counted if o.failure is not None)),
+        duration_s=span or None,
+        prompt_tokens=sum(read) / len(read) if read else None,
+        output_tokens=written / len(good) if good else None,
+        requests_per_s=len(good) / span if span > 0 else None,
+        output_tokens_per_s=written / span if span > 0 else None,
+        total_tokens_per_s=(written + sum(read)) / span if span > 0 and len(read) == len(good) > 0 else None,
+        goodput_per_s=goodput_per_s(ttft=ttft, tpot=tpot, e2e=e2e, objectives=objectives_of(slo), span_s=span)
+        if has_slo and span > 0
+        else None,
+        ttft_s=latency(ttft),
+        tpot_s=latency([value for value in tpot if not math.isnan(value)]),
+        itl_s=latency([gap for o in good for gap in o.gap_s]),
+        e2e_s=latency(e2e),
+        client_delay_s=max(delays) if delays else None,
+    )
+
+
+def _span_s(outcomes: Sequence[Outcome], segment: int) -> float:
+    own = [outcome for outcome in outcomes if outcome.segment == segment]
+    return max(outcome.last_s or outcome.end_s for outcome in own) - min(outcome.intended_s for outcome in own)
+
+
+def measurement_of(log: Log) -> Measurement:
+    """The whole file: a point for each stage, the knee of a sweep, and what to know about it."""
+    from msgspec.structs import replace
+
+    spec = log.header.spec
+    loads = {segment.stage: segment.load for segment in log.segments}
+    points = []
+    for stage, load in sorted(loads.items()):
+        end = log.end_of(stage)
+        point = point_of(load, log.of_stage(stage), slo=spec.slo, lag_s=end.lag_s if end else None)
+        stopped = end.stopped if end is not None else "interrupted; --resume goes on with it"
+        points.append(replace(point, stopped=stopped, server=end.server if end else None))
+    fatal = next((end.stopped for end in log.ends if end.fatal), None)
+    return Measurement(
+        tool="tonnage",
+        tool_version=log.header.version,
+        model=spec.model,
+        url=spec.url,
+        date=log.header.date,
+        slo=spec.slo,
+        points=tuple(points),
+        knee=knee_of(points, by=spec.sweep, slo=spec.slo) if spec.sweep else None,
+        stopped=fatal,
+        notes=tuple(_notes(log, points)),
+    )
+
+
+def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
+    """What a reader must know before using the numbers."""
+    worst = max((point.client_delay_s or 0.0 for point in points), default=0.0)
+    if worst > SLOW_CLIENT_S:
+        yield (
+            f"This client itself was late by {worst * 1e3:.1f} ms at p99, which is part of every latency here; "
+            "give it a free core or less load."
+        )
+    good = [o for o in log.outcomes if o.failure is None and not o.warmup]
+    wrong = Counter(o.miscounted for o in good if o.miscounted is not None)
+    for what, count in wrong.most_common():
+        yield f"The server's count of output tokens is {what} in {count} answers; events with text are counted there."
+    events = sum(1 + len(o.gap_s) for o in good)
+    tokens = sum(o.output_tokens or 0 for o in good)
+    if events and tokens > 1.02 * events:
+        yield f"An event carries {tokens / events:.2f} tokens on average: ITL is between events, TPOT between tokens."
+    read = [o.prompt_tokens for o in good if o.prompt_tokens is not None]
+    asked = log.header.spec.prompt_tokens
+    if read and abs(sum(read) / len(read) / asked - 1.0) > 0.05:
+        yield f"Prompts have {sum(read) / len(read):.0f} tokens by the server's count instead of {asked}."
+    short = [o for o in good if o.output_tokens is not None and o.output_tokens < log.header.spec.output_tokens]
+    if good and len(short) > 0.05 * len(good):
+        yield f"{len(short)} of {len(good)} answers ended before {log.header.spec.output_tokens} tokens."
+    for point in points:
+        if 0 < point.completed < FEW:
+            yield (
+                f"Load {point.level:g}: percentiles above the median of {point.completed} requests are little more "
+                "than the slowest one."
+            )
