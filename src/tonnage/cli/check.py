@@ -1,0 +1,69 @@
+"""`tonnage check`: a request planned again, against a plan that was kept; for continuous integration."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+__all__ = ["check"]
+
+CHANGED = 1
+INFEASIBLE = 3
+
+
+@click.command()
+@click.argument("path", metavar="REQUEST.yaml")
+@click.option("--baseline", required=True, metavar="PLAN.json", help="the kept plan, as `tonnage plan -o` wrote it")
+@click.option("--tolerance", default="5%", show_default=True, help="a figure that moves by no more counts as unchanged")
+@click.option("--markdown", type=click.Path(dir_okay=False), help="also write a pull-request comment to this file")
+@click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date")
+@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
+@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@click.option("--json", "as_json", is_flag=True, help='the answer as JSON, "schema": "tonnage.check/1"')
+@click.pass_context
+def check(
+    ctx: click.Context,
+    /,
+    path: str,
+    baseline: str,
+    tolerance: str,
+    markdown: str | None,
+    today: datetime | None,
+    overrides: tuple[str, ...],
+    folders: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """
+    Plan the request (`-` = standard input) again and say what changed in fit, accelerators, cost and latency.
+
+    Exit codes: 0 unchanged, 1 changed beyond the tolerance, 2 bad request, 3 infeasible now.
+    """
+    from tonnage.catalog import gather
+    from tonnage.errors import BadRequest
+    from tonnage.planner import check as checking
+    from tonnage.planner.ask import answer_file
+    from tonnage.planner.plans import read_plan
+    from tonnage.report import check as report
+    from tonnage.report.document import as_json as document
+    from tonnage.units import read
+
+    share = read(tolerance, "fraction")
+    if not 0 <= share <= 10:
+        raise BadRequest(f"tolerance: {tolerance} must be from 0 % to 1000 %")
+    kept = read_plan(baseline)  # before the work, which a wrong file would waste
+    fresh = answer_file(
+        path, additions=gather(paths=folders, overrides=overrides), today=today.date() if today else None
+    )
+    found = checking.check(kept, fresh, tolerance=share)
+    if markdown is not None:
+        with open(markdown, "w", encoding="utf-8") as file:
+            file.write(report.as_markdown(found))
+    if as_json:
+        click.echo(document(found))
+    else:
+        report.show_check(found)
+    if not found.feasible:
+        ctx.exit(INFEASIBLE)
+    if found.changed:
+        ctx.exit(CHANGED)
