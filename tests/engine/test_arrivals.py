@@ -77,7 +77,7 @@ def test_profiles_reproduce_the_published_lengths(name: str) -> None:
         (found.output_quantiles, found.lengths.output_tokens),
     ):
         shares, tokens = zip(*quantiles, strict=True)
-        drawn = draw_lengths(random(1), 2 * N, Quantiles(shares, tokens, mean))
+        drawn = draw_lengths(random(1), 2 * N, quantiles=Quantiles(shares, tokens, mean))
         assert drawn.mean() == pytest.approx(mean, rel=0.015)
         for share, published in quantiles:
             if 0.05 <= share <= 0.99:

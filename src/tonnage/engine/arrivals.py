@@ -159,7 +159,7 @@ def unquantised(rng: np.random.Generator, times_s: Floats) -> Floats:
     return np.asarray(np.sort(times_s + rng.random(len(times_s)) * step))
 
 
-def draw_lengths(rng: np.random.Generator, n: int, quantiles: Quantiles) -> Ints:
+def draw_lengths(rng: np.random.Generator, n: int, *, quantiles: Quantiles) -> Ints:
     """
     Lengths by the inverse of their distribution: linear in the logarithm between quantiles. [tokens]
 

@@ -174,6 +174,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     mean: float
     p50: float | None = None
+    p90: float | None = None
     p95: float | None = None
     p99: float | None = None
     low: float | None = None
@@ -194,6 +195,8 @@ class ServeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     total_tokens_per_s: Quantity | None = None
     requests_per_s: Quantity | None = None
     saturated: bool | None = None
+    level: str = ""
+    """What the width of the intervals was looked up by: basis, load, structure and software, joined by colons."""
     why: str = ""
     notes: tuple[str, ...] = ()
     id: str | None = None
@@ -211,6 +214,8 @@ class TrainResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     memory_peak_bytes: Quantity | None = None
     layout: dict[str, Any] | None = None
     """Every degree used, the chosen ones included."""
+    level: str = ""
+    """What the width of the intervals was looked up by: basis, load, structure and software, joined by colons."""
     why: str = ""
     notes: tuple[str, ...] = ()
     id: str | None = None
@@ -226,6 +231,8 @@ class InferResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     step_s: Quantity | None = None
     """Diffusion: one denoising iteration."""
     memory: Quantity | None = None
+    level: str = ""
+    """What the width of the intervals was looked up by: basis, load, structure and software, joined by colons."""
     why: str = ""
     notes: tuple[str, ...] = ()
     id: str | None = None

@@ -1,0 +1,134 @@
+"""A configuration over time: what is simulated, and what was seen.
+
+A simulation is a serving case (one model on one accelerator in one layout under one engine) and its
+traffic: how requests come, how long they are, what they must meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from tonnage.nouns.answer import Basis
+from tonnage.nouns.case import Latency
+from tonnage.nouns.layout import Layout
+from tonnage.nouns.precision import Precision
+from tonnage.nouns.workload import Slo
+
+__all__ = ["SIMULATE_SCHEMA", "CapacityFound", "Occupancy", "Simulated", "Simulation", "SimulationTraffic"]
+
+SIMULATE_SCHEMA = "tonnage.simulate/1"
+
+Process = Literal["poisson", "gamma", "wandering", "on-off", "even"]
+Router = Literal["round-robin", "least-loaded"]
+
+
+class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How requests come and how long they are."""
+
+    profile: str | None = None
+    """Named profile the lengths come from, and how much its rate wanders."""
+    trace: str | None = None
+    """A request log: times, lengths, and prefix blocks where it has them."""
+    prompt_tokens: float | None = None
+    output_tokens: float | None = None
+    length_spread: tuple[float, float] | None = None
+    """Even draw between these fractions of the lengths above; absent = fixed."""
+    rate_per_s: float | None = None
+    """Mean arrivals over all replicas; a log is stretched to it, absent = as recorded. [1/s]"""
+    concurrency: int | None = None
+    """Clients that wait for their answer before they send again, instead of a rate."""
+    think_s: float = 0.0
+    process: Process = "poisson"
+    variation: float = 1.0
+    """gamma: standard deviation over mean of the gaps. [-]"""
+    dispersion: float | None = None
+    """wandering: variance over mean of the requests in a window; absent = the profile's. [-]"""
+    window_s: float = 60.0
+    on_s: float = 60.0
+    off_s: float = 540.0
+    hours: tuple[float, ...] = ()
+    """Rate of each hour of a day relative to the mean; empty = even."""
+    num_requests: int = 20_000
+    seed: int = 0
+    cached_share: float = 0.0
+    """Share of each prompt whose cache is there: a common beginning. [-]"""
+
+
+class Simulation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One configuration and its traffic."""
+
+    model: Any
+    accelerator: str
+    traffic: SimulationTraffic
+    layout: Layout = Layout()
+    precision: Precision | None = None
+    engine: str = "vllm"
+    engine_version: str | None = None
+    engine_options: dict[str, Any] = {}
+    scheduler: dict[str, Any] = {}
+    """Rules beyond the engine's settings: guaranteed_no_evict, max_utilization, priority, whole_prompt …"""
+    slo: Slo | None = None
+    replicas: int = 1
+    router: Router = "least-loaded"
+    capacity: bool = False
+    """Also look for the largest rate within the objectives."""
+
+
+class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica at even times; columns of equal length."""
+
+    at_s: tuple[float, ...]
+    running: tuple[float, ...]
+    waiting: tuple[float, ...]
+    cache_share: tuple[float, ...]
+    output_tokens_per_s: tuple[float, ...]
+
+
+class CapacityFound(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest rate of one replica within the objectives. [1/s]"""
+
+    rate_per_s: float
+    low_per_s: float
+    """Value to plan with: 5th percentile."""
+    high_per_s: float
+    binding: str | None
+    why: str
+    knee_per_s: float
+    simulations: int
+
+
+class Simulated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the simulation saw; latencies are absent when nothing could run."""
+
+    schema: str
+    sentence: str
+    fits: bool
+    basis: Basis
+    why: str = ""
+    partial: bool = False
+    """Broken off before the end: what is said holds for the requests that had ended."""
+    requests: int = 0
+    refused: int = 0
+    """Longer than the cache; an engine turns them away."""
+    preemptions: int = 0
+    span_s: float | None = None
+    ttft_s: Latency | None = None
+    tpot_s: Latency | None = None
+    itl_s: Latency | None = None
+    e2e_s: Latency | None = None
+    queue_s: Latency | None = None
+    """The part of time to first token spent waiting."""
+    requests_per_s: float | None = None
+    output_tokens_per_s: float | None = None
+    goodput_per_s: float | None = None
+    slo_met: bool | None = None
+    cached_share: float | None = None
+    """Prompt tokens found in the cache. [-]"""
+    occupancy: Occupancy | None = None
+    capacity: CapacityFound | None = None
+    steps: int = 0
+    assumed: tuple[str, ...] = ()
+    licence: str = ""
+    """Of the request log, with whom to cite."""

@@ -1,0 +1,180 @@
+"""What a simulation's traffic comes to: one row for each request, with its time, lengths and prefix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tonnage.catalog.traces import Trace, public_traces, read_trace
+from tonnage.catalog.traffic import profile
+from tonnage.engine import arrivals
+from tonnage.engine.simulated import Requests, requests_of
+from tonnage.errors import BadRequest
+from tonnage.nouns.simulate import SimulationTraffic
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Traced", "traffic_of"]
+
+MOST_REQUESTS = 20_000_000
+
+
+class Traced(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests, and what of them the rest of the house asks for."""
+
+    requests: Requests
+    prompt_mean: float
+    output_mean: float
+    longest: int
+    """Longest prompt and answer. [tokens]"""
+    hash_tokens: int | None = None
+    notes: tuple[str, ...] = ()
+    licence: str = ""
+
+
+def traffic_of(asked: SimulationTraffic) -> Traced:
+    """
+    The requests of a traffic, in the order they are sent.
+
+    Raises
+    ------
+    TonnageError
+        The traffic contradicts itself, or its log cannot be read.
+    """
+    _check(asked)
+    return _logged(asked) if asked.trace is not None else _drawn(asked)
+
+
+def _check(asked: SimulationTraffic) -> None:
+    sources = [name for name in ("profile", "trace", "prompt_tokens") if getattr(asked, name) is not None]
+    if len(sources) != 1:
+        what = " and ".join(sources) + " contradict" if sources else "no lengths are given"
+        raise BadRequest(f"traffic: {what}; give one of profile, trace, or prompt_tokens with output_tokens")
+    if asked.prompt_tokens is not None and asked.output_tokens is None:
+        raise BadRequest("traffic.output_tokens is missing; prompt_tokens alone says nothing of the answers")
+    if asked.rate_per_s is not None and asked.concurrency is not None:
+        raise BadRequest("traffic.rate and traffic.concurrency contradict; clients who wait set their own rate")
+    if asked.rate_per_s is None and asked.concurrency is None and asked.trace is None:
+        raise BadRequest("traffic: no load is given; write a rate such as 4/s, or a concurrency")
+    if not 1 <= asked.num_requests <= MOST_REQUESTS:
+        raise BadRequest(f"traffic.num_requests {asked.num_requests} must be 1 to {MOST_REQUESTS:,}")
+    if not 0.0 <= asked.cached_share < 1.0:
+        raise BadRequest(f"traffic.cached_share {asked.cached_share:g} must be at least 0 and below 1")
+
+
+def _drawn(asked: SimulationTraffic) -> Traced:
+    import numpy as np
+
+    rng, n = arrivals.random(asked.seed), asked.num_requests
+    notes: list[str] = []
+    if asked.profile is not None:
+        found = profile(asked.profile)
+        lengths = found.lengths
+        prompt = _by_quantiles(rng, n, found.prompt_quantiles, lengths.prompt_tokens)
+        output = _by_quantiles(rng, n, found.output_quantiles, lengths.output_tokens)
+        notes.append(f"lengths as in {found.source}" + ("" if found.prompt_quantiles else ": means only, all alike"))
+    else:
+        prompt = _around(rng, n, asked.prompt_tokens or 1.0, asked.length_spread)
+        output = _around(rng, n, asked.output_tokens or 1.0, asked.length_spread)
+    sent = np.zeros(n) if asked.concurrency else _times(asked, rng, notes)
+    if asked.hours:
+        sent = arrivals.diurnal(sent, hours=asked.hours)
+    requests = requests_of(
+        sent, prompt, output=output, cached=(prompt * asked.cached_share).astype(np.int64),
+        think_s=np.full(n, asked.think_s),
+    )  # fmt: skip
+    return _traced(requests, notes=tuple(notes))
+
+
+def _traced(requests: Requests, **more: Any) -> Traced:
+    return Traced(
+        requests=requests,
+        prompt_mean=float(requests.prompt.mean()),
+        output_mean=float(requests.output.mean()),
+        longest=int((requests.prompt + requests.output).max()),
+        **more,
+    )
+
+
+def _by_quantiles(rng: np.random.Generator, n: int, quantiles: tuple[tuple[float, float], ...], mean: float) -> Any:
+    if not quantiles:
+        return arrivals.fixed_lengths(n, mean)
+    shares, tokens = zip(*quantiles, strict=True)
+    return arrivals.draw_lengths(rng, n, quantiles=arrivals.Quantiles(shares, tokens, mean))
+
+
+def _around(rng: np.random.Generator, n: int, tokens: float, spread: tuple[float, float] | None) -> Any:
+    if spread is None:
+        return arrivals.fixed_lengths(n, tokens)
+    return arrivals.spread_lengths(rng, n, nominal=tokens, spread=spread)
+
+
+def _times(asked: SimulationTraffic, rng: np.random.Generator, notes: list[str]) -> Any:
+    import numpy as np
+
+    n, rate = asked.num_requests, asked.rate_per_s or 1.0
+    if asked.process == "even":
+        return np.arange(n) / rate
+    if asked.process == "gamma":
+        return arrivals.gamma_renewal(rng, n, rate_per_s=rate, variation=asked.variation)
+    if asked.process == "on-off":
+        return arrivals.on_off(rng, n, rate_per_s=rate, on_s=asked.on_s, off_s=asked.off_s)
+    if asked.process == "wandering":
+        known = dict(profile(asked.profile).dispersions) if asked.profile else {}
+        dispersion = asked.dispersion or known.get(asked.window_s)
+        if dispersion is None:
+            windows = ", ".join(f"{w:g}" for w in known) or "none"
+            raise BadRequest(
+                f"traffic.dispersion is missing: variance over mean of the requests in {asked.window_s:g} s"
+                f" (the profile knows windows of {windows} s)"
+            )
+        notes.append(f"rate wanders: variance over mean {dispersion:g} in {asked.window_s:g} s")
+        return arrivals.doubly_stochastic(rng, n, rate_per_s=rate, dispersion=dispersion, window_s=asked.window_s)
+    notes.append("arrivals are Poisson, which real ones are not: process: wandering is nearer to them")
+    return arrivals.poisson(rng, n, rate_per_s=rate)
+
+
+def _logged(asked: SimulationTraffic) -> Traced:
+    import numpy as np
+
+    trace = read_trace(str(asked.trace), limit=asked.num_requests if asked.num_requests != 20_000 else None)
+    rng = arrivals.random(asked.seed)
+    recorded = np.frombuffer(trace.sent_s, np.float64).copy()
+    sent = arrivals.unquantised(rng, recorded)
+    notes = [f"{len(sent):,} requests of {trace.source}"]
+    if sent is not recorded:
+        notes.append("times are spread over the step of the clock that stamped them")
+    if asked.rate_per_s is not None:
+        sent = arrivals.at_rate(sent, asked.rate_per_s)
+        notes.append(f"stretched in time to {asked.rate_per_s:g} requests/s")
+    prompt, output = (np.frombuffer(column, np.int64).copy() for column in (trace.prompt, trace.output))
+    requests = requests_of(
+        np.zeros(len(sent)) if asked.concurrency else sent, prompt, output=output,
+        cached=None if trace.hash_tokens else (prompt * asked.cached_share).astype(np.int64),
+        think_s=np.full(len(sent), asked.think_s), blocks=_full_blocks(trace, prompt),
+    )  # fmt: skip
+    return _traced(requests, hash_tokens=trace.hash_tokens, notes=tuple(notes), licence=_licence(trace))
+
+
+def _full_blocks(trace: Trace, prompt: Any) -> tuple[Any, Any] | None:
+    """Ids of whole blocks only: the last, partly filled one is never found again."""
+    import numpy as np
+
+    if not trace.hash_tokens:
+        return None
+    offsets, ids = (np.frombuffer(column, np.int64) for column in (trace.offsets, trace.blocks))
+    counts = np.diff(offsets)
+    whole = np.minimum(counts, prompt // trace.hash_tokens)
+    place = np.arange(len(ids)) - np.repeat(offsets[:-1], counts)
+    return np.concatenate(([0], np.cumsum(whole))), ids[place < np.repeat(whole, counts)]
+
+
+def _licence(trace: Trace) -> str:
+    """Licence and citation of a public log, known by its number of requests and its file's name."""
+    for known in public_traces().values():
+        words = known.name.replace("-", "_").split("_")
+        if known.requests == len(trace.sent_s) and any(word in trace.source for word in words):
+            return f"{known.repository}, {known.licence}; cite {known.cite}"
+    return ""

@@ -1,0 +1,101 @@
+"""The simulate command: sentence first, JSON whole, a row for each request, one sentence for each mistake."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CASE = """
+model: meta-llama/Llama-3.1-8B-Instruct
+accelerator: H100
+traffic: {profile: chat, rate: 5/s, requests: 2000, seed: 3}
+slo: {ttft: 1 s, tpot: 50 ms}
+"""
+
+
+def run(*arguments: str, text: str | None = None) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tonnage", "simulate", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        input=text,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_answers_in_a_sentence() -> None:
+    code, out, _ = run("-", text=CASE)
+    assert code == 0
+    assert out.startswith("Within the objectives: p95 TTFT") and "preemptions" not in out
+    assert "running" in out and "Azure" in out
+
+
+def test_json_and_rows_agree(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    code, out, _ = run("-", "--json", "--requests", str(path), text=CASE)
+    found = json.loads(out)
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert code == 0 and found["schema"] == "tonnage.simulate/1"
+    assert found["requests"] == len(rows) == 2000
+    mean = sum(float(row["ttft_s"]) for row in rows) / len(rows)
+    assert found["ttft_s"]["mean"] == pytest.approx(mean)
+    assert found["ttft_s"]["p50"] <= found["ttft_s"]["p95"] <= found["ttft_s"]["p99"]
+    assert len(found["occupancy"]["at_s"]) == len(found["occupancy"]["running"])
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    assert run("-", "--json", text=CASE)[1] == run("-", "--json", text=CASE)[1]
+    assert run("-", "--json", text=CASE)[1] != run("-", "--json", text=CASE.replace("seed: 3", "seed: 4"))[1]
+
+
+def test_what_does_not_fit_is_an_answer() -> None:
+    code, out, _ = run("-", text=CASE.replace("Llama-3.1-8B-Instruct", "Llama-3.1-405B-Instruct"))
+    assert code == 3 and out.startswith("It does not run")
+
+
+def test_a_log_is_played_as_recorded(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("time,prompt_tokens,output_tokens\n" + "".join(f"{i * 0.5},{100 + i},20\n" for i in range(60)))
+    case = f"model: meta-llama/Llama-3.1-8B-Instruct\naccelerator: H100\ntraffic: {{trace: {log}}}\n"
+    code, out, _ = run("-", "--json", text=case)
+    found = json.loads(out)
+    assert code == 0 and found["requests"] == 60
+    assert found["span_s"] == pytest.approx(29.5, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("rate: 5/s", "rate: 5"), "rate"),
+        (("rate: 5/s", "rate: -5/s"), "negative"),
+        (("rate: 5/s, ", ""), "no load"),
+        (("rate: 5/s", "rate: 5/s, concurrency: 8"), "contradict"),
+        (("profile: chat", "profile: chatt"), "chat"),
+        (("profile: chat", "prompt_tokens: 100"), "output_tokens is missing"),
+        (("profile: chat", "trace: none.csv"), "does not exist"),
+        (("requests: 2000", "requests: 0"), "whole number"),
+        (("slo:", "sl:"), "did you mean 'slo'"),
+        (("ttft: 1 s", "ttft: 1"), "no unit"),
+        (("accelerator: H100", ""), "accelerator is missing"),
+        (("seed: 3", "process: wandering, window: 7 s"), "dispersion"),
+        (("seed: 3", "process: sometimes"), "process"),
+    ],
+)
+def test_mistakes_get_one_sentence(change: tuple[str, str], says: str) -> None:
+    code, out, err = run("-", text=CASE.replace(*change))
+    assert code == 2 and not out
+    assert says in err and err.count("\n") == 1 and "Traceback" not in err
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/simulate-*.yaml")), ids=lambda path: path.stem)
+def test_examples_run(path: Path) -> None:
+    code, out, err = run(str(path), "--json")
+    assert code == 0, err
+    assert json.loads(out)["ttft_s"]["p95"] > 0
