@@ -34,11 +34,12 @@ _REQUESTS_PER_CLIENT: Final = 10
 _FREE_SHARE: Final = 0.2
 """Of memory kept for cache and activations when a replica's size has to be chosen. [-]"""
 _STATED_IN_NOTES: Final = {
-    "memory_fraction": r"(?:gpu_memory_utilization|mem-fraction-static)\s*=?\s*(0\.\d+)",
     "max_model_len": r"max_model_len\s*=?\s*(\d+)",
     "max_num_seqs": r"max_num_seqs(?:\s*=\s*num_prompts)?\s*=?\s*(\d+)",
 }
 """Engine settings that start-up logs print and the sources repeat; no column carries them."""
+_FRACTION_IN_NOTES: Final = {"vllm": "gpu_memory_utilization", "sglang": "mem-fraction-static"}
+"""What each engine calls its share of memory; a note may quote another engine's beside it."""
 
 
 def serve_case_of_point(row: Row) -> ServeCase:
@@ -280,7 +281,10 @@ def _options(row: Row) -> dict[str, Any]:
     for option, pattern in _STATED_IN_NOTES.items():
         found = re.search(pattern, text(row, "notes"))
         if found:
-            stated[option] = float(found[1]) if option == "memory_fraction" else int(found[1])
+            stated[option] = int(found[1])
+    share = _FRACTION_IN_NOTES.get(text(row, "engine"))
+    if share and (found := re.search(rf"{share}\s*=?\s*(0\.\d+)", text(row, "notes"))):
+        stated["memory_fraction"] = float(found[1])
     for option, column in (("max_num_batched_tokens", "max_batched_tokens"), ("max_num_seqs", "max_batch")):
         value = count(row, column)
         if value is not None:
