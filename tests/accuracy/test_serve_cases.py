@@ -127,7 +127,9 @@ def test_settings_come_from_columns_and_from_printed_start_up_logs() -> None:
         "max_model_len": 20000,
         "max_num_seqs": 2000,
     }
-    assert of_point(point(notes="mem-fraction-static 0.93")).engine_options == {"memory_fraction": 0.93}
+    sglang = of_point(point(engine="sglang", notes="mem-fraction-static 0.93"))
+    assert sglang.engine_options == {"memory_fraction": 0.93}
+    assert of_point(point(engine="vllm", notes="SGLang with mem-fraction-static 0.93 got more")).engine_options == {}
 
 
 def test_half_a_card_and_tensorrt_are_named_as_the_planner_knows_them() -> None:
