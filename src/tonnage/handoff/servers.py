@@ -61,7 +61,19 @@ def needs_quantised(deployment: Deployment, *, online: tuple[str, ...] = ()) -> 
 
 
 def script(deployment: Deployment, target: Target) -> str:
-    """A shell script that starts one replica on this machine, or one node of it."""
+    """
+    A shell script that starts one replica on this machine, or one node of it.
+
+    Raises
+    ------
+    BadRequest
+        The option was planned for another engine, whose settings and speed are others.
+    """
+    planned = deployment.engine.name
+    if planned != target.name:
+        raise BadRequest(
+            f"the option was planned for {planned}; export to {planned}, or plan with --engine {target.name}"
+        )
     made = server(deployment)
     lines = [*deployment.lines, *made.notes, f"This starts one replica; the plan has {deployment.replicas}."]
     lines.append("Tokens are read from the environment: export HF_TOKEN before starting a gated model.")

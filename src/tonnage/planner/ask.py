@@ -13,7 +13,7 @@ from tonnage.planner.plans import Plan
 
 __all__ = ["KINDS", "answer_file"]
 
-KINDS = ("serve", "train", "finetune")
+KINDS = ("serve", "batch", "train", "finetune", "lifecycle")
 
 
 def answer_file(path: str, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> Plan:
@@ -28,7 +28,7 @@ def answer_file(path: str, *, additions: Additions = catalog.NOTHING, today: dat
     fields = read_mapping(path)
     kind = fields.pop("plan", None)
     if kind is None:
-        raise BadRequest(f"'{echo(path)}' does not say what to plan; add a line 'plan: serve' (or train, finetune)")
+        raise BadRequest(f"'{echo(path)}' does not say what to plan; add a line 'plan: serve' (or batch, train, …)")
     if kind not in KINDS:
         raise UnknownName("kind of plan", str(kind), known=KINDS)
     return _answer(str(kind), fields, additions, today)
@@ -41,6 +41,16 @@ def _answer(kind: str, fields: dict[str, Any], additions: Additions, today: date
         from tonnage.planner.serve import plan_serve
 
         return plan_serve(door.serve_request(fields, additions=additions), additions=additions, today=today)
+    if kind == "batch":
+        from tonnage.planner.batch import plan_batch
+        from tonnage.planner.batch_door import batch_request
+
+        return plan_batch(batch_request(fields, additions=additions), additions=additions, today=today)
+    if kind == "lifecycle":
+        from tonnage.planner.lifecycle import plan_lifecycle
+        from tonnage.planner.lifecycle_door import lifecycle_request
+
+        return plan_lifecycle(lifecycle_request(fields, additions=additions), additions=additions, today=today)
     from tonnage.planner.train import plan_train
 
     read = door.train_request if kind == "train" else door.finetune_request

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tonnage.errors import BadRequest
+from tonnage.nouns.batch_plan import BatchOption, BatchPlan
 from tonnage.nouns.check import CHECK_SCHEMA, Change, Check
 from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.nouns.train_plan import TrainOption, TrainPlan
@@ -20,7 +21,7 @@ from tonnage.units import show
 __all__ = ["DEFAULT_TOLERANCE", "check"]
 
 DEFAULT_TOLERANCE: Final = 0.05
-Comparable = ServePlan | TrainPlan
+Comparable = ServePlan | BatchPlan | TrainPlan
 Figure = tuple[str, str, float | str | None, bool | None]
 """Name, unit, value, and whether more is worse (absent: neither way is)."""
 
@@ -35,7 +36,9 @@ def check(baseline: Plan, fresh: Plan, *, tolerance: float = DEFAULT_TOLERANCE) 
         The two answer different kinds of question.
     """
     if not isinstance(baseline, Comparable) or not isinstance(fresh, Comparable):
-        raise BadRequest("plans of this kind cannot be compared; check plans to serve, train or fine-tune")
+        raise BadRequest(
+            "plans of this kind cannot be compared; check plans to serve, to run a batch, to train or to fine-tune"
+        )
     if type(baseline) is not type(fresh):
         raise BadRequest("the baseline answers another kind of question than the request; keep a new one with --output")
     changes = tuple(_changes(dict(_named(baseline)), dict(_named(fresh)), tolerance))
@@ -66,6 +69,8 @@ def _figures(plan: Comparable) -> Iterator[Figure]:
         return
     if isinstance(plan, ServePlan):
         yield from _of_serving(plan.options[0])
+    elif isinstance(plan, BatchPlan):
+        yield from _of_batch(plan.options[0])
     else:
         yield from _of_training(plan.options[0])
 
@@ -85,6 +90,16 @@ def _of_serving(option: ServeOption) -> Iterator[Figure]:
     yield "kv cache", "tokens", option.kv_tokens, False
 
 
+def _of_batch(option: BatchOption) -> Iterator[Figure]:
+    yield "configuration", "", option.configuration.label(), None
+    yield "offer", "", _offer(option), None
+    yield "accelerators", "count", float(option.accelerators), True
+    yield "cost", "USD", option.cost.value, True
+    yield "duration", "s", option.wall_s.value, True
+    yield "rate of a replica", "1/s", option.items_per_s.value, False
+    yield "memory of an accelerator", "bytes", option.memory.value, None
+
+
 def _of_training(option: TrainOption) -> Iterator[Figure]:
     yield "configuration", "", option.configuration.label(), None
     yield "offer", "", _offer(option), None
@@ -95,7 +110,7 @@ def _of_training(option: TrainOption) -> Iterator[Figure]:
     yield "memory of an accelerator", "bytes", option.memory.value, None
 
 
-def _offer(option: ServeOption | TrainOption) -> str:
+def _offer(option: ServeOption | BatchOption | TrainOption) -> str:
     bill = option.bill
     return f"{bill.provider} {bill.instance_type} {bill.region} {bill.term}"
 

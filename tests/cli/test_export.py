@@ -1,0 +1,61 @@
+"""The export command: files, folders, and the settings the engine would have chosen."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tonnage.cli import root
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(root, arguments, prog_name="tonnage")
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("plan") / "plan.json"
+    asked = ("meta-llama/Llama-3.1-8B", "--rate", "4/s", "--traffic", "chat", "--accelerator", "H100,L4")
+    assert run("plan", "serve", *asked, "--today", "2026-11-21", "-o", str(path)).exit_code == 0
+    return str(path)
+
+
+def test_settings_left_to_the_engine_are_written_out(plan: str) -> None:
+    text = run("export", plan, "--to", "vllm").stdout
+    for flag in ("--max-model-len", "--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization 0.92"):
+        assert flag in text
+
+
+def test_files_go_into_a_folder_and_are_not_overwritten(plan: str, tmp_path: Path) -> None:
+    folder = tmp_path / "deploy"
+    assert run("export", plan, "--to", "kubernetes", "-o", str(folder)).exit_code == 0
+    assert (folder / "serve.yaml").read_text().startswith("# For Kubernetes")
+    again = run("export", plan, "--to", "kubernetes", "-o", str(folder))
+    assert again.exit_code == 2 and "--force" in again.stderr
+    assert run("export", plan, "--to", "kubernetes", "-o", str(folder), "--force").exit_code == 0
+
+
+def test_another_option_is_another_file(plan: str) -> None:
+    first, second = (run("export", plan, "--to", "skypilot", "--option", rank).stdout for rank in ("1", "2"))
+    assert first and second and first != second
+
+
+def test_list_names_every_target(plan: str) -> None:
+    text = run("export", plan, "--to", "list").stdout
+    for name in ("vllm", "sglang", "trtllm", "llamacpp", "compose", "kubernetes", "skypilot", "dstack", "slurm"):
+        assert f"\n{name} " in f"\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--to", "kubernets"), "did you mean 'kubernetes'"),
+        (("--to", "vllm", "--option", "999"), "choose 1 to"),
+        (("--to", "sglang"), "vllm"),
+        (("--to", "vllm", "--checkpoint", "-x"), "read as an option"),
+    ],
+)
+def test_mistakes_are_one_sentence(plan: str, arguments: tuple[str, ...], told: str) -> None:
+    result = run("export", plan, *arguments)
+    assert result.exit_code == 2 and told in result.stderr and result.stderr.count("\n") == 1
+    assert result.stdout == ""

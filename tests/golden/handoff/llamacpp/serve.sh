@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# For llama.cpp 00dc8057. Written by Tonnage 0.1.0.
+# Plan of 2026-11-21: bartowski/Meta-Llama-3.1-70B-Instruct-GGUF, 3 x rtx-4090 tp2 gguf-q4_k_m llamacpp.
+# 1 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01).
+# This starts one replica; the plan has 3.
+# Tokens are read from the environment: export HF_TOKEN before starting a gated model.
+set -euo pipefail
+
+exec llama-server \
+  --hf-repo bartowski/Meta-Llama-3.1-70B-Instruct-GGUF:Q4_K_M \
+  --parallel 4 \
+  --ctx-size 131072 \
+  --batch-size 2048 \
+  --cache-type-k q8_0 \
+  --cache-type-v q8_0 \
+  --n-gpu-layers all \
+  --split-mode row \
+  --flash-attn on \
+  --metrics \
+  --host 0.0.0.0 \
+  --port 8000

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# For TensorRT-LLM 1.2.0. Written by Tonnage 0.1.0.
+# Plan of 2026-11-21: nvidia/Llama-3.1-70B-Instruct-FP8, 3 x h100-sxm5-80gb tp2 fp8 trtllm.
+# 1 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01).
+# Written for 1.2.0; options without a flag are put into trtllm-options.yaml, which is YAML.
+# The checkpoint must be stored in fp8, as TensorRT Model Optimizer writes it.
+# This starts one replica; the plan has 3.
+# Tokens are read from the environment: export HF_TOKEN before starting a gated model.
+set -euo pipefail
+
+exec bash -c 'printf %s '"'"'{"enable_chunked_prefill": true, "kv_cache_config": {"dtype": "fp8", "enable_block_reuse": true, "tokens_per_block": 16}}'"'"' > trtllm-options.yaml && exec trtllm-serve nvidia/Llama-3.1-70B-Instruct-FP8 \
+  --backend pytorch \
+  --tp_size 2 \
+  --pp_size 1 \
+  --max_batch_size 256 \
+  --max_num_tokens 8192 \
+  --max_seq_len 32768 \
+  --kv_cache_free_gpu_memory_fraction 0.9 \
+  --config trtllm-options.yaml \
+  --host 0.0.0.0 \
+  --port 8000'

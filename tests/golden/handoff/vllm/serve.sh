@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# For vLLM 0.32.0. Written by Tonnage 0.1.0.
+# Plan of 2026-11-21: meta-llama/Llama-3.1-70B-Instruct, 3 x h100-sxm5-80gb tp2 fp8 vllm.
+# 1 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01).
+# Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit.
+# This starts one replica; the plan has 3.
+# Tokens are read from the environment: export HF_TOKEN before starting a gated model.
+set -euo pipefail
+
+exec vllm serve meta-llama/Llama-3.1-70B-Instruct \
+  --dtype auto \
+  --quantization fp8 \
+  --kv-cache-dtype fp8 \
+  --tensor-parallel-size 2 \
+  --pipeline-parallel-size 1 \
+  --max-model-len 32768 \
+  --max-num-seqs 256 \
+  --max-num-batched-tokens 8192 \
+  --gpu-memory-utilization 0.9 \
+  --block-size 16 \
+  --enable-chunked-prefill \
+  --enable-prefix-caching \
+  --host 0.0.0.0 \
+  --port 8000

@@ -1,0 +1,39 @@
+"""Every exporter's files, whole; a change that moves one says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import Golden
+from tests.handoff.plans import CASES, plan
+
+from tonnage import handoff
+
+FOLDER = Path(__file__).parents[1] / "golden" / "handoff"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_files_are_the_kept_ones(case: str, request: pytest.FixtureRequest) -> None:
+    target, changes = CASES[case]
+    made = plan(**changes)
+    golden = Golden(FOLDER, bool(request.config.getoption("--update-golden")))
+    for name, text in handoff.export(made, made.options[0], to=target).items():
+        golden.check(f"{case}/{name}", text)
+
+
+def test_every_target_is_kept() -> None:
+    assert {target for target, _ in CASES.values()} == set(handoff.known_targets())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_files_name_their_release_and_no_secret(case: str) -> None:
+    target, changes = CASES[case]
+    made = plan(**changes)
+    known = handoff.known_targets()[target]
+    files = handoff.export(made, made.options[0], to=target)
+    assert set(files) <= set(known.files)
+    for text in files.values():
+        comments = [line for line in text.splitlines()[:10] if line.startswith("# For ")]
+        assert comments, "the head names the release it was written for"
+        assert "hf_" not in text
