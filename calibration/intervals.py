@@ -1,12 +1,14 @@
 """
 Fit the 90 % factors of every estimate and write them where predictions look them up.
 
-    python calibration/intervals.py [--workers 2] [FILE.csv.gz …]
+    python calibration/left_out.py        first: what fits say that never saw the row's group
+    python calibration/intervals.py
 
-Scores every usable row of the measurements with the predictor as it stands, fits one factor per kind, quantity and
-basis on whole groups (tonnage.accuracy.intervals), prints the coverage on groups left out, and rewrites
-src/tonnage/catalog/data/intervals/*.csv. Quantities that no measurement covers keep their row. Run it last: each
-change of a predictor changes its residuals.
+The residuals are those of calibration/left_out.csv.gz: each number as predicted without its accelerator, family,
+engine and source. One factor per kind, quantity and level is fitted on whole groups (tonnage.accuracy.intervals),
+coverage on groups left out is printed, and src/tonnage/catalog/data/intervals/*.csv is rewritten. Quantities that no
+measurement covers keep their row. Rows whose notes contradict what ran (`serving.py`, scored_only) are scored like all
+others but teach no width; the last lines say what share of them is inside.
 """
 
 from __future__ import annotations
@@ -14,41 +16,99 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime
+from collections.abc import Iterable
 from pathlib import Path
 
-from tonnage.accuracy.intervals import Factor, fit
-from tonnage.accuracy.rows import read_rows
-from tonnage.accuracy.scoring import score
+from msgspec.structs import replace
+
+from tonnage.accuracy.cases import kind_of
+from tonnage.accuracy.groups import LEFT_OUT, grouped, labels_of
+from tonnage.accuracy.intervals import QUANTITY_OF, Factor, fit, levels_of
+from tonnage.accuracy.left_out import left_out_predictions
+from tonnage.accuracy.metrics import quantile
+from tonnage.accuracy.quantities import measured
+from tonnage.accuracy.rows import Row, read_rows, text
+from tonnage.accuracy.scoring import Score
 from tonnage.catalog.intervals import KINDS
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "src" / "tonnage" / "catalog" / "data" / "intervals"
-COLUMNS = ("quantity", "rung", "factor", "groups", "rows", "coverage_90", "coverage_blocks", "fitted")
+COLUMNS = ("quantity", "rung", "factor", "groups", "rows", "coverage_90", "coverage_rows", "fitted")
 SMALLEST = 1.01
 
 
 def main() -> None:
-    """Score, fit, print and write."""
+    """Fit, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("files", nargs="*", type=Path, default=sorted((ROOT / "measurements").glob("*.csv.gz")))
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--dry", action="store_true", help="print only")
     given = parser.parse_args()
-    rows = (row for path in given.files for row in read_rows(path))
-    factors = fit(list(score(rows, workers=given.workers)))
+    rows = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path) if row.usable]
+    scores = left_out(rows)
+    doubtful = {row.id for row in rows if contradicts(row)}
+    factors = fit(item for item in scores if item.id not in doubtful)
     for found in factors:
-        shares = (found.coverage_90, found.coverage_blocks)
-        groups, blocks = ("-" if share is None else f"{share:.3f}" for share in shares)
-        print(f"{found.kind:6} {found.quantity:30} {found.rung:11} x {found.factor:6.3f}", end="")
-        print(f"  {found.groups:4} groups {found.rows:5} rows  covered on left-out groups {groups}, blocks {blocks}")
-    for kind in KINDS:
-        write(kind, [found for found in factors if found.kind == kind])
+        groups, every = ("-" if s is None else f"{s:.3f}" for s in (found.coverage_90, found.coverage_rows))
+        print(f"{found.kind:6} {found.quantity:22} {found.rung:42} x {found.factor:6.3f}", end="")
+        print(f"  {found.groups:4} groups {found.rows:6} numbers  covered: groups {groups}, rows {every}")
+    show(scores, factors, doubtful)
+    if not given.dry:
+        for kind in KINDS:
+            write(kind, [found for found in factors if found.kind == kind])
+
+
+def left_out(rows: Iterable[Row]) -> list[Score]:
+    """Every measured number, once for each kind of group it was predicted without."""
+    stored = {kind: left_out_predictions(ROOT, kind) for kind in LEFT_OUT}
+    found = []
+    for row in rows:
+        labels = labels_of(row)
+        for wanted in measured(row):
+            base = Score(
+                id=row.id, block=row.block, kind=kind_of(row), quantity=wanted.quantity, measured=wanted.value,
+                labels=labels,
+            )  # fmt: skip
+            for of in stored.values():
+                known = of.get((row.id, wanted.quantity))
+                if known is not None:
+                    found.append(replace(base, predicted=known.predicted, level=known.level))
+    return found
+
+
+def contradicts(row: Row) -> bool:
+    """A row that does not say what ran: hand-run files of a later date (another image, other lengths)."""
+    return text(row, "provenance") == "local_file" and bool(text(row, "measured"))
+
+
+def show(scores: list[Score], factors: list[Factor], doubtful: set[str]) -> None:
+    """Coverage and half-width of every kind and quantity over all left-out numbers."""
+    widths = {(found.kind, found.quantity, found.rung): found.factor for found in factors}
+
+    def width(item: Score) -> float:
+        quantity = QUANTITY_OF[item.kind, item.quantity][0]
+        names = (name for name in reversed(levels_of(item.level)) if (item.kind, quantity, name) in widths)
+        return widths[item.kind, quantity, next(names)]
+
+    print("\nleft-out numbers inside as shipped, and the median half-width")
+    usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
+    for (kind, quantity), own in sorted(grouped(usable, lambda s: (s.kind, s.quantity)).items()):
+        for title, part in (
+            ("", own),
+            ("calibrated", [s for s in own if s.level.startswith("calibrated")]),
+            ("contradicting", [s for s in own if s.id in doubtful]),
+        ):
+            if part:
+                inside = [1 / width(s) <= (s.predicted or 0) / (s.measured or 1) <= width(s) for s in part]
+                half = quantile([(width(s) - 1 / width(s)) / 2 for s in part], 0.5) or 0.0
+                shown = f"{sum(inside) / len(inside):7.1%}  ± {half:.1%}"
+                print(f"{kind:6} {quantity:24} {title:14} {len(part):6} {shown}")
 
 
 def write(kind: str, factors: list[Factor]) -> None:
     """One table; rows of quantities that were not fitted stay as they are."""
     path = TABLES / f"{kind}.csv"
     with path.open(encoding="utf-8", newline="") as file:
-        kept = [row for row in csv.DictReader(file) if row["quantity"] not in {found.quantity for found in factors}]
+        fitted_names = {found.quantity for found in factors}
+        kept = [row for row in csv.DictReader(file) if row["quantity"] not in fitted_names]
     today = datetime.date.today().isoformat()
     fitted = [
         {
@@ -58,13 +118,13 @@ def write(kind: str, factors: list[Factor]) -> None:
             "groups": found.groups,
             "rows": found.rows,
             "coverage_90": "" if found.coverage_90 is None else f"{found.coverage_90:.3f}",
-            "coverage_blocks": "" if found.coverage_blocks is None else f"{found.coverage_blocks:.3f}",
-            "fitted": f"{today} on whole groups of the published measurements",
+            "coverage_rows": "" if found.coverage_rows is None else f"{found.coverage_rows:.3f}",
+            "fitted": f"{today} on whole groups left out of the fits",
         }
         for found in factors
     ]
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         writer.writerows([*fitted, *kept])
 

@@ -17,13 +17,16 @@ from tonnage.accuracy.cases import kind_of
 from tonnage.accuracy.rows import Row, text
 from tonnage.errors import TonnageError
 
-__all__ = ["LABELS", "Labels", "grouped", "labels_of", "leave_out"]
+__all__ = ["LABELS", "LEFT_OUT", "Labels", "grouped", "labels_of", "leave_out"]
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 LABELS: Final = ("engine", "accelerator", "family", "precision", "load")
 """What results can be split by beside the block."""
+
+LEFT_OUT: Final = ("accelerator", "family", "engine", "source")
+"""Kinds of groups that fits are judged without: of an accelerator, a model family, an engine, a source block."""
 
 UNKNOWN: Final = "not stated"
 

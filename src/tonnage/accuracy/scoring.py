@@ -50,6 +50,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
     basis: str = ""
     reason: str = ""
+    level: str = ""
+    """What the width of its interval was looked up by."""
     saturated: bool = False
     """Predicted to be above the knee, where a latency is queueing and depends on how many requests were sent."""
 
@@ -128,6 +130,7 @@ def _scored(base: Score, wanted: Measured, result: Result) -> Score:
         low=answer.low,
         high=answer.high,
         basis=result.basis,
+        level=result.level,
         saturated=isinstance(result, ServeResult) and bool(result.saturated),
     )
 

@@ -4,9 +4,10 @@ How far off may a prediction be? The 90 % factor of each kind of estimate, read 
 `factor("serve", "tpot_s", rung="calibrated")` is the number f >= 1 for which measurements of such cases lie
 between value / f and value x f nine times in ten. One CSV per kind of case (serve, train, infer) lists them by
 quantity and rung; they are fitted by `calibration/intervals.py`, which scores whole groups left out in turn.
-A rung is whatever the predictor says its number rests on: a basis (measured, calibrated, derived, assumed), a step of
-the efficiency ladder (own, kin, generic), or `saturated` for latencies above the knee; with the engine behind a colon
-("calibrated:vllm") where that has a row of its own. What has no row falls back to the rung, then to the row `any`.
+A rung is whatever the predictor says its number rests on: a basis (measured, calibrated, derived, assumed) or a step
+of the efficiency ladder (own, kin, generic), and behind colons, as far as they are known, the load, the structure of
+the model and the software ("calibrated:steady:dense:vllm"; `planner.levels`). What has no row drops its last word until
+it has; then it takes the row `any`.
 """
 
 from __future__ import annotations
@@ -58,11 +59,14 @@ def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
     if kind not in KINDS:
         raise UnknownName("kind of case", kind, known=KINDS)
     rows = table(kind)
-    step, _, engine = rung.partition(":")
-    basis = _BASIS_OF_RUNG.get(step, step)
-    for name in (rung, f"{basis}:{engine}", step, basis, "any"):
+    step, *words = rung.split(":")
+    words = [_BASIS_OF_RUNG.get(step, step), *words]
+    for kept in range(len(words), 0, -1):
+        name = ":".join(words[:kept])
         if (quantity, name) in rows:
             return rows[quantity, name]
+    if (quantity, "any") in rows:
+        return rows[quantity, "any"]
     raise UnknownName("interval", quantity, known={known for known, _ in rows})
 
 

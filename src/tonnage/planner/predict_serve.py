@@ -16,6 +16,7 @@ from tonnage.catalog.intervals import factor
 from tonnage.engine.served import Served
 from tonnage.nouns.answer import Basis, Quantity
 from tonnage.nouns.case import Latency, ServeCase, ServeResult
+from tonnage.planner.levels import serve_level
 from tonnage.planner.serve_setup import Setup, setup
 from tonnage.planner.serve_traffic import served
 
@@ -53,29 +54,32 @@ def _result(at: Setup, found: Served, *, basis: Basis, memory: dict[str, Any]) -
     case, scale = at.case, float(at.case.replicas)
     rate = found.requests_per_s * scale
     output = 1.0 / found.tpot_s * found.running if case.phase == "decode" else rate * case.osl
-    total = rate * (case.isl + case.osl)
+    level = serve_level(
+        case, at.placement.model, basis=basis.value, engine=at.times.engine, saturated=bool(found.saturated)
+    )
+
+    def quantity(name: str, value: float, unit: str) -> Quantity:
+        return Quantity(value=value, unit=unit, basis=basis).within(factor("serve", name, rung=level))
+
     return ServeResult(
         fits=True,
         basis=basis,
         memory=memory,
         kv_cache_tokens=at.pool.tokens,
-        ttft_s=None if case.phase == "decode" else _latency("ttft_s", found.ttft_s, found.ttft_tail_s, basis),
-        tpot_s=None if case.osl <= 1 else _latency("tpot_s", found.tpot_s, found.tpot_tail_s, basis),
-        e2e_s=_latency("e2e_s", found.e2e_s, None, basis),
-        output_tokens_per_s=_rate("output_tokens_per_s", output, "tokens/s", basis) if case.osl else None,
-        total_tokens_per_s=_rate("total_tokens_per_s", total, "tokens/s", basis),
-        requests_per_s=_rate("requests_per_s", rate, "1/s", basis),
+        ttft_s=None if case.phase == "decode" else _latency("ttft_s", found.ttft_s, found.ttft_tail_s, level),
+        tpot_s=None if case.osl <= 1 else _latency("tpot_s", found.tpot_s, found.tpot_tail_s, level),
+        e2e_s=_latency("e2e_s", found.e2e_s, None, level),
+        output_tokens_per_s=quantity("output_tokens_per_s", output, "tokens/s") if case.osl else None,
+        total_tokens_per_s=quantity("total_tokens_per_s", rate * (case.isl + case.osl), "tokens/s"),
+        requests_per_s=quantity("requests_per_s", rate, "1/s"),
         saturated=found.saturated,
+        level=level,
         notes=at.notes,
         id=case.id,
     )  # fmt: skip
 
 
-def _latency(name: str, mean: float, tail: tuple[float, float, float] | None, basis: Basis) -> Latency:
-    width = factor("serve", name, rung=basis)
+def _latency(name: str, mean: float, tail: tuple[float, float, float] | None, level: str) -> Latency:
+    width = factor("serve", name, rung=level)
     p50, p95, p99 = tail or (None, None, None)
     return Latency(mean=mean, p50=p50, p95=p95, p99=p99, low=mean / width, high=mean * width)
-
-
-def _rate(name: str, value: float, unit: str, basis: Basis) -> Quantity:
-    return Quantity(value=value, unit=unit, basis=basis).within(factor("serve", name, rung=basis))

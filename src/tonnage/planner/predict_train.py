@@ -24,6 +24,7 @@ from tonnage.nouns.precision import number_format
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.training_memory import training_memory
+from tonnage.planner.levels import train_level
 from tonnage.planner.train_setup import Chosen, resolve_setup
 from tonnage.units import show
 
@@ -57,9 +58,11 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING) -> TrainRe
         model, accelerator=_counted(accelerator, case), setup=setup, coefficients=coefficients
     )  # fmt: skip
     rung = _rung(accelerator, coefficients)
-    step = msgspec.structs.replace(step, basis=rung).within(factor("train", "step_s", rung=rung))
-    memory = memory.within(factor("train", "memory_peak_bytes", rung=rung))
-    return _result(case, model, accelerator, chosen, step=step, memory=memory)
+    level = train_level(model, basis=rung.value, method=setup.method, software=setup.software)
+    step = msgspec.structs.replace(step, basis=rung).within(factor("train", "step_s", rung=level))
+    memory = memory.within(factor("train", "memory_peak_bytes", rung=level))
+    found = _result(case, model, accelerator, chosen, step=step, memory=memory)
+    return msgspec.structs.replace(found, level=level)
 
 
 def _check(case: TrainCase) -> None:

@@ -1,0 +1,190 @@
+"""
+How far off are we on what no fit has seen? Every fit again, with whole groups of rows left out in turn.
+
+    python calibration/left_out.py                 about six minutes on two cores
+    python calibration/left_out.py --only family   one kind of group
+    python calibration/left_out.py --check         some refits against complete fits
+
+The groups: each accelerator, each model family, each engine, each source block. Leaving one out takes all of its
+rows, of every kind of case, away from every fit (engines' overheads, training, batches through networks; their own
+scripts say what is minimised), refits (`refit.py`), and predicts its rows with what is left through the same door as
+a user's cases. What only the missing rows taught is gone: an engine without rows falls back to what the catalogue says
+of engines that nobody measured, an architecture without rows to the common value. Kernel grids stay: they come from
+kernel tables, never from these rows, and have their own left-out errors (`check.py`).
+
+Writes calibration/left_out.csv.gz (each number as predicted without its accelerator, family, engine, source) and
+docs/accuracy.left_out.csv (their medians by block).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import io
+import multiprocessing
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import fits
+
+import tonnage.catalog.overheads as overheads_table
+import tonnage.planner.predict_infer as infer_door
+import tonnage.planner.predict_train as train_door
+from tonnage.accuracy.groups import LEFT_OUT, grouped, labels_of
+from tonnage.accuracy.left_out import COLUMNS
+from tonnage.accuracy.metrics import ape, quantile
+from tonnage.accuracy.rows import Row, read_rows
+from tonnage.accuracy.scoring import Score, score
+
+ROOT = Path(__file__).parents[1]
+STORED = ROOT / "calibration" / "left_out.csv.gz"
+PAGE = ROOT / "docs" / "accuracy.left_out.csv"
+
+
+class Fold(NamedTuple):
+    """One group that is left out."""
+
+    kind: str
+    name: str
+
+
+def main() -> None:
+    """Leave every group out, write both tables, print the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--only", choices=LEFT_OUT)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args()
+    if given.check:
+        fits.check()
+        return
+    start = time.monotonic()
+    rows = all_rows()
+    kinds = (given.only,) if given.only else LEFT_OUT
+    groups = [Fold(kind, name) for kind in kinds for name in grouped(rows, lambda r, k=kind: group_name(r, k))]
+    context = multiprocessing.get_context("fork")
+    fits.prepare()
+    with ProcessPoolExecutor(given.workers, mp_context=context) as pool:
+        shipped = {(s.id, s.quantity): s for part in pool.map(as_shipped, range(given.workers * 4)) for s in part}
+        found = dict(zip(groups, pool.map(without, groups), strict=True))
+    left_out = {kind: dict(shipped) for kind in kinds}
+    for fold, scores in found.items():
+        left_out[fold.kind] |= {(s.id, s.quantity): s for s in scores}
+    if not given.only:
+        store(shipped, left_out)
+        write_page(shipped, left_out)
+    show(shipped, left_out)
+    print(f"{len(groups)} groups left out in {time.monotonic() - start:.0f} s")
+
+
+@cache
+def all_rows() -> tuple[Row, ...]:
+    """Every usable row."""
+    files = sorted((ROOT / "measurements").glob("*.csv.gz"))
+    return tuple(row for path in files for row in read_rows(path) if row.usable)
+
+
+def group_name(row: Row, kind: str) -> str:
+    """The group of a row that a kind of leaving out takes away."""
+    return row.block if kind == "source" else str(getattr(labels_of(row), kind))
+
+
+def as_shipped(part: int) -> list[Score]:
+    """A share of the rows as users get them."""
+    return list(score(all_rows()[part::8]))
+
+
+def without(fold: Fold) -> list[Score]:
+    """The rows of a group as predicted by fits that never saw it; nothing where no fit did."""
+    rows = [row for row in all_rows() if group_name(row, fold.kind) == fold.name]
+    hidden = {row.id for row in rows}
+    if not any(hidden & set(ids) for ids in fits.seen()):
+        return []
+    with ExitStack() as stack:
+        serving = fits.serving_without(hidden, engine=fold.name if fold.kind == "engine" else "")
+        stack.enter_context(swapped(overheads_table, "_rows", lambda: MappingProxyType(serving)))
+        training = fits.training_without(hidden)
+        stack.enter_context(swapped(train_door, "training_coefficients", lambda: training))
+        networks = fits.infer_without(hidden)
+        stack.enter_context(swapped(infer_door, "offline", lambda: networks))
+        return list(score(rows))
+
+
+@contextmanager
+def swapped(module: Any, name: str, value: Any) -> Iterator[None]:
+    """A fact of the catalogue replaced for a while."""
+    kept = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, kept)
+
+
+Key = tuple[str, str]
+
+
+def store(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]]) -> None:
+    """Every number with its four left-out predictions and what each rests on."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for key, own in shipped.items():
+        cells: list[str] = []
+        for kind in LEFT_OUT:
+            item = left_out[kind].get(key, own)
+            cells += ["", ""] if item.predicted is None else [f"{item.predicted:.6g}", item.level]
+        writer.writerow([*key, *cells])
+    with STORED.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+        packed.write(text.getvalue().encode())
+
+
+def write_page(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]]) -> None:
+    """Medians by block and quantity, and over all blocks, for docs/accuracy.md."""
+    with PAGE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["block", "kind", "quantity", *LEFT_OUT])
+        for every in (False, True):
+            for (block, kind, quantity), own in sorted(
+                grouped(shipped.values(), lambda s, e=every: ("all" if e else s.block, s.kind, s.quantity)).items()
+            ):
+                medians = [median(own, left_out[group]) for group in LEFT_OUT]
+                if quantity != "fits" and any(value is not None for value in medians):
+                    cells = ["" if value is None else f"{value:.4f}" for value in medians]
+                    writer.writerow([block, kind, quantity, *cells])
+
+
+def median(own: Iterable[Score], of: dict[Key, Score]) -> float | None:
+    """Median error of some numbers under other predictions."""
+    found = [of.get((s.id, s.quantity), s) for s in own]
+    return quantile([ape(predicted=s.predicted, measured=s.measured) for s in found if s.predicted and s.measured], 0.5)
+
+
+def show(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]]) -> None:
+    """In sample beside left out, for every kind and quantity, and for serving by block."""
+
+    def line(name: str, own: Sequence[Score]) -> None:
+        cells = [median(own, shipped), *(median(own, of) for of in left_out.values())]
+        shown = "".join("       -" if cell is None else f"{cell:8.1%}" for cell in cells)
+        print(f"{name:50s} {len(own):5d} {shown}")
+
+    print(f"{'':50s} {'rows':>5s} {'as is':>8s}" + "".join(f"{kind[:7]:>8s}" for kind in left_out))
+    groups = grouped(shipped.values(), lambda s: (s.kind, s.quantity))
+    for (kind, quantity), own in sorted(groups.items()):
+        line(f"{kind} {quantity}", own)
+    for (kind, quantity, block), own in sorted(
+        grouped(shipped.values(), lambda s: (s.kind, s.quantity, s.block)).items()
+    ):
+        if len(own) >= 20 and quantity != "fits":
+            line(f"  {kind} {quantity} {block}", own)
+
+
+if __name__ == "__main__":
+    main()

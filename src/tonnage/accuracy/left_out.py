@@ -1,0 +1,73 @@
+"""
+What was predicted for a measured number by fits that had never seen its group? Read from a stored table.
+
+`calibration/left_out.py` refits with each accelerator, model family, engine and source left out in turn and stores
+every number; the table comes with a checkout, not with the package.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tonnage.accuracy.groups import LEFT_OUT
+from tonnage.accuracy.scoring import Score
+from tonnage.errors import BadFact, UnknownName
+
+__all__ = ["COLUMNS", "FILE", "LeftOut", "left_out_predictions", "left_out_scores"]
+
+FILE: Final = Path("calibration") / "left_out.csv.gz"
+COLUMNS: Final = ("id", "quantity", *(f"{kind}{part}" for kind in LEFT_OUT for part in ("", "_level")))
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """One number as predicted without its group, and what that prediction rests on."""
+
+    predicted: float
+    level: str
+
+
+def left_out_predictions(root: Path, kind: str) -> Mapping[tuple[str, str], LeftOut]:
+    """
+    Predictions without the row's own group of a kind, by row id and quantity; empty where nothing is stored.
+
+    Raises
+    ------
+    UnknownName
+        No such kind of group.
+    BadFact
+        The stored table has other columns.
+    """
+    if kind not in LEFT_OUT:
+        raise UnknownName("kind of group", kind, known=LEFT_OUT)
+    path = root / FILE
+    if not path.exists():
+        return {}
+    found: dict[tuple[str, str], LeftOut] = {}
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise BadFact(f"{FILE}: columns must be {', '.join(COLUMNS)}; write it with calibration/left_out.py")
+        for line in reader:
+            if line[kind]:
+                found[line["id"], line["quantity"]] = LeftOut(float(line[kind]), line[f"{kind}_level"])
+    return found
+
+
+def left_out_scores(scores: Iterable[Score], stored: Mapping[tuple[str, str], LeftOut]) -> list[Score]:
+    """The same numbers as predicted without their group; those that are not stored say so."""
+    found = []
+    for item in scores:
+        known = stored.get((item.id, item.quantity))
+        if known is None:
+            found.append(msgspec.structs.replace(item, predicted=None, low=None, high=None, reason="not stored"))
+            continue
+        shift = known.predicted / item.predicted if item.predicted else 1.0
+        low, high = (None if bound is None else bound * shift for bound in (item.low, item.high))
+        found.append(msgspec.structs.replace(item, predicted=known.predicted, low=low, high=high))
+    return found

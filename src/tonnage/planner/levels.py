@@ -1,0 +1,46 @@
+"""
+How sure may a prediction be? Its level: what it rests on, the load, the structure of the model, and the software.
+
+`catalog.intervals.factor` looks the width of an interval up by it and drops the last word until it finds a row, so
+the words come in order of how much they tell: `calibrated:steady:dense:vllm`.
+"""
+
+from __future__ import annotations
+
+from tonnage.nouns.case import InferCase, ServeCase
+from tonnage.nouns.model import Model, Moe
+
+__all__ = ["infer_level", "serve_level", "structure", "train_level"]
+
+
+def serve_level(case: ServeCase, model: Model, *, basis: str, engine: str, saturated: bool) -> str:
+    """
+    Of a served language model. Loads: `steady` (a batch, clients below the knee), `saturated` (offline, or clients
+    above the knee), `open` (arrivals, whose latency depends on how near the knee is), `split` (separate pools).
+    """
+    if case.disaggregation is not None:
+        load = "split"
+    elif case.traffic.rate_per_s is not None:
+        load = "open"
+    else:
+        load = "saturated" if saturated or case.traffic.saturated else "steady"
+    return ":".join((basis, load, structure(model), engine))
+
+
+def train_level(model: Model, *, basis: str, method: str, software: str) -> str:
+    """Of training: whole models and adapters apart, then the structure and the software."""
+    return ":".join((basis, "whole" if method in {"pretrain", "full"} else "adapter", structure(model), software))
+
+
+def infer_level(case: InferCase, model: Model, *, basis: str, engine: str) -> str:
+    """Of a batch through a network."""
+    load = "open" if case.rate_per_s is not None else "saturated" if case.saturated else "steady"
+    return ":".join((basis, load, structure(model), engine))
+
+
+def structure(model: Model) -> str:
+    """mixture (routed experts), dense, or network (known by its totals, not by layers)."""
+    groups = (*model.layers, *model.encoder)
+    if not groups:
+        return "network"
+    return "mixture" if any(isinstance(group.feed_forward, Moe) for group in groups) else "dense"

@@ -1,0 +1,52 @@
+"""Predictions by fits that never saw the row: read from a table, and never mixed up with those that did."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tonnage.accuracy.groups import Labels
+from tonnage.accuracy.left_out import COLUMNS, FILE, left_out_predictions, left_out_scores
+from tonnage.accuracy.scoring import Score
+from tonnage.errors import BadFact, UnknownName
+
+
+def stored(folder: Path, text: str) -> Path:
+    path = folder / FILE
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+def row(id_: str, value: str) -> str:
+    return ",".join([id_, "tpot_ms", value, "calibrated:steady", *[""] * (len(COLUMNS) - 4)]) + "\n"
+
+
+def test_a_number_is_found_under_the_group_it_was_predicted_without(tmp_path: Path) -> None:
+    root = stored(tmp_path, ",".join(COLUMNS) + "\n" + row("a", "12.5"))
+    assert left_out_predictions(root, "accelerator")["a", "tpot_ms"].predicted == 12.5
+    assert left_out_predictions(root, "family") == {}
+
+
+def test_without_a_table_there_is_nothing(tmp_path: Path) -> None:
+    assert left_out_predictions(tmp_path, "source") == {}
+
+
+def test_another_kind_of_group_or_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="colour"):
+        left_out_predictions(tmp_path, "colour")
+    with pytest.raises(BadFact, match="columns"):
+        left_out_predictions(stored(tmp_path, "id,quantity\n"), "family")
+
+
+def test_scores_take_the_stored_value_and_their_interval_moves_along(tmp_path: Path) -> None:
+    root = stored(tmp_path, ",".join(COLUMNS) + "\n" + row("a", "20"))
+    base = Score(
+        id="a", block="B", kind="serve", quantity="tpot_ms", measured=15.0, labels=Labels(), predicted=10.0, low=8.0,
+        high=12.5,
+    )  # fmt: skip
+    other = Score(id="b", block="B", kind="serve", quantity="tpot_ms", measured=15.0, labels=Labels(), predicted=1.0)
+    found = left_out_scores([base, other], left_out_predictions(root, "accelerator"))
+    assert (found[0].predicted, found[0].low, found[0].high) == (20.0, 16.0, 25.0)
+    assert found[1].predicted is None
+    assert found[1].reason == "not stored"

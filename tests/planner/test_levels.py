@@ -1,0 +1,48 @@
+"""What decides the width of an interval: load, structure, software, in this order."""
+
+import pytest
+
+from tonnage import catalog
+from tonnage.nouns.case import InferCase, ServeCase, Traffic
+from tonnage.planner.levels import infer_level, serve_level, structure, train_level
+from tonnage.planner.predict import predict
+
+
+def served(**traffic: float) -> ServeCase:
+    return ServeCase(
+        model="llama-3.1-8b", accelerator="h100-sxm5-80gb", engine="vllm", isl=512, osl=128, traffic=Traffic(**traffic)
+    )
+
+
+@pytest.mark.parametrize(
+    ("traffic", "saturated", "load"),
+    [
+        ({"concurrency": 4}, False, "steady"),
+        ({"concurrency": 4000}, True, "saturated"),
+        ({"rate_per_s": 2}, False, "open"),
+    ],
+)
+def test_load_is_told_by_the_traffic(traffic: dict[str, float], saturated: bool, load: str) -> None:
+    model = catalog.model("llama-3.1-8b")
+    level = serve_level(served(**traffic), model, basis="calibrated", engine="vllm", saturated=saturated)
+    assert level == f"calibrated:{load}:dense:vllm"
+
+
+def test_experts_make_a_mixture_and_totals_a_network() -> None:
+    assert structure(catalog.model("gpt-oss-120b")) == "mixture"
+    assert structure(catalog.model("resnet-50")) == "network"
+
+
+def test_adapters_are_apart_from_whole_models() -> None:
+    model = catalog.model("llama-3.1-8b")
+    assert train_level(model, basis="derived", method="qlora", software="eager") == "derived:adapter:dense:eager"
+
+
+def test_batches_through_networks_name_their_load() -> None:
+    case = InferCase(model="resnet-50", accelerator="t4", saturated=True)
+    level = infer_level(case, catalog.model("resnet-50"), basis="calibrated", engine="tensorrt")
+    assert level == "calibrated:saturated:network:tensorrt"
+
+
+def test_a_prediction_says_its_level() -> None:
+    assert predict(served(concurrency=4)).level == "calibrated:steady:dense:vllm"
