@@ -319,7 +319,7 @@ def scored_only(sample: Sample) -> bool:
     """Rows that are scored but teach nothing: their layout, lengths, image or decoding is not what the row says."""
     row = sample.row
     by_hand = text(row, "provenance") == "local_file" and bool(text(row, "measured"))
-    return row.block in SCORED_ONLY or by_hand or sample.at.case.disaggregation is not None
+    return row.block in SCORED_ONLY or by_hand
 
 
 def by_key(rows: list[Sample]) -> dict[tuple[str, str, str], list[Sample]]:

@@ -35,6 +35,17 @@ _ORDER: Final = {
 }
 """Families whose grids stand in for one another, best first; `library` is PyTorch with the vendor's libraries."""
 
+_NOT_SERVED: Final = {
+    "sglang": ("elementwise",),
+    "trtllm": ("gemm/nvfp4", "grouped_gemm/nvfp4"),
+}
+"""
+Grids by family that timed another kernel than the engine serves with; another family's come first on the same part.
+
+SGLang's element-wise table runs unfused PyTorch: 8 us at no size and a tenth of the bandwidth. TensorRT-LLM tunes its
+FP4 products when it starts; its table took twice as long as vLLM's and SGLang's, which call the same kernels.
+"""
+
 _OWN_KERNELS: Final = frozenset({"llama.cpp", "ollama", "mlx", "exllamav2"})
 """Engines that share no kernels with the measured ones: the generic curve alone."""
 
@@ -170,12 +181,13 @@ def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
     chosen: dict[str, Grid] = {}
     for donor, rung in _donors(part):
         crowding, slower = (1.0, 1.0) if rung == "own" else _likeness(donor, part.name)
-        for family in (*families, "library"):
-            if family not in measured_families(donor):
-                continue
+        known = [family for family in (*families, "library") if family in measured_families(donor)]
+        for family, last_resort in (*((f, False) for f in known), *((f, True) for f in known)):
             header, body = _open(donor, family)
             for key, (at, length) in header.index.items():
-                if key not in chosen and (rung == "own" or "/local" not in key):
+                if key in chosen or (rung != "own" and "/local" in key):
+                    continue
+                if last_resort or not key.startswith(_NOT_SERVED.get(family, ())):
                     chosen[key] = _grid(body[at : at + length], rung, crowding, slower)
     return chosen
 
