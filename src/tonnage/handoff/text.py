@@ -64,16 +64,15 @@ def _block_dumper() -> Any:
     """PyYAML's safe writer, with printable texts of several lines as blocks: scripts stay readable."""
     import yaml
 
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
+    # PyYAML keeps its choices on the class, so a writer with others is another class.
+    dumper: Any = type("BlockDumper", (yaml.SafeDumper,), {"ignore_aliases": lambda self, data: True})
+    dumper.add_representer(str, _represent_text)
+    return dumper
 
-    def text(dumper: Any, value: str) -> Any:
-        block = "\n" in value and re.fullmatch(r"[\x20-\x7e\n]*", value) and not re.search(r"[ \t]\n|^\s", value)
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if block else None)
 
-    Dumper.add_representer(str, text)
-    return Dumper
+def _represent_text(dumper: Any, value: str) -> Any:
+    block = "\n" in value and re.fullmatch(r"[\x20-\x7e\n]*", value) and not re.search(r"[ \t]\n|^\s", value)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if block else None)
 
 
 def comment(lines: Iterable[str]) -> str:
