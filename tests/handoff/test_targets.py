@@ -90,6 +90,19 @@ def test_two_nodes_become_a_leader_and_workers() -> None:
     assert "vllm serve" not in worker["command"][-1]
 
 
+def test_skypilot_names_differ_at_runpod() -> None:
+    assert "H100: 2" in exported("skypilot", provider="nebius")
+    assert "H100-SXM: 2" in exported("skypilot", provider="runpod")
+    assert "L40S: 2" in exported("skypilot", provider="runpod", accelerator="l40s")
+
+
+def test_names_are_of_accelerators_that_are_known() -> None:
+    from tonnage import catalog
+    from tonnage.handoff.names import _rows
+
+    assert set(_rows()) <= set(catalog.accelerators())
+
+
 def test_spot_arrives() -> None:
     aws = {"provider": "aws", "instance_type": "p5.48xlarge", "term": "spot"}
     assert "eks.amazonaws.com/capacityType: SPOT" in exported("kubernetes", **aws)

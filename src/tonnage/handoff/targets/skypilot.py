@@ -26,6 +26,8 @@ CLOUDS = frozenset(
     {"aws", "azure", "gcp", "lambda", "nebius", "oci", "paperspace", "runpod", "seeweb", "vast", "verda"}
 )
 """Providers that SkyPilot calls as the catalogue does (sky.utils.registry.CLOUD_REGISTRY, 0.14.1)."""
+SXM_AT_RUNPOD = frozenset({"A100-80GB", "H100", "H200"})
+"""Parts whose SXM variant SkyPilot's listing of RunPod names apart."""
 LOADING_S = 1800
 """Time a replica may take until it answers. [s]"""
 
@@ -56,8 +58,11 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
 
 
 def _resources(d: Deployment, image: str) -> dict[str, Any]:
+    name = names(d.accelerator).required("skypilot")
+    if d.provider == "runpod" and name in SXM_AT_RUNPOD and "-sxm" in d.accelerator:
+        name += "-SXM"
     resources: dict[str, Any] = {
-        "accelerators": {names(d.accelerator).required("skypilot"): d.ranks_per_node},
+        "accelerators": {name: d.ranks_per_node},
         "image_id": f"docker:{image}",
         "ports": d.port,
         "use_spot": d.spot,
