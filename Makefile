@@ -127,6 +127,13 @@ accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md
 	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md
 endif
 
+ifneq ($(wildcard peers/aiconfigurator.sh),)
+TARGETS += peers
+peers: $(DEV)  ## ask aiconfigurator about the same serving rows, in .venv-peers, and compare
+	PYTHON=$(PYTHON) peers/aiconfigurator.sh
+	$(BIN)/python peers/compare.py
+endif
+
 ifneq ($(wildcard mkdocs.yml),)
 TARGETS += docs
 docs: $(DEV)  ## build the documentation site into site/

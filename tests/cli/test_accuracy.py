@@ -111,7 +111,10 @@ def test_a_page_ranks_the_worst_first_and_explains(files: list[str], tmp_path: P
     (tmp_path / "accuracy.explanations.csv").write_text(
         "block,quantity,explanation\nB,*,Nobody knows the load.\n", encoding="utf-8"
     )
-    (tmp_path / "accuracy.left_out.csv").write_text("block,quantity,median_ape\nA,e2e_ms,0.123\n", encoding="utf-8")
+    (tmp_path / "accuracy.left_out.csv").write_text(
+        "block,kind,quantity,accelerator,family,engine,source\nA,serve,e2e_ms,0.123,,0.2,0.3\nB,serve,e2e_ms,,0.5,,\n",
+        encoding="utf-8",
+    )
     assert run(*files, "--markdown", str(page)).exit_code == 0
     text = page.read_text(encoding="utf-8")
     ranked = [
@@ -119,8 +122,14 @@ def test_a_page_ranks_the_worst_first_and_explains(files: list[str], tmp_path: P
     ]
     assert ranked[:2] == ["B", "B"]
     assert "Nobody knows the load." in text
-    assert "12.3 %" in text
+    assert "12.3 % / - / 20.0 % / 30.0 %" in text
     assert "raw roofline" in text
+
+
+def test_left_out_scores_need_their_table(files: list[str]) -> None:
+    result = run(*files, "--leave-out", "family")
+    assert result.exit_code == 2
+    assert "calibration/left_out.py" in result.stderr
 
 
 def test_a_bad_file_ends_in_one_sentence(tmp_path: Path) -> None:

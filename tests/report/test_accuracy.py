@@ -1,6 +1,6 @@
 """An accuracy report as a table and as a page."""
 
-from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, SkippedRow
+from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors, SkippedRow
 from tonnage.report.accuracy import Page, as_markdown, as_text, sentence, worst_first
 
 
@@ -60,11 +60,29 @@ def test_the_page_explains_what_is_far_off_and_only_that() -> None:
         overall=(line("all", 0.2),),
         baselines=(("raw roofline", (line("all", 0.4),)), ("constant", (line("all", 0.3),))),
         explanations={("A", "*"): "fine as it is", ("B", "tpot_ms"): "pipes | bubbles"},
-        left_out={("B", "tpot_ms"): 0.61},
+        left_out={("B", "serve", "tpot_ms"): {"family": 0.61}, ("all", "serve", "tpot_ms"): {"family": 0.33}},
+        unseen=(line("all", 0.3, coverage_90=0.88),),
+        peer="other 1.0",
+        peers=(
+            PeerErrors(
+                engine="vllm",
+                model="m",
+                mode="agg",
+                quantity="tpot_ms",
+                rows=9,
+                ours_median=0.1,
+                theirs_median=0.2,
+                ours_mean=0.3,
+                theirs_mean=0.4,
+            ),
+        ),
     )
     text = as_markdown(REPORT, page)
     assert "40.0 % / 30.0 %" in text
     assert "pipes \\| bubbles" in text
     assert "61.0 %" in text
+    assert "| serve | tpot_ms | 20.0 % | 33.0 % | 88.0 % |" in text
+    assert "## Beside other 1.0" in text
+    assert "| 10.0 % / 20.0 % | 0.50 | 30.0 % / 40.0 % | 0.75 | - |" in text
     assert "fine as it is" not in text
     assert text.index("| C |") < text.index("| B |") < text.index("| A |")

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.accuracy.groups import LEFT_OUT
+from tonnage.accuracy.intervals import QUANTITY_OF
 from tonnage.accuracy.scoring import Score
+from tonnage.catalog.intervals import factor
 from tonnage.errors import BadFact, UnknownName
 
 __all__ = ["COLUMNS", "FILE", "LeftOut", "left_out_predictions", "left_out_scores"]
@@ -60,14 +63,16 @@ def left_out_predictions(root: Path, kind: str) -> Mapping[tuple[str, str], Left
 
 
 def left_out_scores(scores: Iterable[Score], stored: Mapping[tuple[str, str], LeftOut]) -> list[Score]:
-    """The same numbers as predicted without their group; those that are not stored say so."""
+    """The same numbers as predicted without their group, each inside its level's interval; the others say why not."""
     found = []
     for item in scores:
         known = stored.get((item.id, item.quantity))
         if known is None:
-            found.append(msgspec.structs.replace(item, predicted=None, low=None, high=None, reason="not stored"))
+            reason = item.reason or "no left-out prediction is stored"
+            found.append(replace(item, predicted=None, low=None, high=None, reason=reason))
             continue
-        shift = known.predicted / item.predicted if item.predicted else 1.0
-        low, high = (None if bound is None else bound * shift for bound in (item.low, item.high))
-        found.append(msgspec.structs.replace(item, predicted=known.predicted, low=low, high=high))
+        name = QUANTITY_OF.get((item.kind, item.quantity), ("",))[0]
+        width = factor(item.kind, name, rung=known.level) if item.low is not None and name else None
+        low, high = (None, None) if width is None else (known.predicted / width, known.predicted * width)
+        found.append(replace(item, predicted=known.predicted, low=low, high=high, level=known.level))
     return found

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["accuracy"]
 
 COLUMNS = ("id", "block", "quantity", "measured", "predicted", "low", "high", "basis", "reason")
+LEAVE_OUT = ("accelerator", "family", "engine", "source")
 BY = ("engine", "accelerator", "family", "precision", "load")
 
 
@@ -31,6 +32,11 @@ BY = ("engine", "accelerator", "family", "precision", "load")
 @click.option("--markdown", type=click.Path(dir_okay=False), help="Write the report as a Markdown page.")
 @click.option("--block", "blocks", multiple=True, help="Only this block; may be given several times.")
 @click.option("--by", type=click.Choice(BY), help="Split each block further.")
+@click.option(
+    "--leave-out",
+    type=click.Choice(LEAVE_OUT),
+    help="Score what fits say that never saw the row's group (calibration/left_out.py).",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="At most this many rows of each block.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
 def accuracy(
@@ -40,6 +46,7 @@ def accuracy(
     markdown: str | None,
     blocks: tuple[str, ...],
     by: str | None,
+    leave_out: str | None,
     limit: int | None,
     workers: int,
 ) -> None:
@@ -56,9 +63,11 @@ def accuracy(
     paths = [Path(file) for file in files] or _shipped()
     wanted, facts, unusable = _rows(paths, blocks=blocks, limit=limit)
     scores = _scored(wanted, rows_file=rows_file, workers=workers)
+    if leave_out:
+        scores = _left_out(scores, leave_out, root=_root(paths))
     report = report_of(scores, by=by, unusable=unusable, out_of_memory=_scored(facts, rows_file=None, workers=1))
     if markdown:
-        page = _page(wanted, scores, markdown=Path(markdown), report=report_of(scores))
+        page = _page(wanted, scores, markdown=Path(markdown), root=_root(paths))
         Path(markdown).write_text(page, encoding="utf-8")
     click.echo(json_text(report) if as_json else as_text(report))
 
@@ -70,6 +79,20 @@ def _shipped() -> list[Path]:
         if found:
             return found
     raise BadFact("no file is named, and the measurements come with a checkout only: tonnage accuracy FILE.csv.gz")
+
+
+def _root(paths: list[Path]) -> Path:
+    """The checkout that the first table lies in: what is kept beside it is read from there."""
+    return paths[0].resolve().parents[1]
+
+
+def _left_out(scores: list[Score], kind: str, *, root: Path) -> list[Score]:
+    from tonnage.accuracy.left_out import FILE, left_out_predictions, left_out_scores
+
+    stored = left_out_predictions(root, kind)
+    if not stored:
+        raise BadFact(f"{FILE} is missing beside the measurements; write it with python calibration/left_out.py")
+    return left_out_scores(scores, stored)
 
 
 def _rows(paths: list[Path], *, blocks: tuple[str, ...], limit: int | None) -> tuple[list[Row], list[Row], int]:
@@ -138,29 +161,41 @@ def _with_progress(scores: Iterable[Score], rows: int) -> Iterator[Score]:
             yield item
 
 
-def _page(rows: list[Row], scores: list[Score], *, markdown: Path, report: Any) -> str:
+def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -> str:
     from tonnage.accuracy.baselines import baseline_scores
-    from tonnage.accuracy.summary import by_quantity
+    from tonnage.accuracy.left_out import left_out_predictions, left_out_scores
+    from tonnage.accuracy.peers import FILE, NAME, beside
+    from tonnage.accuracy.summary import by_quantity, report_of
     from tonnage.report.accuracy import Page, as_markdown
 
     rivals = tuple((name, tuple(by_quantity(own))) for name, own in baseline_scores(rows, scores))
-    left_out = {key: float(value) for key, value in _companion(markdown, "left_out", "median_ape").items()}
+    stored = {kind: left_out_predictions(root, kind) for kind in LEAVE_OUT}
+    unseen = [item for own in stored.values() for item in left_out_scores(scores, own)]
     page = Page(
         overall=tuple(by_quantity(scores)),
         baselines=rivals,
-        explanations=_companion(markdown, "explanations", "explanation"),
-        left_out=left_out,
+        explanations={
+            (line["block"], line["quantity"]): line["explanation"]
+            for line in _companion(markdown, "explanations", ("block", "quantity", "explanation"))
+        },
+        left_out={
+            (line["block"], line["kind"], line["quantity"]): {k: float(line[k]) for k in LEAVE_OUT if line[k]}
+            for line in _companion(markdown, "left_out", ("block", "kind", "quantity", *LEAVE_OUT))
+        },
+        unseen=tuple(by_quantity(unseen)) if any(stored.values()) else (),
+        peer=NAME,
+        peers=tuple(beside(rows, scores, path=root / FILE, left_out=stored["family"])),
     )
-    return as_markdown(report, page)
+    return as_markdown(report_of(scores), page)
 
 
-def _companion(markdown: Path, name: str, column: str) -> dict[tuple[str, str], str]:
-    """A small table beside the page, by block and quantity: accuracy.md reads accuracy.explanations.csv."""
+def _companion(markdown: Path, name: str, columns: tuple[str, ...]) -> list[dict[str, str]]:
+    """A small table beside the page: accuracy.md reads accuracy.explanations.csv and accuracy.left_out.csv."""
     path = markdown.with_suffix(f".{name}.csv")
     if not path.exists():
-        return {}
+        return []
     with path.open(encoding="utf-8", newline="") as file:
-        try:
-            return {(line["block"], line["quantity"]): line[column] for line in csv.DictReader(file)}
-        except (KeyError, csv.Error):
-            raise BadFact(f"'{echo(path.name)}' must have the columns block, quantity and {column}") from None
+        lines = list(csv.DictReader(file))
+    if any(line.get(column) is None for line in lines for column in columns):
+        raise BadFact(f"'{echo(path.name)}' must have the columns {', '.join(columns)}")
+    return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["SCHEMA", "AccuracyReport", "BlockErrors", "SkippedRow"]
+__all__ = ["SCHEMA", "AccuracyReport", "BlockErrors", "PeerErrors", "SkippedRow"]
 
 SCHEMA = "tonnage.accuracy/1"
 
@@ -40,6 +40,23 @@ class BlockErrors(msgspec.Struct, frozen=True, kw_only=True):
     below_knee: int | None = None
     """Predicted rows that the prediction puts below saturation; only latencies have it."""
     below_knee_median_ape: float | None = None
+
+
+class PeerErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """Another tool's errors beside ours, on exactly the rows that both predict."""
+
+    engine: str
+    model: str
+    mode: str
+    """agg (one pool) or disagg (prompt and decode apart); `all` stands for every one."""
+    quantity: str
+    rows: int
+    ours_median: float
+    theirs_median: float
+    ours_mean: float
+    theirs_mean: float
+    left_out_median: float | None = None
+    """Ours by fits that had not seen the row's model family."""
 
 
 class SkippedRow(msgspec.Struct, frozen=True, kw_only=True):

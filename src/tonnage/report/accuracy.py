@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tonnage.nouns.accuracy import AccuracyReport, BlockErrors
+from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors
 
 __all__ = ["Page", "as_markdown", "as_text", "sentence", "worst_first"]
 
@@ -29,8 +29,13 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Rival predictions over the same rows: a name and their errors."""
     explanations: Mapping[tuple[str, str], str] = {}
     """Why a block and quantity are hard."""
-    left_out: Mapping[tuple[str, str], float] = {}
-    """Median error of a block and quantity by a fit that never saw the block."""
+    left_out: Mapping[tuple[str, str, str], Mapping[str, float]] = {}
+    """Median errors of a block, kind and quantity by fits that never saw the row's group, by kind of group."""
+    unseen: tuple[BlockErrors, ...] = ()
+    """Errors and coverage over all blocks and kinds of groups, each row as predicted without its group."""
+    peer: str = ""
+    """Another tool's name and version, when its answers to the same rows are kept."""
+    peers: tuple[PeerErrors, ...] = ()
 
 
 def sentence(report: AccuracyReport) -> str:
@@ -86,6 +91,8 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
         "## Over all blocks",
         _table([*HEADER[1:], "baseline median"], [_overall(line, page) for line in page.overall]),
         "Baselines: " + "; ".join(name for name, _ in page.baselines) + "." if page.baselines else "",
+        *_unseen(page),
+        *_peers(page),
         "## Block by block, worst first",
         _blocks(report, page),
         "## Not predicted",
@@ -104,15 +111,72 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
 
 
 def _blocks(report: AccuracyReport, page: Page) -> str:
-    header = [*HEADER[:6], "left out", *HEADER[6:], "why"]
+    kinds = _kinds(page)
+    header = [*HEADER[:6], *(["left out: " + ", ".join(kinds)] if kinds else []), *HEADER[6:], "why"]
     rows = []
     for line in worst_first(report.blocks):
         cells = _cells(line, False)
-        left = page.left_out.get((line.block, line.quantity))
+        own = page.left_out.get((line.block, line.kind, line.quantity), {})
+        left = [" / ".join(_percent(own.get(kind)) for kind in kinds)] if kinds else []
         why = page.explanations.get((line.block, line.quantity)) or page.explanations.get((line.block, "*"), "")
         loud = line.median_ape is None or line.median_ape > NOTABLE or (line.mean_ape or 0) > NOTABLE
-        rows.append([*cells[:6], _percent(left), *cells[6:], why if loud else ""])
+        rows.append([*cells[:6], *left, *cells[6:], why if loud else ""])
     return _table(header, rows)
+
+
+def _kinds(page: Page) -> list[str]:
+    return list(dict.fromkeys(kind for medians in page.left_out.values() for kind in medians))
+
+
+def _unseen(page: Page) -> list[str]:
+    """In sample beside left out, over all blocks."""
+    kinds = _kinds(page)
+    if not kinds:
+        return []
+    rows = []
+    for line in page.overall:
+        medians = page.left_out.get(("all", line.kind, line.quantity))
+        outside = next((o for o in page.unseen if (o.kind, o.quantity) == (line.kind, line.quantity)), None)
+        if medians:
+            inside = [_percent(outside.coverage_90), _percent(outside.half_width)] if outside else ["-", "-"]
+            cells = [_percent(medians.get(kind)) for kind in kinds]
+            rows.append([line.kind, line.quantity, _percent(line.median_ape), *cells, *inside])
+    return [
+        "## On what no fit has seen",
+        "Median errors with all rows of one accelerator, model family, engine or source taken out of every fit, in "
+        "turn (`python calibration/left_out.py`). *Covered* counts every number once for each of these, inside the interval "
+        "that its level then has.",
+        _table(
+            ["kind", "quantity", "in sample", *(f"without its {kind}" for kind in kinds), "covered", "± width"], rows
+        ),
+    ]
+
+
+def _peers(page: Page) -> list[str]:
+    """Another tool's errors on the same rows."""
+    if not page.peers:
+        return []
+    rows = [
+        [
+            line.engine, line.model, line.mode, line.quantity, f"{line.rows:,}",
+            *_beside(line.ours_median, line.theirs_median), *_beside(line.ours_mean, line.theirs_mean),
+            _percent(line.left_out_median),
+        ]
+        for line in page.peers
+    ]  # fmt: skip
+    header = ["engine", "model", "mode", "quantity", "rows", "median, ours / theirs", "ratio", "mean, ours / theirs",
+              "ratio", "ours, family left out"]  # fmt: skip
+    return [
+        f"## Beside {page.peer}",
+        "Its own estimate of the same serving rows (`make peers`; [how it was asked](../peers/README.md)), scored on "
+        "exactly the rows that both predict. Ours are in sample: these rows are among those that engines' overheads "
+        "are fitted on; the last column is not.",
+        _table(header, rows),
+    ]
+
+
+def _beside(ours: float, theirs: float) -> tuple[str, str]:
+    return f"{_percent(ours)} / {_percent(theirs)}", f"{ours / theirs:.2f}" if theirs else "-"
 
 
 def _overall(line: BlockErrors, page: Page) -> list[str]:
