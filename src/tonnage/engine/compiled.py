@@ -26,9 +26,14 @@ from tonnage.engine.kernel import kernel
 from tonnage.engine.loop_state import (
     ARRIVED,
     BUSY,
+    CHECK,
+    COLD,
+    COLD_S,
     CONTEXT,
+    DRAINS,
     EMITTED,
     ENDS,
+    FEWEST,
     FINISHED,
     FOREVER,
     FREE,
@@ -38,22 +43,32 @@ from tonnage.engine.loop_state import (
     HEAD,
     HIT,
     HOST,
+    INTERVAL,
+    KEEP_S,
     KV,
     LEAST,
+    LEAST_LOADED,
+    LOW_SINCE,
+    MOST,
     NEXT,
     NOW,
+    PAID,
     PREEMPTED,
     PREFILLING,
     PROMPT,
     PROMPTS,
     RATIO,
+    READY,
     ROUNDS,
     RUNNING,
     SAMPLED,
     SEATS,
+    SINCE,
     STEP,
     STEPS,
+    TARGET,
     TOKENS,
+    TURN,
     WAITING,
     WORST,
     Script,
@@ -587,7 +602,7 @@ def _retire(world: World, s: State) -> None:
         if world.book.decoding[r] and world.book.end[r] <= count[STEP]:
             world.book.last_s[r] = s.clock[NOW]
             world.book.said[r] = world.requests.output[r]
-            s.ended[count[FINISHED]] = r
+            s.ended[count[FINISHED] % len(s.ended)] = r
             count[FINISHED] += 1
             _leave(world, s, r)
         else:
@@ -675,11 +690,15 @@ def _enter(s: State, r: int, at: float) -> None:
 
 
 @kernel
-def _sample(world: World, s: State, at: float, into: Floats) -> None:
-    """Who runs, who waits, blocks in use and tokens said so far, at a time."""
-    count = s.tally
-    into[0], into[1], into[2] = at, count[RUNNING], count[WAITING]
-    into[3], into[4] = world.limits.num_blocks - count[FREE], count[TOKENS]
+def _sample(world: World, states: State, at: float, into: Floats) -> None:
+    """Who runs, who waits, blocks in use, tokens said so far and replicas that are on, at a time."""
+    into[:] = 0.0
+    into[0] = at
+    for k in range(len(states.clock)):
+        into[1] += states.tally[k, RUNNING]
+        into[2] += states.tally[k, WAITING]
+        into[3] += world.limits.num_blocks - states.tally[k, FREE]
+        into[4] += states.tally[k, TOKENS]
 
 
 @kernel
@@ -694,20 +713,97 @@ def _replica(all_: State, k: int) -> State:
 
 
 @kernel
+def _power(states: State, script: Script, k: int, at: float) -> None:
+    """Starts a replica: paid for from now on, of use after its cold start."""
+    script.power[k, SINCE], script.power[k, DRAINS] = at, 0.0
+    script.power[k, READY] = at + script.scaling[COLD_S]
+    states.clock[k, NOW] = script.power[k, READY]
+    states.clock[k, EMITTED] = script.power[k, READY]
+
+
+@kernel
+def _scale(states: State, script: Script, at: float) -> None:
+    """Starts or drains replicas so that each has about the wanted number of requests in flight."""
+    power, scaling = script.power, script.scaling
+    on, flying, idlest = 0, 0, -1
+    for k in range(len(power)):
+        mine = states.tally[k, RUNNING] + states.tally[k, WAITING]
+        flying += mine
+        if math.isnan(power[k, SINCE]):
+            continue
+        if power[k, DRAINS] > 0.0:
+            if mine == 0:
+                power[k, PAID] += at - power[k, SINCE]
+                power[k, SINCE] = np.nan
+            continue
+        on += 1
+        if idlest < 0 or mine < states.tally[idlest, RUNNING] + states.tally[idlest, WAITING]:
+            idlest = k
+    wanted = min(max(math.ceil(flying / scaling[TARGET]), scaling[FEWEST]), scaling[MOST])
+    for k in range(len(power)):
+        if on < wanted and power[k, DRAINS] > 0.0 and not math.isnan(power[k, SINCE]):
+            power[k, DRAINS] = 0.0
+            on += 1
+    for k in range(len(power)):
+        if on < wanted and math.isnan(power[k, SINCE]):
+            _power(states, script, k, at)
+            on += 1
+    if wanted >= on:
+        scaling[LOW_SINCE] = np.nan
+    elif math.isnan(scaling[LOW_SINCE]):
+        scaling[LOW_SINCE] = at
+    elif at - scaling[LOW_SINCE] >= scaling[KEEP_S]:
+        power[idlest, DRAINS] = 1.0
+        scaling[LOW_SINCE] = at
+
+
+@kernel
+def _route(states: State, script: Script, at: float) -> int:
+    """The replica that a request goes to: one that is ready, by the router's rule; else the next to be ready."""
+    power, chosen, soonest, replicas = script.power, -1, -1, len(script.power)
+    for j in range(replicas):
+        k = (script.cursor[TURN] + j) % replicas
+        if math.isnan(power[k, SINCE]) or power[k, DRAINS] > 0.0:
+            continue
+        if power[k, READY] > at:
+            if soonest < 0 or power[k, READY] < power[soonest, READY]:
+                soonest = k
+            continue
+        mine = states.tally[k, RUNNING] + states.tally[k, WAITING]
+        if chosen < 0 or (
+            script.rule == LEAST_LOADED and mine < states.tally[chosen, RUNNING] + states.tally[chosen, WAITING]
+        ):
+            chosen = k
+    if chosen < 0:
+        script.cursor[COLD] += 1
+        chosen = soonest
+        if chosen < 0:
+            chosen = 0
+            for k in range(replicas):
+                if math.isnan(power[k, SINCE]):
+                    chosen = k
+            _power(states, script, chosen, at)
+    script.cursor[TURN] = (chosen + 1) % replicas
+    return chosen
+
+
+@kernel
 def play(world: World, states: State, script: Script, most: int) -> None:
     """
     Requests as they are sent, or by clients that wait for their answers; at most `most` arrivals a call.
 
-    One loop over what happens next (a request, a sample), because each call of `_advance` is a copy of
-    the scheduler.
+    One loop over what happens next (a request, a sample, a look of the autoscaler), because each call
+    of `_advance` is a copy of the scheduler. Clients have one replica.
     """
     requests, cursor, clients = world.requests, script.cursor, len(script.ready)
-    n, s, handled = len(requests.sent_s), _replica(states, 0), 0
+    n, replicas, handled, finished = len(requests.sent_s), len(script.power), 0, 0
+    for k in range(replicas):
+        finished += states.tally[k, FINISHED]
     for c in range(clients if cursor[ARRIVED] == 0 else 0):
         script.due[c], script.owner[c] = c, c
         script.ready[c] = requests.sent_s[c] + script.delivery_s
         cursor[ARRIVED] += 1
-    while handled < most and s.tally[FINISHED] < n:
+    while handled < most and finished < n:
         c, at, sample = 0, np.inf, False
         if clients > 0:
             c = int(np.argmin(script.ready))
@@ -716,20 +812,33 @@ def play(world: World, states: State, script: Script, most: int) -> None:
             at = requests.sent_s[cursor[ARRIVED]] + script.delivery_s
         if cursor[SAMPLED] < len(script.samples) and cursor[SAMPLED] * script.every_s <= at:
             at, sample = cursor[SAMPLED] * script.every_s, True
-        ended = s.tally[FINISHED]
-        _advance(world, s, at, clients > 0)
-        if clients > 0 and s.tally[FINISHED] > ended:
-            _reply(world, s, script, ended)
+        look = script.scaling[CHECK] < at
+        if look:
+            at, sample = script.scaling[CHECK], False
+        ended = states.tally[0, FINISHED]
+        finished = 0
+        for k in range(replicas):
+            _advance(world, _replica(states, k), at, clients > 0)
+            finished += states.tally[k, FINISHED]
+        if clients > 0 and finished > ended:
+            _reply(world, _replica(states, 0), script, ended)
+        elif look:
+            script.scaling[CHECK] += script.scaling[INTERVAL]
+            _scale(states, script, at)
         elif sample:
-            _sample(world, s, at, script.samples[cursor[SAMPLED]])
+            _sample(world, states, at, script.samples[cursor[SAMPLED]])
             cursor[SAMPLED] += 1
         elif at < np.inf:
             handled += 1
-            _enter(s, script.due[c] if clients > 0 else cursor[ARRIVED], at)
+            r, k = (script.due[c], 0) if clients > 0 else (cursor[ARRIVED], 0)
             if clients > 0:
                 script.ready[c] = np.inf
             else:
                 cursor[ARRIVED] += 1
+                if replicas > 1 or script.scaling[CHECK] < np.inf:
+                    k = _route(states, script, at)
+                    script.owner[r] = k
+            _enter(_replica(states, k), r, at)
 
 
 @kernel
@@ -737,7 +846,7 @@ def _reply(world: World, s: State, script: Script, ended: int) -> None:
     """Clients whose requests have just ended think, and send the next."""
     requests, cursor = world.requests, script.cursor
     for k in range(ended, s.tally[FINISHED]):
-        was = s.ended[k]
+        was = s.ended[k % len(s.ended)]
         if cursor[ARRIVED] < len(requests.sent_s):
             r, c = cursor[ARRIVED], script.owner[was]
             cursor[ARRIVED] += 1

@@ -18,7 +18,14 @@ NOW, BUSY, HOST, PROMPTS, KV, SEATS, EMITTED, RATIO = range(8)
 LAST, WORST, LEAST = range(3)
 
 # Places in Script.cursor
-ARRIVED, SAMPLED = range(2)
+ARRIVED, SAMPLED, TURN, COLD = range(4)
+# Places in a row of Script.power: since when a replica is paid for (NaN = off), what it was paid for before, whether
+# it takes no more requests, from when on it can answer
+SINCE, PAID, DRAINS, READY = range(4)
+# Places in Script.scaling
+INTERVAL, TARGET, COLD_S, FEWEST, MOST, KEEP_S, CHECK, LOW_SINCE = range(8)
+# Places in Script.rule
+ROUND_ROBIN, LEAST_LOADED = range(2)
 
 GAP_LEAST, GAP_RATIO, GAP_BINS = 1e-6, 0.01, 2600
 FOREVER = 1 << 62
@@ -69,14 +76,14 @@ class State(NamedTuple):
     """Free rows of `table`; the last place counts them."""
     pool: Pool
     ended: Ints
-    """Requests in the order in which they ended."""
+    """A ring of the requests that ended last, as many as can end between two looks."""
 
 
 class Script(NamedTuple):
     """What happens to the replica from outside."""
 
     cursor: Ints
-    """Requests handed in, samples taken."""
+    """Requests handed in, samples taken, whose turn it is, requests that found no replica ready."""
     samples: Floats
     every_s: float
     delivery_s: float
@@ -85,7 +92,14 @@ class Script(NamedTuple):
     due: Ints
     """Which request that is."""
     owner: Ints
-    """Whose client a request is."""
+    """Whose client a request is; with several replicas, who answered it."""
+    rule: int
+    """Of the router."""
+    power: Floats
+    """A row for each replica: when it is paid for and when it can answer."""
+    scaling: Floats
+    """Autoscaling: seconds between looks, requests in flight wanted per replica, cold start, fewest and most
+    replicas, seconds of too little load before one goes; then its memory."""
 
 
 class World(NamedTuple):
@@ -97,7 +111,7 @@ class World(NamedTuple):
     book: Book
 
 
-def new_states(world: World, replicas: int) -> State:
+def new_states(world: World, replicas: int, *, clients: int = 0) -> State:
     """Empty replicas."""
     limits, n = world.limits, len(world.requests.prompt)
     hashed = len(world.requests.offsets) > 1
@@ -124,7 +138,7 @@ def new_states(world: World, replicas: int) -> State:
         table=np.zeros((replicas, seats if hashed else 1, wide), np.int64),
         rows=rows,
         pool=empty_pool(replicas, num_blocks=limits.num_blocks if hashed else 1, num_ids=world.requests.num_ids),
-        ended=np.zeros((replicas, n), np.int64),
+        ended=np.zeros((replicas, max(1, clients)), np.int64),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tonnage.engine.metrics import e2e_s, tpot_s, ttft_s
 from tonnage.engine.simulated import Floats, Ints, Limits, Requests, StepArrays
 
-__all__ = ["Simulated", "Timeline", "gap_quantile", "refused", "simulate"]
+__all__ = ["Simulated", "Timeline", "gap_quantile", "kept", "refused", "simulate", "typed"]
 
 PIECE = 200_000
 """Requests between two looks at the clock, so that a long run can be watched and broken off."""
@@ -142,19 +142,22 @@ def simulate(
     sent = sent._replace(sent_s=sent.sent_s.copy())
     n = len(sent.prompt)
     book = loop_state.new_book(n)
-    world = loop_state.World(_typed(table), _typed(limits), sent, book)
-    states = loop_state.new_states(world, 1)
+    world = loop_state.World(typed(table), typed(limits), sent, book)
+    states = loop_state.new_states(world, 1, clients=clients or 0)
     span = float(sent.sent_s[-1]) if n and clients is None else 0.0
     every = every_s or (span * 1.1 / 200.0 if span > 0 else 1.0)
     size = 0 if clients is None else min(clients, n)
     script = loop_state.Script(
-        cursor=np.zeros(2, np.int64),
+        cursor=np.zeros(4, np.int64),
         samples=np.zeros((min(20_000, int(span * 1.5 / every) + 2) if span > 0 else 0, 5)),
         every_s=every,
         delivery_s=delivery_s,
         ready=np.full(size, np.inf),
         due=np.zeros(size, np.int64),
         owner=np.zeros(n if size else 0, np.int64),
+        rule=loop_state.ROUND_ROBIN,
+        power=np.zeros((1, 4)),
+        scaling=np.full(8, np.inf),
     )
     partial = False
     try:
@@ -169,7 +172,7 @@ def simulate(
     return _told(world, states, samples, refusals=len(requests.prompt) - n, partial=partial)
 
 
-def _typed(record: Any) -> Any:
+def typed(record: Any) -> Any:
     """The record with its numbers as annotated: compiled code is kept by type, and 0 is another type than 0.0."""
     kinds = {"int": int, "float": float, "bool": bool}
     said = {name: getattr(kind, "__forward_arg__", kind) for name, kind in record.__annotations__.items()}

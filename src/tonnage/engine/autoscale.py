@@ -1,0 +1,145 @@
+"""How many replicas, and when? Spares against failures, scale to zero, and what a fixed fleet wastes.
+
+Arithmetic beside the simulation in `router`: availability is binomial, gaps between requests are
+Poisson or as recorded, a day is a row of rates. Rates are requests per second, capacities the largest
+rate of one replica within its objectives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from tonnage.errors import BadRequest
+
+__all__ = [
+    "DayOfReplicas",
+    "Idle",
+    "idle_of_gaps",
+    "idle_of_poisson",
+    "replicas_of_day",
+    "spares",
+    "survives_zone_loss",
+]
+
+
+class Idle(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica that is switched off when nobody has asked for a while."""
+
+    cold_share: float
+    """Requests that find it off. [-]"""
+    on_share: float
+    """Time it is paid for, service and cold starts apart. [-]"""
+
+
+class DayOfReplicas(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of rates turned into replicas."""
+
+    autoscaled: tuple[int, ...]
+    """Replicas in each interval, started early enough to be of use."""
+    static: int
+    """A fixed fleet for the highest interval."""
+    autoscaled_mean: float
+    wasted_share: float
+    """Of the fixed fleet's replica-hours, what autoscaling would not have paid for. [-]"""
+    needed_mean: float
+    """Replicas busy at capacity on average: no fleet pays for less. [replicas]"""
+
+
+def spares(*, needed: int, availability: float, target: float) -> int:
+    """
+    Fewest replicas beyond `needed` so that at least `needed` of all are up with the target probability.
+
+    P(Binomial(needed + k, availability) >= needed) >= target. A replica of several accelerators has their
+    product as availability.
+
+    Examples
+    --------
+    >>> spares(needed=10, availability=0.99, target=0.999)
+    2
+    """
+    if needed < 1 or not 0 < availability <= 1 or not 0 < target < 1:
+        raise BadRequest(
+            f"needed {needed} must be at least 1, availability {availability:g} in (0, 1], target {target:g} in (0, 1)"
+        )
+    for k in range(10 * needed + 100):
+        n = needed + k
+        up = sum(math.comb(n, i) * availability**i * (1.0 - availability) ** (n - i) for i in range(needed, n + 1))
+        if up >= target:
+            return k
+    raise BadRequest(f"availability {availability:g} is too low to keep {needed} replicas up with spares")
+
+
+def survives_zone_loss(*, needed: int, zones: int) -> int:
+    """
+    Replicas in all, spread evenly over zones, of which `needed` are left when one zone is lost.
+
+    Examples
+    --------
+    >>> survives_zone_loss(needed=4, zones=3)
+    6
+    """
+    if zones < 2:
+        raise BadRequest(f"zones {zones}: one zone cannot be lost and survived; spread over at least 2")
+    return math.ceil(needed / (zones - 1)) * zones
+
+
+def idle_of_poisson(*, rate_per_s: float, timeout_s: float) -> Idle:
+    """
+    Switched off `timeout_s` after the last request, when requests come independently.
+
+    P(cold) = exp(-rate timeout); of each gap min(gap, timeout) is paid for: on-share 1 - exp(-rate timeout).
+    """
+    off = math.exp(-rate_per_s * timeout_s)
+    return Idle(cold_share=off, on_share=1.0 - off)
+
+
+def idle_of_gaps(gaps_s: Sequence[float], *, timeout_s: float) -> Idle:
+    """The same for gaps as recorded: bursts are warm, pauses are not."""
+    if not gaps_s or min(gaps_s) < 0:
+        raise BadRequest("gaps must be a list of seconds of at least 0 between requests")
+    total = math.fsum(gaps_s)
+    kept = math.fsum(min(gap, timeout_s) for gap in gaps_s)
+    return Idle(
+        cold_share=sum(gap > timeout_s for gap in gaps_s) / len(gaps_s), on_share=kept / total if total else 1.0
+    )
+
+
+def replicas_of_day(
+    rates_per_s: Sequence[float],
+    *,
+    interval_s: float,
+    capacity_per_s: float,
+    lead_s: float,
+    utilisation: float = 1.0,
+    spare: int = 0,
+    fewest: int = 0,
+) -> DayOfReplicas:
+    """
+    Replicas for each interval of a forecast that repeats: enough for the highest rate until a start would be of use.
+
+    r(t) = ceil(max over [t, t + lead] of rate / (capacity x utilisation)) + spare.
+    """
+    if not rates_per_s or min(rates_per_s) < 0 or capacity_per_s <= 0 or not 0 < utilisation <= 1 or interval_s <= 0:
+        raise BadRequest("rates must be at least 0, capacity and interval above 0, utilisation in (0, 1]")
+    usable = capacity_per_s * utilisation
+    ahead = math.ceil(lead_s / interval_s)
+    n = len(rates_per_s)
+    autoscaled = tuple(
+        max(
+            fewest,
+            math.ceil(max(rates_per_s[(i + j) % n] for j in range(min(ahead, n - 1) + 1)) / usable - 1e-9) + spare,
+        )
+        for i in range(n)
+    )
+    static = max(fewest, math.ceil(max(rates_per_s) / usable - 1e-9) + spare)
+    mean = sum(autoscaled) / n
+    return DayOfReplicas(
+        autoscaled=autoscaled,
+        static=static,
+        autoscaled_mean=mean,
+        wasted_share=1.0 - mean / static if static else 0.0,
+        needed_mean=sum(rates_per_s) / n / capacity_per_s,
+    )
