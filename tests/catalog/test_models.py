@@ -1,5 +1,6 @@
 """A model is found by any of its names, sizes are never guessed, and one look-up builds one model."""
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,11 @@ from tonnage.catalog import Additions
 from tonnage.catalog.models import explain_name, model, model_ids, models
 from tonnage.errors import BadFact, UnknownName
 from tonnage.nouns.model import Moe
+from tonnage.nouns.precision import number_format
 
 LLAMA = "meta-llama/Meta-Llama-3.1-8B"
+with (Path(__file__).parents[1] / "data" / "hub" / "names.csv").open(encoding="utf-8", newline="") as _file:
+    TYPED = list(csv.DictReader(_file))
 
 
 @pytest.mark.parametrize(
@@ -97,6 +101,22 @@ def test_checkpoints_whose_formats_a_name_does_not_tell(
 def test_a_rule_for_formats_is_an_assumption_and_a_known_checkpoint_is_none() -> None:
     assert any("routed experts only" in said for said in model("nvidia/DeepSeek-R1-NVFP4").assumed)
     assert model("nvidia/DeepSeek-V3.1-NVFP4").assumed == ()
+
+
+@pytest.mark.parametrize("row", TYPED, ids=[row["name"] for row in TYPED])
+def test_names_people_type_mean_what_they_should(row: dict[str, str]) -> None:
+    """Names of model pages, of quantisers and of tools, with the architecture and the formats they stand for."""
+    found = model(row["name"])
+    assert (found.id, found.quantization or "", found.experts_dtype or "") == (
+        row["id"], row["quantization"], row["experts"],
+    )  # fmt: skip
+    number_format(found.quantization or found.native_dtype)
+
+
+def test_the_list_of_typed_names_is_long_and_wide() -> None:
+    assert len(TYPED) >= 280
+    assert len({row["id"] for row in TYPED}) >= 150
+    assert len({row["quantization"] for row in TYPED}) >= 12
 
 
 def test_the_explanation_names_every_part_of_the_name() -> None:

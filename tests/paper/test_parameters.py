@@ -126,6 +126,8 @@ TRANSCRIBED = [
     ("allenai/OLMo-7B-hf", 6_888_095_744),
     ("deepseek-ai/DeepSeek-V2", 235_741_434_880),
     ("Qwen/Qwen2.5-VL-7B-Instruct", 8_292_166_656),
+    ("Qwen/Qwen2.5-VL-32B-Instruct", 33_452_718_336),
+    ("Qwen/Qwen2.5-VL-72B-Instruct", 73_410_777_344),
     ("facebook/bart-large", 406_291_456),
     ("tiiuae/falcon-40b", 41_303_293_952),
     ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", 49_867_145_216),

@@ -68,7 +68,11 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
         return _build(name)
     id, taken = names.find(name, _index(tuple(own)))
     found = own[id] if id in own else _build(id)
-    return found if taken.quantization is None else _requantised(found, name, quantization=taken.quantization)
+    known = _formats().get(name.rpartition("/")[2].lower())
+    if known is not None:
+        weights, experts = known["weights"] or None, known["experts"] or None
+        return msgspec.structs.replace(found, quantization=weights, experts_dtype=experts, native_dtype="bf16")
+    return found if taken.quantization is None else _requantised(found, taken.quantization)
 
 
 def explain_name(name: str, additions: Additions = NOTHING) -> str:
@@ -88,16 +92,11 @@ _PLAIN: Final = {"bf16", "fp16", "fp32"}
 _FOUR_BIT_FLOATS: Final = {"nvfp4", "mxfp4"}
 
 
-def _requantised(found: Model, name: str, *, quantization: str) -> Model:
+def _requantised(found: Model, quantization: str) -> Model:
     """The same shape in another weight format; a plain one undoes the checkpoint's own."""
-    change = partial(msgspec.structs.replace, found, stored_weight_bytes=None)
+    change = partial(msgspec.structs.replace, found)
     if quantization in _PLAIN:
         return change(quantization=None, experts_dtype=None, native_dtype=quantization)
-    known = _formats().get(name.rpartition("/")[2].lower())
-    if known is not None:
-        return change(
-            quantization=known["weights"] or None, experts_dtype=known["experts"] or None, native_dtype="bf16"
-        )
     latent = any(isinstance(group.mixer, LatentAttention) for group in found.layers)
     if quantization in _FOUR_BIT_FLOATS and latent and any(isinstance(g.feed_forward, Moe) for g in found.layers):
         note = f"{quantization} of a mixture with latent attention: routed experts only, the rest at 16 bits"
@@ -176,12 +175,13 @@ def _file(name: str) -> dict[str, Any]:
 def _published(row: Row, found: Model) -> dict[str, Any]:
     """What the makers say, beside the shape."""
     total = number(row, "published_parameters")
+    sparse = any(isinstance(group.feed_forward, Moe) for group in found.layers)
     return {
         "family": row["family"],
         "kind": row["kind"],
         "native_dtype": row["native_dtype"] or found.native_dtype,
         "published_parameters": total,
-        "published_active_parameters": number(row, "published_active_parameters") or total,
+        "published_active_parameters": number(row, "published_active_parameters") or (None if sparse else total),
         "licence": row["licence"],
         "source": row["source"],
         "notes": row["notes"],

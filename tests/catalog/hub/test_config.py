@@ -1,4 +1,4 @@
-"""Each adapter reads its family: counts of models outside the catalogue, to the last digit where they are published."""
+"""Each adapter reads its family: counts from whole config files, to the last digit where they are published."""
 
 import copy
 import json

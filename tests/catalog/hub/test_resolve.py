@@ -21,7 +21,7 @@ def test_a_model_stays_what_it_is() -> None:
 def test_a_name_and_a_variant_come_from_the_catalogue() -> None:
     assert resolve("Qwen/Qwen3-8B") == model("Qwen/Qwen3-8B")
     assert resolve("https://huggingface.co/Qwen/Qwen3-8B/tree/main") == model("Qwen/Qwen3-8B")
-    assert resolve("hf:Qwen/Qwen3-8B-FP8").quantization == "fp8"
+    assert resolve("hf:Qwen/Qwen3-8B-FP8").quantization == "fp8_block"
 
 
 def test_fields_written_out_are_a_config_or_our_noun() -> None:

@@ -21,7 +21,7 @@ LONGEST_NAME: Final = 256
 SAME_SHAPE: Final = frozenset(
     {"instruct", "chat", "it", "hf", "base", "pt", "thinking", "reasoning", "preview", "dpo", "sft", "rlhf", "latest",
      "text", "c4ai", "safetensors", "unsloth", "quantized", "compressed", "dynamic", "mlx", "marlin", "autoround",
-     "original", "abliterated", "uncensored"}
+     "original", "abliterated", "uncensored", "qat", "ud"}
 )  # fmt: skip
 """Words of a name that change no shape."""
 
@@ -48,7 +48,7 @@ _SUFFIXES: Final[tuple[tuple[str, str], ...]] = (
     (r"w8a16|quantized\.w8a16", "int8_weight"),
     (r"w4a16(?:-g128)?|quantized\.w4a16|int4-w4a16|autoround-int4|4bit|int4", "int4"),
     (r"int8|8bit", "int8_weight"),
-    (r"nvfp4(?:-v\d)?|fp4", "nvfp4"),
+    (r"(?:nvfp4|fp4)(?:-v\d)?", "nvfp4"),
     (r"mxfp4", "mxfp4"),
     (r"mxfp8", "mxfp8"),
     (r"bf16", "bf16"),
@@ -64,7 +64,9 @@ _GGUF_LEVELS: Final = {
     "iq4_xs": "gguf-iq4_xs", "q3_k_l": "gguf-q3_k_m", "q2_k_s": "gguf-q2_k", "q5_1": "gguf-q5_0", "q3_k": "gguf-q3_k_m",
     "q4_k": "gguf-q4_k_m", "q5_k": "gguf-q5_k_m", "q4_k_xl": "gguf-q4_k_m", "q8": "gguf-q8_0", "iq4_nl": "gguf-q4_0",
     "bf16": "gguf-bf16", "f16": "gguf-f16", "f32": "gguf-f32", "q4": "gguf-q4_k_m", "q5": "gguf-q5_k_m",
-    "q6": "gguf-q6_k", "q3": "gguf-q3_k_m", "q2": "gguf-q2_k",
+    "q6": "gguf-q6_k", "q3": "gguf-q3_k_m", "q2": "gguf-q2_k", "q2_k_l": "gguf-q2_k", "q2_k_xl": "gguf-q2_k",
+    "q3_k_xl": "gguf-q3_k_m", "q4_k_l": "gguf-q4_k_m", "q5_k_l": "gguf-q5_k_m", "q5_k_xl": "gguf-q5_k_m",
+    "q6_k_l": "gguf-q6_k", "q6_k_xl": "gguf-q6_k", "q8_k_xl": "gguf-q8_0",
 }  # fmt: skip
 _GGUF_KNOWN: Final = frozenset(
     {"q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_0", "q4_k_m", "q4_k_s", "q4_0", "q4_1", "q3_k_m", "q3_k_s", "q2_k"}
@@ -124,23 +126,40 @@ def take_apart(name: str) -> Taken:
 
 
 def _precision(name: str, steps: list[str]) -> tuple[str, str | None]:
-    """The name without its precision suffixes, and the format they mean."""
+    """The name without its precision suffixes, and the format they mean: the innermost level, the last other one."""
     found: str | None = None
+    gguf = "gguf" in name
     while True:
-        shorter, said = _one_precision(name, found)
-        if shorter == name:
-            return name, found
-        if said is not None:
-            steps.append(f"'{name[len(shorter) :].strip('-.:')}' is the weight format {said}")
+        if name.endswith(("-gguf", ".gguf", ":gguf", "_gguf")):
+            name = name[:-5]
+            continue
+        shorter, said = _one_precision(name, gguf)
+        if said is None:
+            trimmed = _without_last_word(name)
+            shorter, said = _one_precision(trimmed, gguf)
+            if said is None and not (trimmed != name and trimmed.endswith("-gguf")):
+                break
+            steps.append(f"'{name[len(trimmed) :].strip('-.:')}' changes no shape")
+            name = trimmed
+            continue
+        steps.append(f"'{name[len(shorter) :].strip('-.:')}' is the weight format {said}")
         found = said if found is None else found
         name = shorter
+    if gguf and found is None:
+        found = "gguf-q4_k_m"
+        steps.append(f"'gguf' without a level is taken as {found}")
+    return name, found
 
 
-def _one_precision(name: str, found: str | None) -> tuple[str, str | None]:
-    if name.endswith(("-gguf", ".gguf", ":gguf", "_gguf")):
-        return name[:-5], found or "gguf-q4_k_m"
+def _without_last_word(name: str) -> str:
+    """Without a last word that changes no shape, behind which a precision may stand ("-MXFP4-Preview")."""
+    head, _, word = re.sub(r"[:.](?=[a-z]+$)", "-", name).rpartition("-")
+    return name[: len(head)] if head and (word in SAME_SHAPE or _DATE.fullmatch(word)) else name
+
+
+def _one_precision(name: str, gguf: bool) -> tuple[str, str | None]:
     level = _GGUF.search(name)
-    if level is not None and (level.group(1)[0] in "iq" or "gguf" in name):
+    if level is not None and (level.group(1)[0] in "iq" or gguf):
         said = level.group(1)
         return name[: level.start()], f"gguf-{said}" if said in _GGUF_KNOWN else _GGUF_LEVELS.get(said, f"gguf-{said}")
     bits = _EXL.search(name)
