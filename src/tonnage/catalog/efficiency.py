@@ -42,8 +42,8 @@ _NOT_SERVED: Final = {
 """
 Grids by family that timed another kernel than the engine serves with; another family's come first on the same part.
 
-SGLang's element-wise table runs unfused PyTorch: 8 us at no size and a tenth of the bandwidth. TensorRT-LLM tunes its
-FP4 products when it starts; its table took twice as long as vLLM's and SGLang's, which call the same kernels.
+SGLang's element-wise table takes 8 us at no size and reaches a tenth of the bandwidth, unlike any other's. The FP4
+table of TensorRT-LLM takes twice as long as vLLM's and SGLang's, and served runs decode as if it did not.
 """
 
 _OWN_KERNELS: Final = frozenset({"llama.cpp", "ollama", "mlx", "exllamav2"})

@@ -185,8 +185,8 @@ def _sglang(at: Deployment) -> Iterator[Default]:
     )
     yield Default(
         field="memory_fraction",
-        # Who asks for larger chunks sets the share beside it: public recipes keep 0.82 to 0.9 with chunks of 32768,
-        # where the reserve by chunk would leave an H200 half of the cache that their runs showed.
+        # Who asks for larger chunks is taken to set the share beside it: with the reserve by chunk, 8 x H200 with
+        # chunks of 32768 would queue where published runs did not.
         value=round(_sglang_share(at, min(chunk, _sglang_chunk(at))), 3),
         source="SGLang ServerArgs: mem_fraction_static = 1 - reserve for activations and graphs",
     )
