@@ -179,7 +179,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -
             for line in _companion(markdown, "explanations", ("block", "quantity", "explanation"))
         },
         left_out={
-            (line["block"], line["kind"], line["quantity"]): {k: float(line[k]) for k in LEAVE_OUT if line[k]}
+            (line["block"], line["kind"], line["quantity"]): {k: float(line[k]) if line[k] else None for k in LEAVE_OUT}
             for line in _companion(markdown, "left_out", ("block", "kind", "quantity", *LEAVE_OUT))
         },
         unseen=tuple(by_quantity(unseen)) if any(stored.values()) else (),

@@ -29,7 +29,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Rival predictions over the same rows: a name and their errors."""
     explanations: Mapping[tuple[str, str], str] = {}
     """Why a block and quantity are hard."""
-    left_out: Mapping[tuple[str, str, str], Mapping[str, float]] = {}
+    left_out: Mapping[tuple[str, str, str], Mapping[str, float | None]] = {}
     """Median errors of a block, kind and quantity by fits that never saw the row's group, by kind of group."""
     unseen: tuple[BlockErrors, ...] = ()
     """Errors and coverage over all blocks and kinds of groups, each row as predicted without its group."""
@@ -144,8 +144,8 @@ def _unseen(page: Page) -> list[str]:
     return [
         "## On what no fit has seen",
         "Median errors with all rows of one accelerator, model family, engine or source taken out of every fit, in "
-        "turn (`python calibration/left_out.py`). *Covered* counts every number once for each of these, inside the interval "
-        "that its level then has.",
+        "turn (`python calibration/left_out.py`). *Covered* counts every number once for each of these, inside the "
+        "interval that its level then has.",
         _table(
             ["kind", "quantity", "in sample", *(f"without its {kind}" for kind in kinds), "covered", "± width"], rows
         ),
