@@ -161,7 +161,7 @@ def _spec(options: dict[str, Any]) -> Spec:
         sweep = "rate"
     by_rate = rate is not None or sweep == "rate"
     rate_per_s = (read(rate, "1/s", field="--rate") if rate is not None else 1.0) if by_rate else None
-    places = None if by_rate else (concurrency or 1)
+    places = None if by_rate else (1 if concurrency is None else concurrency)
     warmup = options["warmup"]
     if warmup is None:
         warmup = min(places or round(rate_per_s or 1), options["requests"] // 4)

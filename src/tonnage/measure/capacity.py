@@ -8,7 +8,7 @@ import msgspec
 
 from tonnage.errors import BadRequest, Unmeasured
 from tonnage.measure.knee import badness, meets
-from tonnage.nouns.measurement import Capacity, Measurement, Point
+from tonnage.nouns.measurement import CAPACITY_SCHEMA, Capacity, Measurement, Point
 from tonnage.nouns.workload import Slo
 
 __all__ = ["Demand", "capacity_of", "sustained"]
@@ -69,6 +69,7 @@ def capacity_of(measurement: Measurement, demand: Demand) -> Capacity:
     usable = rate * (1.0 - demand.headroom)
     needed = math.ceil(peak / usable - 1e-9)
     return Capacity(
+        schema=CAPACITY_SCHEMA,
         replicas=needed + demand.spare,
         needed=needed,
         spare=demand.spare,

@@ -30,6 +30,8 @@ LONGEST_DETAIL: Final = 200
 LONGEST_ECHO: Final = 65_536
 LARGEST_ANSWER: Final = 64 * 1024 * 1024
 KEY_ENV: Final = "OPENAI_API_KEY"
+IDLE_S: Final = 1.0
+"""A connection that waited this long may have been closed by the server's own limit."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,8 +177,9 @@ async def ask(door: Door, data: bytes, *, timeout_s: float) -> Reply:
                     await wire.exchange(data, reply)
                     break
                 except ConnectionError:
-                    # A server may close a waiting connection just as it is used; nothing was answered, so ask anew.
-                    if fresh or wire.heard:
+                    # A server may close a connection that has waited, just as it is used: ask anew. One that
+                    # was busy a moment ago is another matter, and counts as a failure.
+                    if fresh or wire.heard or reply.sent_s - wire.idle_since_s < IDLE_S:
                         raise
     except TimeoutError:
         _fail(reply, "timeout", f"no complete answer within {timeout_s:g} s")
@@ -192,6 +195,7 @@ async def ask(door: Door, data: bytes, *, timeout_s: float) -> Reply:
         _fail(reply, "unreachable", (error.strerror or str(error)).lower())
     if wire is not None:
         if wire.reusable:
+            wire.idle_since_s = time.perf_counter()
             door.idle.append(wire)
         else:
             wire.shut()
@@ -237,6 +241,7 @@ class _Wire(asyncio.Protocol):
         self.seen = 0
         self.finished = False
         self.reusable = False
+        self.idle_since_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

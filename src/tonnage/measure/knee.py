@@ -1,7 +1,7 @@
 """Where is the knee, and which load is tried next? Decided from the points so far, and from nothing else.
 
-A level is bad when it fails, misses an objective, or is not sustained: in an open loop less than 90 %
-of the offered requests are answered in the time they were offered in; in a closed loop more
+A level is bad when it fails, misses an objective, or is not sustained: in an open loop a server that keeps up
+would have been done in less than 90 % of the time; in a closed loop more
 concurrency brings less than 5 % more requests per doubling. Levels double until one is bad, then the
 gap is halved three times. The same points give the same next level, which is what resuming rests on.
 """
@@ -20,7 +20,7 @@ __all__ = ["badness", "knee_of", "meets", "next_level"]
 By = Literal["rate", "concurrency"]
 
 SUSTAINED: Final = 0.90
-"""Answered over offered, below which a rate is not sustained. [-]"""
+"""Time of a server that keeps up over the time it took, below which a rate is not sustained. [-]"""
 WORTH: Final = 0.05
 """Gain of requests per second that a doubling of concurrency must bring. [-]"""
 MOST_FAILING: Final = 0.05
@@ -61,8 +61,10 @@ def badness(point: Point, below: Point | None, *, by: By, slo: Slo) -> tuple[str
         value = at(latency, slo.percentile) or math.nan
         return missed, f"p{slo.percentile:g} {missed.upper()} is {value * 1e3:.3g} ms"
     served = point.requests_per_s or 0.0
-    if by == "rate" and point.rate_per_s is not None and served < SUSTAINED * _offered(point):
-        return "queue", f"{served:.3g} of {_offered(point):.3g} requests/s are answered"
+    if by == "rate":
+        late = _catching_up(point, below)
+        if late is not None and late < SUSTAINED:
+            return "queue", f"{served:.3g} requests/s are answered of {_arriving(point):.3g} arriving"
     if by == "concurrency" and below is not None and below.requests_per_s:
         gain = served / below.requests_per_s - 1.0
         doublings = math.log2(point.level / below.level)
@@ -71,15 +73,21 @@ def badness(point: Point, below: Point | None, *, by: By, slo: Slo) -> tuple[str
     return None
 
 
-def _offered(point: Point) -> float:
-    """
-    The rate that a sustained level shows over its own span.
+def _arriving(point: Point) -> float:
+    """The rate that the schedule came to in this stage, chance included."""
+    return (point.requests or 1) / point.arrivals_s if point.arrivals_s else point.rate_per_s or 0.0
 
-    The span ends with the last answer: n requests at rate r, each taking e, span n / r + e.
+
+def _catching_up(point: Point, below: Point | None) -> float | None:
     """
-    assert point.rate_per_s is not None
-    tail = at(point.e2e_s, 50.0) or 0.0
-    return point.completed / (point.completed / point.rate_per_s + tail)
+    The time that a server which keeps up would have taken, over the time it took.
+
+    Keeping up means answering the last request as fast as a sustained lower load is answered.
+    """
+    calm = at((below or point).e2e_s, 50.0)
+    if point.arrivals_s is None or not point.duration_s or calm is None:
+        return None
+    return (point.arrivals_s + calm) / point.duration_s
 
 
 def _bracket(points: Sequence[Point], *, by: By, slo: Slo) -> tuple[Point | None, tuple[Point, str, str] | None]:

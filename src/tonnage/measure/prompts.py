@@ -58,7 +58,7 @@ async def words_for(door: Door, spec: Spec) -> int:
             raise BadRequest(_why(reply, door, spec))
         counts.append(reply.prompt_tokens)
     few, many = counts
-    if not isinstance(few, int) or not isinstance(many, int) or many <= few > 0:
+    if not isinstance(few, int) or not isinstance(many, int) or not many > few > 0:
         return max(1, spec.prompt_tokens * 3 // 4)
     per_word = (many - few) / (long - short)
     return max(1, round((spec.prompt_tokens - (few - per_word * short)) / per_word))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from tonnage.engine.metrics import Objectives, Summary, e2e_s, goodput_per_s, summary, tpot_s, ttft_s
 from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
-from tonnage.nouns.measurement import Latency, Load, Measurement, Point
+from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Load, Measurement, Point
 from tonnage.nouns.workload import Slo
 
 __all__ = ["latency", "measurement_of", "objectives_of", "point_of"]
@@ -57,6 +57,7 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
         completed=len(good),
         failures=dict(Counter(o.failure for o in counted if o.failure is not None)),
         duration_s=span or None,
+        arrivals_s=sum(_arrivals_s(counted, segment) for segment in {o.segment for o in counted}) or None,
         prompt_tokens=sum(read) / len(read) if read else None,
         output_tokens=written / len(good) if good else None,
         requests_per_s=len(good) / span if span > 0 else None,
@@ -78,6 +79,11 @@ def _span_s(outcomes: Sequence[Outcome], segment: int) -> float:
     return max(outcome.last_s or outcome.end_s for outcome in own) - min(outcome.intended_s for outcome in own)
 
 
+def _arrivals_s(outcomes: Sequence[Outcome], segment: int) -> float:
+    intended = [outcome.intended_s for outcome in outcomes if outcome.segment == segment]
+    return max(intended) - min(intended)
+
+
 def measurement_of(log: Log) -> Measurement:
     """The whole file: a point for each stage, the knee of a sweep, and what to know about it."""
     from msgspec.structs import replace
@@ -92,6 +98,7 @@ def measurement_of(log: Log) -> Measurement:
         points.append(replace(point, stopped=stopped, server=end.server if end else None))
     fatal = next((end.stopped for end in log.ends if end.fatal), None)
     return Measurement(
+        schema=MEASUREMENT_SCHEMA,
         tool="tonnage",
         tool_version=log.header.version,
         model=spec.model,

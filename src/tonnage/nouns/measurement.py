@@ -98,6 +98,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Requests that failed, by kind."""
     duration_s: float | None = None
     """From the first request to the last token. [s]"""
+    arrivals_s: float | None = None
+    """From the first request to the last one sent. [s]"""
     prompt_tokens: float | None = None
     """Mean of a request. [tokens]"""
     output_tokens: float | None = None
@@ -146,7 +148,7 @@ class Knee(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A measurement of a serving endpoint, by whichever tool."""
 
-    schema: str = MEASUREMENT_SCHEMA
+    schema: str
     tool: str
     tool_version: str | None = None
     model: str | None = None
@@ -163,7 +165,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Replicas for a load, from what one replica was measured to sustain."""
 
-    schema: str = CAPACITY_SCHEMA
+    schema: str
     replicas: int
     needed: int
     """Replicas the peak needs; the rest are spare."""

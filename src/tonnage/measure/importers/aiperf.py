@@ -14,7 +14,7 @@ from typing import Any
 
 from tonnage.engine.metrics import tpot_s
 from tonnage.measure.summary import latency
-from tonnage.nouns.measurement import Latency, Measurement, Point
+from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 
 __all__ = ["read", "recognise"]
 
@@ -60,6 +60,7 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
     own_rate = written / seconds if written is not None and seconds else _average(document, "output_token_throughput")
     urls = endpoint.get("urls") or [None]
     return Measurement(
+        schema=MEASUREMENT_SCHEMA,
         tool="aiperf",
         tool_version=document.get("aiperf_version"),
         model=models[0].get("name"),
@@ -140,6 +141,7 @@ def _from_lines(lines: Sequence[Mapping[str, Any]]) -> Measurement:
     ) / 1e9
     failed = len(counted) - len(good)
     return Measurement(
+        schema=MEASUREMENT_SCHEMA,
         tool="aiperf",
         points=(
             Point(

@@ -16,7 +16,7 @@ from typing import Any
 
 from tonnage.engine.metrics import e2e_s, tpot_s, ttft_s
 from tonnage.measure.summary import latency
-from tonnage.nouns.measurement import Latency, Measurement, Point
+from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 
 __all__ = ["read", "recognise"]
 
@@ -50,6 +50,7 @@ def read(document: dict[str, Any]) -> Measurement:
     if late > 1e-3:
         notes.append(f"guidellm itself sent {late * 1e3:.1f} ms late on average, which its latencies leave out.")
     return Measurement(
+        schema=MEASUREMENT_SCHEMA,
         tool="guidellm",
         tool_version=document["metadata"]["guidellm_version"],
         model=backend.get("model"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tonnage.nouns.measurement import Latency, Measurement, Point
+from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 
 __all__ = ["read", "recognise"]
 
@@ -41,6 +41,7 @@ def read(document: dict[str, Any]) -> Measurement:
     prompts, written = document.get("total_input_tokens"), document["total_output_tokens"]
     version = document.get("vllm_version")
     return Measurement(
+        schema=MEASUREMENT_SCHEMA,
         tool="vllm bench",
         tool_version=str(version) if version is not None else None,
         model=document.get("model_id"),

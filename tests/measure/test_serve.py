@@ -1,0 +1,276 @@
+"""A whole run against a server that behaves as told: numbers, faults, resuming, and the key."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from msgspec.structs import replace
+
+from tests.measure.stub import Stub, serving
+from tonnage.cli import root
+from tonnage.errors import BadRequest
+from tonnage.measure.records import Spec, read_log
+from tonnage.measure.serve import measure_serve
+from tonnage.nouns.measurement import Load
+from tonnage.nouns.workload import Slo
+
+
+def spec(url: str, **changes: object) -> Spec:
+    plain = Spec(
+        url=url,
+        kind="chat",
+        model="m",
+        load=Load(concurrency=4, requests=40, warmup=4, duration_s=20.0),
+        prompt_tokens=50,
+        output_tokens=8,
+        timeout_s=5.0,
+    )
+    return replace(plain, **changes)
+
+
+def test_a_closed_loop_reports_what_the_server_does(tmp_path: Path) -> None:
+    with serving(Stub(ttft_s=0.02, itl_s=0.01)) as url:
+        found = measure_serve(spec(url), tmp_path / "a.jsonl")
+    point = found.points[0]
+    assert (point.completed, point.failed, point.concurrency) == (40, 0, 4)
+    assert (point.prompt_tokens, point.output_tokens) == (50, 8)
+    assert 0.02 <= point.ttft_s.p50 < 0.04
+    assert 0.01 <= point.tpot_s.p50 < 0.02
+    assert point.itl_s.count == 40 * 7
+    assert point.e2e_s.mean == pytest.approx(point.ttft_s.mean + 7 * point.tpot_s.mean, rel=1e-6)
+    assert point.output_tokens_per_s == pytest.approx(8 * point.requests_per_s)
+    assert point.requests_per_s == pytest.approx(4 / point.e2e_s.mean, rel=0.25)
+
+
+def test_an_open_loop_counts_from_the_intended_time(tmp_path: Path) -> None:
+    """One slot of 50 ms under 40 requests a second: the queue grows, and every latency shows its wait."""
+    load = Load(rate_per_s=40.0, arrivals="constant", requests=30, duration_s=20.0)
+    with serving(Stub(ttft_s=0.05, itl_s=0.0, slots=1)) as url:
+        found = measure_serve(spec(url, load=load, slo=Slo(ttft_s=0.1)), tmp_path / "a.jsonl")
+    point = found.points[0]
+    assert point.completed == 30
+    last_wait = 30 * 0.05 - 30 / 40
+    assert point.ttft_s.most == pytest.approx(last_wait, rel=0.35)
+    assert point.goodput_per_s < 0.4 * point.requests_per_s
+
+
+@pytest.mark.parametrize("arrivals", ["constant", "poisson", "gamma"])
+def test_arrivals_have_the_rate_that_was_asked(arrivals: str) -> None:
+    from itertools import islice
+
+    from tonnage.measure.load import gaps
+
+    drawn = list(islice(gaps(Load(rate_per_s=5.0, arrivals=arrivals, burstiness=0.5), seed=1), 20_000))
+    mean = sum(drawn) / len(drawn)
+    spread = sum((gap - mean) ** 2 for gap in drawn) / len(drawn) / mean**2
+    assert mean == pytest.approx(0.2, rel=0.03)
+    assert spread == pytest.approx({"constant": 0.0, "poisson": 1.0, "gamma": 2.0}[arrivals], rel=0.1, abs=1e-9)
+
+
+def test_a_sweep_finds_where_more_at_once_stops_paying(tmp_path: Path) -> None:
+    load = Load(concurrency=1, requests=24, duration_s=20.0)
+    with serving(Stub(ttft_s=0.03, itl_s=0.0, slots=4)) as url:
+        found = measure_serve(spec(url, load=load, sweep="concurrency", most=64.0), tmp_path / "a.jsonl")
+    assert found.knee is not None
+    assert 3 <= found.knee.level <= 10 and found.knee.limit == "throughput"
+    assert found.knee.first_bad > found.knee.level
+
+
+def test_a_sweep_of_rates_stops_where_the_queue_grows(tmp_path: Path) -> None:
+    load = Load(rate_per_s=10.0, arrivals="constant", requests=30, duration_s=20.0)
+    with serving(Stub(ttft_s=0.03, itl_s=0.0, slots=2)) as url:  # at most 66 a second
+        found = measure_serve(spec(url, load=load, sweep="rate", most=1000.0), tmp_path / "a.jsonl")
+    assert found.knee is not None and found.knee.limit == "queue"
+    assert 40 <= found.knee.level <= 75
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [("500", "http 500"), ("429", "http 429"), ("garbage", "malformed"), ("cut", "cut"), ("reset", "reset"),
+     ("slow", "timeout"), ("error", "server error"), ("mute", "empty")],
+)  # fmt: skip
+def test_each_fault_is_counted_by_kind_and_the_rest_is_measured(fault: str, kind: str, tmp_path: Path) -> None:
+    def every_fourth(number: int) -> str:
+        return fault if number > 2 and number % 4 == 0 else ""
+
+    with serving(Stub(fault=every_fourth)) as url:
+        found = measure_serve(spec(url, timeout_s=0.4), tmp_path / "a.jsonl")
+    point = found.points[0]
+    assert set(point.failures) == {kind}
+    assert point.completed + point.failed == 40 and point.completed >= 25
+    assert found.stopped is None
+
+
+def test_a_storm_of_errors_stops_the_run_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    load = Load(concurrency=2, requests=5000, duration_s=20.0)
+    with serving(Stub(fault=lambda number: "429" if number > 30 else "")) as url:
+        found = measure_serve(spec(url, load=load), tmp_path / "a.jsonl")
+    assert found.stopped is not None and "in a row failed" in found.stopped and "429" in found.stopped
+    assert found.points[0].completed == 28 and found.points[0].failed < 40
+
+
+def test_a_server_that_dies_is_one_sentence_and_nothing_is_lost(tmp_path: Path) -> None:
+    stub = Stub()
+
+    def dying(number: int) -> str:
+        if number == 60:
+            stub.down()
+        return ""
+
+    stub.fault = dying
+    load = Load(concurrency=4, requests=5000, duration_s=20.0)
+    with serving(stub) as url:
+        result = CliRunner().invoke(
+            root,
+            ["measure", "serve", url, "--model", "m", "--concurrency", "4", "--requests", str(load.requests),
+             "--output-tokens", "4", "--output", str(tmp_path / "a.jsonl")],
+        )  # fmt: skip
+    assert result.exit_code == 2
+    assert "stopped early" in result.stderr and "Traceback" not in result.stderr
+    done = [outcome for outcome in read_log(tmp_path / "a.jsonl").outcomes if outcome.failure is None]
+    assert 50 <= len(done) <= 60
+
+
+def test_no_server_is_one_sentence(tmp_path: Path) -> None:
+    with serving(Stub()) as url:
+        pass
+    with pytest.raises(BadRequest, match="connection refused"):
+        measure_serve(spec(url), tmp_path / "a.jsonl")
+    assert not (tmp_path / "a.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("usage", "says"),
+    [
+        (None, "absent"),
+        ({"prompt_tokens": "many", "completion_tokens": "some"}, "not a count"),
+        ({"prompt_tokens": 5, "completion_tokens": 3}, "fewer tokens"),
+        ({"prompt_tokens": 5, "completion_tokens": 4000}, "more tokens"),
+        ({"prompt_tokens": -1, "completion_tokens": True}, "not a count"),
+    ],
+)
+def test_a_count_that_cannot_be_true_is_replaced_and_said(usage: object, says: str, tmp_path: Path) -> None:
+    with serving(Stub(usage=lambda prompt, wanted: usage)) as url:
+        found = measure_serve(spec(url), tmp_path / "a.jsonl")
+    assert found.points[0].output_tokens == 8
+    assert any(says in note for note in found.notes)
+
+
+def test_a_full_disk_is_one_sentence() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    from tonnage.measure.records import StageEnd, append
+
+    file = os.open("/dev/full", os.O_WRONLY)
+    try:
+        with pytest.raises(BadRequest, match="no space left"):
+            append(file, StageEnd(stage=0))
+    finally:
+        os.close(file)
+
+
+def test_a_disk_that_fills_up_midway_stops_the_run_and_keeps_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = {"lines": 0}
+    write = os.write
+
+    def until_full(file: int, data: bytes) -> int:
+        if data.startswith(b'{"type":"request"'):
+            written["lines"] += 1
+            if written["lines"] > 10:
+                raise OSError(28, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr("tonnage.measure.records.os.write", until_full)
+    path = tmp_path / "a.jsonl"
+    with serving(Stub()) as url:
+        with pytest.raises(BadRequest, match=r"no space left.*--resume"):
+            measure_serve(spec(url), path)
+        monkeypatch.undo()
+        assert len(read_log(path).outcomes) == 10
+        found = measure_serve(spec(url), path, resume=True)
+    assert found.points[0].completed == 40
+
+
+def test_kill_9_loses_nothing_and_the_run_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with serving(Stub(ttft_s=0.02)) as url:
+        arguments = ["measure", "serve", url, "--model", "m", "--concurrency", "2", "--requests", "120",
+                     "--prompt-tokens", "40", "--output-tokens", "4", "--output", str(path)]  # fmt: skip
+        child = subprocess.Popen([sys.executable, "-m", "tonnage", *arguments], stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 20
+        while time.monotonic() < end and not (path.exists() and path.read_bytes().count(b"\n") > 30):
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        with path.open("ab") as file:
+            file.write(b'{"type":"request","segm')  # as a power cut may leave it
+        before = {outcome.index for outcome in read_log(path).outcomes}
+        assert 25 <= len(before) < 120
+        result = CliRunner().invoke(root, [*arguments, "--resume", "--json"])
+    assert result.exit_code == 0, result.stderr
+    log = read_log(path)
+    assert len(log.segments) == 2 and len(log.outcomes) == len({o.index for o in log.outcomes}) == 120 + 2
+    assert before <= {outcome.index for outcome in log.outcomes if outcome.segment == 0}
+    found = json.loads(result.stdout)
+    assert found["schema"] == "tonnage.measurement/1" and found["points"][0]["completed"] == 120
+
+
+def test_resuming_another_measurement_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with serving(Stub()) as url:
+        measure_serve(spec(url), path)
+        with pytest.raises(BadRequest, match="output_tokens 8, not 9"):
+            measure_serve(spec(url, output_tokens=9), path, resume=True)
+        with pytest.raises(BadRequest, match="exists"):
+            measure_serve(spec(url), path)
+
+
+def test_the_key_reaches_the_server_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "sk-very-secret-0123456789"
+    monkeypatch.setenv("MY_KEY", key)
+    path = tmp_path / "a.jsonl"
+    arguments = ["--model", "m", "--key-env", "MY_KEY", "--concurrency", "2", "--requests", "60",
+                 "--output-tokens", "4", "--output", str(path)]  # fmt: skip
+    stub = Stub(fault=lambda number: "500" if number > 10 else "")
+    with serving(stub) as url:
+        result = CliRunner().invoke(root, ["measure", "serve", url, *arguments])
+    assert any(key.encode() in head for head in stub.heads)
+    assert "no more for ***" in result.output + result.stderr
+    for text in (result.stdout, result.stderr, path.read_text()):
+        assert key not in text
+    refusing = Stub(fault=lambda number: "401")
+    with serving(refusing) as url:
+        result = CliRunner().invoke(root, ["measure", "serve", url, *arguments[:-1], str(tmp_path / "b.jsonl")])
+    assert result.exit_code == 2 and key not in result.stderr and "--key-env" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ftp://x"], "expected the address"),
+        (["http://user:pw@127.0.0.1:1"], "keys do not belong"),
+        (["http://127.0.0.1:1", "--rate", "4"], "has no unit"),
+        (["http://127.0.0.1:1", "--rate", "4/s", "--concurrency", "2"], "contradict"),
+        (["http://127.0.0.1:1", "--concurrency", "0"], "--concurrency"),
+        (["http://127.0.0.1:1", "--requests", "10000000000"], "--requests"),
+        (["http://127.0.0.1:1", "--key-env", "NOT_SET_ANYWHERE"], "is not set"),
+        (["http://127.0.0.1:1", "--resume"], "--output"),
+        (["http://127.0.0.1:1", "--sweep", "--concurrency", "8", "--most", "4"], "--most"),
+    ],
+)
+def test_a_bad_request_is_one_sentence(
+    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(root, ["measure", "serve", *arguments, "--model", "m"])
+    assert result.exit_code == 2
+    sentence = result.stderr.strip().splitlines()[-1]
+    assert sentence.startswith("tonnage: ") and says in sentence, result.stderr
