@@ -58,6 +58,7 @@ def test_fp8_is_quantised_while_loading_only_from_sixteen_bits() -> None:
         ("ray-serve", {"name": "sglang"}, "plan with --engine vllm"),
         ("skypilot", {"accelerator": "m4-max"}, "skypilot spells"),
         ("kubernetes", {"accelerator": "m4-max"}, "device plug-in"),
+        ("compose", {"accelerator": "cpu-xeon-8480"}, "place it yourself"),
         ("kubernetes", {"name": "hf"}, "plan again with --engine"),
         ("vllm", {"model": "13B"}, "--checkpoint"),
         ("vllm", {"model": "/data/llama/config.json"}, "--checkpoint"),
@@ -100,7 +101,9 @@ def test_names_are_of_accelerators_that_are_known() -> None:
     from tonnage import catalog
     from tonnage.handoff.names import _rows
 
-    assert set(_rows()) <= set(catalog.accelerators())
+    known = catalog.accelerators()
+    assert set(_rows()) <= set(known)
+    assert all(known[name].vendor.lower() == row.vendor for name, row in _rows().items())
 
 
 def test_spot_arrives() -> None:

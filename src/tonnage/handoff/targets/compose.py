@@ -31,6 +31,10 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         raise BadRequest(
             f"a replica spans {d.nodes} machines, and Docker Compose runs on one; export to kubernetes or slurm instead"
         )
+    if names(d.accelerator).vendor not in {"nvidia", "amd"}:
+        raise BadRequest(
+            f"image and devices for '{d.accelerator}' are not known; export to {d.engine.name} and place it yourself"
+        )
     made = server(d)
     here = min(d.replicas, d.replicas_per_node)
     lines = [

@@ -30,7 +30,8 @@ TARGET = Target(
     source="kubernetes.io/docs/reference/kubernetes-api, leaderworkerset.x-k8s.io/v1, autoscaling/v2",
 )
 
-RESOURCE = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "habana.ai/gaudi"}
+RESOURCE = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
+"""What the device plug-in of each maker calls its accelerators; other makers need images of their own too."""
 RUNNING = {"vllm": "vllm:num_requests_running", "sglang": "sglang:num_running_reqs"}
 """Gauge of requests in flight, as each engine's /metrics names it."""
 
@@ -159,7 +160,7 @@ def _resource(d: Deployment) -> str:
     vendor = names(d.accelerator).vendor
     if vendor not in RESOURCE:
         raise BadRequest(
-            f"the device plug-in of '{d.accelerator}' is not known; export to {d.engine.name} and place it yourself"
+            f"image and device plug-in for '{d.accelerator}' are not known; export to {d.engine.name} and place it yourself"
         )
     return RESOURCE[vendor]
 
