@@ -55,3 +55,13 @@ def test_importing_costs_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_batch_lifecycle_and_cost_answer_with_nouns() -> None:
+    batch = tonnage.plan_batch("meta-llama/Llama-3.1-8B", items="1M", deadline="8 h", accelerator="H100")
+    assert batch.feasible and batch.options[0].cost.value > 0
+    life = tonnage.plan_lifecycle(
+        "meta-llama/Llama-3.1-8B", months=6, finetune={"tokens": "10M"}, serve={"rate": "1/s", "accelerator": "H100"}
+    )
+    assert life.feasible and life.bill is not None
+    assert tonnage.rent_or_buy("H100", utilisation="90 %").owning.value > 300_000

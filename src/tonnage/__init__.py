@@ -19,13 +19,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
     from tonnage.nouns.accelerator import Accelerator
+    from tonnage.nouns.batch_plan import BatchPlan
     from tonnage.nouns.case import Case, Result
+    from tonnage.nouns.cost import RentOrBuy
     from tonnage.nouns.fit import FitAnswer
+    from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.model import Model
     from tonnage.nouns.plan import ServePlan
     from tonnage.nouns.train_plan import TrainPlan
 
-__all__ = ["__version__", "accelerator", "fit", "model", "plan_finetune", "plan_serve", "plan_train", "predict"]
+__all__ = [
+    "__version__",
+    "accelerator",
+    "fit",
+    "model",
+    "plan_batch",
+    "plan_finetune",
+    "plan_lifecycle",
+    "plan_serve",
+    "plan_train",
+    "predict",
+    "rent_or_buy",
+]
 
 __version__ = "0.1.0"
 
@@ -61,6 +76,57 @@ def plan_serve(model: str, *, additions: Additions | None = None, **fields: Any)
 
     own = additions or NOTHING
     return answer(serve_request({"model": model, **fields}, additions=own), additions=own)
+
+
+def plan_batch(model: str, *, additions: Additions | None = None, **fields: Any) -> BatchPlan:
+    """
+    Ranked, priced ways to answer a number of prompts by a deadline. Fields as in `tonnage plan batch --help`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That nothing finishes in time is an answer: `feasible` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.batch import plan_batch as answer
+    from tonnage.planner.batch_door import batch_request
+
+    own = additions or NOTHING
+    return answer(batch_request({"model": model, **fields}, additions=own), additions=own)
+
+
+def plan_lifecycle(model: str, *, additions: Additions | None = None, **fields: Any) -> LifecyclePlan:
+    """
+    Make the model and serve it: one bill. `serve` and one of `train`, `finetune` hold the fields of those plans.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That a half cannot be done is an answer: `feasible` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.lifecycle import plan_lifecycle as answer
+    from tonnage.planner.lifecycle_door import lifecycle_request
+
+    own = additions or NOTHING
+    return answer(lifecycle_request({"model": model, **fields}, additions=own), additions=own)
+
+
+def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: Any) -> RentOrBuy:
+    """
+    Owning a machine against renting its accelerators. Fields as in `tonnage cost rent-or-buy --help`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That nobody rents the accelerator is an answer: `feasible` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.cost import rent_or_buy as answer
+    from tonnage.planner.cost_door import rent_or_buy_request
+
+    own = additions or NOTHING
+    return answer(rent_or_buy_request({"machine": machine, **fields}, additions=own), additions=own)
 
 
 def plan_train(model: str, *, additions: Additions | None = None, **fields: Any) -> TrainPlan:

@@ -1,0 +1,36 @@
+"""The page of rules of thumb is what the code says today, and covers every rule that the catalogue keeps to test."""
+
+import pytest
+from calibration.folklore import PAGE, page
+
+from tonnage.planner.folklore import folklore
+
+
+@pytest.fixture(scope="module")
+def now() -> str:
+    return page()
+
+
+def test_the_page_is_not_stale(now: str, request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        PAGE.write_text(now, encoding="utf-8")
+    kept = PAGE.read_text(encoding="utf-8")
+    assert kept == now, "docs/folklore.md moved: say why, then run `python -m calibration.folklore`"
+
+
+def test_every_rule_is_judged_with_numbers(now: str) -> None:
+    from datetime import date
+
+    rules = folklore(date(2026, 11, 21))
+    assert len(rules) >= 20 and len({rule.id for rule in rules}) == len(rules)
+    for rule in rules:
+        assert rule.verdict in {"holds", "roughly", "depends", "fails"}
+        assert any(character.isdigit() for character in rule.computed)
+        assert rule.rule in now
+    assert len({rule.verdict for rule in rules}) == 4  # a page on which everything fails would be no page
+
+
+def test_measurements_stand_beside_what_can_be_measured(now: str) -> None:
+    rows = [line for line in now.splitlines() if line.startswith("| ") and "---" not in line]
+    beside = [line for line in rows if " pairs" in line or " runs" in line or "AWS advisor" in line]
+    assert len(beside) >= 6
