@@ -159,9 +159,7 @@ def _where(d: Deployment) -> str:
 def _resource(d: Deployment) -> str:
     vendor = names(d.accelerator).vendor
     if vendor not in RESOURCE:
-        raise BadRequest(
-            f"image and device plug-in for '{d.accelerator}' are not known; export to {d.engine.name} and place it yourself"
-        )
+        raise BadRequest(f"image and device plug-in for '{d.accelerator}' are not known; export to {d.engine.name}")
     return RESOURCE[vendor]
 
 
