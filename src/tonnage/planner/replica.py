@@ -20,13 +20,15 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
 from tonnage.nouns.workload import Lengths
 from tonnage.physics.transformer import Tokens
+from tonnage.planner.levels import structure
 from tonnage.planner.placement import BASIS_OF_RUNG, overheads_of, place
 
 __all__ = ["Replica", "build_replica", "concurrency_limit"]
 
 BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0)
 """Decode batches whose step is computed; between them it is interpolated. [requests]"""
-FACTORS: Final = ("ttft_s", "tpot_s", "requests_per_s")
+FACTORS: Final = {"ttft_s": "ttft_s", "tpot_s": "tpot_s", "requests_per_s": "output_tokens_per_s"}
+"""Measured quantity whose interval each of ours takes: a replica's rate is as sure as its tokens per second."""
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,7 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
         return Replica(verdict=pool.verdict, memory=pool.need, kv_tokens=0.0, max_num_seqs=max_num_seqs, engine=engine)
     placement = place(model, accelerator, configuration=configuration)
     times, rung = _times(placement, lengths, engine=engine, pool=pool)
+    level = ":".join((BASIS_OF_RUNG[rung], "steady", structure(model), engine.name))
     return Replica(
         verdict=pool.verdict,
         memory=pool.memory,
@@ -67,7 +70,7 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
         max_num_seqs=max_num_seqs,
         times=times,
         basis=BASIS_OF_RUNG[rung],
-        factors={name: factor("serve", name, rung=f"{BASIS_OF_RUNG[rung]}:{engine.name}") for name in FACTORS},
+        factors={name: factor("serve", measured, rung=level) for name, measured in FACTORS.items()},
         engine=engine,
     )
 
