@@ -46,7 +46,8 @@ def test_a_mixed_step_costs_less_than_its_two_halves() -> None:
 
 
 def test_a_single_stream_of_8b_reads_its_weights_near_the_measured_share_of_bandwidth() -> None:
-    # Published runs (LLM-Inference-Bench): H100, fp16, 7-14B reaches 0.56 (vLLM) to 0.62 (TensorRT-LLM) of 3.35 TB/s at batch 1.
+    # Published runs (LLM-Inference-Bench): H100, fp16, 7-14B reaches 0.56 (vLLM) to 0.62 (TensorRT-LLM) of its
+    # 3.35 TB/s at batch 1.
     decode = step_table(grid(placement()), NOTHING).decode_s(1, 512)
     share = 2 * (8.03e9 - 128256 * 4096) / decode / 3.35e12
     assert 0.56 < share < 0.85

@@ -22,7 +22,7 @@ def test_names_are_read_as_people_spell_them(said: str, meant: str) -> None:
 
 
 def test_an_unknown_optimizer_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="did you mean .*'adamw'"):
+    with pytest.raises(UnknownName, match=r"did you mean .*'adamw'"):
         optimizer("adanw")
 
 

@@ -21,7 +21,8 @@ __all__ = ["FACTORS", "EngineTimes", "engine_times"]
 Release = tuple[int, ...]
 
 FACTORS = frozenset({
-    "memory", "compute", "experts", "experts_compute", "attention", "prefill_attention", "touch", "collective", "narrow", "weight_only",
+    "memory", "compute", "experts", "experts_compute", "attention", "prefill_attention", "touch", "collective",
+    "narrow", "weight_only",
 })  # fmt: skip
 """Fields that multiply; the others add seconds."""
 

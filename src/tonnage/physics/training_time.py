@@ -30,7 +30,8 @@ __all__ = [
 ]
 
 _HEAD_HALF: Final = 32.0
-"""Head width at which attention loses half: 64 wide heads reach 0.83 of what 128 wide ones do (measured FlashAttention tables, H100 and B200)."""
+"""Head width at which attention loses half: 64 wide heads reach 0.83 of what 128 wide ones do (measured
+FlashAttention tables, H100 and B200)."""
 
 _NARROW: Final = frozenset({"fp8", "fp4", "int8"})
 

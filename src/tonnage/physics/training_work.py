@@ -304,7 +304,8 @@ def _exchange(group: LayerGroup, hidden: int, setup: TrainSetup, tokens: float) 
         moe = group.feed_forward
         copies = tokens / (layout.tp if setup.sequence_parallel else 1) * moe.num_experts_per_tok
         found.append(
-            Operator(kind="all_to_all", name="experts", count=2.0, ranks=layout.ep, groups=float(moe.num_experts_per_tok),
+            Operator(kind="all_to_all", name="experts", count=2.0, ranks=layout.ep,
+                     groups=float(moe.num_experts_per_tok),
                      message_bytes=size * copies * (moe.latent_size or hidden))
         )  # fmt: skip
     return tuple(found)
