@@ -68,9 +68,10 @@ def test_replicas_run_at_the_rate_that_predict_calls_saturated(nightly: BatchPla
         traffic=Traffic(saturated=True), isl=800, osl=150, precision=option.configuration.precision,
         layout=option.configuration.layout,
     )  # fmt: skip
-    rate = predict_serve(case).requests_per_s
-    assert rate is not None and option.items_per_s.value == pytest.approx(rate.value, rel=1e-6)
-    assert option.items_per_s.low == pytest.approx(rate.low, rel=1e-6)
+    tokens = predict_serve(case).output_tokens_per_s
+    assert tokens is not None and tokens.low is not None
+    assert option.items_per_s.value * 150 == pytest.approx(tokens.value, rel=1e-6)
+    assert (option.items_per_s.low or 0) * 150 == pytest.approx(tokens.low, rel=1e-6)
 
 
 def test_the_frontier_pays_more_for_every_hour_saved(nightly: BatchPlan) -> None:

@@ -16,7 +16,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.intervals import factor
 from tonnage.errors import BadRequest
-from tonnage.nouns.answer import Verdict
+from tonnage.nouns.answer import Basis, Verdict
 from tonnage.nouns.batch_plan import BatchOption, BatchPlan
 from tonnage.nouns.case import Links, ServeCase, Traffic
 from tonnage.nouns.layout import Engine
@@ -30,6 +30,7 @@ from tonnage.planner import serve_formats as formats
 from tonnage.planner import serve_limits as limits
 from tonnage.planner.batch_option import Found, Work, option_of
 from tonnage.planner.batch_runs import Job, JobRun, Place, instances_by, place_of, run_on
+from tonnage.planner.levels import serve_level
 from tonnage.planner.missed import Missed
 from tonnage.planner.placement import BASIS_OF_RUNG
 from tonnage.planner.serve_setup import setup
@@ -154,12 +155,16 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
         return Missed(configuration=configuration, verdict=limits.too_little_cache(whole, at.pool.tokens))
     found, rung = served(at)
     basis = BASIS_OF_RUNG[rung]
+    if at.times.borrowed and basis is Basis.CALIBRATED:
+        basis = Basis.DERIVED
+    level = serve_level(case, model, basis=basis.value, engine=at.times.engine, saturated=True)
     return Work(
         configuration=configuration,
         job=Job(
             items=request.items,
             items_per_s=found.requests_per_s,
-            factor=factor("serve", "requests_per_s", rung=basis),
+            # Items are tokens over a fixed length, and tokens per second is what most measurements state.
+            factor=factor("serve", "output_tokens_per_s", rung=level),
             ranks=configuration.layout.ranks,
             weight_bytes=stored_bytes(model, configuration.precision),
             item_s=found.e2e_s,
