@@ -92,7 +92,7 @@ def test_a_sweep_of_rates_stops_where_the_queue_grows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [("500", "http 500"), ("429", "http 429"), ("garbage", "malformed"), ("cut", "cut"), ("reset", "reset"),
+    [("500", "http 500"), ("429", "http 429"), ("garbage", "malformed"), ("cut", "cut"),
      ("slow", "timeout"), ("error", "server error"), ("mute", "empty")],
 )  # fmt: skip
 def test_each_fault_is_counted_by_kind_and_the_rest_is_measured(fault: str, kind: str, tmp_path: Path) -> None:
@@ -105,6 +105,18 @@ def test_each_fault_is_counted_by_kind_and_the_rest_is_measured(fault: str, kind
     assert set(point.failures) == {kind}
     assert point.completed + point.failed == 40 and point.completed >= 25
     assert found.stopped is None
+
+
+def test_a_waiting_connection_that_was_closed_costs_a_new_one_and_is_said(tmp_path: Path) -> None:
+    with serving(Stub(fault=lambda number: "reset" if number == 20 else "")) as url:
+        found = measure_serve(spec(url), tmp_path / "a.jsonl")
+    assert found.points[0].completed == 40 and any("sent again" in note for note in found.notes)
+
+
+def test_resets_of_new_connections_are_failures(tmp_path: Path) -> None:
+    with serving(Stub(fault=lambda number: "reset" if number > 20 else "")) as url:
+        found = measure_serve(spec(url), tmp_path / "a.jsonl")
+    assert set(found.points[0].failures) == {"reset"} and found.stopped is not None
 
 
 def test_a_storm_of_errors_stops_the_run_and_keeps_what_was_measured(tmp_path: Path) -> None:

@@ -30,8 +30,6 @@ LONGEST_DETAIL: Final = 200
 LONGEST_ECHO: Final = 65_536
 LARGEST_ANSWER: Final = 64 * 1024 * 1024
 KEY_ENV: Final = "OPENAI_API_KEY"
-IDLE_S: Final = 1.0
-"""A connection that waited this long may have been closed by the server's own limit."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +63,8 @@ class Reply(msgspec.Struct, kw_only=True):
     failure: str | None = None
     """Short stable kind: refused, reset, timeout, malformed, cut, empty, server error, http 429 …"""
     detail: str | None = None
+    resent: bool = False
+    """The server had closed the waiting connection, and the request went out again on a new one."""
     prompt_tokens: Any = None
     """As the server says."""
     output_tokens: Any = None
@@ -177,10 +177,10 @@ async def ask(door: Door, data: bytes, *, timeout_s: float) -> Reply:
                     await wire.exchange(data, reply)
                     break
                 except ConnectionError:
-                    # A server may close a connection that has waited, just as it is used: ask anew. One that
-                    # was busy a moment ago is another matter, and counts as a failure.
-                    if fresh or wire.heard or reply.sent_s - wire.idle_since_s < IDLE_S:
+                    # A server may close a waiting connection just as it is used; nothing was answered, so ask anew.
+                    if fresh or wire.heard:
                         raise
+                    reply.resent = True
     except TimeoutError:
         _fail(reply, "timeout", f"no complete answer within {timeout_s:g} s")
     except Broken as error:
@@ -195,7 +195,6 @@ async def ask(door: Door, data: bytes, *, timeout_s: float) -> Reply:
         _fail(reply, "unreachable", (error.strerror or str(error)).lower())
     if wire is not None:
         if wire.reusable:
-            wire.idle_since_s = time.perf_counter()
             door.idle.append(wire)
         else:
             wire.shut()
@@ -241,7 +240,6 @@ class _Wire(asyncio.Protocol):
         self.seen = 0
         self.finished = False
         self.reusable = False
-        self.idle_since_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -249,9 +247,10 @@ class _Wire(asyncio.Protocol):
 
     async def exchange(self, data: bytes, reply: Reply) -> None:
         """Send a request; returns when its answer is complete."""
+        self.heard = False
         if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError
-        self.reply, self.body, self.heard, self.seen = reply, None, False, 0
+        self.reply, self.body, self.seen = reply, None, 0
         self.finished = self.reusable = False
         self.buffer.clear()
         self.text.clear()

@@ -234,6 +234,7 @@ def outcome_of(reply: Reply, stage: Stage, *, index: int, intended_s: float, sta
         prompt_tokens=reply.prompt_tokens if _is_count(reply.prompt_tokens) else None,
         output_tokens=tokens if ok else None,
         miscounted=miscounted if ok else None,
+        resent=reply.resent,
         failure=reply.failure,
         detail=reply.detail,
         server_prompt_s=reply.prompt_s,

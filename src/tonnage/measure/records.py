@@ -83,6 +83,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="request", omit_def
     output_tokens: int | None = None
     miscounted: str | None = None
     """What is wrong with the server's own count, when it cannot be."""
+    resent: bool = False
+    """The server had closed the waiting connection; it went out again on a new one."""
     failure: str | None = None
     detail: str | None = None
     server_prompt_s: float | None = None

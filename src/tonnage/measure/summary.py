@@ -124,6 +124,9 @@ def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
     wrong = Counter(o.miscounted for o in good if o.miscounted is not None)
     for what, count in wrong.most_common():
         yield f"The server's count of output tokens is {what} in {count} answers; events with text are counted there."
+    resent = sum(1 for o in log.outcomes if o.resent)
+    if resent:
+        yield f"The server closed a waiting connection as {resent} requests went out; they were sent again at once."
     events = sum(1 + len(o.gap_s) for o in good)
     tokens = sum(o.output_tokens or 0 for o in good)
     if events and tokens > 1.02 * events:
