@@ -32,8 +32,8 @@ def simulator() -> list[Row]:
 def _replica(prompt: float, output: float, **more: Any) -> Any:
     """An 8B model on one H100 under vLLM."""
     from tonnage.nouns.case import ServeCase, Traffic
+    from tonnage.planner.replica_arrays import replica_arrays
     from tonnage.planner.serve_setup import setup
-    from tonnage.planner.simulate import replica_arrays
 
     case = ServeCase(
         model="meta-llama/Llama-3.1-8B-Instruct", accelerator="h100-sxm5-80gb", traffic=Traffic(rate_per_s=1.0),

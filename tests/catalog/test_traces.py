@@ -1,12 +1,15 @@
 """Request logs: every public format is read, and every fault is said with its line."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tests.traces import trace_file
 
 from tonnage.catalog.traces import public_trace, public_traces, read_trace
+from tonnage.cli import root
 from tonnage.errors import BadFact, UnknownName
 
 AZURE = (
@@ -95,6 +98,13 @@ def test_every_public_log_names_its_licence() -> None:
     assert all(trace.licence and trace.cite and trace.requests > 0 for trace in public_traces().values())
     with pytest.raises(UnknownName, match="mooncake-conversation"):
         public_trace("mooncake-conversatoin")
+
+
+def test_the_list_shows_licences() -> None:
+    done = CliRunner().invoke(root, ["catalog", "traces", "--json"])
+    rows = json.loads(done.output)["rows"]
+    assert {row["name"] for row in rows} == set(public_traces())
+    assert all(row["licence"] and row["repository"] for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,19 @@ def test_what_does_not_fit_is_an_answer() -> None:
     assert code == 3 and out.startswith("It does not run")
 
 
+def test_a_fleet_that_scales_to_zero_says_what_it_cost() -> None:
+    traffic = "traffic: {profile: chat, rate: 0.5/s, requests: 2000, process: on-off, on_for: 60 s, off_for: 20 min}"
+    scaling = "replicas: 2\nscaling: {in_flight: 20, cold_start: 90 s, keep: 60 s, fewest: 0}\n"
+    case = f"model: meta-llama/Llama-3.1-8B-Instruct\naccelerator: H100\n{traffic}\n{scaling}"
+    found = json.loads(run("-", "--json", text=case)[1])
+    assert found["fleet"]["mean_replicas"] < 1.0 and found["fleet"]["cold_hits"] > 0
+    assert found["ttft_s"]["p99"] > 30.0
+    always = json.loads(run("-", "--json", text=case.replace("fewest: 0", "fewest: 1"))[1])
+    assert always["fleet"]["cold_hits"] == 0
+    assert always["ttft_s"]["p99"] < 30.0
+    assert always["fleet"]["paid_replica_hours"] > found["fleet"]["paid_replica_hours"]
+
+
 def test_a_log_is_played_as_recorded(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("time,prompt_tokens,output_tokens\n" + "".join(f"{i * 0.5},{100 + i},20\n" for i in range(60)))
@@ -86,6 +99,8 @@ def test_a_log_is_played_as_recorded(tmp_path: Path) -> None:
         (("accelerator: H100", ""), "accelerator is missing"),
         (("seed: 3", "process: wandering, window: 7 s"), "dispersion"),
         (("seed: 3", "process: sometimes"), "process"),
+        (("slo:", "scaling: {in_flight: 0, cold_start: 5 s}\nslo:"), "in_flight"),
+        (("slo:", "replicas: 0\nslo:"), "replicas"),
     ],
 )
 def test_mistakes_get_one_sentence(change: tuple[str, str], says: str) -> None:

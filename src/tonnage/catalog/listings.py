@@ -28,13 +28,15 @@ from tonnage.catalog.sift import (
     per_accelerator,
     sift,
 )
+from tonnage.catalog.traces import PublicTrace
 from tonnage.errors import UnknownName
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.listing import AcceleratorCard, Column, Hidden, Listing
 from tonnage.nouns.model import Model
 from tonnage.nouns.money import Offer, Provider, is_stale
 
-__all__ = ["accelerator_card", "accelerators_listing", "models_listing", "offers_listing", "providers_listing"]
+__all__ = ["accelerator_card", "accelerators_listing", "models_listing", "offers_listing", "providers_listing",
+           "traces_listing"]  # fmt: skip
 
 EVERYTHING: Final = Wanted()
 FIRST: Final = Order()
@@ -75,6 +77,12 @@ MODELS: Final = _columns(
     ("id", "text"), ("family", "text"), ("kind", "text"), ("parameters", "parameters"), ("active", "parameters"),
     ("layers", "count"), ("hidden_size", "count"), ("context", "tokens"), ("native_dtype", "text"),
     ("licence", "text"), ("vocab_size", "count", True), ("source", "text", True), ("notes", "text", True),
+)  # fmt: skip
+
+
+TRACES: Final = _columns(
+    ("name", "text"), ("what", "text"), ("requests", "count"), ("block_tokens", "tokens"), ("licence", "text"),
+    ("cite", "text"), ("repository", "text", True), ("path", "text", True),
 )  # fmt: skip
 
 
@@ -176,6 +184,27 @@ def models_listing(
     kept, failed = sift(known.values(), conditions)
     rows = [_model_row(model) for model in kept]
     return _listing("models", MODELS, rows=rows, failed=failed, order=order, default="id", today=today)
+
+
+def traces_listing(known: Mapping[str, PublicTrace], *, order: Order = FIRST, today: date) -> Listing:
+    """Public request logs by name; none of them is shipped."""
+    rows = [
+        {
+            "name": trace.name,
+            "what": trace.what,
+            "requests": trace.requests,
+            "block_tokens": trace.hash_tokens,
+            "licence": trace.licence,
+            "cite": trace.cite,
+            "repository": trace.repository,
+            "path": trace.path,
+        }
+        for trace in known.values()
+    ]
+    note = (
+        "fetch a file from its repository, then play it: traffic: {trace: FILE}; keep licence and citation with results"
+    )
+    return _listing("traces", TRACES, rows=rows, failed={}, order=order, default="name", today=today, notes=(note,))
 
 
 def _listing(

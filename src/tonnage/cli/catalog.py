@@ -160,6 +160,19 @@ def models_command(kinds: tuple[str, ...], **options: Any) -> None:
     _show(models_listing(models(), kinds=kinds, order=asked.order, today=asked.today), asked)
 
 
+@catalog.command("traces")
+@_with(_OUTPUT, _limit(0))
+def traces_command(**options: Any) -> None:
+    """Public request logs that a simulation can play: where each is, its licence, whom to cite."""
+    asked = _asked(options)
+    if asked is None:
+        return
+    from tonnage.catalog.listings import traces_listing
+    from tonnage.catalog.traces import public_traces
+
+    _show(traces_listing(public_traces(), order=asked.order, today=asked.today), asked)
+
+
 class Asked(NamedTuple):
     """What the options of any list come to."""
 

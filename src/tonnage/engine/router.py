@@ -10,6 +10,7 @@ nobody ready waits for the start. A replica's step that has begun counts as done
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -56,6 +57,11 @@ class FleetRun(NamedTuple):
     cold_hits: int
     """Requests that found no replica ready."""
     num_refused: int
+    gaps: Ints
+    """Gaps between tokens by length, over all replicas."""
+    steps: int
+    prompt_tokens: int
+    cached_tokens: int
     span_s: float
     partial: bool
 
@@ -92,7 +98,7 @@ def simulate_fleet(
     rule: Rule = "least-loaded",
     scaling: Scaling | None = None,
     delivery_s: float = 0.0,
-    every_s: float | None = None,
+    watch: Callable[[int, int], None] | None = None,
 ) -> FleetRun:
     """
     Requests, as they are sent, on up to `replicas` replicas behind a router.
@@ -112,7 +118,7 @@ def simulate_fleet(
     world = loop_state.World(typed(table), typed(limits), sent, loop_state.new_book(n))
     states = loop_state.new_states(world, replicas)
     span = float(sent.sent_s[-1] - sent.sent_s[0])
-    every = every_s or max(span / 200.0, 1e-3)
+    every = max(span / 200.0, 1e-3)
     script = loop_state.Script(
         cursor=np.zeros(4, np.int64),
         samples=np.zeros((min(20_000, int(float(sent.sent_s[-1]) * 1.5 / every) + 2), 5)),
@@ -129,9 +135,11 @@ def simulate_fleet(
     try:
         while int(states.tally[:, loop_state.FINISHED].sum()) < n:
             compiled.play(world, states, script, PIECE)
+            if watch is not None:
+                watch(int(script.cursor[loop_state.ARRIVED]), n)
     except KeyboardInterrupt:
         partial = True
-    return _told(world, script, refusals=len(requests.prompt) - n, partial=partial)
+    return _told(world, states, script, refusals=len(requests.prompt) - n, partial=partial)
 
 
 def _power(replicas: int, scaling: Scaling | None, begin: float) -> Floats:
@@ -158,10 +166,10 @@ def _settings(replicas: int, scaling: Scaling | None, begin: float) -> Floats:
     return np.array([s.every_s, s.in_flight, s.cold_start_s, s.fewest, replicas, s.keep_s, begin + s.every_s, np.nan])
 
 
-def _told(world: Any, script: Any, *, refusals: int, partial: bool) -> FleetRun:
+def _told(world: Any, states: Any, script: Any, *, refusals: int, partial: bool) -> FleetRun:
     import numpy as np
 
-    from tonnage.engine.loop_state import COLD, PAID, SAMPLED, SINCE
+    from tonnage.engine.loop_state import COLD, HIT, PAID, PROMPT, SAMPLED, SINCE, STEPS
 
     sent, book = world.requests, world.book
     end = float(np.nanmax(book.last_s)) if np.isfinite(book.last_s).any() else float(sent.sent_s[-1])
@@ -176,7 +184,9 @@ def _told(world: Any, script: Any, *, refusals: int, partial: bool) -> FleetRun:
     return FleetRun(
         requests=sent, replica=script.owner, started_s=book.started_s, first_s=book.first_s, last_s=book.last_s,
         preempted=book.preempted, timeline=timeline, paid_s=paid, cold_hits=int(script.cursor[COLD]),
-        num_refused=refusals, span_s=max(end - float(sent.sent_s[0]), 1e-12), partial=partial,
+        num_refused=refusals, gaps=states.gaps.sum(axis=0), steps=int(states.tally[:, STEPS].sum()),
+        prompt_tokens=int(states.tally[:, PROMPT].sum()), cached_tokens=int(states.tally[:, HIT].sum()),
+        span_s=max(end - float(sent.sent_s[0]), 1e-12), partial=partial,
     )  # fmt: skip
 
 
@@ -220,6 +230,11 @@ def simulate_disaggregated(
             tables[1], limits[1]._replace(cached_again=False), requests=following, replicas=workers[1]
         )
         last[rows], preempted[rows] = second.last_s, second.preempted
+        # Between first and second token stands the transfer; the rest is the second pool's own.
+        first = first._replace(
+            gaps=second.gaps, steps=first.steps + second.steps,
+            prompt_tokens=first.prompt_tokens + second.prompt_tokens - len(rows),
+        )  # fmt: skip
         paid, timeline = np.concatenate((paid, second.paid_s)), second.timeline
     end = float(last.max())
     return first._replace(

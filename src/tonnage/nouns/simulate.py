@@ -16,7 +16,16 @@ from tonnage.nouns.layout import Layout
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Slo
 
-__all__ = ["SIMULATE_SCHEMA", "CapacityFound", "Occupancy", "Simulated", "Simulation", "SimulationTraffic"]
+__all__ = [
+    "SIMULATE_SCHEMA",
+    "AutoScaling",
+    "CapacityFound",
+    "FleetSeen",
+    "Occupancy",
+    "Simulated",
+    "Simulation",
+    "SimulationTraffic",
+]
 
 SIMULATE_SCHEMA = "tonnage.simulate/1"
 
@@ -56,6 +65,20 @@ class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """Share of each prompt whose cache is there: a common beginning. [-]"""
 
 
+class AutoScaling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An autoscaler: how much load it wants per replica, and how fast it acts."""
+
+    in_flight: float
+    """Requests in flight wanted per replica. [requests]"""
+    cold_start_s: float
+    """From the decision to the first step. [s]"""
+    fewest: int = 1
+    """0 = scale to zero."""
+    every_s: float = 15.0
+    keep_s: float = 300.0
+    """Too little load for this long takes one replica away. [s]"""
+
+
 class Simulation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One configuration and its traffic."""
 
@@ -71,19 +94,37 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rules beyond the engine's settings: guaranteed_no_evict, max_utilization, priority, whole_prompt …"""
     slo: Slo | None = None
     replicas: int = 1
+    """Most replicas behind the router."""
     router: Router = "least-loaded"
+    scaling: AutoScaling | None = None
+    """Starts and stops replicas with the load; absent = all of them are on."""
     capacity: bool = False
     """Also look for the largest rate within the objectives."""
 
 
 class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica at even times; columns of equal length."""
+    """The replicas together at even times; columns of equal length."""
 
     at_s: tuple[float, ...]
     running: tuple[float, ...]
     waiting: tuple[float, ...]
     cache_share: tuple[float, ...]
     output_tokens_per_s: tuple[float, ...]
+
+
+class FleetSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """What several replicas came to."""
+
+    replicas: int
+    """Most that could be on."""
+    mean_replicas: float
+    """Paid for, on average over the run, cold starts included."""
+    paid_replica_hours: float
+    wasted_share: float
+    """Of a fleet that is always on, what this one did not pay for. [-]"""
+    cold_hits: int
+    """Requests that found no replica ready."""
+    cold_share: float
 
 
 class CapacityFound(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +169,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Prompt tokens found in the cache. [-]"""
     occupancy: Occupancy | None = None
     capacity: CapacityFound | None = None
+    fleet: FleetSeen | None = None
     steps: int = 0
     assumed: tuple[str, ...] = ()
     licence: str = ""

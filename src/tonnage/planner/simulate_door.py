@@ -9,19 +9,21 @@ import msgspec
 
 from tonnage import units
 from tonnage.errors import BadRequest, UnknownName, echo
-from tonnage.nouns.simulate import Simulation, SimulationTraffic
+from tonnage.nouns.simulate import AutoScaling, Simulation, SimulationTraffic
 from tonnage.nouns.workload import Slo
 
 __all__ = ["simulation_of"]
 
 _TRAFFIC: Final = {
-    "rate": ("rate_per_s", "1/s"), "think": ("think_s", "s"), "window": ("window_s", "s"), "on": ("on_s", "s"),
-    "off": ("off_s", "s"), "prompt_tokens": ("prompt_tokens", "tokens"), "output_tokens": ("output_tokens", "tokens"),
+    "rate": ("rate_per_s", "1/s"), "think": ("think_s", "s"), "window": ("window_s", "s"),
+    "on_for": ("on_s", "s"), "off_for": ("off_s", "s"), "prompt_tokens": ("prompt_tokens", "tokens"),
+    "output_tokens": ("output_tokens", "tokens"),
     "cached_share": ("cached_share", "fraction"), "requests": ("num_requests", "count"),
     "concurrency": ("concurrency", "count"),
 }  # fmt: skip
-"""Fields that are quantities: what people write, the noun's field, what it measures."""
+"""Fields that are quantities: what people write, the noun's field, what it measures. YAML reads a bare on as true."""
 _SLO: Final = {"ttft": ("ttft_s", "s"), "tpot": ("tpot_s", "s"), "e2e": ("e2e_s", "s")}
+_SCALING: Final = {"cold_start": ("cold_start_s", "s"), "every": ("every_s", "s"), "keep": ("keep_s", "s")}
 _WHOLE: Final = ("num_requests", "concurrency")
 
 
@@ -45,6 +47,8 @@ def simulation_of(fields: Mapping[str, Any]) -> Simulation:
     given["traffic"] = _struct(given["traffic"], "traffic", quantities=_TRAFFIC, kind=SimulationTraffic)
     if given.get("slo") is not None:
         given["slo"] = _struct(given["slo"], "slo", quantities=_SLO, kind=Slo)
+    if given.get("scaling") is not None:
+        given["scaling"] = _struct(given["scaling"], "scaling", quantities=_SCALING, kind=AutoScaling)
     try:
         return msgspec.convert(given, Simulation, strict=True)
     except msgspec.ValidationError as error:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tonnage.nouns.case import Latency
-from tonnage.nouns.simulate import Occupancy, Simulated
+from tonnage.nouns.simulate import FleetSeen, Occupancy, Simulated
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 
@@ -32,7 +32,9 @@ def show_simulation(found: Simulated) -> None:
     console.print()
     console.print(_latencies(found))
     lines(console, "Rates", texts=_rates(found))
-    lines(console, "Over time (one replica)", texts=_over_time(found.occupancy) if found.occupancy else [])
+    if found.fleet is not None:
+        lines(console, "Replicas", texts=_fleet(found.fleet))
+    lines(console, "Over time", texts=_over_time(found.occupancy) if found.occupancy else [])
     if found.capacity is not None:
         c = found.capacity
         lines(console, "Capacity of one replica within the objectives", texts=[
@@ -80,6 +82,16 @@ def _rates(found: Simulated) -> list[str]:
         said.append(f"{found.preemptions:,} preemptions: what had been computed was computed again")
     if found.refused:
         said.append(f"{found.refused:,} requests refused: longer than the cache")
+    return said
+
+
+def _fleet(fleet: FleetSeen) -> list[str]:
+    said = [
+        f"{fleet.mean_replicas:.3g} of {fleet.replicas} on, on average: {fleet.paid_replica_hours:,.1f} replica-hours,"
+        f" {fleet.wasted_share:.0%} less than all of them all the time"
+    ]
+    if fleet.cold_hits:
+        said.append(f"{fleet.cold_hits:,} requests ({fleet.cold_share:.2%}) found none ready and waited for a start")
     return said
 
 

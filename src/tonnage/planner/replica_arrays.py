@@ -1,0 +1,65 @@
+"""One replica as the simulator takes it: step arrays, scheduler, and how long a request takes to reach it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.engine.overheads import Overheads
+from tonnage.engine.policies import Pool, limits_of
+from tonnage.engine.simulated import Limits, StepArrays, step_arrays
+from tonnage.engine.step_parts import Placement
+from tonnage.engine.steps import step_grid, step_table
+from tonnage.nouns.efficiency import Rung
+from tonnage.nouns.layout import Engine
+
+__all__ = ["MOST_CACHE", "ReplicaArrays", "replica_arrays"]
+
+MOST_CACHE: Final = 1e12
+"""Stands for a cache that nothing limits. [tokens]"""
+
+
+class ReplicaArrays(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica as the simulator takes it."""
+
+    table: StepArrays
+    limits: Limits
+    delivery_s: float
+    rung: Rung
+
+
+def replica_arrays(
+    placement: Placement,
+    overheads: Overheads,
+    *,
+    engine: Engine,
+    kv_tokens: float,
+    prompt_tokens: float,
+    output_tokens: float,
+    release: tuple[int, ...] | None = None,
+    options: dict[str, Any] | None = None,
+) -> ReplicaArrays:
+    """
+    Step arrays and scheduler of a replica whose engine has its settings.
+
+    The mean lengths say where the steps are opened; the arrays hold for every length.
+    """
+    whole = prompt_tokens + output_tokens
+    rules = dict(options or {})
+    block_tokens = rules.pop("block_tokens", None)
+    longest = int(rules.pop("longest", whole))
+    pool = Pool(tokens=min(kv_tokens, MOST_CACHE), ranks=placement.layout.dp, block_tokens=block_tokens)
+    limits = limits_of(engine, pool, release=release, options=rules, longest=longest)
+    # No more run together than the cache holds of the shortest of interest; arrays end there.
+    seats = int(max(1, min(limits.max_num_seqs, limits.num_blocks)))
+    limits = limits._replace(max_num_seqs=seats)
+    most = max(1.0, min(float(seats), limits.num_blocks * limits.block_tokens / max(1.0, prompt_tokens)))
+    grid = step_grid(placement, batch=most, context=max(2.0, whole), chunk=float(limits.budget), prompt=prompt_tokens)
+    table = step_table(grid, overheads)
+    return ReplicaArrays(
+        table=step_arrays(table, max_num_seqs=seats, budget=limits.budget),
+        limits=limits,
+        delivery_s=overheads.request_s,
+        rung=table.rung,
+    )
