@@ -109,6 +109,8 @@ class StateSpace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """B/C groups (Mamba-2) or key heads (delta rules)."""
     conv_kernel: int = 4
     dt_rank: int | None = None
+    norm: bool = True
+    """Mamba-2: a norm of the inner width in front of the output projection (Falcon-H1: none)."""
 
 
 Mixer = Attention | LatentAttention | StateSpace

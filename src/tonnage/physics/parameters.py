@@ -261,7 +261,9 @@ def _state_space_vectors(s: StateSpace) -> int:
     inner, heads = s.num_heads * s.head_dim, s.num_heads
     return {
         "mamba1": inner * (s.state_size + 3),  # A by state column; D, convolution and step biases
-        "mamba2": 2 * inner + 2 * s.num_groups * s.state_size + 3 * heads,  # norm and conv bias; A, D, step bias
+        "mamba2": (1 + s.norm) * inner
+        + 2 * s.num_groups * s.state_size
+        + 3 * heads,  # norm and conv bias; A, D, step bias
         "gated_deltanet": 2 * heads + s.head_dim,  # A and step bias; norm
         "kda": heads + s.num_groups * s.state_size + s.head_dim,
         "lightning": inner,

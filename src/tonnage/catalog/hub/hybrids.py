@@ -209,11 +209,10 @@ def _bamba(c: Config) -> Model:
 
 def _falcon_h1(c: Config) -> Model:
     """Attention and Mamba-2 side by side in each layer: written as two groups, the second without a feed-forward."""
-    state = _mamba2(c)
-    norm = 0 if flag(c, "mamba_rms_norm", default=True) else -state.num_heads * state.head_dim
+    state = msgspec.structs.replace(_mamba2(c), norm=flag(c, "mamba_rms_norm", default=True))
     count = layer_count(c)
     layers = (
-        LayerGroup(count=count, mixer=state, feed_forward=mlp(c), norms=2, extra_parameters=float(norm)),
+        LayerGroup(count=count, mixer=state, feed_forward=mlp(c), norms=2),
         LayerGroup(count=count, mixer=attention(c), norms=0),
     )
     return decoder(c, layers)
