@@ -48,8 +48,14 @@ def at(found: Latency | None, percentile: float) -> float | None:
     return next((value for rank, value in ladder if rank >= percentile and value is not None), None)
 
 
-def badness(point: Point, below: Point | None, *, by: By, slo: Slo) -> tuple[str, str] | None:
-    """Why a level is not sustained: the limit and a sentence; nothing when it is."""
+def badness(
+    point: Point, below: Point | None, *, by: By, slo: Slo, calm: Point | None = None
+) -> tuple[str, str] | None:
+    """
+    Why a level is not sustained: the limit and a sentence; nothing when it is.
+
+    `below` is the level measured before it, `calm` the lowest one, whose latency holds no queue.
+    """
     if point.failed > MOST_FAILING * (point.requests or point.completed) or point.completed == 0:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in point.failures.items())
         return "errors", f"{point.failed} of {point.requests} requests fail ({kinds})"
@@ -62,7 +68,7 @@ def badness(point: Point, below: Point | None, *, by: By, slo: Slo) -> tuple[str
         return missed, f"p{slo.percentile:g} {missed.upper()} is {value * 1e3:.3g} ms"
     served = point.requests_per_s or 0.0
     if by == "rate":
-        late = _catching_up(point, below)
+        late = _catching_up(point, calm or below)
         if late is not None and late < SUSTAINED:
             return "queue", f"{served:.3g} requests/s are answered of {_arriving(point):.3g} arriving"
     if by == "concurrency" and below is not None and below.requests_per_s:
@@ -78,26 +84,27 @@ def _arriving(point: Point) -> float:
     return (point.requests or 1) / point.arrivals_s if point.arrivals_s else point.rate_per_s or 0.0
 
 
-def _catching_up(point: Point, below: Point | None) -> float | None:
+def _catching_up(point: Point, calm: Point | None) -> float | None:
     """
     The time that a server which keeps up would have taken, over the time it took.
 
-    Keeping up means answering the last request as fast as a sustained lower load is answered.
+    Keeping up means answering the last request as fast as the lowest load is answered.
     """
-    calm = at((below or point).e2e_s, 50.0)
-    if point.arrivals_s is None or not point.duration_s or calm is None:
+    alone = at((calm or point).e2e_s, 50.0)
+    if point.arrivals_s is None or not point.duration_s or alone is None:
         return None
-    return (point.arrivals_s + calm) / point.duration_s
+    return (point.arrivals_s + alone) / point.duration_s
 
 
 def _bracket(points: Sequence[Point], *, by: By, slo: Slo) -> tuple[Point | None, tuple[Point, str, str] | None]:
     """The highest good level, and the lowest bad one above it."""
     good: Point | None = None
+    calm: Point | None = None
     for point in sorted(points, key=lambda point: point.level):
-        bad = badness(point, good, by=by, slo=slo)
+        bad = badness(point, good, by=by, slo=slo, calm=calm)
         if bad is not None:
             return good, (point, *bad)
-        good = point
+        good, calm = point, calm or point
     return good, None
 
 
