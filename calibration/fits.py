@@ -33,7 +33,7 @@ from tonnage.errors import UnknownName
 from tonnage.nouns.offline import Offline
 from tonnage.nouns.training import TrainCoefficients
 
-__all__ = ["check", "infer_without", "prepare", "seen", "serving_without", "training_without"]
+__all__ = ["audit", "check", "infer_without", "prepare", "seen", "serving_without", "training_without"]
 
 EVERY = 2
 """Thins crowded groups of serving rows, as `serving.py --fit` does."""
@@ -303,3 +303,35 @@ def check() -> None:
         medians = [np.median(np.abs(np.expm1(values))) for values in found]
         shown = "  ".join(f"{100 * value:5.1f}%" for value in medians)
         print(f"{' '.join(key):28s} {groups[0]:28s} {len(mine):5d}  {shown}", flush=True)
+
+
+def audit() -> None:
+    """Parameters against groups, and whether what was fitted still helps rows that did not teach it."""
+    print(f"{'fit':26s} {'params':>6s} {'at bound':>8s} {'groups':>6s} {'parts':>5s} {'families':>8s}", end="")
+    print(f" {'as is':>7s} {'no part':>7s} {'no family':>9s} {'prior':>7s}")
+    for key, rows in sorted(_samples().items()):
+        ready = _engines()[key]
+        task, everything = ready.task, np.arange(len(ready.ids))
+        medians = [_median(task.errors(task.theta, everything))]
+        counts = [len({sample.group for sample in rows})]
+        for of in (lambda s: s.at.case.accelerator, lambda s: s.at.placement.model.family):
+            names = {of(sample) for sample in rows}
+            counts.append(len(names))
+            outside = np.empty(len(ready.ids))
+            for name in names:
+                hidden = {sample.row.id for sample in rows if of(sample) == name}
+                mine = np.array([place for place, row in enumerate(ready.ids) if row in hidden])
+                kept = ready.kept(hidden)
+                theta = refit(task, kept, ready.slopes) if len(kept) else np.clip(task.prior, task.low, task.high)
+                outside[mine] = task.errors(theta, mine)
+            medians.append(_median(outside))
+        medians.append(_median(task.errors(np.clip(task.prior, task.low, task.high), everything)))
+        stuck = int(np.sum((task.theta <= task.low + 1e-3) | (task.theta >= task.high - 1e-3)))
+        print(
+            f"{' '.join(key):26s} {len(task.theta):6d} {stuck:8d} {counts[0]:6d} {counts[1]:5d} {counts[2]:8d}", end=""
+        )
+        print(" ".join(["", *(f"{100 * value:6.1f}%" for value in medians)]), flush=True)
+
+
+def _median(errors: np.ndarray) -> float:
+    return float(np.median(np.abs(np.expm1(errors))))

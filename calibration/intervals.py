@@ -7,8 +7,8 @@ Fit the 90 % factors of every estimate and write them where predictions look the
 The residuals are those of calibration/left_out.csv.gz: each number as predicted without its accelerator, family,
 engine and source. One factor per kind, quantity and level is fitted on whole groups (tonnage.accuracy.intervals),
 coverage on groups left out is printed, and src/tonnage/catalog/data/intervals/*.csv is rewritten. Quantities that no
-measurement covers keep their row. Rows whose notes contradict what ran (`serving.py`, scored_only) are scored like all
-others but teach no width; the last lines say what share of them is inside.
+measurement covers keep their row. Rows that contradict themselves (`contradicting`) are scored like all others but
+teach no width; the last lines say what share of them is inside.
 """
 
 from __future__ import annotations
@@ -21,20 +21,26 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tonnage.accuracy.cases import kind_of
+from tonnage import catalog
+from tonnage.accuracy.cases import case_of, kind_of
 from tonnage.accuracy.groups import LEFT_OUT, grouped, labels_of
 from tonnage.accuracy.intervals import QUANTITY_OF, Factor, fit, levels_of
 from tonnage.accuracy.left_out import left_out_predictions
 from tonnage.accuracy.metrics import quantile
 from tonnage.accuracy.quantities import measured
-from tonnage.accuracy.rows import Row, read_rows, text
+from tonnage.accuracy.rows import Row, number, read_rows, text
 from tonnage.accuracy.scoring import Score
 from tonnage.catalog.intervals import KINDS
+from tonnage.nouns.case import ServeCase
+from tonnage.nouns.precision import number_format
+from tonnage.physics.parameters import active_parameters
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "src" / "tonnage" / "catalog" / "data" / "intervals"
 COLUMNS = ("quantity", "rung", "factor", "groups", "rows", "coverage_90", "coverage_rows", "fitted")
 SMALLEST = 1.01
+MOST_OF_PEAK = 0.75
+"""Share of the data-sheet peak that no whole engine sustains (large FP8 products alone reach 0.7)."""
 
 
 def main() -> None:
@@ -44,7 +50,7 @@ def main() -> None:
     given = parser.parse_args()
     rows = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path) if row.usable]
     scores = left_out(rows)
-    doubtful = {row.id for row in rows if contradicts(row)}
+    doubtful = contradicting(rows)
     factors = fit(item for item in scores if item.id not in doubtful)
     for found in factors:
         groups, every = ("-" if s is None else f"{s:.3f}" for s in (found.coverage_90, found.coverage_rows))
@@ -74,9 +80,39 @@ def left_out(rows: Iterable[Row]) -> list[Score]:
     return found
 
 
-def contradicts(row: Row) -> bool:
-    """A row that does not say what ran: hand-run files of a later date (another image, other lengths)."""
-    return text(row, "provenance") == "local_file" and bool(text(row, "measured"))
+def contradicting(rows: Iterable[Row]) -> set[str]:
+    """
+    Ids of rows that do not say what ran.
+
+    Hand-run files of a later date (another image, other lengths); and runs of one model, part and engine in which some
+    row states more tokens than the part's peak could multiply: prefixes came from a cache or prompts were shorter.
+    """
+    rows = list(rows)
+    found = {row.id for row in rows if text(row, "provenance") == "local_file" and text(row, "measured")}
+    for own in grouped(rows, lambda row: (row.block, text(row, "provenance"), *_run(row))).values():
+        if any(_share_of_peak(row) > MOST_OF_PEAK for row in own):
+            found |= {row.id for row in own}
+    return found
+
+
+def _run(row: Row) -> tuple[str, str, str]:
+    return text(row, "model_id"), text(row, "accelerator_id"), text(row, "engine")
+
+
+def _share_of_peak(row: Row) -> float:
+    """Products of the stated tokens over the peak, in a closed loop with stated latencies; 0 where not known."""
+    if row.layout != "serving":
+        return 0.0
+    case = case_of(row)
+    if not isinstance(case, ServeCase) or case.precision is None or case.disaggregation is not None:
+        return 0.0
+    each_s = (number(row, "silicon_ttft_ms") or 0.0) / 1e3 + case.osl * (number(row, "silicon_tpot_ms") or 0.0) / 1e3
+    peak = catalog.accelerator(case.accelerator).peak(number_format(case.precision.activations).compute)
+    if not each_s or not peak or not case.traffic.concurrency:
+        return 0.0
+    tokens = (number(row, "isl_tokens") or 0.0) + (number(row, "osl_tokens") or 0.0)
+    flop = 2 * active_parameters(catalog.model(str(case.model))).value * tokens
+    return case.traffic.concurrency / each_s * flop / ((number(row, "num_accelerators") or 1.0) * peak)
 
 
 def show(scores: list[Score], factors: list[Factor], doubtful: set[str]) -> None:

@@ -4,6 +4,7 @@ How far off are we on what no fit has seen? Every fit again, with whole groups o
     python calibration/left_out.py                 about six minutes on two cores
     python calibration/left_out.py --only family   one kind of group
     python calibration/left_out.py --check         some refits against complete fits
+    python calibration/left_out.py --audit         engines' parameters against groups, fitted against prior
 
 The groups: each accelerator, each model family, each engine, each source block. Leaving one out takes all of its
 rows, of every kind of case, away from every fit (engines' overheads, training, batches through networks; their own
@@ -61,9 +62,10 @@ def main() -> None:
     parser.add_argument("--only", choices=LEFT_OUT)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--audit", action="store_true")
     given = parser.parse_args()
-    if given.check:
-        fits.check()
+    if given.check or given.audit:
+        fits.check() if given.check else fits.audit()
         return
     start = time.monotonic()
     rows = all_rows()
