@@ -35,9 +35,7 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     lines(console, "Cheaper, at a risk?", texts=[plan.cheaper_at_risk] if plan.cheaper_at_risk else [])
     lines(console, "Why not fewer?", texts=[plan.why_not_fewer] if plan.why_not_fewer else [])
     if plan.choices:
-        chosen = [
-            f"{c.name}: {c.accelerators} accelerators, ${c.usd_per_hour:,.2f}/h, {c.covers}" for c in plan.choices
-        ]
+        chosen = [f"{c.name}: {_count(c.accelerators)}, ${c.usd_per_hour:,.2f}/h, {c.covers}" for c in plan.choices]
         lines(console, "How much room?", texts=chosen)
     if plan.flips:
         flips = [f"{flip.input} {show(flip.value, flip.unit)}: {flip.becomes}" for flip in plan.flips]
@@ -47,6 +45,10 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
     dates = "".join(f"; {name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))
     console.print(f"\n{plan.evaluated} configurations looked at{dates}.", style="dim", markup=False)
+
+
+def _count(accelerators: int) -> str:
+    return f"{accelerators} accelerator{'' if accelerators == 1 else 's'}"
 
 
 def _options_table(options: tuple[ServeOption, ...]) -> Table:
