@@ -30,8 +30,8 @@ def precisions(request: Serve, model: Model, *, accelerator: Accelerator, engine
     """
     Formats worth looking at that the engine has kernels for there: the user's, else the checkpoint's own and FP8.
 
-    FP8 weights are looked at by default because their published quality loss is within noise; four
-    bits only when asked for, since theirs is not.
+    FP8 weights are looked at by default, and the plan says that their quality is the user's to validate; four bits
+    only when asked for.
     """
     own = model.quantization or model.native_dtype
     names = request.precisions or ((own,) if model.quantization or model.experts_dtype else (own, "fp8"))

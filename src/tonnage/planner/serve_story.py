@@ -294,6 +294,11 @@ def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING)
         if taken:
             said.append(taken)
     said += [f"what-if: {text}" for text in getattr(additions, "overrides", ())]
+    if not request.precisions and model.quantization is None and model.experts_dtype is None:
+        own = model.native_dtype
+        said.append(
+            f"FP8 weights are weighed beside the checkpoint's own {own}: validate their answers on your own tasks"
+        )
     if not request.filters.community:
         said.append("community marketplaces and brokers are left out (--community includes them)")
     said.append(f"prices exclude VAT; a month is {HOURS_PER_MONTH:.0f} hours; list prices, not stock")
