@@ -27,7 +27,7 @@ def start_up() -> list[Row]:
 def planning() -> list[Row]:
     """A plan over the whole catalogue, from a cold start, and configurations looked at per second."""
     from tonnage.planner.door import serve_request
-    from tonnage.planner.serve import plan_serve
+    from tonnage.planner.serve.plan import plan_serve
 
     cold = best_of(3, SERVE)
     request = serve_request({"model": MODEL, "rate": "4/s", "traffic": "chat", "ttft": "1s", "tpot": "50ms"})
@@ -47,7 +47,7 @@ def predictions() -> list[Row]:
     import msgspec
 
     from tonnage.nouns.case import Case
-    from tonnage.planner.predict import predict
+    from tonnage.planner.predict.predict import predict
 
     cases = {
         "serve": '{"kind":"serve","model":"meta-llama/Llama-3.1-70B","accelerator":"h100-sxm5-80gb",'

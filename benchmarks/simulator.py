@@ -33,7 +33,7 @@ def _replica(prompt: float, output: float, **more: Any) -> Any:
     """An 8B model on one H100 under vLLM."""
     from tonnage.nouns.case import ServeCase, Traffic
     from tonnage.planner.replica_arrays import replica_arrays
-    from tonnage.planner.serve_setup import setup
+    from tonnage.planner.serve.setup import setup
 
     case = ServeCase(
         model="meta-llama/Llama-3.1-8B-Instruct", accelerator="h100-sxm5-80gb", traffic=Traffic(rate_per_s=1.0),
@@ -48,7 +48,7 @@ def _replica(prompt: float, output: float, **more: Any) -> Any:
 
 def _chat(rate: float, n: int = N) -> Any:
     from tonnage.nouns.simulate import SimulationTraffic
-    from tonnage.planner.simulate_traffic import traffic_of
+    from tonnage.planner.simulate.traffic import traffic_of
 
     return traffic_of(SimulationTraffic(profile="chat", rate_per_s=rate, num_requests=n)).requests
 
@@ -68,7 +68,7 @@ def _speed(replica: Any, requests: Any) -> float:
 
 def _preempting() -> float:
     from tonnage.nouns.simulate import SimulationTraffic
-    from tonnage.planner.simulate_traffic import traffic_of
+    from tonnage.planner.simulate.traffic import traffic_of
 
     replica = _replica(1000.0, 8000.0)
     traffic = SimulationTraffic(prompt_tokens=1000.0, output_tokens=8000.0, rate_per_s=1.0, num_requests=20_000)
@@ -86,7 +86,7 @@ def _search(replica: Any) -> float:
 
 def _hashed(path: Path) -> float:
     from tonnage.nouns.simulate import SimulationTraffic
-    from tonnage.planner.simulate_traffic import traffic_of
+    from tonnage.planner.simulate.traffic import traffic_of
 
     traced = traffic_of(SimulationTraffic(trace=str(path)))
     replica = _replica(traced.prompt_mean, traced.output_mean, block_tokens=traced.hash_tokens)

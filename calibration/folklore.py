@@ -22,7 +22,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.planner.folklore import folklore
+from tonnage.planner.folklore.rules import folklore
 from tonnage.report.folklore import folklore_page
 
 ROOT = Path(__file__).parents[1]

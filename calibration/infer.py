@@ -30,7 +30,7 @@ from tonnage.catalog.networks import offline
 from tonnage.errors import TonnageError
 from tonnage.nouns.case import InferCase
 from tonnage.nouns.offline import Offline
-from tonnage.planner.predict_infer import Setup, load_times, predict_infer, setup_of
+from tonnage.planner.predict.inference import Setup, load_times, predict_infer, setup_of
 
 HERE = Path(__file__).resolve().parent
 ROWS = HERE.parent / "measurements" / "inference.csv.gz"

@@ -23,9 +23,9 @@ from tonnage.engine.training import step_time
 from tonnage.errors import TonnageError
 from tonnage.nouns.case import TrainCase
 from tonnage.nouns.model import Model
-from tonnage.planner.train_job import Job
-from tonnage.planner.train_search import Place, arranged
-from tonnage.planner.train_setup import resolve_setup
+from tonnage.planner.train.job import Job
+from tonnage.planner.train.search import Place, arranged
+from tonnage.planner.train.setup import resolve_setup
 
 ROWS = Path(__file__).parents[1] / "measurements" / "training.csv.gz"
 NEAR = 1.05

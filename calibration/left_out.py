@@ -36,8 +36,8 @@ from typing import Any, NamedTuple
 import fits
 
 import tonnage.catalog.overheads as overheads_table
-import tonnage.planner.predict_infer as infer_door
-import tonnage.planner.predict_train as train_door
+import tonnage.planner.predict.inference as infer_door
+import tonnage.planner.predict.training as train_door
 from tonnage.accuracy.groups import LEFT_OUT, grouped, labels_of
 from tonnage.accuracy.left_out import COLUMNS
 from tonnage.accuracy.metrics import ape, quantile

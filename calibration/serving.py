@@ -38,8 +38,8 @@ from tonnage.nouns.case import ServeCase
 from tonnage.nouns.precision import number_format
 from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.parameters import active_parameters
-from tonnage.planner.serve_setup import Setup, setup
-from tonnage.planner.serve_traffic import grid_of, pool_grids, pools_of, under_load
+from tonnage.planner.serve.setup import Setup, setup
+from tonnage.planner.serve.traffic import grid_of, pool_grids, pools_of, under_load
 
 ROOT = Path(__file__).parents[1]
 FILES = ("inference", "serving_silicon")

@@ -34,7 +34,7 @@ from tonnage.nouns.case import TrainCase
 from tonnage.nouns.model import Model
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.physics.training_memory import training_memory
-from tonnage.planner.train_setup import resolve_setup
+from tonnage.planner.train.setup import resolve_setup
 
 ROWS = Path(__file__).parents[1] / "measurements" / "training.csv.gz"
 SEEDS = Path(__file__).parent / "training_seeds.toml"

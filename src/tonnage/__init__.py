@@ -55,8 +55,8 @@ def fit(model: str, *, additions: Additions | None = None, **fields: Any) -> Fit
         A field is wrong; the message is the sentence the command line prints.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.fit import fit as answer
-    from tonnage.planner.fit_door import fit_request
+    from tonnage.planner.fit.door import fit_request
+    from tonnage.planner.fit.fit import fit as answer
 
     return answer(fit_request({"model": model, **fields}), additions=additions or NOTHING)
 
@@ -72,7 +72,7 @@ def plan_serve(model: str, *, additions: Additions | None = None, **fields: Any)
     """
     from tonnage.catalog import NOTHING
     from tonnage.planner.door import serve_request
-    from tonnage.planner.serve import plan_serve as answer
+    from tonnage.planner.serve.plan import plan_serve as answer
 
     own = additions or NOTHING
     return answer(serve_request({"model": model, **fields}, additions=own), additions=own)
@@ -88,8 +88,8 @@ def plan_batch(model: str, *, additions: Additions | None = None, **fields: Any)
         A field is wrong. That nothing finishes in time is an answer: `feasible` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.batch import plan_batch as answer
-    from tonnage.planner.batch_door import batch_request
+    from tonnage.planner.batch.door import batch_request
+    from tonnage.planner.batch.plan import plan_batch as answer
 
     own = additions or NOTHING
     return answer(batch_request({"model": model, **fields}, additions=own), additions=own)
@@ -105,8 +105,8 @@ def plan_lifecycle(model: str, *, additions: Additions | None = None, **fields: 
         A field is wrong. That a half cannot be done is an answer: `feasible` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.lifecycle import plan_lifecycle as answer
-    from tonnage.planner.lifecycle_door import lifecycle_request
+    from tonnage.planner.lifecycle.door import lifecycle_request
+    from tonnage.planner.lifecycle.plan import plan_lifecycle as answer
 
     own = additions or NOTHING
     return answer(lifecycle_request({"model": model, **fields}, additions=own), additions=own)
@@ -122,8 +122,8 @@ def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: A
         A field is wrong. That nobody rents the accelerator is an answer: `feasible` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.cost import rent_or_buy as answer
-    from tonnage.planner.cost_door import rent_or_buy_request
+    from tonnage.planner.cost.door import rent_or_buy_request
+    from tonnage.planner.cost.rent_or_buy import rent_or_buy as answer
 
     own = additions or NOTHING
     return answer(rent_or_buy_request({"machine": machine, **fields}, additions=own), additions=own)
@@ -140,7 +140,7 @@ def plan_train(model: str, *, additions: Additions | None = None, **fields: Any)
     """
     from tonnage.catalog import NOTHING
     from tonnage.planner.door import train_request
-    from tonnage.planner.train import plan_train as answer
+    from tonnage.planner.train.plan import plan_train as answer
 
     own = additions or NOTHING
     return answer(train_request({"model": model, **fields}, additions=own), additions=own)
@@ -157,7 +157,7 @@ def plan_finetune(model: str, *, additions: Additions | None = None, **fields: A
     """
     from tonnage.catalog import NOTHING
     from tonnage.planner.door import finetune_request
-    from tonnage.planner.train import plan_train as answer
+    from tonnage.planner.train.plan import plan_train as answer
 
     own = additions or NOTHING
     return answer(finetune_request({"model": model, **fields}, additions=own), additions=own)
@@ -177,7 +177,7 @@ def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = Non
     from tonnage.catalog import NOTHING
     from tonnage.errors import BadRequest
     from tonnage.nouns.case import Case
-    from tonnage.planner.predict import predict as answer
+    from tonnage.planner.predict.predict import predict as answer
 
     if isinstance(case, Mapping):
         try:

@@ -3,7 +3,7 @@
 import pytest
 from calibration.folklore import PAGE, page
 
-from tonnage.planner.folklore import folklore
+from tonnage.planner.folklore.rules import folklore
 
 
 @pytest.fixture(scope="module")

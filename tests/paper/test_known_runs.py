@@ -15,7 +15,7 @@ from tonnage.physics.goodput import (
     useful_time_fraction,
     young_interval_s,
 )
-from tonnage.planner.train import plan_train
+from tonnage.planner.train.plan import plan_train
 
 
 @pytest.fixture(scope="module")

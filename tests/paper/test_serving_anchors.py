@@ -11,7 +11,7 @@ from tonnage import catalog
 from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.layout import Layout
 from tonnage.nouns.precision import Precision
-from tonnage.planner.predict_serve import predict_serve
+from tonnage.planner.predict.serving import predict_serve
 
 FP16 = Precision(weights="fp16", kv="fp16", activations="fp16")
 EIGHT_B = "meta-llama/Meta-Llama-3-8B"

@@ -5,7 +5,7 @@ import pytest
 
 from tonnage.nouns.case import Links, TrainCase, TrainCaseLayout, TrainResult
 from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
-from tonnage.planner.predict_train import predict_train
+from tonnage.planner.predict.training import predict_train
 
 
 def rate(found: TrainResult) -> float:

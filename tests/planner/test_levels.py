@@ -5,7 +5,7 @@ import pytest
 from tonnage import catalog
 from tonnage.nouns.case import InferCase, ServeCase, Traffic
 from tonnage.planner.levels import infer_level, serve_level, structure, train_level
-from tonnage.planner.predict import predict
+from tonnage.planner.predict.predict import predict
 
 
 def served(**traffic: float) -> ServeCase:

@@ -12,7 +12,7 @@ from tonnage.catalog.networks import offline, silicon_of
 from tonnage.engine.offline import machine_of
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.case import InferCase
-from tonnage.planner.predict_infer import Setup, batch_times, predict_infer, setup_of
+from tonnage.planner.predict.inference import Setup, batch_times, predict_infer, setup_of
 
 MODELS = st.sampled_from([
     "timm/resnet50.a1_in1k", "timm/efficientnet_b0.ra_in1k", "google/vit-base-patch16-224",

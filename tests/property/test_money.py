@@ -15,7 +15,7 @@ from tonnage.money.terms import billed_hours, useful_share
 from tonnage.nouns.cost import OwnedMachine, Rent
 from tonnage.nouns.money import Offer, Price
 from tonnage.nouns.plan import Bill
-from tonnage.planner.cost_rents import meeting
+from tonnage.planner.cost.rents import meeting
 
 MACHINES = st.builds(
     OwnedMachine,

@@ -24,7 +24,7 @@ from tonnage.accuracy.quantities import Measured, measured, predicted
 from tonnage.accuracy.rows import Row
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.nouns.case import Case, Result, ServeResult
-from tonnage.planner.predict import predict as planned
+from tonnage.planner.predict.predict import predict as planned
 
 __all__ = ["CRASH", "Predict", "Score", "reason_class", "score"]
 

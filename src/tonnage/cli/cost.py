@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tonnage.planner.cost_door import COST_FIELDS
+from tonnage.planner.cost.door import COST_FIELDS
 
 __all__ = ["cost"]
 
@@ -62,8 +62,8 @@ def _rent_or_buy(
     tonnage cost rent-or-buy H200 --purchase '$310000' --rent '$2.60/h'
     """
     from tonnage.catalog import gather
-    from tonnage.planner.cost import rent_or_buy
-    from tonnage.planner.cost_door import rent_or_buy_request
+    from tonnage.planner.cost.door import rent_or_buy_request
+    from tonnage.planner.cost.rent_or_buy import rent_or_buy
     from tonnage.planner.files import read_mapping
 
     additions = gather(paths=folders, overrides=())

@@ -14,9 +14,9 @@ import click
 import msgspec
 
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.planner.batch_door import BATCH_FIELDS
+from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
-from tonnage.planner.lifecycle_door import LIFECYCLE_FIELDS
+from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
@@ -192,20 +192,20 @@ def _planned(kind: str, fields: dict[str, Any], additions: Additions, today: dat
     from tonnage.planner import door
 
     if kind == "serve":
-        from tonnage.planner.serve import plan_serve
+        from tonnage.planner.serve.plan import plan_serve
 
         return plan_serve(door.serve_request(fields, additions=additions), additions=additions, today=today)
     if kind == "batch":
-        from tonnage.planner.batch import plan_batch
-        from tonnage.planner.batch_door import batch_request
+        from tonnage.planner.batch.door import batch_request
+        from tonnage.planner.batch.plan import plan_batch
 
         return plan_batch(batch_request(fields, additions=additions), additions=additions, today=today)
     if kind == "lifecycle":
-        from tonnage.planner.lifecycle import plan_lifecycle
-        from tonnage.planner.lifecycle_door import lifecycle_request
+        from tonnage.planner.lifecycle.door import lifecycle_request
+        from tonnage.planner.lifecycle.plan import plan_lifecycle
 
         return plan_lifecycle(lifecycle_request(fields, additions=additions), additions=additions, today=today)
-    from tonnage.planner.train import plan_train
+    from tonnage.planner.train.plan import plan_train
 
     read = door.train_request if kind == "train" else door.finetune_request
     return plan_train(read(fields, additions=additions), additions=additions, today=today)

@@ -30,8 +30,8 @@ def predict(ctx: click.Context, cases: str) -> None:
     {"kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
      "traffic": {"concurrency": 64}, "isl": 1024, "osl": 1024}
     """
-    from tonnage.planner.case_lines import answers, raw_cases
-    from tonnage.planner.predict import predict as one
+    from tonnage.planner.predict.case_lines import answers, raw_cases
+    from tonnage.planner.predict.predict import predict as one
 
     failed = False
     try:

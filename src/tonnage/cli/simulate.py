@@ -38,9 +38,9 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     """
     from tonnage.catalog import gather
     from tonnage.planner.files import read_mapping
-    from tonnage.planner.simulate import simulate as answer
-    from tonnage.planner.simulate_door import simulation_of
-    from tonnage.planner.simulate_told import request_rows
+    from tonnage.planner.simulate.door import simulation_of
+    from tonnage.planner.simulate.simulate import simulate as answer
+    from tonnage.planner.simulate.told import request_rows
     from tonnage.report.document import as_json
 
     asked = simulation_of(read_mapping(case, what="case"))

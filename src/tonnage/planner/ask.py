@@ -38,20 +38,20 @@ def _answer(kind: str, fields: dict[str, Any], additions: Additions, today: date
     from tonnage.planner import door
 
     if kind == "serve":
-        from tonnage.planner.serve import plan_serve
+        from tonnage.planner.serve.plan import plan_serve
 
         return plan_serve(door.serve_request(fields, additions=additions), additions=additions, today=today)
     if kind == "batch":
-        from tonnage.planner.batch import plan_batch
-        from tonnage.planner.batch_door import batch_request
+        from tonnage.planner.batch.door import batch_request
+        from tonnage.planner.batch.plan import plan_batch
 
         return plan_batch(batch_request(fields, additions=additions), additions=additions, today=today)
     if kind == "lifecycle":
-        from tonnage.planner.lifecycle import plan_lifecycle
-        from tonnage.planner.lifecycle_door import lifecycle_request
+        from tonnage.planner.lifecycle.door import lifecycle_request
+        from tonnage.planner.lifecycle.plan import plan_lifecycle
 
         return plan_lifecycle(lifecycle_request(fields, additions=additions), additions=additions, today=today)
-    from tonnage.planner.train import plan_train
+    from tonnage.planner.train.plan import plan_train
 
     read = door.train_request if kind == "train" else door.finetune_request
     return plan_train(read(fields, additions=additions), additions=additions, today=today)

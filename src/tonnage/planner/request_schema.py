@@ -11,9 +11,9 @@ import json
 import math
 from typing import Any, Final
 
-from tonnage.planner.batch_door import BATCH_FIELDS
+from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
-from tonnage.planner.lifecycle_door import LIFECYCLE_FIELDS
+from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
 __all__ = ["request_schema"]
 

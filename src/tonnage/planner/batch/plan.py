@@ -1,0 +1,281 @@
+"""Plan a batch: finish N items by a deadline for the least money, and say what more speed would cost.
+
+Nobody waits for a single answer, so replicas run full: each holds as many requests as its cache and its engine take,
+and finishes them at the saturated rate that `tonnage predict` gives for the same case. Instances follow from the
+deadline at the slow end of that rate's interval; start, interruptions and billing steps are on the bill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+from tonnage import __version__, catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.intervals import factor
+from tonnage.errors import BadRequest
+from tonnage.nouns.answer import Basis, Verdict
+from tonnage.nouns.batch_plan import BatchOption, BatchPlan
+from tonnage.nouns.case import Links, ServeCase, Traffic
+from tonnage.nouns.layout import Engine
+from tonnage.nouns.model import Model
+from tonnage.nouns.money import Offer
+from tonnage.nouns.plan import PLAN_SCHEMA, Configuration, Provenance
+from tonnage.nouns.workload import Batch, Serve
+from tonnage.physics.memory import stored_bytes
+from tonnage.planner.batch import story
+from tonnage.planner.batch.option import Found, Work, option_of
+from tonnage.planner.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
+from tonnage.planner.levels import serve_level
+from tonnage.planner.missed import Missed
+from tonnage.planner.placement import BASIS_OF_RUNG
+from tonnage.planner.serve import formats, limits
+from tonnage.planner.serve.setup import setup
+from tonnage.planner.serve.story import catalogue_dates, model_facts
+from tonnage.planner.serve.traffic import served
+from tonnage.planner.sites import Site, sites
+from tonnage.search.layouts import replica_layouts
+
+__all__ = ["LARGEST_FLEET", "plan_batch"]
+
+LARGEST_FLEET: Final = 256
+"""Accelerators of the largest fleet looked at, where the request names no limit. List prices are no stock."""
+LARGEST_REPLICA: Final = 32
+SIZES_LOOKED_AT: Final = 3
+"""Layouts from the smallest that fits: larger ones only cost more when nobody waits."""
+WORTH_THE_HASTE: Final = 1.05
+"""Without a deadline, as many instances are taken as raise the cost by no more than this. [-]"""
+KEPT_PER_SITE: Final = 2
+
+
+def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> BatchPlan:
+    """
+    Options that finish the items in time, cheapest first; the frontier of cost against time; reasons for losers.
+
+    Raises
+    ------
+    TonnageError
+        The model or an accelerator is unknown, or the request contradicts itself. That nothing finishes in time is
+        an answer: `feasible` is False and `binding` says what would.
+    """
+    today = today or date.today()
+    model = resolve(request.model, additions=additions)
+    if not model.layers:
+        raise BadRequest(f"model: {model.id} is no language model; plan batch counts prompts and answers")
+    formats.check_context(model, _as_serve(request))
+    open_sites, excluded = sites(request.filters, additions=additions)
+    options: list[BatchOption] = []
+    found: list[Found] = []
+    missed: list[Missed] = []
+    evaluated = 0
+    for site in open_sites:
+        here: list[Found] = []
+        for outcome in _works(request, model, site, additions=additions):
+            evaluated += 1
+            if isinstance(outcome, Missed):
+                missed.append(outcome)
+                continue
+            runs, misses = _runs(request, site, outcome)
+            here += runs
+            missed += misses
+        found += here
+        made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
+        options += made
+    ranked = story.with_verdicts(tuple(sorted(options, key=lambda option: (not option.sure, option.cost.value))))
+    binding = None if ranked else story.binding(missed, excluded)
+    return BatchPlan(
+        schema=PLAN_SCHEMA,
+        feasible=bool(ranked),
+        sentence=story.sentence(request, ranked, binding=binding),
+        request=request,
+        model=model_facts(model),
+        options=ranked,
+        frontier=story.trade_offs(found),
+        spot_against=story.spot_against(ranked),
+        rejected=(*story.rejections(missed, ranked), *excluded),
+        flips=story.flips(ranked),
+        binding=binding,
+        evaluated=evaluated,
+        provenance=Provenance(
+            version=__version__,
+            catalogue=catalogue_dates(option.bill for option in ranked),
+            made=today.isoformat(),
+            assumed=story.assumptions(request, model, largest=_most(request)),
+        ),
+    )
+
+
+def _as_serve(request: Batch) -> Serve:
+    """The same lengths, formats and filters, for the parts that serving and batch share."""
+    return Serve(
+        model=request.model,
+        lengths=request.lengths,
+        concurrency=1.0,
+        precisions=request.precisions,
+        engines=request.engines,
+        filters=request.filters,
+    )
+
+
+def _works(request: Batch, model: Model, site: Site, *, additions: Additions) -> Iterator[Work | Missed]:
+    """Every configuration of one site, small layouts first."""
+    asked = _as_serve(request)
+    most = min(LARGEST_REPLICA, request.filters.max_count or LARGEST_REPLICA)
+    for engine in request.engines:
+        worth = formats.precisions(asked, model, accelerator=site.accelerator, engine=engine)
+        for precision in worth:
+            served = 0
+            for layout in replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=most):
+                configuration = Configuration(
+                    accelerator=site.accelerator.id,
+                    layout=layout,
+                    precision=precision,
+                    engine=Engine(name=engine),
+                    intra_link=site.intra_link,
+                )
+                work = _work(request, model, configuration, additions=additions)
+                yield work
+                served += isinstance(work, Work)
+                if served >= SIZES_LOOKED_AT:
+                    break
+
+
+def _work(request: Batch, model: Model, configuration: Configuration, *, additions: Additions) -> Work | Missed:
+    """How fast one full replica of a configuration works, or why it cannot."""
+    case = _case(request, model, configuration)
+    at = setup(case, additions=additions)
+    if not at.pool.verdict.ok:
+        return Missed(configuration=configuration, verdict=at.pool.verdict)
+    lengths = request.lengths
+    whole = lengths.prompt_tokens + lengths.output_tokens
+    if at.pool.sequences < 1:
+        return Missed(configuration=configuration, verdict=limits.too_little_cache(whole, at.pool.tokens))
+    found, rung = served(at)
+    basis = BASIS_OF_RUNG[rung]
+    if at.times.borrowed and basis is Basis.CALIBRATED:
+        basis = Basis.DERIVED
+    level = serve_level(case, model, basis=basis.value, engine=at.times.engine, saturated=True)
+    return Work(
+        configuration=configuration,
+        job=Job(
+            items=request.items,
+            items_per_s=found.requests_per_s,
+            # Items are tokens over a fixed length, and tokens per second is what most measurements state.
+            factor=factor("serve", "output_tokens_per_s", rung=level),
+            ranks=configuration.layout.ranks,
+            weight_bytes=stored_bytes(model, configuration.precision),
+            item_s=found.e2e_s,
+        ),
+        memory=at.pool.memory,
+        kv_tokens=min(at.pool.tokens, 1e12),
+        basis=basis,
+        lengths=lengths,
+        concurrency=found.running,
+        binds="batch" if found.running >= (at.engine.max_num_seqs or float("inf")) * at.memory_layout.dp else "kv",
+    )
+
+
+def _case(request: Batch, model: Model, configuration: Configuration) -> ServeCase:
+    """The configuration as full as it gets: what `tonnage predict` calls saturated."""
+    lengths = request.lengths
+    return ServeCase(
+        model=model,
+        accelerator=configuration.accelerator,
+        traffic=Traffic(saturated=True),
+        isl=lengths.prompt_tokens,
+        osl=lengths.output_tokens,
+        layout=configuration.layout,
+        precision=configuration.precision,
+        engine=configuration.engine.name,
+        links=Links(intra=configuration.intra_link),
+    )
+
+
+def _runs(request: Batch, site: Site, work: Work) -> tuple[list[Found], list[Missed]]:
+    """The work on every offer of the site that holds it, as many instances as the request needs."""
+    found: list[Found] = []
+    missed: list[Missed] = []
+    for offer, term in _offers(request, site, work.job):
+        place = place_of(work.job, offer, term=term)
+        if place is None:
+            continue
+        outcome = _sized(request, work, place)
+        if isinstance(outcome, Verdict):
+            missed.append(Missed(configuration=work.configuration, verdict=outcome))
+        else:
+            run, sure = outcome
+            most = _fleet(request, work.job, place)
+            step = _step(work.job, place)
+            found.append(Found(work=work, place=place, run=run, sure=sure, step=step, fastest=most))
+    if not found and not missed:
+        missed.append(Missed(configuration=work.configuration, verdict=limits.no_offer(site, work.configuration)))
+    return found, missed
+
+
+def _offers(request: Batch, site: Site, job: Job) -> list[tuple[Offer, str]]:
+    """The cheapest region of each provider, instance size and term: others only cost more for the same work."""
+    cheapest: dict[tuple[str, str, float], tuple[float, Offer]] = {}
+    for offer in site.offers:
+        whole = offer.count >= job.ranks or (offer.count == site.per_node and job.ranks % offer.count == 0)
+        if not whole:
+            continue
+        for term in request.filters.terms:
+            price = offer.usd_per_hour(term)
+            key = (offer.provider, term, offer.count)
+            if price is not None and (key not in cheapest or price < cheapest[key][0]):
+                cheapest[key] = (price, offer)
+    return [(offer, key[1]) for key, (_, offer) in cheapest.items()]
+
+
+def _sized(request: Batch, work: Work, place: Place) -> tuple[JobRun, bool] | Verdict:
+    """Instances for the deadline at the slow end of the interval, else at the estimate, else why not."""
+    job, most = work.job, _fleet(request, work.job, place)
+    if most < 1:
+        return story.too_many(request, work, place=place)
+    if request.deadline_s is None:
+        run, sure = _without_haste(job, place, most), True
+    else:
+        slow = instances_by(job, place, deadline_s=request.deadline_s, speed=1.0 / job.factor)
+        middle = instances_by(job, place, deadline_s=request.deadline_s, speed=1.0)
+        if middle is None or middle > most:
+            return story.too_late(request, place=place, fastest=run_on(job, place, instances=most))
+        sure = slow is not None and slow <= most
+        run = run_on(job, place, instances=slow if sure and slow is not None else middle)
+    if request.budget_usd is not None and run.usd > request.budget_usd:
+        return story.too_dear(request, run, work=work)
+    return run, sure
+
+
+def _without_haste(job: Job, place: Place, most: int) -> JobRun:
+    """As many instances as cost next to nothing more than the cheapest number."""
+    sizes = [_step(job, place) * 2**power for power in range(10)]
+    runs = [run_on(job, place, instances=size) for size in sizes if size <= most]
+    least = min(run.usd for run in runs)
+    return [run for run in runs if run.usd <= least * WORTH_THE_HASTE][-1]
+
+
+def _step(job: Job, place: Place) -> int:
+    """Instances that one replica takes, or one that holds several."""
+    return max(1, -(-job.ranks // int(place.offer.count)))
+
+
+def _fleet(request: Batch, job: Job, place: Place) -> int:
+    """Most instances that the request's limit allows, in whole replicas."""
+    step = _step(job, place)
+    return int(_most(request) / place.offer.count) // step * step
+
+
+def _most(request: Batch) -> int:
+    return request.filters.max_count or LARGEST_FLEET
+
+
+def _best(found: list[Found]) -> list[Found]:
+    """The cheapest of a site, and the cheapest of each other term."""
+    ranked = sorted(found, key=lambda one: (not one.sure, one.run.usd))
+    terms: dict[str, list[Found]] = {}
+    for one in ranked:
+        terms.setdefault(one.place.term, []).append(one)
+    kept = [one for group in terms.values() for one in group[:KEPT_PER_SITE]]
+    return sorted(kept, key=lambda one: (not one.sure, one.run.usd))

@@ -1,0 +1,1 @@
+"""Rent or buy: what owning costs and where it meets renting."""

@@ -1,0 +1,1 @@
+"""What must be resident, and does it fit?"""

@@ -1,0 +1,1 @@
+"""Train here, serve there: one bill, one timeline."""

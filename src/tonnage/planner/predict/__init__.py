@@ -1,0 +1,1 @@
+"""What will one case do? One module for each kind of case."""

@@ -1,0 +1,166 @@
+"""One training configuration on one accelerator type: step time, throughput, memory, verdict.
+
+The path: case -> nouns (model, accelerator) -> setup with every open degree chosen -> peak memory (does it
+fit) -> step time -> result with intervals. What does not fit is answered with the reason and the shortfall.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import NOTHING, Additions, hub
+from tonnage.catalog.intervals import factor
+from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.engine.training import model_flop, step_time
+from tonnage.errors import BadRequest
+from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.answer import Basis, Quantity
+from tonnage.nouns.case import TrainCase, TrainResult
+from tonnage.nouns.model import Model
+from tonnage.nouns.precision import number_format
+from tonnage.nouns.training import TrainCoefficients, TrainSetup
+from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.training_memory import training_memory
+from tonnage.planner.levels import train_level
+from tonnage.planner.train.setup import Chosen, resolve_setup
+from tonnage.units import show
+
+__all__ = ["predict_train"]
+
+
+def predict_train(case: TrainCase, *, additions: Additions = NOTHING) -> TrainResult:
+    """
+    Step time, throughput and peak memory of a training case; `fits` is False, with the reason, when memory is short.
+
+    Time fields are given even then: they say what the step would take if it fitted.
+
+    Raises
+    ------
+    TonnageError
+        The model, accelerator, optimizer or a format is unknown, or the degrees contradict the count.
+    """
+    _check(case)
+    model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
+    model = with_training_totals(model)
+    accelerator = catalog.accelerator(case.accelerator, additions)
+    if case.seq_len is None and (model.layers or model.encoder):
+        raise BadRequest("seq_len: a model with layers needs a sequence length; give the tokens of one sequence")
+    coefficients = training_coefficients()
+    chosen = resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients)
+    setup = chosen.setup
+    memory = training_memory(
+        model, accelerator=accelerator, setup=setup, coefficients=coefficients, memory_kind=case.memory_kind
+    )
+    step = step_time(
+        model, accelerator=_counted(accelerator, case), setup=setup, coefficients=coefficients
+    )  # fmt: skip
+    rung = _rung(accelerator, coefficients)
+    level = train_level(model, basis=rung.value, method=setup.method, software=setup.software)
+    step = msgspec.structs.replace(step, basis=rung).within(factor("train", "step_s", rung=level))
+    memory = memory.within(factor("train", "memory_peak_bytes", rung=level))
+    found = _result(case, model, accelerator, chosen, step=step, memory=memory)
+    return msgspec.structs.replace(found, level=level)
+
+
+def _check(case: TrainCase) -> None:
+    for name in ("count", "micro_batch", "global_batch", "seq_len", "image_px", "lora_rank"):
+        value = getattr(case, name)
+        if value is not None and value < 1:
+            raise BadRequest(f"{name}: {value} must be at least 1")
+    number_format(case.precision)
+    if not 0 < case.accelerator_fraction <= 1:
+        raise BadRequest(f"accelerator_fraction: {case.accelerator_fraction} must be above 0 and at most 1")
+
+
+def _counted(accelerator: Accelerator, case: TrainCase) -> Accelerator:
+    """The share of the catalogue's part that one counted device is: one die of two."""
+    share = case.accelerator_fraction
+    if share == 1:
+        return accelerator
+    return msgspec.structs.replace(
+        accelerator,
+        memory_bytes=accelerator.memory_bytes * share,
+        memory_bytes_per_s=accelerator.memory_bytes_per_s * share,
+        peaks={dtype: peak * share for dtype, peak in accelerator.peaks.items()},
+    )
+
+
+def _rung(accelerator: Accelerator, coefficients: TrainCoefficients) -> Basis:
+    """Calibrated where the fit has seen the architecture, derived elsewhere."""
+    return Basis.CALIBRATED if accelerator.architecture in coefficients.gemm else Basis.DERIVED
+
+
+def _result(
+    case: TrainCase, model: Model, accelerator: Accelerator, chosen: Chosen, *, step: Quantity, memory: Quantity
+) -> TrainResult:
+    setup = chosen.setup
+    ranks = setup.layout.ranks
+    flop = model_flop(model, setup=setup)
+    sixteen = setup.precision if number_format(setup.precision).bits >= 16 else "bf16"
+    peak = peak_flop_per_s(accelerator, number_format(sixteen).compute) * case.accelerator_fraction
+    usable = accelerator.driver_memory_bytes * case.accelerator_fraction
+    return TrainResult(
+        fits=chosen.fits,
+        basis=step.basis,
+        step_s=step,
+        tokens_per_s_per_accelerator=_rate(setup.global_batch * setup.seq_len / ranks, step, "tokens/s")
+        if setup.seq_len > 1
+        else None,
+        samples_per_s_per_accelerator=_rate(setup.global_batch / ranks, step, "samples/s"),
+        mfu=flop / (ranks * step.value * peak),
+        memory_peak_bytes=memory,
+        layout=_layout(setup),
+        why="" if chosen.fits else _shortfall(chosen, accelerator, usable),
+        notes=(*model.assumed, *_ambiguous(case), *chosen.notes, *_batch_note(case, setup)),
+        id=case.id,
+    )
+
+
+def _rate(amount: float, step: Quantity, unit: str) -> Quantity:
+    """Work per second, with the step's interval turned round."""
+    assert step.low is not None and step.high is not None
+    return Quantity(
+        value=amount / step.value, unit=unit, low=amount / step.high, high=amount / step.low, basis=step.basis
+    )
+
+
+def _layout(setup: TrainSetup) -> dict[str, Any]:
+    layout = setup.layout
+    degrees: dict[str, Any] = {name: getattr(layout, name) for name in ("tp", "pp", "vpp", "cp", "ep", "dp")}
+    return degrees | {
+        "sharding": layout.sharding,
+        "sequence_parallel": setup.sequence_parallel,
+        "micro_batch": setup.micro_batch,
+        "num_micro_batches": setup.num_micro_batches,
+        "global_batch": setup.global_batch,
+        "recompute": setup.recompute,
+        "software": setup.software,
+    }
+
+
+def _shortfall(chosen: Chosen, accelerator: Accelerator, usable: float) -> str:
+    need = chosen.memory
+    largest = max(need.parts, key=lambda part: part.value)
+    return (
+        f"needs {show(need.value, 'bytes')} of {show(usable, 'bytes')} on each {accelerator.name}, "
+        f"{show(need.value - usable, 'bytes')} too much; largest part: {largest.name} {show(largest.value, 'bytes')}"
+    )
+
+
+def _ambiguous(case: TrainCase) -> tuple[str, ...]:
+    said = catalog.ambiguity(case.accelerator)
+    return (said,) if said else ()
+
+
+def _batch_note(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:
+    if case.global_batch and setup.global_batch != case.global_batch:
+        return (
+            f"global batch {case.global_batch} is not a multiple of micro-batch x data-parallel ranks "
+            f"({setup.micro_batch} x {setup.layout.dp}); timed as {setup.global_batch}",
+        )
+    if not case.global_batch:
+        return (f"global batch not stated: {setup.global_batch}, one micro-step",)
+    return ()

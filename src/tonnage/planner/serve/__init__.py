@@ -1,0 +1,1 @@
+"""Serving plans: from a workload to ranked ways of running it."""

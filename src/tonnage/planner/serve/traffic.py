@@ -1,0 +1,206 @@
+"""A settled serving case under its traffic: which engine model answers it, and with which limits."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tonnage.engine.closed_loop import Load, closed_loop, saturated_loop
+from tonnage.engine.disaggregated import Pools, disaggregated_loop
+from tonnage.engine.open_loop import open_loop
+from tonnage.engine.served import Served
+from tonnage.engine.static import burst, static_batch
+from tonnage.engine.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
+from tonnage.errors import BadRequest
+from tonnage.nouns.efficiency import Rung
+from tonnage.nouns.layout import Layout
+from tonnage.physics.cache import cache_bytes_per_sequence
+from tonnage.physics.efficiency import weakest_rung
+from tonnage.physics.operators import operator_s
+from tonnage.physics.work import Operator
+from tonnage.planner.serve.setup import Setup
+
+__all__ = ["grid_of", "pool_grids", "pools_of", "served", "slots", "under_load"]
+
+_SEPARATE = frozenset({"sglang", "lmdeploy", "tgi"})
+"""Engines that give prompts steps of their own."""
+_DRIFT = (0.95, 1.05)
+"""Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""
+_TYPICAL_BATCH = 256.0
+"""Where nothing else limits the batch: an encoder or a need-based engine without a stated load. [requests]"""
+
+
+def served(at: Setup) -> tuple[Served, Rung]:
+    """What the case's traffic sees, and the weakest rung it rests on."""
+    case = at.case
+    if case.phase == "encode":
+        return _encoded(at)
+    if case.disaggregation is not None:
+        return _disaggregated(at)
+    return under_load(at, step_table(grid_of(at), at.overheads))
+
+
+def under_load(at: Setup, table: StepTable) -> tuple[Served, Rung]:
+    """The case's traffic on one replica whose steps are tabulated."""
+    case, load = at.case, _load(at)
+    traffic = case.traffic
+    if traffic.saturated:
+        found = saturated_loop(table, load)
+    elif traffic.static:
+        found = _static(at, table, load)
+    elif traffic.concurrency is not None:
+        clients = traffic.concurrency / case.replicas
+        found = closed_loop(table, load, clients=clients, requests_per_client=traffic.requests_per_client)
+    elif traffic.batch is not None:
+        found = burst(
+            table, requests=traffic.batch / case.replicas, slots=load.slots, prompt_tokens=case.isl,
+            output_tokens=case.osl, budget=load.budget,
+        )  # fmt: skip
+    elif traffic.rate_per_s is not None:
+        found = open_loop(table, load, rate_per_s=traffic.rate_per_s / case.replicas)
+    else:
+        raise BadRequest("traffic: give concurrency, rate_per_s, batch or saturated")
+    return found, table.rung
+
+
+def slots(at: Setup) -> float:
+    """Most requests that run together: what the cache holds and what the engine admits."""
+    case, engine = at.case, at.engine
+    longest = max(1.0, case.isl + case.osl)
+    # Requests are at different points of their answers: on average half of it is cached, unless room is reserved.
+    held = longest if engine.name == "trtllm" else max(1.0, case.isl + case.osl / 2.0)
+    by_cache = at.pool.sequences * longest / held if math.isfinite(at.pool.sequences) else math.inf
+    by_engine = float(engine.max_num_seqs or math.inf) * at.memory_layout.dp
+    return max(1.0, math.floor(min(by_cache, by_engine)))
+
+
+def _batch(at: Setup) -> float:
+    """Largest batch that the traffic can bring about."""
+    traffic, most = at.case.traffic, slots(at)
+    asked = traffic.concurrency or traffic.batch
+    if asked is not None:
+        each = asked / at.case.replicas
+        return max(1.0, each if traffic.static else min(each, most))
+    return most if math.isfinite(most) else _TYPICAL_BATCH
+
+
+def _budget(at: Setup) -> float:
+    """Prompt tokens of one step: the engine's token budget, or a whole prompt where prompts are not cut."""
+    tokens = float(at.engine.max_num_batched_tokens or 8192)
+    if at.engine.chunked_prefill is False:
+        tokens = max(tokens, at.case.isl)
+    return tokens * at.memory_layout.dp
+
+
+def _load(at: Setup) -> Load:
+    most = slots(at)
+    # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
+    mixed = at.engine.name == "trtllm" or (at.engine.name not in _SEPARATE and at.engine.chunked_prefill is not False)
+    return Load(
+        prompt_tokens=max(1.0, at.case.isl),
+        output_tokens=max(1.0, at.case.osl),
+        budget=_budget(at),
+        slots=most if math.isfinite(most) else _TYPICAL_BATCH,
+        spread=at.case.length_spread or (_DRIFT if mixed else (1.0, 1.0)),
+        mixed=mixed,
+    )
+
+
+def grid_of(at: Setup) -> StepGrid:
+    """Steps that the case's traffic can bring about, opened into parts."""
+    case, batch = at.case, _batch(at)
+    return step_grid(
+        at.placement,
+        batch=batch,
+        context=max(2.0, case.isl + case.osl),
+        chunk=max(1.0, min(_budget(at), max(1.0, case.isl) * batch)),
+        prompt=max(1.0, case.isl),
+    )
+
+
+def _static(at: Setup, table: StepTable, load: Load) -> Served:
+    batch = float(at.case.traffic.batch or 1)
+    each = batch / at.case.replicas
+    if each > load.slots and at.engine.name in {"vllm", "sglang", "trtllm", "lmdeploy", "deepspeed-mii"}:
+        return burst(table, requests=each, slots=load.slots, prompt_tokens=load.prompt_tokens,
+                     output_tokens=load.output_tokens, budget=load.budget)  # fmt: skip
+    whole = load.budget if at.engine.name in {"vllm", "sglang", "trtllm", "lmdeploy", "deepspeed-mii"} else math.inf
+    return static_batch(
+        table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens, budget=whole
+    )
+
+
+def _encoded(at: Setup) -> tuple[Served, Rung]:
+    """One pass per batch; latency and throughput are two sides of it."""
+    traffic, case = at.case.traffic, at.case
+    batch = float(traffic.batch or traffic.concurrency or (_TYPICAL_BATCH if traffic.saturated else 1))
+    parts = encode_parts(at.placement, sequences=batch / case.replicas, length=max(1.0, case.isl))
+    o = at.overheads
+    taken = seconds(parts, o, sequences=batch, prompts=1.0) + o.request_s
+    rate = batch / case.replicas / taken
+    if traffic.rate_per_s is not None:
+        rate = min(rate, traffic.rate_per_s / case.replicas)
+    return Served(ttft_s=taken, tpot_s=taken, e2e_s=taken, requests_per_s=rate, running=batch), parts.rung
+
+
+def _disaggregated(at: Setup) -> tuple[Served, Rung]:
+    case = at.case
+    split = case.disaggregation
+    if split is None or case.traffic.concurrency is None:
+        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    clients = case.traffic.concurrency / case.replicas
+    pools = pools_of(at, pool_grids(at))
+    found = disaggregated_loop(
+        pools, clients=clients, prompt_tokens=case.isl, output_tokens=case.osl,
+        requests_per_client=case.traffic.requests_per_client,
+    )  # fmt: skip
+    return found, weakest_rung((pools.prefill.rung, pools.decode.rung))
+
+
+def pool_grids(at: Setup) -> tuple[StepGrid, StepGrid]:
+    """Steps of one prefill worker and of one decode worker."""
+    case, split = at.case, at.case.disaggregation
+    if split is None or case.traffic.concurrency is None:
+        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    prefill, decode = (_with_layout(at, layout) for layout in (split.prefill, split.decode))
+    most = max(1.0, case.traffic.concurrency / case.replicas / split.decode_workers)
+    first = step_grid(
+        prefill.placement, batch=1.0, context=case.isl, chunk=_prefill_budget(at, split.prefill), prompt=case.isl
+    )
+    second = step_grid(decode.placement, batch=most, context=case.isl + case.osl, chunk=most, prompt=case.isl)
+    return first, second
+
+
+def pools_of(at: Setup, grids: tuple[StepGrid, ...]) -> Pools:
+    """The two pools of workers, their steps priced."""
+    split = at.case.disaggregation
+    if split is None or at.case.traffic.concurrency is None:
+        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    prefill, decode = (step_table(grid, at.overheads) for grid in grids)
+    return Pools(
+        prefill=prefill,
+        prefill_workers=split.prefill_workers,
+        decode=decode,
+        decode_workers=split.decode_workers,
+        slots=max(1.0, at.case.traffic.concurrency / at.case.replicas / split.decode_workers),
+        budget=_prefill_budget(at, split.prefill),
+        transfer_s=_transfer_s(at, split.prefill),
+    )
+
+
+def _prefill_budget(at: Setup, layout: Layout) -> float:
+    """Prompt tokens of one step of a prefill worker: whole prompts."""
+    return max(at.case.isl, float(at.engine.max_num_batched_tokens or 8192)) * layout.dp
+
+
+def _with_layout(at: Setup, layout: Layout) -> Setup:
+    return msgspec.structs.replace(at, placement=msgspec.structs.replace(at.placement, layout=layout))
+
+
+def _transfer_s(at: Setup, layout: Layout) -> float:
+    """The prompt's cache from each prefill rank to its peer, over the network."""
+    p = at.placement
+    kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=layout, context=at.case.isl)
+    move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=True)
+    return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]

@@ -1,0 +1,1 @@
+"""One configuration under its traffic, request by request."""

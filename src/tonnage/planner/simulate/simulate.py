@@ -1,0 +1,144 @@
+"""One configuration under its traffic, request by request: the answer of `tonnage simulate`.
+
+The path: simulation -> settled nouns and memory (`serve.setup`) -> step arrays and scheduler -> requests
+with times and lengths -> the engine's simulator -> percentiles, occupancy, capacity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.engine.simulated import Requests
+from tonnage.errors import BadRequest
+from tonnage.nouns.answer import Basis
+from tonnage.nouns.case import ServeCase, Traffic
+from tonnage.nouns.simulate import SIMULATE_SCHEMA, Simulated, Simulation
+from tonnage.planner.replica_arrays import MOST_CACHE, ReplicaArrays, replica_arrays
+from tonnage.planner.serve.setup import Setup, setup
+from tonnage.planner.simulate.told import told
+from tonnage.planner.simulate.traffic import Traced, traffic_of
+
+if TYPE_CHECKING:
+    from tonnage.engine.router import FleetRun
+    from tonnage.engine.serving import Simulated as OneRun
+
+    Run = OneRun | FleetRun
+
+__all__ = ["ReplicaArrays", "replica_arrays", "simulate"]
+
+
+def simulate(
+    asked: Simulation,
+    *,
+    additions: Additions = catalog.NOTHING,
+    watch: Callable[[int, int], None] | None = None,
+    keep: Callable[[Run], None] | None = None,
+) -> Simulated:
+    """
+    What the traffic sees on the configuration.
+
+    Parameters
+    ----------
+    watch : callable
+        Called with requests handed in and requests in all, every so often.
+    keep : callable
+        Called once with the run itself: a row for each request.
+
+    Raises
+    ------
+    TonnageError
+        Something is unknown, or the traffic cannot be read. That nothing fits is an answer.
+    """
+    traffic = traffic_of(asked.traffic)
+    at = setup(_case(asked, traffic), additions=additions)
+    if not at.pool.verdict.ok:
+        why = at.pool.verdict.reason or "it does not fit"
+        return Simulated(
+            schema=SIMULATE_SCHEMA,
+            sentence=f"It does not run: {why}.",
+            fits=False,
+            basis=Basis.DERIVED,
+            why=why,
+            assumed=at.notes,
+        )
+    replica = _replica(asked, at, traffic)
+    run, copies = _run(asked, replica, traffic, watch)
+    if keep is not None:
+        keep(run)
+    return told(asked, at, replica=replica, traffic=traffic, run=run, copies=copies)
+
+
+def _run(
+    asked: Simulation, replica: ReplicaArrays, traffic: Traced, watch: Callable[[int, int], None] | None
+) -> tuple[Run, int]:
+    """The run, and how many equal ones the whole is: clients are divided evenly, a rate goes through the router."""
+    if asked.replicas < 1:
+        raise BadRequest(f"replicas: {asked.replicas} must be at least 1")
+    clients, scaling = asked.traffic.concurrency, asked.scaling
+    if clients is not None and scaling is not None:
+        raise BadRequest("scaling needs a rate: clients who wait for their answers bring the same load at any size")
+    if clients is not None or (asked.replicas == 1 and scaling is None):
+        from tonnage.engine.serving import simulate as one
+
+        found = one(
+            replica.table, replica.limits, requests=_share(traffic.requests, asked.replicas),
+            clients=math.ceil(clients / asked.replicas) if clients else None, delivery_s=replica.delivery_s,
+            watch=watch,
+        )  # fmt: skip
+        return found, asked.replicas
+    from tonnage.engine.router import Scaling, simulate_fleet
+
+    settings = None if scaling is None else Scaling(**msgspec.structs.asdict(scaling))
+    fleet = simulate_fleet(
+        replica.table, replica.limits, requests=traffic.requests, replicas=asked.replicas, rule=asked.router,
+        scaling=settings, delivery_s=replica.delivery_s, watch=watch,
+    )  # fmt: skip
+    return fleet, 1
+
+
+def _share(requests: Requests, replicas: int) -> Requests:
+    """What one of several replicas gets when they take turns."""
+    import numpy as np
+
+    from tonnage.engine.serving import kept
+
+    return kept(requests, np.arange(len(requests.prompt)) % replicas == 0)
+
+
+def _case(asked: Simulation, traffic: Traced) -> ServeCase:
+    """The serving case at the mean lengths, whose memory and engine are settled."""
+    return ServeCase(
+        model=asked.model,
+        accelerator=asked.accelerator,
+        traffic=Traffic(rate_per_s=asked.traffic.rate_per_s or 1.0),
+        isl=traffic.prompt_mean,
+        osl=traffic.output_mean,
+        layout=asked.layout,
+        precision=asked.precision,
+        engine=asked.engine,
+        engine_version=asked.engine_version,
+        engine_options=asked.engine_options,
+    )
+
+
+def _replica(asked: Simulation, at: Setup, traffic: Traced) -> ReplicaArrays:
+    whole = traffic.prompt_mean + traffic.output_mean
+    options = {**asked.scheduler, "longest": traffic.longest}
+    if traffic.hash_tokens:
+        options["block_tokens"] = traffic.hash_tokens
+    return replica_arrays(
+        at.placement,
+        at.overheads,
+        engine=at.engine,
+        kv_tokens=min(max(at.pool.tokens, at.pool.sequences * whole), MOST_CACHE),
+        prompt_tokens=traffic.prompt_mean,
+        output_tokens=traffic.output_mean,
+        release=at.release,
+        options=options,
+    )

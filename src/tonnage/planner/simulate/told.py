@@ -1,0 +1,217 @@
+"""What a run of the simulator comes to: percentiles, rates, occupancy, capacity, and the sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from tonnage.catalog.intervals import factor
+from tonnage.engine.metrics import Objectives, goodput_per_s, summary
+from tonnage.engine.simulated import Limits
+from tonnage.errors import BadRequest
+from tonnage.nouns.answer import Basis
+from tonnage.nouns.case import Latency
+from tonnage.nouns.simulate import SIMULATE_SCHEMA, CapacityFound, FleetSeen, Occupancy, Simulated, Simulation
+from tonnage.nouns.workload import Slo
+from tonnage.planner.placement import BASIS_OF_RUNG
+from tonnage.planner.replica_arrays import ReplicaArrays
+from tonnage.planner.serve.setup import Setup
+from tonnage.planner.simulate.traffic import Traced
+from tonnage.units import show
+
+if TYPE_CHECKING:
+    from tonnage.engine.router import FleetRun
+    from tonnage.engine.serving import Simulated as OneRun
+
+    Run = OneRun | FleetRun
+
+__all__ = ["request_rows", "told"]
+
+OCCUPANCY_POINTS: Final = 200
+
+
+def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Traced, run: Run, copies: int) -> Simulated:
+    """The answer of a run that stands for so many equal ones."""
+    import numpy as np
+
+    basis = BASIS_OF_RUNG[replica.rung]
+    if at.times.borrowed and basis is Basis.CALIBRATED:
+        basis = Basis.DERIVED
+    done = np.isfinite(run.last_s)
+    count = int(done.sum())
+    notes = (*traffic.notes, *at.notes)
+    if not count:
+        why = (
+            f"every request is longer than the cache of {at.pool.tokens:,.0f} tokens"
+            if run.num_refused
+            else "no request ended"
+        )
+        sentence = f"Nothing was answered: {why}."
+        return Simulated(schema=SIMULATE_SCHEMA, sentence=sentence, fits=True, basis=basis, why=why,
+                         refused=run.num_refused, partial=run.partial, assumed=notes)  # fmt: skip
+    sent, last = run.requests.sent_s, run.last_s
+    span = float(np.nanmax(last) - sent[0])
+    found = Simulated(
+        schema=SIMULATE_SCHEMA,
+        sentence="",
+        fits=True,
+        basis=basis,
+        partial=run.partial,
+        requests=count,
+        refused=run.num_refused,
+        preemptions=int(run.preempted.sum()),
+        span_s=span,
+        ttft_s=_latency("ttft_s", run.ttft_s, basis),
+        tpot_s=_latency("tpot_s", run.tpot_s, basis),
+        itl_s=_gaps(run),
+        e2e_s=_latency("e2e_s", run.e2e_s, basis),
+        queue_s=_latency(None, run.started_s - sent, basis),
+        requests_per_s=count / span * copies,
+        output_tokens_per_s=float(run.requests.output[done].sum()) / span * copies,
+        goodput_per_s=_goodput(asked, run, span, copies),
+        slo_met=_met(asked, run),
+        cached_share=run.cached_tokens / max(1, run.cached_tokens + run.prompt_tokens),
+        occupancy=_occupancy(run, replica.limits, replicas=1 if copies > 1 else asked.replicas),
+        capacity=_capacity(asked, replica, traffic),
+        fleet=_fleet(asked, run),
+        steps=run.steps,
+        assumed=notes,
+        licence=traffic.licence,
+    )
+    return msgspec.structs.replace(found, sentence=_sentence(asked, found))
+
+
+def _latency(name: str | None, values: Any, basis: Basis) -> Latency | None:
+    found = summary(values)
+    if found is None:
+        return None
+    width = factor("serve", name, rung=basis) if name else None
+    return Latency(
+        mean=found.mean, p50=found.p50, p90=found.p90, p95=found.p95, p99=found.p99,
+        low=found.mean / width if width else None, high=found.mean * width if width else None,
+    )  # fmt: skip
+
+
+def _gaps(run: Run) -> Latency | None:
+    import numpy as np
+
+    from tonnage.engine.loop_state import GAP_LEAST, GAP_RATIO
+    from tonnage.engine.serving import gap_quantile
+
+    total = int(run.gaps.sum())
+    if not total:
+        return None
+    lengths = GAP_LEAST * np.exp((np.arange(len(run.gaps)) + 0.5) * GAP_RATIO)
+    p50, p90, p95, p99 = (gap_quantile(run.gaps, q) for q in (0.5, 0.9, 0.95, 0.99))
+    return Latency(mean=float((run.gaps * lengths).sum() / total), p50=p50, p90=p90, p95=p95, p99=p99)
+
+
+def _goodput(asked: Simulation, run: Run, span: float, copies: int) -> float | None:
+    slo = asked.slo
+    if slo is None or span <= 0:
+        return None
+    objectives = Objectives(ttft_s=slo.ttft_s, tpot_s=slo.tpot_s, e2e_s=slo.e2e_s)
+    good = goodput_per_s(ttft=run.ttft_s, tpot=run.tpot_s, e2e=run.e2e_s, objectives=objectives, span_s=span)
+    return good * copies
+
+
+def _met(asked: Simulation, run: Run) -> bool | None:
+    """Whether each objective holds at its percentile."""
+    import numpy as np
+
+    slo = asked.slo
+    if slo is None:
+        return None
+    pairs = ((run.ttft_s, slo.ttft_s), (run.tpot_s, slo.tpot_s), (run.e2e_s, slo.e2e_s))
+    return all(most is None or float(np.nanpercentile(values, slo.percentile)) <= most for values, most in pairs)
+
+
+def _occupancy(run: Run, limits: Limits, *, replicas: int) -> Occupancy | None:
+    line = run.timeline
+    if not len(line.at_s):
+        return None
+    stride = max(1, len(line.at_s) // OCCUPANCY_POINTS)
+    columns = (
+        line.at_s,
+        line.running,
+        line.waiting,
+        line.used_blocks / (limits.num_blocks * replicas),
+        line.tokens_per_s,
+    )
+    at, running, waiting, used, tokens = (tuple(float(x) for x in column[::stride]) for column in columns)
+    return Occupancy(at_s=at, running=running, waiting=waiting, cache_share=used, output_tokens_per_s=tokens)
+
+
+def _fleet(asked: Simulation, run: Run) -> FleetSeen | None:
+    """Replicas paid for, where a router was simulated."""
+    from tonnage.engine.router import FleetRun
+
+    if not isinstance(run, FleetRun):
+        return None
+    return FleetSeen(
+        replicas=asked.replicas,
+        mean_replicas=run.mean_replicas,
+        paid_replica_hours=float(run.paid_s.sum()) / 3600.0,
+        wasted_share=1.0 - run.mean_replicas / asked.replicas,
+        cold_hits=run.cold_hits,
+        cold_share=run.cold_hits / max(1, len(run.first_s)),
+    )
+
+
+def _capacity(asked: Simulation, replica: ReplicaArrays, traffic: Traced) -> CapacityFound | None:
+    if not asked.capacity:
+        return None
+    from tonnage.engine.slo import Slo as Limit
+    from tonnage.engine.slo import slo_capacity
+
+    if asked.slo is None:
+        raise BadRequest("capacity needs objectives; state slo, as in slo: {ttft: 1 s, tpot: 50 ms}")
+    if asked.traffic.concurrency:
+        raise BadRequest("capacity is a rate; give traffic a rate instead of a concurrency")
+    wanted: Slo = asked.slo
+    objectives = Limit(ttft_s=wanted.ttft_s, tpot_s=wanted.tpot_s, e2e_s=wanted.e2e_s, percentile=wanted.percentile)
+    found = slo_capacity(
+        replica.table, replica.limits, requests=traffic.requests, slo=objectives, delivery_s=replica.delivery_s
+    )
+    return CapacityFound(
+        rate_per_s=found.rate_per_s, low_per_s=found.low_per_s, high_per_s=found.high_per_s, binding=found.binding,
+        why=found.why, knee_per_s=found.knee_per_s, simulations=len(found.probes),
+    )  # fmt: skip
+
+
+def _sentence(asked: Simulation, found: Simulated) -> str:
+    parts = []
+    for name, latency in (("TTFT", found.ttft_s), ("TPOT", found.tpot_s)):
+        if latency is not None and latency.p95 is not None:
+            parts.append(f"p95 {name} {show(latency.p95, 's')}")
+    load = (
+        f"{asked.traffic.concurrency} clients"
+        if asked.traffic.concurrency
+        else f"{found.requests_per_s:.3g} requests/s"
+    )
+    verdict = (
+        "" if found.slo_met is None else ("Within the objectives: " if found.slo_met else "Misses the objectives: ")
+    )
+    start = f"{verdict}{', '.join(parts)} at {load}"
+    if found.capacity is not None:
+        start += f"; one replica takes {found.capacity.low_per_s:.3g}/s ({found.capacity.why})"
+    return f"{start}{' (broken off: partial)' if found.partial else ''}."
+
+
+def request_rows(run: Run) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """A header and one row for each request of a run, for a CSV."""
+    header = (
+        "request",
+        "sent_s",
+        "prompt_tokens",
+        "output_tokens",
+        "queue_s",
+        "ttft_s",
+        "tpot_s",
+        "e2e_s",
+        "preemptions",
+    )
+    r = run.requests
+    columns = (r.sent_s, r.prompt, r.output, run.started_s - r.sent_s, run.ttft_s, run.tpot_s, run.e2e_s, run.preempted)
+    return header, [(i, *row) for i, row in enumerate(zip(*(column.tolist() for column in columns), strict=True))]

@@ -1,0 +1,1 @@
+"""Training plans: from a run to ranked arrangements of accelerators."""

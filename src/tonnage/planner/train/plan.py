@@ -1,0 +1,313 @@
+"""Plan a training or fine-tuning run: every accelerator that can be rented, every count, the best arrangement of each.
+
+The path: filters leave sites; each site is tried at doubling counts; the least a try can take and cost (compute alone,
+at perfect scaling) orders them, so that the dear ones are never searched. The search arranges the rest, the run over
+time says how long and how surely, the bill says how much. Whatever loses keeps its reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from math import inf, log2
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage import __version__, catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.errors import BadRequest
+from tonnage.nouns.answer import Verdict
+from tonnage.nouns.plan import PLAN_SCHEMA, Provenance, Rejection
+from tonnage.nouns.train_plan import TrainOption, TrainPlan
+from tonnage.nouns.workload import FineTune, Train
+from tonnage.planner.serve.story import model_facts
+from tonnage.planner.sites import Site, sites
+from tonnage.planner.train import story
+from tonnage.planner.train.job import PATIENCE_S, job_of
+from tonnage.planner.train.needs import host_needs
+from tonnage.planner.train.option import Asked, TrainMissed, evaluate, timeline
+from tonnage.planner.train.places import MOST_ACCELERATORS, Rental, rentals, trainable
+from tonnage.planner.train.scaling import scaling, setup_label, stops_paying
+from tonnage.planner.train.search import Place, arranged, floor, state_bytes, templates
+from tonnage.planner.train.spot import spot_against_on_demand
+from tonnage.search.frontier import frontier
+from tonnage.units import show
+
+__all__ = ["plan_train"]
+
+DOUBLINGS: Final = 3
+"""Counts looked at beyond the first that could meet the deadline with perfect scaling."""
+KEPT_PER_SITE: Final = 3
+ENOUGH: Final = 2
+"""Counts of one place that end in time before larger ones are left alone: they only cost more."""
+KEPT: Final = 40
+WORTH: Final = 2.0
+"""A try whose least cost is beyond this multiple of the best found is not searched. [-]"""
+
+
+class _Try(msgspec.Struct, frozen=True, kw_only=True):
+    """A rental with the least it can take and cost."""
+
+    rental: Rental
+    wall_s: float
+    usd: float
+
+    @property
+    def what(self) -> str:
+        return f"{self.rental.place.count} x {self.rental.place.accelerator.id}"
+
+
+def plan_train(
+    request: Train | FineTune, *, additions: Additions = catalog.NOTHING, today: date | None = None
+) -> TrainPlan:
+    """
+    Options that do the run, best first, with reasons for every loser.
+
+    Best is the cheapest that meets the deadline, or the fastest within a budget when only that is given.
+
+    Raises
+    ------
+    TonnageError
+        The model or an accelerator is unknown, or the request contradicts itself. That nothing can do it is an answer:
+        `feasible` is False and `binding` says what stands in the way.
+    """
+    today = today or date.today()
+    model = with_training_totals(resolve(request.model, additions=additions))
+    job = job_of(request, model)
+    if model.max_context and job.seq_len > model.max_context:
+        raise BadRequest(f"seq_len: {job.seq_len:,} is beyond the {model.max_context:,} tokens that {model.id} takes")
+    asked = Asked(
+        request=request,
+        model=model,
+        job=job,
+        coefficients=training_coefficients(),
+        today=today,
+        additions=additions,
+    )
+    found, excluded = sites(request.filters, additions=additions)
+    open_sites, refused = trainable(found, filters=request.filters)
+    tries: list[_Try] = []
+    missed: list[TrainMissed] = []
+    for site in open_sites:
+        for outcome in _tries(asked, site):
+            (missed if isinstance(outcome, TrainMissed) else tries).append(outcome)  # type: ignore[arg-type]
+    options, more, evaluated = _evaluated(asked, tries)
+    missed += more
+    kept = tuple(_finished(asked, option) for option in _kept(asked, options))
+    ranked = story.with_verdicts(asked, kept)
+    rejected = (*_rejections(missed, ranked), *refused, *excluded)
+    binding = None if ranked else _binding(asked, missed, excluded=(*refused, *excluded), open_sites=open_sites)
+    points = scaling(asked, ranked[0], sites=open_sites) if ranked else ()
+    return TrainPlan(
+        schema=PLAN_SCHEMA,
+        kind="train" if isinstance(request, Train) else "finetune",
+        feasible=bool(ranked),
+        sentence=story.sentence(asked, ranked, binding=binding),
+        request=request,
+        model=model_facts(model),
+        options=ranked,
+        frontier=frontier(ranked, objectives=(lambda o: o.cost.value, lambda o: o.run.wall_s.value)),
+        cheaper_at_risk=story.cheaper_at_risk(asked, ranked),
+        scaling=points,
+        stops_paying=stops_paying(points),
+        spot=spot_against_on_demand(asked, ranked[0], sites=open_sites) if ranked else "",
+        rejected=rejected,
+        trail=story.trail(asked, ranked),
+        flips=story.flips(asked, ranked),
+        binding=binding,
+        evaluated=evaluated,
+        provenance=Provenance(
+            version=__version__,
+            catalogue=story.catalogue_dates(option.bill for option in ranked),
+            made=today.isoformat(),
+            assumed=story.assumptions(asked, ranked, additions=additions),
+        ),
+    )
+
+
+def _tries(asked: Asked, site: Site) -> Iterator[_Try | TrainMissed]:
+    """Counts of one site worth a search; those that cannot hold the states or be in time are told at once."""
+    request, job = asked.request, asked.job
+    place = Place(accelerator=site.accelerator, count=1, per_node=site.per_node, intra_link=site.intra_link)
+    given = (request.framework,) if request.framework else ()
+    kinds = templates(asked.model, place, job=job, coefficients=asked.coefficients, frameworks=given)
+    each = floor(asked.model, site.accelerator, kinds=kinds, coefficients=asked.coefficients).least
+    alone_s = each * job.sequences * (1.0 + request.validation) * (1.0 + request.headroom)
+    state, memory = min(state_bytes(asked.model, kind) for kind in kinds), site.accelerator.driver_memory_bytes
+    goal = _goal_s(asked)
+    counts = _counts(asked, least=state / memory, first=alone_s / goal)
+    named = site.accelerator.id
+    for rental in rentals(site, counts=counts, terms=request.filters.terms, today=asked.today):
+        count = rental.place.count
+        if state / count > memory:
+            verdict = Verdict(
+                ok=False, limit="memory", short_by=state / count - memory, unit="bytes",
+                reason=f"needs {show(state, 'bytes')} of states; {count} x {show(memory, 'bytes')} leave 0",
+            )  # fmt: skip
+            yield TrainMissed(what=f"{count} x {named}", accelerator=named, count=count, verdict=verdict)
+            continue
+        wall = alone_s / count
+        yield _Try(rental=rental, wall_s=wall, usd=wall / 3600 * rental.usd_per_hour)
+
+
+def _counts(asked: Asked, *, least: float, first: float) -> tuple[int, ...]:
+    """Doubling counts, from one below what memory and time need at best to a few doublings beyond."""
+    request = asked.request
+    if request.count is not None:
+        return (request.count,)
+    most = min(request.filters.max_count or MOST_ACCELERATORS, MOST_ACCELERATORS)
+    needed = 0 if first <= 1 else int(log2(first)) + (log2(first) % 1 > 0)
+    held = 0 if least <= 1 else int(log2(least)) + (log2(least) % 1 > 0)
+    slower = 1 if request.deadline_s is None else 0
+    low = max(0, needed - slower, held - 1)
+    high = max(needed, held) + DOUBLINGS if _goal_s(asked) < inf else int(log2(most))
+    return tuple(2**power for power in range(low, high + 1) if 2**power <= most) or (2 ** int(log2(most)),)
+
+
+def _goal_s(asked: Asked) -> float:
+    """The time a good run takes at most: the deadline, else what is called patience; none when only money limits."""
+    if asked.request.deadline_s is None and asked.request.budget_usd is not None:
+        return inf
+    return asked.request.deadline_s or PATIENCE_S[asked.job.kind]
+
+
+def _evaluated(asked: Asked, tries: list[_Try]) -> tuple[list[TrainOption], list[TrainMissed], int]:
+    """Search the tries, those that can be cheapest first, until what is left cannot be near the best."""
+    options: list[TrainOption] = []
+    missed: list[TrainMissed] = []
+    in_time: Counter[tuple[str, str | None]] = Counter()
+    fastest: dict[tuple[str, str | None], float] = {}
+    best, evaluated = inf, 0
+    for attempt in sorted(tries, key=lambda t: (t.usd, t.rental.place.count)):
+        place = attempt.rental.place
+        key = (place.accelerator.id, place.intra_link)
+        if attempt.usd > min(WORTH * best, asked.request.budget_usd or inf) and evaluated:
+            missed.append(_too_dear(attempt, best))
+            continue
+        # Perfect scaling from the fastest so far would still be late, or more would only cost more.
+        enough = in_time[key] >= ENOUGH and _goal_s(asked) < inf
+        if enough or fastest.get(key, 0.0) / place.count > _goal_s(asked):
+            continue
+        evaluated += 1
+        for outcome in evaluate(asked, attempt.rental):
+            option = outcome.option if isinstance(outcome, TrainMissed) else outcome
+            if option is not None:
+                taken = option.run.wall_s.value * place.count
+                fastest[key] = min(fastest.get(key, inf), taken)
+            if isinstance(outcome, TrainMissed):
+                missed.append(outcome)
+                continue
+            options.append(outcome)
+            if _patient(asked, outcome):
+                best = min(best, outcome.cost.value)
+                in_time[key] += 1
+    return options, missed, evaluated
+
+
+def _too_dear(attempt: _Try, best: float) -> TrainMissed:
+    place = attempt.rental.place
+    verdict = Verdict(
+        ok=False, limit="cost", short_by=attempt.usd - best, unit="USD",
+        reason=f"costs at least {show(attempt.usd, 'USD')}, {attempt.usd / best:.1f} times the best, "
+        "however it is arranged",
+    )  # fmt: skip
+    return TrainMissed(what=attempt.what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
+
+
+def _patient(asked: Asked, option: TrainOption) -> bool:
+    """Whether it ends in the time that is called good when no deadline is given."""
+    return option.run.wall_s.value <= _goal_s(asked)
+
+
+def _rank(asked: Asked, option: TrainOption) -> tuple[bool, bool, float, float]:
+    wall, usd = option.run.wall_s.value, option.cost.value
+    if _goal_s(asked) == inf:
+        return False, not option.sure, wall, usd
+    return not _patient(asked, option), not option.sure, usd, wall
+
+
+def _kept(asked: Asked, options: list[TrainOption]) -> list[TrainOption]:
+    """Best first, a few of each accelerator."""
+    kept: list[TrainOption] = []
+    seen: Counter[str] = Counter()
+    for option in sorted(options, key=lambda o: _rank(asked, o)):
+        if seen[option.configuration.accelerator] < KEPT_PER_SITE and len(kept) < KEPT:
+            kept.append(option)
+            seen[option.configuration.accelerator] += 1
+    return kept
+
+
+def _finished(asked: Asked, option: TrainOption) -> TrainOption:
+    """With what only kept options need: the timeline, and what host and storage must bring."""
+    return replace(option, needs=host_needs(asked, option), timeline=timeline(option, start=asked.today))
+
+
+def _rejections(missed: list[TrainMissed], options: tuple[TrainOption, ...]) -> tuple[Rejection, ...]:
+    """One line per accelerator that does it at no count: the try that came closest."""
+    doing = {option.configuration.accelerator for option in options}
+    closest: dict[str, TrainMissed] = {}
+    for miss in missed:
+        name = miss.accelerator
+        if name not in doing and (name not in closest or _nearness(miss) < _nearness(closest[name])):
+            closest[name] = miss
+    return tuple(
+        Rejection(what=miss.what, verdict=miss.verdict) for miss in sorted(closest.values(), key=_nearness)
+    )  # fmt: skip
+
+
+_ORDER: Final = {"deadline": 0, "budget": 0, "cost": 1, "interruptions": 2, "layout": 3, "memory": 4}
+
+
+def _nearness(miss: TrainMissed) -> tuple[int, float]:
+    return _ORDER.get(miss.verdict.limit or "", 5), miss.verdict.short_by or 0.0
+
+
+def _binding(
+    asked: Asked, missed: list[TrainMissed], *, excluded: tuple[Rejection, ...], open_sites: tuple[Site, ...]
+) -> Verdict:
+    """When nothing does it: the limit that stops the try that came closest, and what would work."""
+    if not missed:
+        counts = Counter(loser.verdict.limit or "filter" for loser in excluded)
+        limit = counts.most_common(1)[0][0] if counts else "offer"
+        if not counts or open_sites:
+            wanted = asked.request.count or asked.request.filters.max_count
+            return Verdict(
+                ok=False, limit="offer", reason=f"no offer that passes the filters joins {wanted} accelerators",
+                nearest="another count, or more providers",
+            )  # fmt: skip
+        return Verdict(
+            ok=False, limit=limit, nearest=f"drop or widen '{limit}'",
+            reason=f"no offer passes the filters; '{limit}' removes {counts[limit]} accelerators",
+        )  # fmt: skip
+    closest = min(missed, key=_nearness).verdict
+    if closest.limit not in {"memory", "layout"}:
+        return closest
+    works = _smallest_that_works(asked, open_sites)
+    return replace(
+        closest, nearest=works or closest.nearest or "no count of these accelerators; a smaller model or LoRA"
+    )
+
+
+def _smallest_that_works(asked: Asked, open_sites: tuple[Site, ...]) -> str:
+    """The fewest accelerators that hold the job, whatever count or limit was asked for."""
+    powers = [2**k for k in range(int(log2(MOST_ACCELERATORS)) + 1)]
+    smallest = ""
+    for site in open_sites:
+        for rental in rentals(site, counts=tuple(powers), terms=asked.request.filters.terms, today=asked.today):
+            found = arranged(
+                asked.model, rental.place, job=asked.job, coefficients=asked.coefficients,
+                framework=asked.request.framework,
+            )  # fmt: skip
+            if found.best:
+                powers = [n for n in powers if n < rental.place.count]
+                label = setup_label(found.best[0].setup)
+                smallest = f"smallest that works: {rental.place.count} x {site.accelerator.id} ({label})"
+                break
+        if not powers:
+            break
+    return smallest

@@ -1,0 +1,122 @@
+"""A model's life: both halves, one bill, one kind for both, smaller ways."""
+
+from datetime import date
+from typing import Any
+
+import msgspec
+import pytest
+
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.errors import BadRequest
+from tonnage.nouns.lifecycle import LifecyclePlan
+from tonnage.planner.lifecycle.door import lifecycle_request
+from tonnage.planner.lifecycle.levers import smaller_sibling
+from tonnage.planner.lifecycle.plan import plan_lifecycle
+
+TODAY = date(2026, 11, 21)
+LIFE = {
+    "model": "meta-llama/Llama-2-13b-hf", "months": "12", "retrainings": "3",
+    "finetune": {"method": "full", "examples": "50k", "tokens_per_example": "800", "epochs": "3", "deadline": "24 h"},
+    "serve": {"rate": "2/s", "prompt_tokens": "800", "output_tokens": "200", "ttft": "1 s", "tpot": "60 ms"},
+}  # fmt: skip
+
+
+def plan(**changes: Any) -> LifecyclePlan:
+    return plan_lifecycle(lifecycle_request({**LIFE, **changes}), today=TODAY)
+
+
+@pytest.fixture(scope="module")
+def life() -> LifecyclePlan:
+    return plan()
+
+
+def test_the_bill_is_both_halves(life: LifecyclePlan) -> None:
+    assert life.feasible and life.bill is not None
+    made, served = life.make.options[0], life.serve.options[0]
+    assert life.bill.part("making") == pytest.approx(4 * made.cost.value)
+    assert life.bill.part("serving") == pytest.approx(served.cost.value * 12 * 730)
+    assert sum(part.value for part in life.bill.parts) == pytest.approx(life.bill.value, rel=1e-12)
+    assert life.serve_share == pytest.approx(life.bill.part("serving") / life.bill.value)
+    assert life.bill.low is not None and life.bill.high is not None
+    assert life.bill.low <= life.bill.value <= life.bill.high
+
+
+def test_weights_that_move_pay_egress_once_per_making(life: LifecyclePlan) -> None:
+    assert life.bill is not None
+    made, served = life.make.options[0].bill.provider, life.serve.options[0].bill.provider
+    if made == "gcp" and served != "gcp":
+        size = 13.0e9  # FP8 weights of 13B
+        assert life.bill.part("moving weights") == pytest.approx(4 * size / 1e9 * 0.12, rel=0.1)
+
+
+def test_one_kind_for_both_costs_no_less_than_the_mix(life: LifecyclePlan) -> None:
+    assert life.one_type and life.one_type_text
+    totals = [one.total_usd for one in life.one_type]
+    assert totals == sorted(totals)
+    for one in life.one_type:
+        assert one.times_the_mix >= 1 - 1e-9
+        assert one.total_usd == pytest.approx(one.make_usd + one.serve_usd)
+
+
+def test_smaller_ways_say_what_they_save_and_what_is_not_known(life: LifecyclePlan) -> None:
+    pulled = [lever for lever in life.levers if lever.saves_usd is not None]
+    saved = [lever.saves_usd or 0.0 for lever in pulled]
+    assert saved == sorted(saved, reverse=True)
+    names = " ".join(lever.change for lever in life.levers)
+    assert "Llama-2-7b" in names and "int4" in names and "lora instead of full" in names
+    for lever in pulled:
+        if "instead of meta-llama" in lever.change or "int4" in lever.change:
+            assert lever.quality
+            assert lever.saves_usd is not None and lever.saves_usd >= 0
+
+
+def test_a_sibling_is_of_the_family_and_smaller() -> None:
+    seventy = smaller_sibling(resolve("meta-llama/Llama-2-70b-hf"))
+    assert seventy is not None and "13b" in seventy.id.lower()
+    assert smaller_sibling(resolve("meta-llama/Llama-2-7b-hf")) is None
+
+
+def test_the_timeline_runs_forward(life: LifecyclePlan) -> None:
+    after = [stone.after_s for stone in life.timeline]
+    assert after == sorted(after) and after[0] == 0
+    assert after[-1] - after[-2] == pytest.approx(12 * 730 * 3600)
+
+
+def test_more_service_costs_more_and_takes_a_larger_share(life: LifecyclePlan) -> None:
+    longer = plan(months="24")
+    assert longer.bill is not None and life.bill is not None
+    assert longer.bill.value > life.bill.value
+    assert (longer.serve_share or 0) > (life.serve_share or 0)
+
+
+def test_a_half_that_cannot_be_done_is_an_answer() -> None:
+    serve = {**LIFE["serve"], "tpot": "10 us"}  # type: ignore[dict-item]
+    answer = plan(serve=serve)
+    assert not answer.feasible and answer.binding is not None and answer.sentence.startswith("serving the model")
+    assert answer.make.feasible
+
+
+def test_texts_and_mappings_give_the_same_request() -> None:
+    texts = {name: [f"{key}={value}" for key, value in LIFE[name].items()] for name in ("finetune", "serve")}  # type: ignore[attr-defined]
+    assert lifecycle_request({**LIFE, **texts}) == lifecycle_request(LIFE)
+
+
+def test_the_plan_survives_the_trip_through_json(life: LifecyclePlan) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(life), type=LifecyclePlan) == life
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"finetune": None}, "nothing says how the model is made"),
+        ({"train": {"tokens": "1B"}}, "contradict"),
+        ({"serve": None}, "served"),
+        ({"months": None}, "months"),
+        ({"serve": ["rate"]}, "name=value"),
+        ({"serve": ["rate=4/s", "rate=5/s"]}, "twice"),
+        ({"serve": {"rat": "4/s"}}, "rate"),
+    ],
+)
+def test_a_mistake_names_the_group(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadRequest, match=told):
+        plan(**changes)
