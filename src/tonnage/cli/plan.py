@@ -7,25 +7,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from tonnage.errors import BadRequest, UnknownName
 from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
 from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
 if TYPE_CHECKING:
-    from tonnage.catalog import Additions
     from tonnage.planner.plans import Plan
 
 __all__ = ["plan"]
 
 INFEASIBLE = 3
-KINDS = ("serve", "batch", "train", "finetune", "lifecycle")
 
 
 class _Plan(click.Group):
@@ -158,24 +155,21 @@ def _from_flags(ctx: click.Context, kind: str, options: dict[str, Any]) -> None:
 @click.pass_context
 def _from_file(ctx: click.Context, /, path: str, **options: Any) -> None:
     """Answer the request in a YAML or JSON file (`-` = standard input)."""
+    from tonnage.planner.ask import kind_of
     from tonnage.planner.files import read_mapping
 
-    fields = read_mapping(path)
-    kind = fields.pop("plan", None)
-    if kind is None:
-        raise BadRequest(f"'{path}' does not say what to plan; add a line 'plan: serve' (or {', '.join(KINDS[1:])})")
-    if kind not in KINDS:
-        raise UnknownName("kind of plan", str(kind), known=KINDS)
-    _answer(ctx, str(kind), fields, _Output(**options))
+    kind, fields = kind_of(read_mapping(path), source=path)
+    _answer(ctx, kind, fields, _Output(**options))
 
 
 def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Output) -> None:
     from tonnage.catalog import gather
+    from tonnage.planner import ask
     from tonnage.report.document import as_json
 
     additions = gather(paths=output.folders, overrides=output.overrides)
     today = output.today.date() if output.today else None
-    answer = _planned(kind, fields, additions, today)
+    answer = ask.answer(kind, fields, additions=additions, today=today)
     if output.output is not None:
         with open(output.output, "w", encoding="utf-8") as file:
             file.write(as_json(answer) + "\n")
@@ -185,30 +179,6 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
         _shown(answer, output.top)
     if not answer.feasible:
         ctx.exit(INFEASIBLE)
-
-
-def _planned(kind: str, fields: dict[str, Any], additions: Additions, today: date | None) -> Plan:
-    """The plan of one kind; each imports its own planner only."""
-    from tonnage.planner import door
-
-    if kind == "serve":
-        from tonnage.planner.serve.plan import plan_serve
-
-        return plan_serve(door.serve_request(fields, additions=additions), additions=additions, today=today)
-    if kind == "batch":
-        from tonnage.planner.batch.door import batch_request
-        from tonnage.planner.batch.plan import plan_batch
-
-        return plan_batch(batch_request(fields, additions=additions), additions=additions, today=today)
-    if kind == "lifecycle":
-        from tonnage.planner.lifecycle.door import lifecycle_request
-        from tonnage.planner.lifecycle.plan import plan_lifecycle
-
-        return plan_lifecycle(lifecycle_request(fields, additions=additions), additions=additions, today=today)
-    from tonnage.planner.train.plan import plan_train
-
-    read = door.train_request if kind == "train" else door.finetune_request
-    return plan_train(read(fields, additions=additions), additions=additions, today=today)
 
 
 def _shown(answer: Plan, top: int) -> None:

@@ -1,9 +1,17 @@
-"""A question as a file asks it: the kind and its fields become a plan, through the same door as the command line."""
+"""A question as people write it, with its kind and its fields, becomes an answer: for files, command line, HTTP, Python.
+
+One row of `QUESTIONS` per kind. A row names its reader (texts -> request) and its planner (request -> plan) as
+"module:function", so that asking one question imports no other.
+"""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
 from datetime import date
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -11,9 +19,61 @@ from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planner.files import read_mapping
 from tonnage.planner.plans import Plan
 
-__all__ = ["KINDS", "answer_file"]
+__all__ = ["QUESTIONS", "Question", "answer", "answer_file", "kind_of"]
 
-KINDS = ("serve", "batch", "train", "finetune", "lifecycle")
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one kind of plan is read and answered, each as "module:function"."""
+
+    reader: str
+    planner: str
+
+
+QUESTIONS: Final[dict[str, Question]] = {
+    "serve": Question(reader="tonnage.planner.door:serve_request", planner="tonnage.planner.serve.plan:plan_serve"),
+    "batch": Question(
+        reader="tonnage.planner.batch.door:batch_request", planner="tonnage.planner.batch.plan:plan_batch"
+    ),
+    "train": Question(reader="tonnage.planner.door:train_request", planner="tonnage.planner.train.plan:plan_train"),
+    "finetune": Question(
+        reader="tonnage.planner.door:finetune_request", planner="tonnage.planner.train.plan:plan_train"
+    ),
+    "lifecycle": Question(
+        reader="tonnage.planner.lifecycle.door:lifecycle_request",
+        planner="tonnage.planner.lifecycle.plan:plan_lifecycle",
+    ),
+}
+"""Every kind of plan, in the order people meet them."""
+
+
+def answer(
+    kind: str, fields: Mapping[str, Any], *, additions: Additions = catalog.NOTHING, today: date | None = None
+) -> Plan:
+    """
+    The plan of one kind for fields as people write them.
+
+    Parameters
+    ----------
+    kind : str
+        A key of `QUESTIONS`.
+    fields : mapping
+        Field name -> text or number, as in a request file without its `plan` line.
+    additions : Additions
+        The user's own accelerators, models, offers and what-ifs.
+    today : date, optional
+        The day prices are aged from.
+
+    Raises
+    ------
+    TonnageError
+        No such kind, or a wrong request.
+    """
+    if kind not in QUESTIONS:
+        raise UnknownName("kind of plan", kind, known=QUESTIONS)
+    question = QUESTIONS[kind]
+    request = _function(question.reader)(fields, additions=additions)
+    planned: Plan = _function(question.planner)(request, additions=additions, today=today)
+    return planned
 
 
 def answer_file(path: str, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> Plan:
@@ -25,33 +85,27 @@ def answer_file(path: str, *, additions: Additions = catalog.NOTHING, today: dat
     TonnageError
         The file cannot be read, or the request is wrong.
     """
-    fields = read_mapping(path)
+    kind, fields = kind_of(read_mapping(path), source=path)
+    return answer(kind, fields, additions=additions, today=today)
+
+
+def kind_of(request: Mapping[str, Any], *, source: str = "the request") -> tuple[str, dict[str, Any]]:
+    """
+    What a request file asks, and its other fields.
+
+    Raises
+    ------
+    BadRequest
+        It has no `plan` line.
+    """
+    fields = dict(request)
     kind = fields.pop("plan", None)
     if kind is None:
-        raise BadRequest(f"'{echo(path)}' does not say what to plan; add a line 'plan: serve' (or batch, train, …)")
-    if kind not in KINDS:
-        raise UnknownName("kind of plan", str(kind), known=KINDS)
-    return _answer(str(kind), fields, additions, today)
+        others = ", ".join(list(QUESTIONS)[1:])
+        raise BadRequest(f"'{echo(source)}' does not say what to plan; add a line 'plan: serve' (or {others})")
+    return str(kind), fields
 
 
-def _answer(kind: str, fields: dict[str, Any], additions: Additions, today: date | None) -> Plan:
-    from tonnage.planner import door
-
-    if kind == "serve":
-        from tonnage.planner.serve.plan import plan_serve
-
-        return plan_serve(door.serve_request(fields, additions=additions), additions=additions, today=today)
-    if kind == "batch":
-        from tonnage.planner.batch.door import batch_request
-        from tonnage.planner.batch.plan import plan_batch
-
-        return plan_batch(batch_request(fields, additions=additions), additions=additions, today=today)
-    if kind == "lifecycle":
-        from tonnage.planner.lifecycle.door import lifecycle_request
-        from tonnage.planner.lifecycle.plan import plan_lifecycle
-
-        return plan_lifecycle(lifecycle_request(fields, additions=additions), additions=additions, today=today)
-    from tonnage.planner.train.plan import plan_train
-
-    read = door.train_request if kind == "train" else door.finetune_request
-    return plan_train(read(fields, additions=additions), additions=additions, today=today)
+def _function(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
