@@ -1,4 +1,4 @@
-"""A question as people write it, with its kind and its fields, becomes an answer: for files, command line, HTTP, Python.
+"""A question as people write it, with its kind and its fields, becomes an answer, whichever face it came through.
 
 One row of `QUESTIONS` per kind. A row names its reader (texts -> request) and its planner (request -> plan) as
 "module:function", so that asking one question imports no other.
