@@ -1,0 +1,92 @@
+"""One chart: what is drawn, and the same numbers as a table for those who cannot or will not look.
+
+A chart holds no pixels. `specification` gives the Vega-Lite document, a plain dictionary that any renderer draws and
+any test can read; `tonnage.report.picture` draws it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["COLOURS", "Chart", "axis", "layered", "records", "specification"]
+
+SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
+WIDTH: Final = 560
+COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#7f7f7f")
+"""Okabe and Ito's palette, told apart by people with any kind of colour vision; dark enough on both grounds."""
+INK: Final = {"light": "#1c2430", "dark": "#e6e9ee"}
+FAINT: Final = {"light": "#d5dae2", "dark": "#3a4452"}
+
+
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture and its table."""
+
+    name: str
+    """Short and stable: memory, frontier, cost, …"""
+    title: str
+    says: str
+    """What it shows, in one sentence: the text for those who do not see it."""
+    body: dict[str, Any]
+    """Vega-Lite without schema, size and theme; data inline."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    height: int = 260
+
+
+def records(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, Any]:
+    """Inline data of a specification."""
+    return {"values": [dict(zip(columns, row, strict=True)) for row in rows]}
+
+
+def axis(field: str, title: str, *, kind: str = "quantitative", **more: Any) -> dict[str, Any]:
+    """A position channel; the title states the unit and, where it is not plain, which end is better."""
+    return {"field": field, "type": kind, "title": title, **more}
+
+
+def layered(data: dict[str, Any], *layers: dict[str, Any]) -> dict[str, Any]:
+    """Layers over the same data."""
+    return {"data": data, "layer": list(layers)}
+
+
+def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
+    """
+    The whole Vega-Lite document.
+
+    Parameters
+    ----------
+    chart : Chart
+    theme : str
+        light or dark: of the text and lines; the ground is transparent.
+    """
+    ink, faint = INK[theme], FAINT[theme]
+    text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
+    config = {
+        "background": "transparent",
+        "font": "system-ui, sans-serif",
+        "view": {"stroke": None},
+        "axis": {
+            **text,
+            "gridColor": faint,
+            "domainColor": faint,
+            "tickColor": faint,
+            "labelLimit": 260,
+            "tickCount": 6,
+        },
+        "bar": {"height": {"band": 0.7}},
+        "legend": {**text, "orient": "bottom", "columns": 3, "labelLimit": 240},
+        "title": {"color": ink, "fontSize": 14, "anchor": "start"},
+        "text": {"color": ink, "fontSize": 11},
+        "rule": {"color": ink},
+        "range": {"category": list(COLOURS)},
+    }
+    return {
+        "$schema": SCHEMA,
+        "description": chart.says,
+        "title": chart.title,
+        "width": WIDTH,
+        "height": chart.height,
+        "config": config,
+        **chart.body,
+    }

@@ -1,0 +1,52 @@
+"""Which pictures an answer has: one row per kind of answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.cost import RentOrBuy
+from tonnage.nouns.fit import FitAnswer
+from tonnage.nouns.lifecycle import LifecyclePlan
+from tonnage.nouns.plan import ServePlan
+from tonnage.nouns.simulate import Simulated
+from tonnage.nouns.train_plan import TrainPlan
+from tonnage.report.charts.chart import Chart
+from tonnage.report.charts.memory import Stack, memory_chart
+from tonnage.report.charts.owning import cost_charts
+from tonnage.report.charts.serving import serve_charts
+from tonnage.report.charts.simulation import simulation_charts
+from tonnage.report.charts.training import batch_charts, timeline_chart, train_charts
+
+__all__ = ["charts_of"]
+
+
+def charts_of(answer: object) -> tuple[Chart, ...]:
+    """The pictures of an answer, the most telling first; none for kinds without."""
+    drawn: tuple[Chart, ...] = _GALLERY.get(type(answer), lambda _: ())(answer)
+    return drawn
+
+
+def _fit_charts(answer: FitAnswer) -> tuple[Chart, ...]:
+    stacks = tuple(
+        Stack(label=f"{row.count} x {row.name}", memory=row.memory, limit_bytes=row.limit_bytes) for row in answer.rows
+    )
+    chart = memory_chart(stacks)
+    return () if chart is None else (chart,)
+
+
+def _lifecycle_charts(plan: LifecyclePlan) -> tuple[Chart, ...]:
+    timeline = timeline_chart(plan.timeline)
+    return (*serve_charts(plan.serve), *(() if timeline is None else (timeline,)))
+
+
+_GALLERY: Final[dict[type, Callable[[Any], tuple[Chart, ...]]]] = {
+    ServePlan: serve_charts,
+    TrainPlan: train_charts,
+    BatchPlan: batch_charts,
+    LifecyclePlan: _lifecycle_charts,
+    RentOrBuy: cost_charts,
+    FitAnswer: _fit_charts,
+    Simulated: simulation_charts,
+}

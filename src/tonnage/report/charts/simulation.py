@@ -1,0 +1,88 @@
+"""A simulated or measured service as pictures: latency by percentile, and what happened over time."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tonnage.nouns.case import Latency
+from tonnage.nouns.simulate import Simulated
+from tonnage.report.charts.chart import Chart, axis, layered, records
+from tonnage.units import show
+
+__all__ = ["simulation_charts"]
+
+PERCENTILES: Final = ("p50", "p90", "p95", "p99")
+
+
+def simulation_charts(found: Simulated) -> tuple[Chart, ...]:
+    """Latencies and the timeline; none when nothing could run."""
+    return tuple(chart for chart in (_latencies(found), _over_time(found)) if chart is not None)
+
+
+def _latencies(found: Simulated) -> Chart | None:
+    named: tuple[tuple[str, Latency | None], ...] = (
+        ("TTFT", found.ttft_s), ("TPOT", found.tpot_s), ("ITL", found.itl_s), ("E2E", found.e2e_s)
+    )  # fmt: skip
+    values = [
+        (name, percentile, seconds)
+        for name, latency in named
+        if latency is not None
+        for percentile in PERCENTILES
+        if (seconds := getattr(latency, percentile))
+    ]
+    if not values:
+        return None
+    body: dict[str, Any] = {
+        "data": records(("latency", "percentile", "seconds"), values),
+        "mark": {"type": "point", "filled": True, "size": 90, "tooltip": True},
+        "encoding": {
+            "y": axis("latency", "", kind="nominal", sort=None),
+            "x": axis("seconds", "seconds (left is better)", scale={"type": "log"}),
+            "color": {"field": "percentile", "type": "nominal", "title": None, "sort": None},
+        },
+    }
+    return Chart(
+        name="latency",
+        title="Latency by percentile",
+        says="Percentiles of time to first token, per output token, between tokens, and of the whole answer.",
+        body=body,
+        columns=("latency", "percentile", "value"),
+        rows=tuple((name, percentile, show(seconds, "s")) for name, percentile, seconds in values),
+        height=160,
+    )
+
+
+def _over_time(found: Simulated) -> Chart | None:
+    seen = found.occupancy
+    if seen is None or len(seen.at_s) < 2:
+        return None
+    values = [
+        (at, kind, number)
+        for kind, column in (("running", seen.running), ("waiting", seen.waiting))
+        for at, number in zip(seen.at_s, column, strict=True)
+    ]
+    cache = list(zip(seen.at_s, seen.cache_share, strict=True))
+    x = axis("at", "seconds")
+    body = layered(
+        records(("at", "kind", "requests"), values),
+        {"mark": {"type": "line", "tooltip": True},
+         "encoding": {"x": x, "y": axis("requests", "requests"),
+                      "color": {"field": "kind", "type": "nominal", "title": None, "sort": None}}},
+        {"data": records(("at", "share"), cache),
+         "mark": {"type": "area", "opacity": 0.18, "tooltip": True},
+         "encoding": {"x": x, "y": axis("share", "share of the cache in use", axis={"format": "%"})}},
+    )  # fmt: skip
+    step = max(1, len(seen.at_s) // 24)
+    return Chart(
+        name="timeline",
+        title="What happened over time",
+        says="Requests running and waiting, and how full the cache was (shaded).",
+        body={**body, "resolve": {"scale": {"y": "independent"}}},
+        columns=("after", "running", "waiting", "cache in use"),
+        rows=tuple(
+            (show(at, "s"), f"{running:,.1f}", f"{waiting:,.1f}", f"{share:.0%}")
+            for at, running, waiting, share in list(
+                zip(seen.at_s, seen.running, seen.waiting, seen.cache_share, strict=True)
+            )[::step]
+        ),
+    )

@@ -1,0 +1,86 @@
+"""Charts as files: SVG, PNG, or one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.errors import BadRequest, echo
+from tonnage.report.charts.chart import Chart, specification
+
+__all__ = ["SUFFIXES", "save", "svg"]
+
+SUFFIXES: Final = (".svg", ".png", ".html")
+
+
+def svg(chart: Chart, *, theme: str = "light") -> str:
+    """
+    The chart as SVG text.
+
+    Raises
+    ------
+    BadRequest
+        The `plots` extra is not installed.
+    """
+    drawn: str = _renderer().vegalite_to_svg(specification(chart, theme=theme))
+    return drawn
+
+
+def save(charts: tuple[Chart, ...], path: str, *, title: str = "Tonnage", page: str = "") -> None:
+    """
+    Write the charts to a file, by its suffix.
+
+    Parameters
+    ----------
+    charts : tuple of Chart
+        SVG and PNG hold one picture: all charts below each other.
+    path : str
+        Ends in .svg, .png or .html.
+    title : str
+        Of the HTML page.
+    page : str
+        The HTML body around the charts when the page tells more than they do; empty = the charts alone.
+
+    Raises
+    ------
+    BadRequest
+        Another suffix, nothing to draw, the `plots` extra missing, or the file cannot be written.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise BadRequest(f"--plot: '{echo(path)}' must end in {', '.join(SUFFIXES)}")
+    if not charts and not page:
+        raise BadRequest("--plot: this answer has nothing to draw; its sentence says why")
+    if suffix == ".html":
+        from tonnage.report.html import figures, standalone
+
+        content: bytes = standalone(page or figures(charts), title=title).encode()
+    else:
+        together = _below_each_other(charts)
+        drawn = _renderer().vegalite_to_svg(together) if suffix == ".svg" else None
+        content = drawn.encode() if drawn is not None else _renderer().vegalite_to_png(together, scale=2)
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise BadRequest(f"--plot: '{echo(path)}' cannot be written: {(error.strerror or 'unknown').lower()}") from None
+
+
+def _below_each_other(charts: tuple[Chart, ...]) -> dict[str, Any]:
+    """All charts in one document, on white: a file is looked at on any ground."""
+    documents = [specification(chart) for chart in charts]
+    shared = {"$schema": documents[0]["$schema"], "config": {**documents[0]["config"], "background": "white"}}
+    inner = [
+        {key: value for key, value in document.items() if key not in ("$schema", "config")} for document in documents
+    ]
+    if len(inner) == 1:
+        return {**shared, **inner[0]}
+    return {**shared, "vconcat": inner, "resolve": {"scale": {"color": "independent"}}}
+
+
+def _renderer() -> Any:
+    if importlib.util.find_spec("vl_convert") is None:
+        raise BadRequest("pictures need the 'plots' extra: pip install 'tonnage[plots]'")
+    import vl_convert
+
+    return vl_convert

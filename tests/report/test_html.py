@@ -1,0 +1,73 @@
+"""Reports and pictures as HTML: nothing runs in it, nothing is loaded, nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+import tonnage
+from tonnage.errors import BadRequest
+from tonnage.report.charts import charts_of
+from tonnage.report.console import Block, make_console, recorded
+from tonnage.report.html import cards, figures, report, standalone, table
+from tonnage.report.memory import show_fit
+from tonnage.report.picture import save
+
+NASTY = "<script>alert('x')</script>\"&"
+
+
+def test_text_is_escaped_everywhere() -> None:
+    page = standalone(
+        cards([(NASTY, NASTY, NASTY)])
+        + table((NASTY,), [(NASTY,)], caption=NASTY)
+        + report([Block(kind="heading", text=NASTY), Block(kind="text", text=NASTY)]),
+        title=NASTY,
+    )
+    assert "<script" not in page and page.count("&lt;script&gt;") >= 7
+
+
+def test_a_recorded_report_holds_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = tonnage.fit("meta-llama/Llama-3.1-8B-Instruct", accelerator="H100", context="8k")
+    blocks = recorded(show_fit, answer)
+    assert capsys.readouterr().out == ""
+    assert blocks[0] == Block(kind="heading", text=answer.sentence)
+    stack = next(block for block in blocks if block.kind == "table")
+    assert len(stack.rows[0]) == len(stack.columns) == len(stack.numeric)
+    show_fit(answer)
+    printed = " ".join(capsys.readouterr().out.split())
+    for block in blocks:
+        assert " ".join(block.text.split()) in printed
+
+
+def test_recording_ends_with_the_report() -> None:
+    with pytest.raises(ZeroDivisionError):
+        recorded(lambda: 1 / 0)
+    assert hasattr(make_console(), "is_dumb_terminal")
+
+
+def test_a_page_of_pictures_needs_nothing_else(tmp_path) -> None:
+    pytest.importorskip("vl_convert")
+    answer = tonnage.fit("meta-llama/Llama-3.1-8B-Instruct", accelerator="H100", context="8k")
+    charts = charts_of(answer)
+    path = tmp_path / "fit.html"
+    save(charts, str(path), title="fit")
+    page = path.read_text()
+    assert page == standalone(figures(charts), title="fit")
+    for loads in ("http://", "https://", "<script", "<link"):
+        assert loads not in page
+    assert "prefers-color-scheme: dark" in page
+    for suffix, begins in ((".svg", b"<svg"), (".png", b"\x89PNG")):
+        save(charts, str(tmp_path / f"fit{suffix}"))
+        assert (tmp_path / f"fit{suffix}").read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize("name", ["fit.gif", "nowhere/fit.html"])
+def test_a_file_that_cannot_be_drawn_says_why(tmp_path, name: str) -> None:
+    pytest.importorskip("vl_convert")
+    answer = tonnage.fit("meta-llama/Llama-3.1-8B-Instruct", accelerator="H100", context="8k")
+    with pytest.raises(BadRequest, match="--plot"):
+        save(charts_of(answer), str(tmp_path / name))
+
+
+def test_nothing_to_draw_is_said() -> None:
+    with pytest.raises(BadRequest, match="nothing to draw"):
+        save((), "x.svg")
