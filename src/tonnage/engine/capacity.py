@@ -46,6 +46,8 @@ class ReplicaTimes(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt of the objectives' percentile. [s]"""
     prefill_work_s: float
     """What one mean prompt takes away from decoding when it shares steps. [s]"""
+    step_share: float = 1.0
+    """Steps' token budgets that one mean prompt fills: below 1, several prompts ride on one decode step. [-]"""
 
 
 class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +87,8 @@ def at_concurrency(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float
     spread = quantile_factor(load.percentile)
     interruptions = rate * tokens * tpot
     tpot_tail = tpot + spread * math.sqrt(interruptions * load.dispersion) * times.prefill_work_s / tokens
-    # A prompt is served once per mixed step: prompts are the queue, the decode step is their overhead.
-    service = times.prefill_work_s + decode_s
+    # Prompts are the queue; the decode step they ride on is their overhead, shared by all that fill its budget.
+    service = times.prefill_work_s + decode_s * times.step_share
     prompts_busy = min(rate * service, 0.999)
     queue_mean = (load.dispersion + 1.0) / 2.0 * prompts_busy / (1.0 - prompts_busy) * service
     queue_tail = _tail_of_wait(queue_mean, prompts_busy, load.percentile)

@@ -3,7 +3,8 @@
 The same requests come faster and faster: one list of them is stretched in time, so that two rates
 differ in nothing else (common random numbers). A rate passes when the stated share of requests meets
 each objective and the backlog does not grow; the largest rate below which every rate tried has passed
-is the capacity. Requests at the start, before the replica is full, do not count.
+is the capacity. Requests at the start, before the replica is full, do not count. Rates are tried at fixed
+steps, so that the answer does not hang on where the search begins.
 
 How sure: blocks of neighbouring requests are drawn again and again (block bootstrap); each draw has its
 own capacity, from the misses counted at each rate. Their 5th percentile is the value to plan with.
@@ -12,6 +13,7 @@ own capacity, from the misses counted at each rate. Their 5th percentile is the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -25,13 +27,15 @@ from tonnage.errors import BadRequest
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Binding", "Probe", "Slo", "SloCapacity", "fluid_bound", "slo_capacity"]
+__all__ = ["Binding", "Probe", "Slo", "SloCapacity", "fluid_bound", "resource", "saturated", "slo_capacity"]
 
 Binding = Literal["kv", "batch limit", "compute", "bandwidth", "host"]
 
 PRECISION: Final = 0.01
-"""Largest relative distance of the capacity from a rate that fails. [-]"""
+"""Distance of the capacity from a rate that fails, and of the rates that are tried. [-]"""
 MOST_PROBES: Final = 20
+SLOWEST: Final = 1e-3
+"""Of the fluid bound: a replica that fails at so little meets its objectives at no rate. [-]"""
 BLOCKS: Final = 40
 """Blocks of neighbouring requests that the bootstrap draws from. [-]"""
 DRAWS: Final = 400
@@ -64,6 +68,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     goodput_per_s: float
     running: float
     """Requests in the batch, on average over the run. [requests]"""
+    in_flight: float = 0.0
+    """Sent and not yet answered, by Little's law. [requests]"""
     misses: dict[str, tuple[float, ...]] = {}
     """Share of requests over each objective, by block."""
 
@@ -80,11 +86,17 @@ class SloCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """The resource that binds at capacity."""
     limit: str
     """The objective that fails beyond it: ttft, tpot, itl, e2e, goodput, or "backlog"."""
-    why: str
+    cause: str
+    """What the replica's time goes to there."""
     knee_per_s: float
     """Largest rate tried whose mean time to first token is at most twice that of the least rate tried."""
     probes: tuple[Probe, ...]
     simulated_requests: int
+
+    @property
+    def why(self) -> str:
+        """What stands in the way of more, in a few words."""
+        return f"beyond it {self.limit} fails: {self.cause}"
 
 
 def slo_capacity(
@@ -95,6 +107,7 @@ def slo_capacity(
     slo: Slo,
     delivery_s: float = 0.0,
     start: float | None = None,
+    precision: float = PRECISION,
 ) -> SloCapacity:
     """
     The largest rate at which these requests meet the objectives, by bisection in the logarithm of the rate.
@@ -105,6 +118,8 @@ def slo_capacity(
         Lengths and pattern of arrivals, stretched to each rate; twenty thousand give a p95 to some per cent.
     start : number
         A rate near the answer, such as the mean field's; absent = half of the fluid bound. [1/s]
+    precision : number
+        Distance of the rates that are tried. [-]
 
     Raises
     ------
@@ -113,39 +128,70 @@ def slo_capacity(
     """
     _check(requests, slo)
     bound = fluid_bound(table, limits, requests=requests)
-    low, high, rate = 0.0, math.inf, min(start or bound / 2.0, bound * 2.0)
-    probes: list[Probe] = []
-    runs: dict[float, Simulated] = {}
-    floor = bound * 1e-3
-    while len(probes) < MOST_PROBES:
-        run = simulate(table, limits, requests=_at(requests, rate), delivery_s=delivery_s)
-        probe = _probe(run, rate, slo=slo)
-        probes.append(probe)
-        runs[rate] = run
-        low, high = (max(low, rate), high) if probe.passed else (low, min(high, rate))
-        if low and high / low < 1.0 + PRECISION:
-            break
-        if not low and rate < floor:
-            break
-        if math.isinf(high):
-            rate = low * 1.4
-        elif not low:
-            rate = high / 2.0
-        else:
-            rate = math.sqrt(low * high)
-    ordered = tuple(sorted(probes, key=lambda p: p.rate_per_s))
+    step = math.log1p(precision)
+    probes: dict[int, Probe] = {}
+    runs: dict[int, Simulated] = {}
+
+    def passes(k: int) -> bool:
+        rate = math.exp(k * step)
+        runs[k] = simulate(table, limits, requests=_at(requests, rate), delivery_s=delivery_s)
+        probes[k] = _probe(runs[k], rate, slo=slo)
+        return probes[k].passed
+
+    first = round(math.log(min(start or bound / 2.0, bound * 2.0)) / step)
+    _bisect(passes, first=first, least=math.floor(math.log(bound * SLOWEST) / step), stride=round(0.34 / step))
+    ordered = tuple(probes[k] for k in sorted(probes))
+    failing = next((k for k in sorted(probes) if not probes[k].passed), None)
     # Percentiles are not monotone near the edge: only what lies below every failure counts.
-    best = max((p.rate_per_s for p in ordered if p.passed and p.rate_per_s < high), default=0.0)
-    beyond = next((p for p in ordered if not p.passed), None)
-    limit = beyond.failed if beyond else "none found"
-    shown = runs[best or ordered[0].rate_per_s]
-    binding = _binding(runs[beyond.rate_per_s] if beyond else shown)
+    passing = max((k for k in probes if failing is None or k < failing), default=None)
+    best = probes[passing].rate_per_s if passing is not None else 0.0
+    limit = probes[failing].failed if failing is not None else "none found"
+    shown = runs[passing if passing is not None else min(probes)]
+    binding = resource(runs[failing] if failing is not None else shown)
     least, most = _bootstrap(ordered, best, slo) if best else (0.0, 0.0)
     return SloCapacity(
         rate_per_s=best, low_per_s=least, high_per_s=most, binding=binding, limit=limit,
-        why=_why(binding, limit, shown, limits), knee_per_s=_knee(ordered), probes=ordered,
+        cause=_cause(binding, shown, limits), knee_per_s=_knee(ordered), probes=ordered,
         simulated_requests=len(probes) * len(requests.prompt),
     )  # fmt: skip
+
+
+def _bisect(passes: Callable[[int], bool], *, first: int, least: int, stride: int) -> None:
+    """Tries whole numbers from `first` until one passes and the next fails, none passes at `least`, or it is enough."""
+    low, high, k = least - 1, None, first
+    for _ in range(MOST_PROBES):
+        low, high = (max(low, k), high) if passes(k) else (low, k if high is None else min(high, k))
+        if high is None:
+            k = low + max(1, stride)
+        elif high - low <= 1:
+            return
+        elif low < least:
+            k = max(least, high - 2 * max(1, stride))
+        else:
+            k = (low + high) // 2
+
+
+def saturated(
+    table: StepArrays, limits: Limits, *, requests: Requests, delivery_s: float = 0.0
+) -> tuple[float, float, Simulated]:
+    """
+    What a replica finishes when somebody always waits: without objectives nothing else ends its capacity.
+
+    Returns
+    -------
+    (number, number, Simulated)
+        The rate while it is full, its lower bound (5 % over blocks of requests), and the run. [1/s]
+    """
+    import numpy as np
+
+    clients = min(limits.max_num_seqs + 16, max(2, len(requests.prompt) // 3))
+    run = simulate(table, limits, requests=requests, clients=clients, delivery_s=delivery_s)
+    ends = np.sort(run.last_s)
+    # The first and the last requests meet a replica that fills or empties.
+    edges = np.linspace(clients, len(ends) - clients - 1, 21).astype(int)
+    spans = np.diff(ends[edges]) / np.diff(edges)
+    each, error = float(spans.mean()), float(spans.std(ddof=1)) / math.sqrt(len(spans))
+    return 1.0 / each, 1.0 / (each + 1.645 * error), run
 
 
 def fluid_bound(table: StepArrays, limits: Limits, *, requests: Requests) -> float:
@@ -220,6 +266,7 @@ def _probe(run: Simulated, rate: float, *, slo: Slo) -> Probe:
         itl_p95_s=gap_quantile(run.gaps, 0.95),
         goodput_per_s=goodput_per_s(ttft=ttft, tpot=tpot, e2e=e2e, objectives=objectives, span_s=span),
         running=float((run.last_s - run.started_s).sum() / max(run.busy_s, 1e-12)),
+        in_flight=rate * float(e2e.mean()),
         misses=misses,
     )
 
@@ -236,7 +283,9 @@ def _settled(run: Simulated) -> slice:
 def _by_block(over: NDArray[Any]) -> tuple[float, ...]:
     import numpy as np
 
-    return tuple(float(block.mean()) for block in np.array_split(over, BLOCKS))
+    edges = np.linspace(0, len(over), BLOCKS + 1).astype(int)
+    counts = np.diff(np.concatenate(([0], np.cumsum(over)))[edges])
+    return tuple((counts / np.diff(edges)).tolist())
 
 
 def _growing(run: Simulated) -> bool:
@@ -248,7 +297,7 @@ def _growing(run: Simulated) -> bool:
     return last > GROWTH * middle and last - middle > 0.5 * stay
 
 
-def _binding(run: Simulated) -> Binding:
+def resource(run: Simulated) -> Binding:
     """What the time of a run went to: waiting for cache or seats, else the kind of step that fills it."""
     busy = max(run.busy_s, 1e-12)
     if run.seats_blocked_s > 0.25 * busy and run.seats_blocked_s >= run.kv_blocked_s:
@@ -261,16 +310,15 @@ def _binding(run: Simulated) -> Binding:
     return "compute" if run.prompt_s > 0.5 * busy else "bandwidth"
 
 
-def _why(binding: Binding, limit: str, run: Simulated, limits: Limits) -> str:
+def _cause(binding: Binding, run: Simulated, limits: Limits) -> str:
     busy = max(run.busy_s, 1e-12)
-    said = {
+    return {
         "kv": f"the cache of {limits.num_blocks * limits.block_tokens:,} tokens is full",
         "batch limit": f"all {limits.max_num_seqs} seats are taken {run.seats_blocked_s / busy:.0%} of the time",
         "compute": f"steps with prompts take {run.prompt_s / busy:.0%} of the time",
         "bandwidth": f"decode steps take {1.0 - run.prompt_s / busy:.0%} of the time",
         "host": f"the host takes {run.host_s / busy:.0%} of the time",
     }[binding]
-    return f"beyond it {limit} fails: {said}"
 
 
 def _knee(ordered: tuple[Probe, ...]) -> float:

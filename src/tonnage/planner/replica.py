@@ -104,16 +104,21 @@ def _times(placement: Placement, lengths: Lengths, *, engine: Engine, pool: KvPo
     steps = [_decode_s(placement, size, context=context, engine=engine) for size in sizes]
     # Host work may make a larger batch look no slower; a step never gets shorter with more requests.
     rising = [max(times for times, _ in steps[: i + 1]) for i in range(len(steps))]
+    budget = float(engine.max_num_batched_tokens or prompt)
     alone = _prefill_s(placement, prompt, engine)
     tail = _prefill_s(placement, lengths.prompt_p95, engine) if lengths.prompt_p95 else alone
-    empty = steps[0][0]
+    # Prompts that join a running step share its weights' traffic, and each other's: what one adds is its part of a
+    # full step's excess over an empty one.
+    filled = max(prompt, budget)
+    excess = (_prefill_s(placement, filled, engine) - steps[0][0]) * prompt / filled
     times = ReplicaTimes(
         batches=sizes,
         decode_s=tuple(rising),
         prefill_s=alone,
         prefill_tail_s=max(tail, alone),
-        # A prompt that joins a running step shares its weights' traffic: what it adds is its excess over a step.
-        prefill_work_s=max(alone - empty, alone * 0.05),
+        # It keeps one rank or stage of several busy.
+        prefill_work_s=max(excess, alone * 0.05) / (placement.layout.dp * placement.layout.pp),
+        step_share=prompt / budget,
     )
     return times, steps[-1][1]
 
