@@ -1,0 +1,90 @@
+"""Published quality: own scores before others', ratios of one source only, unknown stays unknown (C12)."""
+
+import pytest
+
+from tonnage.catalog.quality import (
+    cache_change,
+    format_change,
+    method_change,
+    model_change,
+    quality_scores,
+    same_model,
+    students,
+)
+
+LLAMA = "meta-llama/Llama-3.1-70B-Instruct"
+
+
+def test_a_models_own_evaluation_comes_first() -> None:
+    change = format_change(LLAMA, "fp8")
+    assert change.on == "this model"
+    assert change.kept == pytest.approx(84.29 / 84.40)
+    assert "RedHatAI/Meta-Llama-3.1-70B-Instruct-FP8" in change.sources[0]
+
+
+def test_another_tuning_of_the_same_weights_comes_second() -> None:
+    change = format_change("meta-llama/Llama-3.1-8B-Instruct", "int8")
+    assert change.on == "another tuning of it" and change.kept == pytest.approx(62.71 / 63.03)
+
+
+def test_other_models_are_named_as_such_with_their_spread() -> None:
+    change = format_change("13B", "fp8")
+    assert change.on == "other models of about its size"
+    assert change.low is not None and change.high is not None and change.kept is not None
+    assert change.low < change.kept < change.high and change.evaluations > 10 and change.noise
+
+
+def test_four_bits_by_any_method_are_four_bits() -> None:
+    assert format_change("Qwen/Qwen2-7B-Instruct", "int4").evaluations == 6
+    assert format_change("Qwen/Qwen2-7B-Instruct", "awq").evaluations == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [format_change("Qwen/Qwen3-32B", "mxfp4"), method_change("qlora"), model_change("Qwen/Qwen3-32B", "Qwen/Qwen3-8B"),
+     cache_change(LLAMA, "int8")],
+)  # fmt: skip
+def test_what_nobody_published_is_unknown(change) -> None:  # type: ignore[no-untyped-def]
+    assert change.kept is None and change.low is None and not change.on and change.evaluations == 0
+
+
+def test_perplexity_is_told_and_is_no_score() -> None:
+    change = format_change("meta-llama/Llama-2-70b-hf", "gguf-q4_k_m")
+    assert change.kept is None and change.perplexity is not None and 0.01 < change.perplexity < 0.03
+
+
+def test_a_smaller_sibling_keeps_less_the_smaller_it_is() -> None:
+    large = "meta-llama/Llama-2-70b-hf"
+    kept = [model_change(large, f"meta-llama/Llama-2-{size}-hf").kept or 0.0 for size in ("13b", "7b")]
+    assert 1.0 > kept[0] > kept[1] > 0.5
+
+
+def test_a_tuning_is_never_compared_with_a_base_model() -> None:
+    for change in (model_change(LLAMA, "meta-llama/Llama-3.1-8B"), model_change("meta-llama/Llama-3.1-70B", LLAMA)):
+        assert change.high is None or change.high <= 1.0 + 1e-12
+
+
+def test_distilled_models_know_their_teacher() -> None:
+    found = students("deepseek-ai/DeepSeek-R1")
+    assert "deepseek-ai/DeepSeek-R1-Distill-Llama-70B" in found
+    assert (model_change("deepseek-ai/DeepSeek-R1", found[0]).kept or 0.0) < 1.0
+    assert students("Qwen/Qwen3-8B") == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V2", False),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V3.1", False),
+        ("mistralai/Mixtral-8x7B-v0.1", "mistralai/Mixtral-8x7B-Instruct-v0.1", True),
+        ("meta-llama/Llama-2-7b-hf", "meta-llama/Llama-2-7b-chat-hf", True),
+        ("Qwen/Qwen2-7B", "Qwen/Qwen2-72B", False),
+    ],
+)
+def test_names_of_the_same_weights(one: str, other: str, same: bool) -> None:
+    assert same_model(one, other) is same
+
+
+def test_every_score_stands_once() -> None:
+    keys = [(s.source, s.benchmark, s.model, s.variant) for s in quality_scores()]
+    assert len(keys) == len(set(keys)) > 300
