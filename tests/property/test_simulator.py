@@ -54,6 +54,7 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
     longest = max(-(-(o + p) // size) for o, p in zip(output, prompt, strict=True))
     hashed = pick.random() < 0.4
     victim = pick.choice([0, 1] if mixed else [0, 2])
+    gather = pick.choice([0, 0, pick.randint(1, seats)])
     limits = Limits(
         max_num_seqs=seats,
         budget=budget,
@@ -72,6 +73,8 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         speculative=drafts,
         acceptance=0.6,
         cached_again=pick.random() < 0.5,
+        gather=gather,
+        gather_s=pick.choice([0.0, 0.05, 1.0]),
     )
     clients = pick.choice([None, None, pick.randint(1, 6)])
     gaps = [pick.choice([0.0, pick.random() * pick.choice([0.01, 0.2])]) for _ in range(n)]
@@ -84,7 +87,7 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         think_s=np.array([pick.choice([0.0, pick.random() * 0.1]) for _ in range(n)]),
         blocks=block_ids(pick, prompt, size) if hashed else None,
     )
-    return table_of(seats, budget + seats * (drafts + 1)), limits, requests, clients
+    return table_of(seats, budget + seats * (drafts + 2)), limits, requests, clients
 
 
 def compiled(case: tuple[StepArrays, Limits, Requests, int | None]) -> Simulated:

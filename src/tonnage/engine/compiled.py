@@ -19,10 +19,13 @@ Imported by the function that simulates, because numba takes half a second to lo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from tonnage.engine.kernel import kernel
+from tonnage.engine import kernel as kernel_module
+from tonnage.engine import prefix_cache
+from tonnage.engine.kernel import door, kernel, stamp_of
 from tonnage.engine.loop_state import (
     ARRIVED,
     BUSY,
@@ -40,6 +43,8 @@ from tonnage.engine.loop_state import (
     GAP_BINS,
     GAP_LEAST,
     GAP_RATIO,
+    GHOST_CONTEXT,
+    GHOSTS,
     HEAD,
     HIT,
     HOST,
@@ -66,6 +71,7 @@ from tonnage.engine.loop_state import (
     SINCE,
     STEP,
     STEPS,
+    TAKING,
     TARGET,
     TOKENS,
     TURN,
@@ -169,10 +175,27 @@ def _need_of(world: World, s: State, r: int, left: int) -> tuple[int, int, bool]
 
 
 @kernel
+def _due_s(world: World, s: State) -> float:
+    """When the batch that is being gathered starts, full or not."""
+    return world.book.entered_s[s.waiting[s.tally[HEAD]]] + world.limits.gather_s
+
+
+@kernel
+def _open(world: World, s: State) -> bool:
+    """Whether waiting requests may join: always, or only while a batch that starts together is filled."""
+    count, limits = s.tally, world.limits
+    if limits.gather == 0 or count[TAKING] > 0:
+        return True
+    if count[RUNNING] > 0 or count[WAITING] == 0:
+        return False
+    return count[WAITING] >= limits.gather or s.clock[NOW] >= _due_s(world, s)
+
+
+@kernel
 def _may_admit(world: World, s: State) -> bool:
     """Whether the next step would take someone in, before its decodes have taken their blocks."""
     count, limits = s.tally, world.limits
-    if count[WAITING] == 0 or count[RUNNING] >= limits.max_num_seqs:
+    if count[WAITING] == 0 or count[RUNNING] >= limits.max_num_seqs or not _open(world, s):
         return False
     left = limits.budget - (count[RUNNING] if limits.mixed else 0)
     if left <= 0:
@@ -377,12 +400,19 @@ def _admit(world: World, s: State, left: int, chunks: int) -> tuple[int, int]:
     """Waiting requests in order, until one does not fit; budget left and prompts in the step."""
     book, count, limits, requests = world.book, s.tally, world.limits, world.requests
     size = len(s.waiting)
+    if limits.gather > 0 and count[RUNNING] == 0 and _open(world, s):
+        count[TAKING] = min(count[WAITING], limits.gather)
+        count[GHOSTS], count[GHOST_CONTEXT] = 0, 0
     while count[WAITING] > 0 and left > 0 and count[RUNNING] < limits.max_num_seqs:
+        if limits.gather > 0 and count[TAKING] == 0:
+            break
         at = _head(world, s)
         r = s.waiting[at]
         need, found, fits = _need_of(world, s, r, left)
         if not fits:
+            count[TAKING] = 0 if need > 0 else count[TAKING]
             break
+        count[TAKING] -= 1 if limits.gather > 0 else 0
         while at != count[HEAD]:  # close the gap of one taken from the middle
             s.waiting[at] = s.waiting[(at - 1) % size]
             at = (at - 1) % size
@@ -444,9 +474,13 @@ def _step(world: World, s: State) -> None:
 def _finish(world: World, s: State, chunks: int, decoded: bool, walked: bool) -> None:
     """Prices the step that `given` and `chunk` describe, lets it pass, and books what was said."""
     table, limits, book, count = world.table, world.limits, world.book, s.tally
-    decodes, rows, context, completing = 0, 0, 0, 0
+    decodes, rows, context, completing, ghosts = 0, 0, 0, 0, 0
     if decoded:
-        decodes, context = count[RUNNING] - count[PREFILLING], count[CONTEXT]
+        decodes, context, ghosts = (
+            count[RUNNING] - count[PREFILLING],
+            count[CONTEXT] + count[GHOST_CONTEXT],
+            count[GHOSTS],
+        )
         rows = decodes
     if walked:
         rows = 0
@@ -465,13 +499,14 @@ def _finish(world: World, s: State, chunks: int, decoded: bool, walked: bool) ->
         attended += q * (table.chunk_token_s + table.chunk_square_s * (book.base[r] + q / 2.0))
     if rows == 0:
         return
+    batch = decodes + ghosts
     if chunks == 0:
-        busy = table.decode_s[decodes] + table.context_s[decodes] * context
+        busy = table.decode_s[batch] + table.context_s[batch] * context
     else:
-        busy = table.mixed_s[rows] + table.head_s[drafted + completing] + table.chunk_s + attended
-        if decodes > 0:
-            busy += table.attend_s[decodes] + table.context_s[decodes] * context
-    host = table.host_s + table.host_sequence_s * decodes + table.host_prompt_s * chunks
+        busy = table.mixed_s[rows + ghosts] + table.head_s[drafted + completing] + table.chunk_s + attended
+        if batch > 0:
+            busy += table.attend_s[batch] + table.context_s[batch] * context
+    host = table.host_s + table.host_sequence_s * batch + table.host_prompt_s * chunks
     taken = max(busy, table.hidden_s) + host
     s.clock[NOW] += taken
     s.clock[BUSY] += taken
@@ -508,6 +543,7 @@ def _note_decodes(world: World, s: State, decodes: int, walked: bool) -> None:
                 block_note(world.requests, s.table, s.pool, r, book.row[r], done // size - 1)
     count[STEP] += 1
     count[CONTEXT] += count[RUNNING] - count[PREFILLING]
+    count[GHOST_CONTEXT] += count[GHOSTS]
     count[TOKENS] += decodes
     for k in range(count[RUNNING] if walked else 0):
         r = s.running[k]
@@ -604,6 +640,9 @@ def _retire(world: World, s: State) -> None:
             world.book.said[r] = world.requests.output[r]
             s.ended[count[FINISHED] % len(s.ended)] = r
             count[FINISHED] += 1
+            if world.limits.gather > 0:  # its seat is computed until the batch ends
+                count[GHOSTS] += 1
+                count[GHOST_CONTEXT] += world.book.base[r] + count[STEP] + 1
             _leave(world, s, r)
         else:
             k += 1
@@ -614,15 +653,16 @@ def _retire(world: World, s: State) -> None:
 def _run(world: World, s: State, until: float) -> None:
     """Decode steps in which nobody joins or leaves, up to the first end, the last free block, or `until`."""
     table, limits, count, clock = world.table, world.limits, s.tally, s.clock
-    batch, size = count[RUNNING], limits.block_tokens
+    batch, size, ghosts = count[RUNNING], limits.block_tokens, count[GHOSTS]
+    seats = batch + ghosts
     steps = _next_end(world, s) - count[STEP]
     if limits.ratio > 0.0 and count[WAITING] > 0 and batch < limits.max_num_seqs:
         steps = 1  # the room that admission keeps shrinks with every step
-    fixed, slope = table.decode_s[batch], table.context_s[batch]
-    host, hidden = table.host_s + table.host_sequence_s * batch, table.hidden_s
+    fixed, slope = table.decode_s[seats], table.context_s[seats]
+    host, hidden = table.host_s + table.host_sequence_s * seats, table.hidden_s
     counted = not limits.reserve_output
     exact = len(world.requests.offsets) > 1
-    now, context, free, phase = clock[NOW], count[CONTEXT], count[FREE], (-count[STEP]) % size
+    now, context, free, phase = clock[NOW], count[CONTEXT] + count[GHOST_CONTEXT], count[FREE], (-count[STEP]) % size
     began, waited = now, now - clock[EMITTED]
     first, taken, busy_sum, k = 0.0, 0.0, 0.0, 0
     while k < steps and now < until:
@@ -636,10 +676,12 @@ def _run(world: World, s: State, until: float) -> None:
             first = taken
         now += taken
         busy_sum += busy
-        context += batch
+        context += seats
         phase = phase - 1 if phase > 0 else size - 1
         k += 1
-    clock[NOW], count[CONTEXT], count[FREE] = now, context, free
+    clock[NOW], count[FREE] = now, free
+    count[CONTEXT] += k * batch
+    count[GHOST_CONTEXT] += k * ghosts
     count[STEP] += k
     count[STEPS] += k
     count[ROUNDS] += 1
@@ -666,7 +708,7 @@ def _advance(world: World, s: State, until: float, one: bool) -> None:
     ended = count[FINISHED]
     while s.clock[NOW] < until and count[RUNNING] + count[WAITING] > 0:
         steps, preempted = count[STEPS], count[PREEMPTED]
-        alone = count[PREFILLING] == 0 and count[RUNNING] > 0 and limits.speculative == 0
+        alone = count[PREFILLING] == 0 and count[RUNNING] > 0 and limits.speculative == 0 and count[TAKING] == 0
         if alone and count[RUNNING] <= limits.budget and not _may_admit(world, s):
             _run(world, s, until)
         if count[STEPS] == steps:
@@ -675,11 +717,14 @@ def _advance(world: World, s: State, until: float, one: bool) -> None:
         if one and count[FINISHED] > ended:
             return
         if count[STEPS] == steps and count[PREEMPTED] == preempted:
+            if limits.gather > 0 and count[RUNNING] == 0 and not _open(world, s):
+                s.clock[NOW] = min(until, _due_s(world, s))  # the batch is still being gathered
+                continue
             return  # nobody fits and nobody can make room; requests that never fit do not get here
 
 
 @kernel
-def _enter(s: State, r: int, at: float) -> None:
+def _enter(s: State, entered_s: Floats, r: int, at: float) -> None:
     """A request reaches the scheduler."""
     count = s.tally
     if count[RUNNING] + count[WAITING] == 0 and s.clock[NOW] < at:
@@ -687,6 +732,7 @@ def _enter(s: State, r: int, at: float) -> None:
         s.clock[EMITTED] = at
     s.waiting[(count[HEAD] + count[WAITING]) % len(s.waiting)] = r
     count[WAITING] += 1
+    entered_s[r] = at
 
 
 @kernel
@@ -788,7 +834,7 @@ def _route(states: State, script: Script, at: float) -> int:
 
 
 @kernel
-def play(world: World, states: State, script: Script, most: int) -> None:
+def _play(world: World, states: State, script: Script, most: int) -> None:
     """
     Requests as they are sent, or by clients that wait for their answers; at most `most` arrivals a call.
 
@@ -838,7 +884,7 @@ def play(world: World, states: State, script: Script, most: int) -> None:
                 if replicas > 1 or script.scaling[CHECK] < np.inf:
                     k = _route(states, script, at)
                     script.owner[r] = k
-            _enter(_replica(states, k), r, at)
+            _enter(_replica(states, k), world.book.entered_s, r, at)
 
 
 @kernel
@@ -853,3 +899,15 @@ def _reply(world: World, s: State, script: Script, ended: int) -> None:
             requests.sent_s[r] = world.book.last_s[was] + requests.think_s[was]
             script.due[c], script.owner[r] = r, c
             script.ready[c] = requests.sent_s[r] + script.delivery_s
+
+
+def _door(stamp: int) -> Callable[[World, State, Script, int], None]:
+    def play(world: World, states: State, script: Script, most: int) -> None:
+        if stamp != 0:
+            _play(world, states, script, most)
+
+    return door(play)
+
+
+play = _door(stamp_of(__file__, kernel_module.__file__, prefix_cache.__file__))
+"""Requests as they are sent, or by clients who wait for their answers; at most so many arrivals a call."""

@@ -1,26 +1,96 @@
-"""How are loops compiled? One decorator, typed, whose results are kept beside the code for the next start."""
+"""
+How are loops compiled, and where is the result kept?
+
+Inner functions are compiled for their callers alone (`kernel`), and one door for Python (`door`): what a function
+needs to be called from Python costs more to compile than the function. The door is kept beside the code for the next
+start, in the user's own cache folder where an installation cannot be written to, and nowhere where neither can.
+Compiling takes some seconds, once: it is said in one line (through `logging`, which shows it on stderr unless somebody
+listens).
+"""
 
 from __future__ import annotations
 
+import logging
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import numba.core.config
+import numba.core.event
 from numba import njit
+from platformdirs import user_cache_path
 
-__all__ = ["kernel"]
+__all__ = ["door", "kernel", "stamp_of"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-OPTIONS: Final[dict[str, Any]] = {"cache": True, "error_model": "numpy", "_nrt": False}
-"""Kept; no exceptions from divisions; nothing allocated, which a third of the compile time would go to."""
+
+class _Once(numba.core.event.Listener):  # type: ignore[misc]
+    """Says that something is compiled, the first time in a process."""
+
+    def on_start(self, event: Any) -> None:
+        numba.core.event.unregister("numba:compile", self)
+        logging.getLogger("tonnage").warning(
+            "tonnage: compiling the simulator for this machine, once: about 10 s of one core"
+        )
+
+    def on_end(self, event: Any) -> None:
+        """Nothing more to say."""
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _kept() -> bool:
+    """Whether compiled code finds a place; sets the one outside the installation, unless the user named one."""
+    if numba.core.config.CACHE_DIR or _writable(Path(__file__).parent / "__pycache__"):
+        return True
+    own = user_cache_path("tonnage") / "compiled"
+    if _writable(own):
+        numba.core.config.CACHE_DIR = str(own)
+        return True
+    return False
+
+
+OPTIONS: Final[dict[str, Any]] = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+"""No exceptions from divisions; nothing allocated, which a third of the compile time would go to."""
+
+numba.core.event.register("numba:compile", _Once())
 
 
 def kernel(function: Function) -> Function:
     """
-    Compiles a function on its first call and keeps the result.
+    Compiles a function when a compiled caller first needs it.
 
-    The kept result of a function is renewed when its own file changes, not when a function that it calls does.
     Divisions follow NumPy (no exception), sums keep their order: the plain twin agrees to the last bit.
     """
-    compiled: Function = njit(**OPTIONS)(function)
+    return _compiled(function, no_cpython_wrapper=True)
+
+
+def door(function: Function) -> Function:
+    """Compiles a function on its first call from Python and keeps the result, with all that it calls."""
+    return _compiled(function, cache=_kept())
+
+
+def _compiled(function: Function, **more: bool) -> Function:
+    options: Any = {**OPTIONS, **more}
+    compiled: Function = njit(**options)(function)
     return compiled
+
+
+def stamp_of(*sources: str | None) -> int:
+    """
+    A number that changes when one of the files does.
+
+    A kept result is found by its function's own file, code and enclosed values: a door that encloses the stamp of
+    all files it was compiled from is never served by what they used to say.
+    """
+    facts = [Path(source).stat() for source in sources if source]
+    return hash(tuple((fact.st_mtime_ns, fact.st_size) for fact in facts))

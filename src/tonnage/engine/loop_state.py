@@ -13,7 +13,7 @@ from tonnage.engine.simulated import Floats, Ints, Limits, Requests, StepArrays
 NOW, BUSY, HOST, PROMPTS, KV, SEATS, EMITTED, RATIO = range(8)
 # Places in State.count
 (STEP, RUNNING, PREFILLING, HEAD, WAITING, FREE, CONTEXT, NEXT, FINISHED, ROUNDS, STEPS, PREEMPTED, HIT, PROMPT,
- ENDS, TOKENS) = range(16)  # fmt: skip
+ ENDS, TOKENS, TAKING, GHOSTS, GHOST_CONTEXT) = range(19)  # fmt: skip
 # Places in Limits.victim
 LAST, WORST, LEAST = range(3)
 
@@ -48,6 +48,8 @@ class Book(NamedTuple):
     first_s: Floats
     last_s: Floats
     started_s: Floats
+    entered_s: Floats
+    """When it reached the scheduler."""
     preempted: Ints
 
 
@@ -118,7 +120,7 @@ def new_states(world: World, replicas: int, *, clients: int = 0) -> State:
     seats = limits.max_num_seqs
     longest = int((world.requests.prompt + world.requests.output).max(initial=1))
     wide = -(-longest // limits.block_tokens) + 1 if hashed else 1
-    count = np.zeros((replicas, TOKENS + 1), np.int64)
+    count = np.zeros((replicas, GHOST_CONTEXT + 1), np.int64)
     count[:, FREE], count[:, NEXT] = limits.num_blocks, FOREVER
     clock = np.zeros((replicas, RATIO + 1))
     clock[:, RATIO] = limits.ratio
@@ -145,10 +147,10 @@ def new_states(world: World, replicas: int, *, clients: int = 0) -> State:
 def new_book(n: int) -> Book:
     """A book of requests of which nothing is known yet."""
     zeros = [np.zeros(n, np.int64) for _ in range(8)]
-    absent = [np.full(n, np.nan) for _ in range(4)]
+    absent = [np.full(n, np.nan) for _ in range(5)]
     base, end, target, said, decoding, blocks, row, preempted = zeros
-    paused, first, last, started = absent
+    paused, first, last, started, entered = absent
     return Book(
         base=base, end=end, target=target, said=said, decoding=decoding, blocks=blocks, row=row,
-        paused_s=paused, first_s=first, last_s=last, started_s=started, preempted=preempted,
+        paused_s=paused, first_s=first, last_s=last, started_s=started, entered_s=entered, preempted=preempted,
     )  # fmt: skip

@@ -41,6 +41,7 @@ def play(
     w: Row = {
         "now": 0.0, "free": limits.num_blocks, "running": [], "waiting": [], "steps": 0, "ratio": limits.ratio,
         "done": 0, "queue": OrderedDict((b, None) for b in range(limits.num_blocks)), "where": {}, "users": {},
+        "taking": 0, "ghosts": [],
     }  # fmt: skip
     pending: list[tuple[float, int, int]] = []
     sent = [float(x) for x in requests.sent_s]
@@ -55,8 +56,11 @@ def play(
         if due <= w["now"]:
             entry = min(pending)
             pending.remove(entry)
-            rows[entry[2]]["client"] = entry[1]
+            rows[entry[2]]["client"], rows[entry[2]]["entered"] = entry[1], due
             w["waiting"].append(rows[entry[2]])
+            continue
+        if limits.gather and not w["running"] and not _batch_is_due(w, limits):
+            w["now"] = min(due, w["waiting"][0]["entered"] + limits.gather_s)
             continue
         ended = _step(w, table, limits)
         for row in ended if clients is not None else []:
@@ -71,6 +75,11 @@ def play(
         steps=w["steps"],
         free_blocks=w["free"],
     )
+
+
+def _batch_is_due(w: Row, limits: Limits) -> bool:
+    """Whether a batch that starts together is full, or its first member has waited long enough."""
+    return len(w["waiting"]) >= limits.gather or bool(w["now"] >= w["waiting"][0]["entered"] + limits.gather_s)
 
 
 def _row(requests: Requests, r: int) -> Row:
@@ -208,7 +217,11 @@ def _preempt(w: Row, limits: Limits, row: Row) -> None:
 def _admit(w: Row, limits: Limits, left: int) -> None:
     """Takes waiting requests in, until one does not fit: nobody overtakes the head."""
     size = limits.block_tokens
+    if limits.gather and not w["running"] and w["waiting"] and _batch_is_due(w, limits):
+        w["taking"], w["ghosts"] = min(len(w["waiting"]), limits.gather), []
     while w["waiting"] and left > 0 and len(w["running"]) < limits.max_num_seqs:
+        if limits.gather and not w["taking"]:
+            break
         row = w["waiting"][0]
         if limits.ranked:
             row = min(w["waiting"], key=lambda other: (other["priority"], other["id"]))
@@ -236,12 +249,15 @@ def _admit(w: Row, limits: Limits, left: int) -> None:
         )
         unused = sum(w["users"].get(block, 0) == 0 for block in hits)
         if math.ceil(ahead / size) - len(hits) > w["free"] - unused - limits.watermark:
+            w["taking"] = 0
             break
         if limits.ratio > 0 and w["running"]:
             remaining = sum(other["output"] - len(other["tokens"]) for other in w["running"] if _decoding(other))
             clipped = min(row["output"] - len(row["tokens"]), CLIP_TOKENS)
             if target + clipped + w["ratio"] * remaining > w["free"] * size:
+                w["taking"] = 0
                 break
+        w["taking"] -= 1 if limits.gather else 0
         w["waiting"].remove(row)
         w["running"].append(row)
         if math.isnan(row["started"]):
@@ -268,8 +284,9 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
     prompts = [row for row in given if not _decoding(row)]
     if not given:
         return []
-    context = sum(row["computed"] + 1 for row in decodes)
-    batch = len(decodes)
+    ghosts = w["ghosts"] if decoded else []
+    context = sum(row["computed"] + 1 for row in decodes) + sum(ghosts)
+    batch = len(decodes) + len(ghosts)
     if prompts:
         drafted = sum(row["given"] for row in decodes)
         rows = drafted + sum(row["given"] for row in prompts)
@@ -278,7 +295,9 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
         for row in _in_order(w, prompts):
             q, c = row["given"], row["computed"]
             attended += q * (table.chunk_token_s + table.chunk_square_s * (c + q / 2.0))
-        busy = float(table.mixed_s[rows]) + float(table.head_s[drafted + whole]) + table.chunk_s + attended
+        busy = (
+            float(table.mixed_s[rows + len(ghosts)]) + float(table.head_s[drafted + whole]) + table.chunk_s + attended
+        )
         if batch:
             busy += float(table.attend_s[batch]) + float(table.context_s[batch]) * context
     else:
@@ -311,7 +330,10 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
         if len(row["tokens"]) == row["output"]:
             ended.append(row)
     ended = _in_order(w, ended)
+    w["ghosts"] = [context + 1 for context in w["ghosts"]] if decoded else w["ghosts"]
     for row in ended:
+        if limits.gather:
+            w["ghosts"].append(row["computed"] + 1)
         w["running"].remove(row)
         _release(w, row)
         w["done"] += 1

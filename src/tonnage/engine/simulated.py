@@ -87,6 +87,11 @@ class Limits(NamedTuple):
     """Chance that a draft token is accepted when all before it were."""
     cached_again: bool = True
     """A preempted request finds its cached prefix again."""
+    gather: int = 0
+    """Requests of a batch that starts together and whose seats are computed until all have ended; 0 = anybody joins
+    at any step. [requests]"""
+    gather_s: float = 0.0
+    """How long the first of a batch waits for the others; 0 = it starts with whoever is there. [s]"""
 
 
 class Requests(NamedTuple):

@@ -1,0 +1,93 @@
+"""Each engine's rules as limits, and what batches that start together do to their requests."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.engine.test_serving import table
+
+from tonnage.engine.policies import Pool, limits_of
+from tonnage.engine.serving import Simulated, simulate
+from tonnage.engine.simulated import Limits, requests_of
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.nouns.layout import Engine
+
+STEP_S = 0.01
+
+
+def limits(name: str = "vllm", **options: Any) -> Limits:
+    return limits_of(Engine(name=name, max_num_seqs=8, max_num_batched_tokens=512), Pool(tokens=1e5), options=options)
+
+
+def played(rules: Limits, sent: list[float], output: list[int]) -> Simulated:
+    times = table(8, 600, decode_s=STEP_S, step_s=STEP_S)
+    requests = requests_of(np.array(sent), np.full(len(sent), 100), output=np.array(output))
+    return simulate(times, rules, requests=requests)
+
+
+def test_nobody_joins_a_static_batch() -> None:
+    sent, output = [0.0, 0.0, 0.001], [10, 100, 10]
+    apart = played(limits(batching="static", batch_size=2), sent, output)
+    together = played(limits(), sent, output)
+    assert apart.started_s[2] == pytest.approx(apart.last_s[1])
+    assert together.started_s[2] < 2 * STEP_S
+    assert (apart.e2e_s >= together.e2e_s - 1e-12).all()
+
+
+def test_a_seat_of_a_static_batch_is_computed_to_the_end() -> None:
+    times = table(8, 600, step_s=STEP_S)._replace(decode_s=STEP_S * np.arange(9.0))
+    requests = requests_of(np.zeros(2), np.full(2, 100), output=np.array([1, 51]))
+    static = simulate(times, limits(batching="static"), requests=requests)
+    assert static.last_s[1] == pytest.approx(STEP_S + 50 * 2 * STEP_S)
+    alone = simulate(times, limits(), requests=requests)
+    assert alone.last_s[1] == pytest.approx(STEP_S + 50 * STEP_S)
+
+
+def test_a_dynamic_batch_starts_when_full_or_when_its_first_has_waited() -> None:
+    rules = limits(batching="dynamic", batch_size=2, batch_wait="50 ms")
+    full = played(rules, [0.0, 0.02, 5.0], [1, 1, 1])
+    assert full.started_s == pytest.approx([0.02, 0.02, 5.05])
+    eager = played(limits(batching="static", batch_size=2), [0.0, 0.02, 5.0], [1, 1, 1])
+    assert eager.started_s == pytest.approx([0.0, 0.02, 5.0])
+
+
+def test_a_batch_takes_the_cache_of_its_answers() -> None:
+    rules = limits(batching="static")._replace(num_blocks=2 * 200)
+    found = played(rules, [0.0] * 4, [100] * 4)
+    assert len({round(x, 9) for x in found.started_s}) == 2
+    assert not found.preempted.any()
+
+
+def test_libraries_without_a_server_run_batches_to_their_end() -> None:
+    assert limits("hf").gather == 8
+    assert limits("hf", batching="continuous").gather == 0
+    assert limits("vllm").gather == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"batching": "dynamical"}, "dynamic"),
+        ({"batching": "dynamic"}, "batch_wait"),
+        ({"batching": "dynamic", "batch_wait": "-1 s"}, "batch_wait"),
+        ({"batching": "static", "batch_wait": "1 s"}, "dynamic"),
+        ({"batch_size": 4}, "batching"),
+        ({"batching": "static", "batch_size": 0}, "batch_size"),
+        ({"batching": "static", "batch_size": 1.5}, "batch_size"),
+        ({"batch": 3}, "scheduler option"),
+    ],
+)
+def test_what_cannot_be_scheduled(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(TonnageError, match=said):
+        limits(**options)
+
+
+def test_drafts_need_their_acceptance() -> None:
+    with pytest.raises(BadRequest, match="acceptance"):
+        limits_of(Engine(name="vllm", speculative_tokens=2), Pool(tokens=1e5))
+
+
+def test_engines_differ_in_whom_they_send_back() -> None:
+    assert limits("vllm").victim == 0 and limits("vllm", priority=True).victim == 1
+    assert limits("sglang").victim == 2 and not limits("sglang").mixed
+    assert limits("trtllm").reserve_output and not limits("trtllm", max_utilization=True).reserve_output
