@@ -17,6 +17,7 @@ from tonnage.errors import BadFact, UnknownName, echo
 if TYPE_CHECKING:
     from tonnage.accuracy.rows import Row
     from tonnage.accuracy.scoring import Score
+    from tonnage.nouns.accuracy import Regret
 
 __all__ = ["accuracy"]
 
@@ -56,6 +57,8 @@ def accuracy(
     FILES are tables with the columns of measurements/README.md, gzipped or not; without any, those of the checkout.
     Only rows marked as usable are scored, and every row that cannot be predicted is counted with its reason.
     """
+    from msgspec.structs import replace
+
     from tonnage.accuracy.summary import report_of
     from tonnage.report.accuracy import as_text
     from tonnage.report.document import as_json as json_text
@@ -66,6 +69,7 @@ def accuracy(
     if leave_out:
         scores = _left_out(scores, leave_out, root=_root(paths))
     report = report_of(scores, by=by, unusable=unusable, out_of_memory=_scored(facts, rows_file=None, workers=1))
+    report = replace(report, regret=tuple(_regret(wanted, scores)))
     if markdown:
         page = _page(wanted, scores, markdown=Path(markdown), root=_root(paths))
         Path(markdown).write_text(page, encoding="utf-8")
@@ -141,6 +145,14 @@ def _scored(rows: list[Row], *, rows_file: str | None, workers: int) -> list[Sco
     return scores
 
 
+def _regret(rows: list[Row], scores: list[Score]) -> list[Regret]:
+    """Decisions by these predictions: over all engines, and for one engine each."""
+    from tonnage.accuracy.regret import latencies_of, regrets
+
+    said = latencies_of({(item.id, item.quantity): item.predicted for item in scores if item.predicted is not None})
+    return [*regrets(rows, said=said), *regrets(rows, said=said, by="engine")[-1:]]
+
+
 def _cells(item: Score) -> list[str]:
     numbers = (item.measured, item.predicted, item.low, item.high)
     shown = ["" if value is None else f"{value:.9g}" for value in numbers]
@@ -165,6 +177,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -
     from tonnage.accuracy.baselines import baseline_scores
     from tonnage.accuracy.left_out import left_out_predictions, left_out_scores
     from tonnage.accuracy.peers import FILE, NAME, beside
+    from tonnage.accuracy.regret import latencies_of, regrets
     from tonnage.accuracy.summary import by_quantity, report_of
     from tonnage.report.accuracy import Page, as_markdown
 
@@ -185,6 +198,16 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -
         unseen=tuple(by_quantity(unseen)) if any(stored.values()) else (),
         peer=NAME,
         peers=tuple(beside(rows, scores, path=root / FILE, left_out=stored["family"])),
+        regret=(
+            *_regret(rows, scores),
+            *(
+                line
+                for kind, own in stored.items()
+                for line in regrets(
+                    rows, said=latencies_of({key: item.predicted for key, item in own.items()}), who=f"{kind} left out"
+                )[-1:]
+            ),
+        ),
     )
     return as_markdown(report_of(scores), page)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["SCHEMA", "AccuracyReport", "BlockErrors", "PeerErrors", "SkippedRow"]
+__all__ = ["SCHEMA", "AccuracyReport", "BlockErrors", "PeerErrors", "Regret", "SkippedRow"]
 
 SCHEMA = "tonnage.accuracy/1"
 
@@ -59,6 +59,36 @@ class PeerErrors(msgspec.Struct, frozen=True, kw_only=True):
     """Ours by fits that had not seen the row's model family."""
 
 
+class Regret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What picking by predictions reaches among measured configurations, under one limit on the time per token."""
+
+    who: str = ""
+    """Whose predictions; empty = ours."""
+    limit_ms: float | None = None
+    """Absent = over all limits."""
+    by: str = ""
+    """A column that is part of the question beside model, accelerator and lengths."""
+    questions: int
+    """Models, lengths and accelerators of which at least two configurations were measured and one keeps the limit."""
+    choices: float
+    """Median number of configurations that keep the limit."""
+    median_reached: float
+    """Measured tokens/s per accelerator of the pick over those of the truly best, at most 1."""
+    mean_reached: float
+    p10_reached: float
+    """Nine picks in ten reach more."""
+    median_strict: float
+    """The median when a pick that misses its limit counts as nothing."""
+    median_frontier: float
+    """The same over the best at the time per token that the pick really has."""
+    kept: float
+    """Share of picks that keep the limit."""
+    median_over: float | None = None
+    """Of those that do not: time per token over the limit, less one."""
+    random: float
+    """What picking at random among those that keep the limit would reach, median over questions."""
+
+
 class SkippedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row that one sentence explains: why it was not predicted, or what crashed."""
 
@@ -82,5 +112,7 @@ class AccuracyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of runs that did not fit; they have no speed, so they are counted here and nowhere else."""
     out_of_memory_found: int = 0
     """Of those, predicted not to fit."""
+    regret: tuple[Regret, ...] = ()
+    """Decisions taken by these predictions, where serving points were scored."""
     schema: str = SCHEMA
     version: str = ""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors
+from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors, Regret
+from tonnage.report.regret import regret_page, regret_rows
 
 __all__ = ["Page", "as_markdown", "as_text", "sentence", "worst_first"]
 
@@ -36,6 +37,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     peer: str = ""
     """Another tool's name and version, when its answers to the same rows are kept."""
     peers: tuple[PeerErrors, ...] = ()
+    regret: tuple[Regret, ...] = ()
+    """Decisions by predictions, ours and those of fits that never saw the row's group."""
 
 
 def sentence(report: AccuracyReport) -> str:
@@ -52,6 +55,9 @@ def as_text(report: AccuracyReport) -> str:
     header = (*HEADER[:2], "group", *HEADER[2:]) if grouped else HEADER
     rows = [_cells(line, grouped) for line in report.blocks]
     parts = [sentence(report), "", _aligned([header, *rows])]
+    if report.regret:
+        parts += ["", "Picks by these predictions among measured configurations (tokens/s per accelerator):", ""]
+        parts += [_aligned(regret_rows(report.regret))]
     calm = [line for line in report.blocks if _differs(line)]
     if calm:
         lines = [
@@ -93,6 +99,7 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
         "Baselines: " + "; ".join(name for name, _ in page.baselines) + "." if page.baselines else "",
         *_unseen(page),
         *_peers(page),
+        *regret_page(page.regret),
         "## Block by block, worst first",
         _blocks(report, page),
         "## Not predicted",
