@@ -119,3 +119,17 @@ def test_what_a_row_does_not_say_is_a_countable_reason(cells: dict[str, object],
 
 def test_an_unknown_model_with_a_shape_is_still_a_case() -> None:
     assert isinstance(model_of(training(model_id="nobody/nothing")), Model)
+
+
+@pytest.mark.parametrize(
+    ("notes", "moved"),
+    [("FSDP + CPU offload", "all"), ("ZeRO-2, CPU offload of the optimizer", "optimizer"),
+     ("activation offloading", "none"), ("", "none")],
+)  # fmt: skip
+def test_offload_is_written_in_prose(notes: str, moved: str) -> None:
+    assert train_case(training(notes=notes)).offload == moved
+
+
+def test_the_loop_that_a_compiler_is_compared_with_is_named_in_prose() -> None:
+    assert train_case(training(engine="thunder", notes="ZeRO-3 eager; ms/iter")).framework == "pytorch"
+    assert train_case(training(engine="thunder", notes="1-GPU Thunder+nvfuser")).framework == "thunder"

@@ -117,3 +117,48 @@ def test_bloom_on_48_nodes_shows_what_the_chronicle_shows() -> None:
         model, accelerator=A100, setup=setup, coefficients=training_coefficients(), memory_kind="device"
     )
     assert found.value == pytest.approx(44e9, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("tp", "pp", "dp", "batch", "layers", "measured"),
+    [(8, 12, 4, 2, 72, 37e9), (8, 6, 8, 2, 72, 44e9), (8, 6, 8, 4, 72, 56e9), (8, 4, 12, 2, 72, 53e9),
+     (8, 2, 24, 1, 70, 65e9), (4, 12, 8, 4, 72, 60e9), (2, 24, 8, 2, 72, 53e9)],
+)  # fmt: skip
+def test_layouts_of_one_model_under_zero(
+    tp: int, pp: int, dp: int, batch: int, layers: int, measured: float
+) -> None:  # fmt: skip
+    """BLOOM, one 181B model in many layouts (bigscience chronicles-prequel, "48 node contenders", "GBS variations")."""
+    layer = LayerGroup(
+        count=layers, mixer=Attention(num_attention_heads=64, num_key_value_heads=64, head_dim=224),
+        feed_forward=Mlp(intermediate_size=4 * 14336, gated=False), norm_bias=True,
+    )  # fmt: skip
+    model = Model(id="181b", family="GPT", kind="llm", hidden_size=14336, vocab_size=250000, layers=(layer,),
+                  tie_word_embeddings=True, norm_bias=True)  # fmt: skip
+    setup = TrainSetup(
+        software="deepspeed", layout=TrainLayout(tp=tp, pp=pp, dp=dp, sharding="zero1", sequence_parallel=False),
+        micro_batch=batch, num_micro_batches=64, seq_len=2048, recompute="full", flash_attention=False,
+    )  # fmt: skip
+    found = training_memory(
+        model, accelerator=A100, setup=setup, coefficients=training_coefficients(), memory_kind="device"
+    )
+    assert found.value == pytest.approx(measured, rel=0.09)
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "measured"),
+    [
+        ("meta-llama/Llama-2-13b-hf", "lora", 46.2e9),
+        ("meta-llama/Llama-2-13b-hf", "qlora", 40.8e9),
+        ("microsoft/Phi-3-mini-4k-instruct", "lora", 18.2e9),
+        ("meta-llama/Meta-Llama-3.1-8B", "lora", 38.7e9),
+        ("meta-llama/Meta-Llama-3.1-8B", "qlora", 51.5e9),
+        ("google/gemma-7b", "lora", 54.8e9),
+    ],
+)
+def test_adapters_as_peft_builds_them(name: str, method: str, measured: float) -> None:
+    """A public trainer's "GPU Test" page: 2 sequences of 8,192 tokens, every layer recomputed, reserved memory."""
+    setup = TrainSetup(
+        method=method, software="eager", master_weights=False, micro_batch=2, num_micro_batches=1, seq_len=8192,  # type: ignore[arg-type]
+        recompute="full", wide_adapters=True, wide_residual=method == "qlora",
+    )  # fmt: skip
+    assert memory(name, setup, "reserved").value == pytest.approx(measured, rel=0.08)

@@ -133,3 +133,38 @@ def test_a_network_keeps_its_activation_values() -> None:
     small = memory(TrainSetup(software="eager", micro_batch=64), net)
     large = memory(TrainSetup(software="eager", micro_batch=128), net)
     assert large.part("activations") == pytest.approx(2 * small.part("activations"))
+
+
+def test_zero_widens_only_the_gradients_of_its_own_partition() -> None:
+    base = TrainSetup(seq_len=512, software="deepspeed", num_micro_batches=8)
+    alone = memory(replace(base, layout=TrainLayout(sharding="zero1")))
+    shared = memory(replace(base, layout=TrainLayout(dp=8, sharding="zero1")))
+    assert (
+        shared.part("gradients") == alone.part("gradients") == pytest.approx(2 * parameters(LLAMA_7B).value, rel=1e-4)
+    )
+    assert shared.part("master weights") == pytest.approx(8 * parameters(LLAMA_7B).value / 8, rel=1e-4)
+    assert shared.part("communication") == pytest.approx(4.5 * 2 * 5e8)
+
+
+def test_offloaded_shards_still_gather_their_gradients_on_the_device() -> None:
+    base = TrainSetup(seq_len=512, software="fsdp", num_micro_batches=4, offload="all", master_weights=False,
+                      recompute="full", layout=TrainLayout(dp=2, sharding="fsdp"))  # fmt: skip
+    found = memory(base)
+    assert found.part("gradients") == pytest.approx(2 * parameters(LLAMA_7B).value / 2, rel=1e-4)
+    assert memory(replace(base, software="deepspeed")).part("gradients") == 0
+
+
+def test_contiguous_gradients_leave_no_gaps() -> None:
+    base = TrainSetup(seq_len=512, num_micro_batches=2, recompute="full")
+    gaps = [memory(replace(base, software=name)).part("fragmentation") for name in ("megatron", "fsdp")]
+    assert gaps[0] < gaps[1] / 3
+
+
+def test_adapters_of_32_bits_keep_an_input_each() -> None:
+    base = TrainSetup(
+        method="lora", software="eager", seq_len=4096, recompute="full", lora_targets=("q_proj", "v_proj")
+    )
+    plain, wide = memory(base), memory(replace(base, wide_adapters=True))
+    factor = training_coefficients().activation["eager"]
+    assert wide.part("activations") - plain.part("activations") == pytest.approx(factor * 4096 * 5 * 2 * 4096)
+    assert memory(replace(base, wide_adapters=True, lora_targets=())).value > wide.value

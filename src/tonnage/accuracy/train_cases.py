@@ -70,14 +70,33 @@ def train_case(row: Row) -> TrainCase:
         lora_rank=count(row, "lora_rank") or 16,
         lora_targets=text(row, "lora_targets") or None,
         trainable_parameters=number(row, "trainable_params"),
-        framework=text(row, "engine") or None,
+        framework=_framework(row),
         year=year(row),
         accelerator_fraction=number(row, "accel_fraction") or 1.0,
-        # Written by sources in prose only; "activation offloading" is another thing, and no setting of a case.
-        offload="optimizer" if re.search(r"\bcpu offload", text(row, "notes"), re.IGNORECASE) else "none",
+        offload=_offload(row),
         memory_kind=_MEMORY_KINDS.get(text(row, "mem_kind"), "reserved"),
         id=row.id,
     )
+
+
+def _framework(row: Row) -> str | None:
+    """The engine; tables that compare compilers with the loop they compile say in prose which row is which."""
+    name = text(row, "engine")
+    if name == "thunder" and "eager" in text(row, "notes").lower():
+        return "pytorch"
+    return name or None
+
+
+def _offload(row: Row) -> Literal["none", "optimizer", "all"]:
+    """
+    Sources write it in prose only ("activation offloading" is another thing, and no setting of a case).
+
+    FSDP offloads parameters or nothing; ZeRO its optimizer first.
+    """
+    notes = text(row, "notes").lower()
+    if not re.search(r"\bcpu offload", notes):
+        return "none"
+    return "all" if "fsdp" in notes or text(row, "sharding") == "fsdp" else "optimizer"
 
 
 def _layout(row: Row, accelerators: int) -> TrainCaseLayout:

@@ -59,6 +59,8 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Optimizer states live in unified memory and leave the device when it is full (bitsandbytes paged)."""
     wide_residual: bool = False
     """What is not quantised runs in 32 bits: PEFT's preparation of a 4-bit model."""
+    wide_adapters: bool = False
+    """Adapters compute in 32 bits behind a dropout of their own (PEFT since 2024): every adapted matrix keeps its input."""
     offload: Literal["none", "optimizer", "all"] = "none"
     """Kept in host memory: nothing, optimizer and master copy, or weights and gradients as well."""
     lora_rank: int = 16

@@ -17,7 +17,7 @@ import msgspec
 
 from tonnage.nouns.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
 from tonnage.nouns.training import Software, TrainSetup
-from tonnage.physics.parameters import mixer_matrices
+from tonnage.physics.parameters import feed_forward_matrices, mixer_matrices
 
 __all__ = ["KEEPS", "Keeps", "gpt_layer_bytes", "layer_bytes_per_token", "logit_bytes", "recomputed_layer_bytes"]
 
@@ -53,6 +53,9 @@ KEEPS: Final[dict[Software, Keeps]] = {
 CHUNKED_LOGITS: Final = 3.5
 """Bytes per logit when the loss runs in eight chunks: 16-bit logits and gradients, one chunk in 32 bits."""
 
+
+_WIDE_INPUT: Final = 5.0
+"""Bytes per value of an adapter's own input: 32 bits after dropout, and the mask."""
 
 WIDE_LOGITS: Final = 14.0
 """Bytes per logit in 32 bits: logits, a shifted copy, log-probabilities, gradient in part."""
@@ -153,7 +156,7 @@ def layer_bytes_per_token(
     tp = setup.layout.tp
     spread = tp if setup.sequence_parallel else 1
     if chosen == "full":
-        inputs = (4 if setup.wide_residual else _element_bytes(setup)) * hidden / spread
+        inputs = _element_bytes(setup) * hidden / spread
         if setup.recompute_share >= 1:
             return inputs
         whole = layer_bytes_per_token(group, hidden_size, setup=setup, recompute="none")
@@ -162,7 +165,7 @@ def layer_bytes_per_token(
         kept = _matrix_outputs(group, hidden, setup)
     else:
         kept = _kept(group, hidden, setup, chosen)
-    return kept.whole / spread + kept.cut / tp
+    return kept.whole / spread + kept.cut / tp + (_adapter_bytes(group, hidden, setup) if setup.adapter else 0.0)
 
 
 def recomputed_layer_bytes(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> float:
@@ -184,14 +187,18 @@ def logit_bytes(vocab_size: int, *, setup: TrainSetup) -> float:
     A chunked or fused loss never holds more than a chunk in 32 bits.
     """
     per_value = CHUNKED_LOGITS if setup.fused_loss else KEEPS[setup.software].logits
-    if _element_bytes(setup) == 4 or setup.wide_residual:
+    if _element_bytes(setup) == 4:
         per_value = WIDE_LOGITS
     return per_value * vocab_size / setup.layout.tp
 
 
 def _element_bytes(setup: TrainSetup) -> int:
-    """Activations are 32 bits wide in fp32 and TF32 training, else 16: FP8 training keeps 16-bit activations."""
-    return 4 if setup.precision in {"fp32", "tf32"} else 2
+    """
+    Activations are 32 bits wide in fp32 and TF32 training, else 16: FP8 training keeps 16-bit activations.
+
+    A 4-bit product answers in the format of its input, so that a 32-bit residual widens a whole layer.
+    """
+    return 4 if setup.precision in {"fp32", "tf32"} or setup.wide_residual else 2
 
 
 def _kept(group: LayerGroup, hidden: int, setup: TrainSetup, recompute: str) -> _Kept:
@@ -211,6 +218,29 @@ def _kept(group: LayerGroup, hidden: int, setup: TrainSetup, recompute: str) -> 
         whole=norms + narrow * inputs,
         cut=size * (mixer + cross + forward) - (size - narrow) * down + scores * size / 2,
     )
+
+
+def _adapter_bytes(group: LayerGroup, hidden: int, setup: TrainSetup) -> float:
+    """Inputs that PEFT's adapters keep for themselves: one 32-bit copy a matrix, and its dropout mask."""
+    if not setup.wide_adapters:
+        return 0.0
+    matrices = (
+        *mixer_matrices(group.mixer, hidden),
+        *mixer_matrices(group.cross_attention, hidden),
+        *feed_forward_matrices(group.feed_forward, hidden),
+    )
+    cut = {"inputs": setup.layout.tp}
+    return sum(
+        _WIDE_INPUT * matrix.inputs / cut.get(matrix.split, 1) * (2 if "gate_up" in matrix.name else 1)
+        for matrix in matrices
+        if matrix.split not in {"experts", "whole"} and _adapted(setup, matrix.name)
+    )
+
+
+def _adapted(setup: TrainSetup, name: str) -> bool:
+    """Whether a matrix carries an adapter."""
+    parts = ("gate_proj", "up_proj") if "gate_up" in name else (name,)
+    return not setup.lora_targets or any(part in setup.lora_targets for part in parts)
 
 
 def _expanded_values(mixer: Mixer | None) -> float:

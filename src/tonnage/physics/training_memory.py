@@ -18,6 +18,7 @@ from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Part, Quantity
 from tonnage.nouns.model import LayerGroup, Model
 from tonnage.nouns.precision import number_format
+from tonnage.nouns.profile import Profile
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
 from tonnage.physics.optimizers import optimizer, state_bytes_per_parameter
@@ -47,6 +48,15 @@ ADAPTER_BYTES: Final = 16
 """An adapter's parameters are trained in mixed precision: weight, gradient, master copy and two moments."""
 
 
+_BUCKET_VALUES: Final = 5e8
+"""Gradients that DeepSpeed reduces at once (reduce_bucket_size of its documentation). [values]"""
+
+_BUCKET_COPIES: Final = 4.5
+"""Times that a bucket is held when exchange and compute overlap (DeepSpeed's and Transformers' documentation)."""
+
+_COMING_AND_GOING: Final = frozenset({"activations", "logits", "communication", "gradients"})
+
+
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes per trained parameter, before any sharding."""
 
@@ -54,11 +64,13 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     gradients: float
     master: float
     state: float
+    wide_gradients: float = 0.0
+    """A 32-bit copy of the gradients of only those parameters that this rank steps."""
 
     @property
     def total(self) -> float:
         """Bytes per parameter when nothing is sharded: the rule of thumb's 16 or 18. [bytes/parameter]"""
-        return self.weights + self.gradients + self.master + self.state
+        return self.weights + self.gradients + self.master + self.state + self.wide_gradients
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,8 +105,8 @@ def recipe(setup: TrainSetup) -> Recipe:
         # bf16: gradients accumulate in 32 bits; fp16: 16-bit gradients and a 32-bit copy for the optimizer.
         return Recipe(weights=2, gradients=6 if setup.precision == "fp16" else 4, master=4, state=state)
     if setup.software == "deepspeed":
-        # 16-bit gradients are freed as they are added to the 32-bit accumulators; in fp16 they stay.
-        return Recipe(weights=2, gradients=6 if setup.precision == "fp16" else 4, master=4, state=state)
+        # ZeRO keeps 16-bit gradients whole and widens those of its own partition for the optimizer.
+        return Recipe(weights=2, gradients=2, master=4, state=state, wide_gradients=4)
     # Automatic mixed precision: the weights themselves are the 32-bit copy.
     return Recipe(weights=4, gradients=4, master=0, state=state)
 
@@ -107,6 +119,7 @@ def _on_device(kept: Recipe, setup: TrainSetup) -> Recipe:
             gradients=kept.gradients,
             master=kept.master,
             state=0.0 if setup.paged_states else kept.state,
+            wide_gradients=kept.wide_gradients,
         )
     weights = 0.0 if setup.offload == "all" else kept.weights
     return Recipe(weights=weights, gradients=kept.gradients, master=0.0, state=0.0)
@@ -190,15 +203,17 @@ def training_memory(
     moments = _moments(model, setup, coefficients, gradients)
     parts = max(moments, key=lambda found: sum(part.value for part in found))
     parts = (*persistent, *parts, Part(name="communication", value=gathered, source="gathered units, buckets"))
-    total = sum(part.value for part in parts)
     extra = _beyond_tensors(accelerator, setup, coefficients, memory_kind)
-    loose = total - sum(part.value for part in persistent)
     if memory_kind != "allocated":
-        extra = (
-            Part(name="fragmentation", value=coefficients.fragmentation * loose, basis=Basis.CALIBRATED),
-            *extra,
-        )
+        lost = coefficients.fragmentation * sum(part.value for part in parts if part.name in _loose(setup))
+        extra = (Part(name="fragmentation", value=lost, basis=Basis.CALIBRATED), *extra)
     return Quantity.of_parts("bytes", (*parts, *extra))
+
+
+def _loose(setup: TrainSetup) -> frozenset[str]:
+    """Parts that come and go in every step, in blocks of many sizes: what an allocator's cache is left over from."""
+    contiguous = setup.software in {"megatron", "deepspeed"}
+    return frozenset({"activations", "logits", "communication"} if contiguous else _COMING_AND_GOING)
 
 
 def _beyond_tensors(
@@ -230,10 +245,12 @@ def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, f
 
     parts = (
         Part(name="weights", value=bytes_of(kept.weights, 3), source="parameters x format"),
-        Part(name="master weights", value=bytes_of(kept.master, 1), source="32-bit copy"),
+        Part(name="master weights", value=bytes_of(kept.master + kept.wide_gradients, 1), source="32-bit copies"),
         Part(name="optimizer", value=bytes_of(kept.state, 1), source=optimizer(setup.optimizer).source),
     )
-    gradients = 0.0 if setup.offload == "all" else bytes_of(kept.gradients, 2)
+    # FSDP accumulates its shard of the gradients on the device whatever is offloaded; DeepSpeed moves them at once.
+    hosted = setup.offload == "all" and setup.software == "deepspeed"
+    gradients = 0.0 if hosted else bytes_of(kept.gradients, 2)
     if not setup.grads_kept:
         gradients = kept.gradients * max(held.ends / 2, held.unit)  # one layer's or the head's at a time
     return parts, gradients, _buffers(setup, held, gradients)
@@ -283,6 +300,8 @@ def _buffers(setup: TrainSetup, held: Held, gradients: float) -> float:
     """Gathered units of sharded training; a second copy of the gradients in PyTorch's data-parallel buckets."""
     stage = _stage(setup)
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
+    if setup.software == "deepspeed" and stage:
+        return _BUCKET_COPIES * size * min(_BUCKET_VALUES, held.total) + (2 * size * held.unit if stage >= 3 else 0.0)
     if stage >= 3:
         # Gathered units (two with prefetch), and the gradients of one before they are scattered.
         units = 1 if setup.software == "jax" else 2
@@ -346,7 +365,9 @@ def _activations(model: Model, setup: TrainSetup, tokens: float) -> tuple[float,
         working -= max(layer_bytes_per_token(g, model.hidden_size, setup=setup) for g in groups)
     spread = layout.tp if setup.sequence_parallel else 1
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
-    embedding = size * model.hidden_size / spread * (flying if layout.pp > 1 else 1)
+    # DeepSpeed's pipeline holds what a stage hands on as well, until its gradient comes back; Megatron frees it.
+    handed = flying if layout.pp > 1 and setup.software == "deepspeed" else 0
+    embedding = size * model.hidden_size / spread * ((flying if layout.pp > 1 else 1) + handed)
     logits = 0.0
     columns = model.head_columns or (model.vocab_size if model.has_head else 0)
     if columns:
@@ -362,6 +383,8 @@ def _network_moments(
     model: Model, setup: TrainSetup, coefficients: TrainCoefficients, gradients: float
 ) -> tuple[tuple[Part, ...], ...]:
     """A network without layers: its activation values, kept before and after each normalisation."""
+    if model.profile is not None and model.profile.moments:
+        return _traced_moments(model.profile, setup, gradients)
     network = model.network
     values = (network.activation_values if network else None) or 0.0
     if network and setup.image_px and network.input_px:
@@ -373,4 +396,23 @@ def _network_moments(
             Part(name="gradients", value=gradients),
             Part(name="activations", value=kept, basis=Basis.CALIBRATED, source="activation values x format"),
         ),
+    )
+
+
+def _traced_moments(profile: Profile, setup: TrainSetup, gradients: float) -> tuple[tuple[Part, ...], ...]:
+    """Every moment of the traced step that can be its peak; gradients that are there already count with it."""
+    size = 4 if setup.precision in {"fp32", "tf32"} else 2
+    each = gradients / max(profile.trainable_parameters, 1.0)
+    stay = gradients if _gradients_stay(setup) else 0.0
+    return tuple(
+        (
+            Part(name="gradients", value=max(stay, each * moment.gradient_values)),
+            Part(
+                name="activations",
+                value=setup.micro_batch * (size * moment.activation_values + moment.activation_bytes),
+                basis=Basis.CALIBRATED,
+                source="traced: what is alive",
+            ),
+        )
+        for moment in profile.moments
     )

@@ -91,3 +91,16 @@ def test_only_peft_widens_a_four_bit_model() -> None:
     assert habits.wide_residual(case(method="qlora"))
     assert not habits.wide_residual(case(method="qlora", framework="torchtune"))
     assert not habits.wide_residual(case(method="lora"))
+
+
+def test_peft_computes_its_adapters_in_32_bits() -> None:
+    assert habits.wide_adapters(case(method="lora", framework="peft"), "eager")
+    assert not habits.wide_adapters(case(method="lora", framework="peft", year=2023), "eager")
+    assert not habits.wide_adapters(case(method="lora", framework="litgpt"), "eager")
+    assert not habits.wide_adapters(case(method="full", framework="hf"), "eager")
+    assert not habits.wide_adapters(case(method="lora", framework="nemo"), "megatron")
+
+
+def test_fine_tuning_over_many_devices_recomputes_and_pre_training_need_not() -> None:
+    assert habits.recomputes(case(method="full", framework="hf"), "eager", sharded=True) == ["full"]
+    assert "none" in habits.recomputes(case(framework="pytorch"), "eager", sharded=True)

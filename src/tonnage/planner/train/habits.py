@@ -27,6 +27,7 @@ __all__ = [
     "shardings",
     "software_of",
     "virtual_stages",
+    "wide_adapters",
     "wide_residual",
 ]
 
@@ -101,8 +102,8 @@ def recomputes(case: TrainCase, software: Software, *, sharded: bool) -> list[Re
     """Recompute to try, cheapest first."""
     if case.recompute:
         return [case.recompute]
-    if software == "eager" and sharded:
-        return ["full"]
+    if software == "eager" and sharded and case.method != "pretrain":
+        return ["full"]  # scripts that fine-tune over many devices checkpoint every layer
     if software == "eager" and case.framework:
         return ["none"]  # checkpointing is off unless asked for
     if software == "megatron" and case.year is not None and case.year < 2022:
@@ -137,6 +138,13 @@ def wide_residual(case: TrainCase) -> bool:
     """PEFT prepares a 4-bit model by widening all that is not quantised; LitGPT, torchtune and Unsloth do not."""
     name = (case.framework or "").lower()
     return case.method == "qlora" and not any(known in name for known in ("lit", "torchtune", "unsloth"))
+
+
+def wide_adapters(case: TrainCase, software: Software) -> bool:
+    """PEFT keeps adapters in 32 bits since 2024; LitGPT, torchtune and Unsloth write their own in the base's format."""
+    name = (case.framework or "").lower()
+    own = any(known in name for known in ("lit", "torchtune", "unsloth"))
+    return case.method in {"lora", "qlora", "dora"} and software == "eager" and not own and (case.year or 2024) >= 2024
 
 
 def loads_whole(case: TrainCase) -> bool:

@@ -198,6 +198,7 @@ def _setup(
         loads_whole=habits.loads_whole(case),
         paged_states="torchtune" in (case.framework or "") and "8bit" in case.optimizer.replace("-", ""),
         wide_residual=habits.wide_residual(case),
+        wide_adapters=habits.wide_adapters(case, software),
         offload=case.offload,
         lora_rank=case.lora_rank,
         lora_targets=habits.lora_targets(case.lora_targets),
