@@ -2,10 +2,11 @@
 
 from datetime import date
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.money.bills import bill, instances_needed
+from tonnage.money.bills import bill, instances_needed, with_spares
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.money import Offer, Price
 from tonnage.nouns.plan import Bill
@@ -48,3 +49,12 @@ def test_the_age_of_a_price_is_counted_from_the_day_of_the_plan() -> None:
     old = bill(OFFER, replicas=1, ranks=8, term="on-demand", today=TODAY)
     assert isinstance(fresh, Bill) and isinstance(old, Bill)
     assert not fresh.stale and old.stale
+
+
+def test_spares_are_a_line_of_the_bill() -> None:
+    made = bill(OFFER, replicas=2, ranks=8, term="on-demand", today=TODAY)
+    assert isinstance(made, Bill)
+    more = with_spares(made, spares=1)
+    assert more.instances == 3 and more.usd_per_hour == pytest.approx(3 * 55.04)
+    assert "spare" in more.lines[-1].name
+    assert with_spares(made, spares=0) is made

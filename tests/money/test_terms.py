@@ -6,9 +6,11 @@ from tonnage import catalog
 from tonnage.money.terms import (
     billed_hours,
     billing_rules,
+    charged_hours,
     egress_usd,
     idle_usd,
     mean_between_reclaims_s,
+    run_lines,
     unit_costs,
     useful_share,
 )
@@ -74,3 +76,32 @@ def test_unit_costs_agree_with_each_other() -> None:
     assert both / 1e6 == pytest.approx(costs.usd_per_request)
     assert costs.requests_per_usd == pytest.approx(1000)
     assert costs.max_requests_per_s_per_usd_hour == pytest.approx(2 / 3.6)
+
+
+@pytest.mark.parametrize(
+    ("provider", "term", "run_s", "hours"),
+    [
+        ("gcp", "on-demand", 1.0, 60 / 3600),
+        ("gcp", "on-demand", 90.0, 90 / 3600),
+        ("verda", "spot", 61.0, 1 / 6),
+        ("seeweb", "on-demand", 3601.0, 2.0),
+        ("aws", "reserved-1y", 3600.0, 8760.0),
+        ("aws-capacity-blocks", "block", 3600.0, 24.0),
+        ("nobody", "on-demand", 1.0, 1.0),
+    ],
+)
+def test_providers_charge_their_steps_and_terms_their_length(
+    provider: str, term: str, run_s: float, hours: float
+) -> None:
+    rules = billing_rules(catalog.providers().get(provider))
+    assert charged_hours(run_s, rules=rules, term=term) == pytest.approx(hours)
+
+
+def test_a_run_that_never_ends_is_never_paid_off() -> None:
+    assert charged_hours(float("inf"), rules=billing_rules(None), term="on-demand") == float("inf")
+
+
+def test_rounding_is_a_line_and_the_lines_are_the_bill() -> None:
+    lines = run_lines({"work": 5000.0, "start": 100.0, "nothing": 0.0}, charged_h=2.0, usd_per_hour=3.0)
+    assert [line.name for line in lines] == ["work", "start", "rounding of hours"]
+    assert sum(line.value for line in lines) == pytest.approx(6.0, rel=1e-12)

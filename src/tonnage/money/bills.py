@@ -1,7 +1,8 @@
 """What a number of replicas costs on one offer: instances x listed price, line by line.
 
 Replicas that fit side by side share an instance; a replica larger than an instance takes several.
-Nothing is rounded: the bill is the sum of its lines, a month is 730 hours.
+Nothing is rounded: the bill is the sum of its lines, a month is 730 hours. How many hours a run is
+charged for is the business of `tonnage.money.terms`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import math
 from datetime import date
 
+import msgspec
+
 from tonnage.nouns.answer import Basis, Part, Verdict
 from tonnage.nouns.money import Offer, is_stale
 from tonnage.nouns.plan import Bill
 
-__all__ = ["HOURS_PER_MONTH", "bill", "instances_needed", "usd_per_hour_of"]
+__all__ = ["HOURS_PER_MONTH", "bill", "instances_needed", "usd_per_hour_of", "with_spares"]
 
 HOURS_PER_MONTH = 730.0
 """8,760 hours a year over 12 months, as clouds bill. [h]"""
@@ -71,3 +74,16 @@ def usd_per_hour_of(made: Bill, *, replicas: int, ranks: int) -> float:
     """What another number of replicas costs on the offer of a bill. [USD/h]"""
     instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=made.accelerators_per_instance)
     return instances * made.usd_per_instance_hour
+
+
+def with_spares(made: Bill, *, spares: int) -> Bill:
+    """The same bill with instances that stand by."""
+    if not spares:
+        return made
+    line = Part(
+        name=f"{spares} x {made.instance_type} spare",
+        value=spares * made.usd_per_instance_hour,
+        basis=Basis.ASSUMED,
+        source="kept for failures",
+    )
+    return msgspec.structs.replace(made, instances=made.instances + spares, lines=(*made.lines, line))

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from tonnage.money.bills import HOURS_PER_MONTH
+from tonnage.nouns.answer import Basis, Part
 from tonnage.nouns.cost import BillingRules, UnitCosts
 from tonnage.nouns.money import Provider
 
@@ -19,9 +21,11 @@ __all__ = [
     "PREPAID",
     "billed_hours",
     "billing_rules",
+    "charged_hours",
     "egress_usd",
     "idle_usd",
     "mean_between_reclaims_s",
+    "run_lines",
     "unit_costs",
     "useful_share",
 ]
@@ -69,8 +73,43 @@ def billed_hours(run_s: float, *, step_s: float = 1.0, least_s: float = 0.0) -> 
     >>> billed_hours(3601, step_s=3600), billed_hours(30, step_s=1, least_s=60) * 60
     (2.0, 1.0)
     """
+    if math.isinf(run_s):
+        return math.inf
     # A run computed to end exactly on a step must not be charged another one for the last bit of a float.
     return max(math.ceil(run_s / step_s - 1e-9) * step_s, least_s) / 3600.0
+
+
+def charged_hours(run_s: float, *, rules: BillingRules, term: str) -> float:
+    """Hours of one instance on the bill of a run: in the provider's steps, at least its minimum or the term's own."""
+    least_s = max(rules.least_s, TERM_HOURS.get(term, 0.0) * 3600.0)
+    return billed_hours(run_s, step_s=rules.step_s, least_s=least_s)
+
+
+def run_lines(
+    spent_s: Mapping[str, float], *, charged_h: float, usd_per_hour: float, told: str = ""
+) -> tuple[Part, ...]:
+    """
+    The bill of a run, opened by what its hours were spent on; what the provider rounds up is a line of its own.
+
+    Parameters
+    ----------
+    spent_s : mapping
+        Name -> time of the whole fleet of the bill. [s]
+    charged_h : float
+        Of one instance: `charged_hours` of the sum. [h]
+    usd_per_hour : float
+        Of the whole fleet. [USD/h]
+    told : str, optional
+        What the price is of, for the source of each line.
+    """
+    hours = {name: spent / 3600.0 for name, spent in spent_s.items()}
+    hours["rounding of hours"] = charged_h - sum(hours.values())
+    price = told or f"{usd_per_hour:,.4g} USD/h"
+    return tuple(
+        Part(name=name, value=usd_per_hour * spent, basis=Basis.DERIVED, source=f"{spent:.2f} h at {price}")
+        for name, spent in hours.items()
+        if spent > 1e-12
+    )
 
 
 def useful_share(*, between_s: float, lost_s: float) -> float:

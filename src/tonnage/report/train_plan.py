@@ -76,6 +76,8 @@ def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> None:
         lines(console, "The run", texts=_run(option))
         lines(console, "Timeline", texts=[f"{point.date}  {point.what}" for point in option.timeline])
         lines(console, "Host and storage", texts=[_need(need) for need in option.needs])
+        console.print("\nCost of the run", style="bold")
+        console.print(_table(option.cost))
         lines(console, "Bill", texts=_bill(option))
         lines(console, "Other offers", texts=[_offer(bill) for bill in option.other_offers])
         if rank == 1:

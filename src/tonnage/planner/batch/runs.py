@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Final
 
 import msgspec
 
 from tonnage import catalog
 from tonnage.catalog.failures import spot_uptime
-from tonnage.money.terms import TERM_HOURS, billed_hours, billing_rules, useful_share
-from tonnage.nouns.answer import Basis, Part
+from tonnage.money.terms import billing_rules, charged_hours, run_lines, useful_share
+from tonnage.nouns.answer import Part
 from tonnage.nouns.cost import BillingRules
 from tonnage.nouns.money import Offer
 from tonnage.planner.cold_start import ColdStart, cold_start
 from tonnage.planner.cost.rents import between_reclaims_s
 
 __all__ = ["Job", "JobRun", "Place", "instances_by", "place_of", "run_on"]
-
-SECONDS_PER_HOUR: Final = 3600.0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,11 +48,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     useful: float
     available: float
     sources: tuple[str, ...]
-
-    @property
-    def least_s(self) -> float:
-        """Smallest charge: the provider's, or the term's own length. [s]"""
-        return max(self.rules.least_s, TERM_HOURS.get(self.term, 0.0) * SECONDS_PER_HOUR)
 
 
 class JobRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,25 +93,19 @@ def run_on(job: Job, place: Place, *, instances: int, speed: float = 1.0) -> Job
     work_s = job.items / (replicas * job.items_per_s * speed)
     start_s = place.start.total_s
     running_s = (start_s + work_s) / place.useful
-    hours = billed_hours(running_s, step_s=place.rules.step_s, least_s=place.least_s)
-    hourly = instances * place.usd_per_hour
-    named = {
-        "work": work_s / SECONDS_PER_HOUR,
-        "start": start_s / SECONDS_PER_HOUR,
-        "lost to reclaims": (running_s - start_s - work_s) / SECONDS_PER_HOUR,
-        "rounding of hours": hours - running_s / SECONDS_PER_HOUR,
-    }
-    price = f"{instances} x {place.usd_per_hour:,.4g} USD/h"
+    hours = charged_hours(running_s, rules=place.rules, term=place.term)
+    spent = {"work": work_s, "start": start_s, "lost to reclaims": running_s - start_s - work_s}
     return JobRun(
         instances=instances,
         replicas=replicas,
         wall_s=start_s + work_s / (place.useful * place.available),
         running_s=running_s,
         billed_hours=hours,
-        parts=tuple(
-            Part(name=name, value=hourly * share, basis=Basis.DERIVED, source=f"{share:.2f} h at {price}")
-            for name, share in named.items()
-            if share > 1e-12
+        parts=run_lines(
+            spent,
+            charged_h=hours,
+            usd_per_hour=instances * place.usd_per_hour,
+            told=f"{instances} x {place.usd_per_hour:,.4g} USD/h",
         ),
     )
 

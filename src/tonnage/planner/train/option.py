@@ -15,9 +15,10 @@ from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
 from tonnage.catalog.intervals import factor
 from tonnage.engine.run import Cluster, RunSpec, run_over_time
 from tonnage.engine.training import model_flop, step_time
-from tonnage.money.runs import billed_hours, with_spares
+from tonnage.money.bills import with_spares
+from tonnage.money.terms import billing_rules, charged_hours, run_lines
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.answer import Basis, Quantity, Verdict
+from tonnage.nouns.answer import Basis, Part, Quantity, Verdict
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Bill
 from tonnage.nouns.precision import number_format
@@ -181,6 +182,7 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
         ((with_spares(made, spares=run.spares), _usd(made, run)) for made in bills), key=lambda entry: entry[1]
     )
     made, usd = priced[0]
+    lines = _lines(made, run)
     share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
     low, high = (run.wall_s.low or 0.0) * share, (run.wall_s.high or 0.0) * share
     rate = asked.job.global_batch * asked.job.seq_len / place.count
@@ -199,8 +201,8 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
         run=run,
         bill=made,
         cost=Quantity(
-            value=usd, unit="USD", low=made.usd_per_hour * low / 3600, high=made.usd_per_hour * high / 3600,
-            basis=basis,
+            value=usd, unit="USD", low=min(usd, made.usd_per_hour * low / 3600),
+            high=max(usd, made.usd_per_hour * high / 3600), basis=basis, parts=lines,
         ),
         energy_wh=place.count * power * run.billed_s / 3600 if power else None,
         basis=str(basis),
@@ -213,10 +215,29 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
 
 
 def _usd(made: Bill, run: Run) -> float:
-    provider = catalog.providers().get(made.provider)
-    granularity = provider.facts.get("billing_granularity", "") if provider else ""
-    spared = with_spares(made, spares=run.spares)
-    return spared.usd_per_hour * billed_hours(run.billed_s, granularity=granularity)
+    return sum(line.value for line in _lines(with_spares(made, spares=run.spares), run))
+
+
+def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
+    """What the billed hours are spent on, as the provider rounds them, of the job's instances and its spares."""
+    rules = billing_rules(catalog.providers().get(made.provider))
+    if not math.isfinite(run.billed_s):
+        return (Part(name="steps", value=math.inf),)
+    hours = charged_hours(run.billed_s, rules=rules, term=made.term)
+    named = {
+        "steps": run.training_s,
+        "validation": run.validation_s,
+        "start": run.start_s,
+        "retries and experiments": run.headroom_s,
+    }
+    named["checkpoints and interruptions"] = max(0.0, run.billed_s - sum(named.values()))
+    spares = f", {run.spares} spare" if run.spares else ""
+    return run_lines(
+        named,
+        charged_h=hours,
+        usd_per_hour=made.usd_per_hour,
+        told=f"{made.instances} x {made.usd_per_instance_hour:,.4g} USD/h{spares}",
+    )
 
 
 def _mfu(asked: Asked, setup: TrainSetup, count: int, step_s: float, accelerator: Accelerator) -> float:

@@ -1,0 +1,94 @@
+"""The cost of every plan is the sum of its lines, of the listed price and the hours the provider charges; a month is
+730 hours (D1, D2)."""
+
+import math
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tonnage import catalog
+from tonnage.money.bills import HOURS_PER_MONTH
+from tonnage.money.terms import billing_rules, charged_hours
+from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.lifecycle import LifecyclePlan
+from tonnage.nouns.plan import Bill, ServePlan
+from tonnage.nouns.train_plan import TrainPlan
+from tonnage.planner.ask import answer
+
+TODAY = date(2026, 11, 21)
+EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def listed(bill: Bill) -> float:
+    """The price of the offer that a bill names. [USD/h]"""
+    found = {
+        offer.usd_per_hour(bill.term)
+        for offer in catalog.offers()
+        if (offer.provider, offer.instance_type, offer.region, offer.as_of)
+        == (bill.provider, bill.instance_type, bill.region, bill.as_of)
+    }
+    assert bill.usd_per_instance_hour in found, bill
+    return bill.usd_per_instance_hour
+
+
+SERVING: list[dict[str, Any]] = [
+    {"rate": "3/s", "traffic": "chat"},
+    {"rate": "40/s", "traffic": "chat", "ttft": "1 s", "tpot": "50 ms", "spare_replicas": 1},
+    {"concurrency": 300, "traffic": "rag", "term": "spot"},
+]
+
+
+@pytest.mark.parametrize("fields", SERVING)
+def test_serving_costs_its_instances_at_their_listed_price(fields: dict[str, Any]) -> None:
+    plan = answer("serve", {"model": EIGHT, **fields}, today=TODAY)
+    assert isinstance(plan, ServePlan) and plan.options
+    for option in plan.options:
+        assert option.cost.value == option.bill.usd_per_hour == sum(part.value for part in option.cost.parts)
+        assert option.cost.value == option.bill.instances * listed(option.bill)
+        assert option.usd_per_month == option.cost.value * HOURS_PER_MONTH and HOURS_PER_MONTH == 730.0
+    assert any("730 hours" in text for text in plan.provenance.assumed)
+
+
+@pytest.mark.parametrize("fields", [{"items": "2M"}, {"items": "50M", "deadline": "6 h"}, {"items": 1000}])
+def test_a_batch_costs_its_charged_hours(fields: dict[str, Any]) -> None:
+    plan = answer("batch", {"model": EIGHT, **fields}, today=TODAY)
+    assert isinstance(plan, BatchPlan) and plan.options
+    for option in plan.options:
+        assert option.cost.value == sum(part.value for part in option.cost.parts)
+        hourly = option.bill.instances * listed(option.bill)
+        assert option.cost.value == pytest.approx(hourly * option.billed_hours, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("train", {"model": "7B", "tokens": "20B", "deadline": "20 days"}),
+        ("finetune", {"model": EIGHT, "method": "lora", "tokens": "10M", "term": "on-demand,spot"}),
+    ],
+)
+def test_a_run_costs_its_charged_hours_spares_included(kind: str, fields: dict[str, Any]) -> None:
+    plan = answer(kind, fields, today=TODAY)
+    assert isinstance(plan, TrainPlan) and plan.options
+    for option in plan.options:
+        assert option.cost.value == sum(part.value for part in option.cost.parts)
+        rules = billing_rules(catalog.providers().get(option.bill.provider))
+        hours = charged_hours(option.run.billed_s, rules=rules, term=option.bill.term)
+        assert option.cost.value == pytest.approx(option.bill.instances * listed(option.bill) * hours, rel=1e-12)
+        assert option.cost.low is not None and option.cost.high is not None
+        assert option.cost.low <= option.cost.value <= option.cost.high
+        assert math.isfinite(option.cost.value)
+
+
+def test_a_life_costs_what_its_halves_and_the_move_cost() -> None:
+    plan = answer(
+        "lifecycle",
+        {"model": EIGHT, "months": 6, "retrainings": 2, "finetune": {"method": "lora", "tokens": "20M"},
+         "serve": {"rate": "2/s", "traffic": "chat"}},
+        today=TODAY,
+    )  # fmt: skip
+    assert isinstance(plan, LifecyclePlan) and plan.bill is not None
+    bill = plan.bill
+    assert bill.value == sum(part.value for part in bill.parts)
+    assert bill.part("making") == plan.make.options[0].cost.value * 3
+    assert bill.part("serving") == plan.serve.options[0].cost.value * 6 * HOURS_PER_MONTH
