@@ -15,7 +15,7 @@ from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
 from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
-__all__ = ["request_schema"]
+__all__ = ["property_of", "request_schema"]
 
 KINDS: Final = {
     "serve": SERVE_FIELDS,
@@ -51,7 +51,7 @@ def _if_kind(kind: str, properties: dict[str, Any], *, required: list[str]) -> d
 
 
 def _properties(fields: tuple[Field, ...]) -> dict[str, Any]:
-    return {field.name: _property(field) for field in fields}
+    return {field.name: property_of(field) for field in fields}
 
 
 def _lifecycle(groups: tuple[str, ...] = ("serve", "train", "finetune")) -> dict[str, Any]:
@@ -63,7 +63,8 @@ def _lifecycle(groups: tuple[str, ...] = ("serve", "train", "finetune")) -> dict
     return {**_properties(LIFECYCLE_FIELDS), **grouped}
 
 
-def _property(field: Field) -> dict[str, Any]:
+def property_of(field: Field) -> dict[str, Any]:
+    """The schema of what may be written in one field."""
     about = {"description": field.help}
     if field.reads == "flag":
         return {"type": "boolean", **about}

@@ -1,0 +1,88 @@
+"""Which model a request from the network may name: never a file of this machine, and a hub only when allowed.
+
+An uploaded configuration is kept in a folder of its own under the name of its content, so that no text of the user
+becomes a path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.catalog.hub.inline import read_inline
+from tonnage.catalog.hub.local import looks_like_path
+from tonnage.errors import BadRequest, echo
+
+__all__ = ["UPLOAD", "admitted", "keep"]
+
+UPLOAD: Final = "upload:"
+MOST_UPLOADS: Final = 64
+DIGITS: Final = 16
+
+
+def keep(config: Mapping[str, Any], text: bytes, *, folder: Path) -> str:
+    """
+    Store a configuration; the name under which requests can use it.
+
+    Raises
+    ------
+    TonnageError
+        It is no model's configuration.
+    BadRequest
+        Too many are kept already.
+    """
+    read_inline(config)
+    digest = hashlib.sha256(text).hexdigest()[:DIGITS]
+    place = folder / digest
+    if not place.is_dir():
+        if sum(1 for _ in folder.iterdir()) >= MOST_UPLOADS:
+            raise BadRequest(f"{MOST_UPLOADS} configurations are kept already; start the page again to drop them")
+        place.mkdir()
+        (place / "config.json").write_bytes(text)
+    return UPLOAD + digest
+
+
+def admitted(request: Any, *, folder: Path) -> Any:
+    """
+    The request with uploaded models in place of their names, at any depth.
+
+    Raises
+    ------
+    BadRequest
+        A model or request log is named by a path, or an upload is not there.
+    """
+    if isinstance(request, Mapping):
+        if "trace" in request:
+            raise BadRequest("trace: a request log is a file of this machine; play it with `tonnage simulate`")
+        return {name: _value(name, value, folder) for name, value in request.items()}
+    if isinstance(request, list):
+        return [admitted(item, folder=folder) for item in request]
+    return request
+
+
+def _value(name: str, value: Any, folder: Path) -> Any:
+    return _model(value, folder) if name == "model" and isinstance(value, str) else admitted(value, folder=folder)
+
+
+def _model(spec: str, folder: Path) -> str:
+    text = spec.strip()
+    if text.startswith(UPLOAD):
+        digest = text.removeprefix(UPLOAD)
+        if not (digest.isalnum() and (folder / digest / "config.json").is_file()):
+            raise BadRequest(f"model: '{echo(text)}' is not kept here; upload its config.json again")
+        return str(folder / digest / "config.json")
+    if looks_like_path(text) or "\\" in text or ".." in text or _is_here(text):
+        raise BadRequest(
+            f"model: '{echo(text)}' is a path; upload its config.json, or name a catalogue model or a size"
+        )
+    return text
+
+
+def _is_here(text: str) -> bool:
+    """Whether the text would be read as a folder of this machine."""
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):
+        return True

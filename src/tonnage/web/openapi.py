@@ -1,0 +1,86 @@
+"""The OpenAPI document, made from the field tables and the nouns: what the API takes and gives, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tonnage import __version__
+from tonnage.planner.request_schema import property_of
+from tonnage.web.questions import QUESTIONS, Question, nested
+
+__all__ = ["openapi"]
+
+REF = "#/components/schemas/{name}"
+
+
+class Error(msgspec.Struct, frozen=True, kw_only=True):
+    """What was wrong, in one sentence that names the field and the nearest fix."""
+
+    schema: str
+    error: str
+
+
+def openapi() -> dict[str, Any]:
+    """The document, version 3.1."""
+    answers = {question.answers for question in QUESTIONS.values()}
+    _, schemas = msgspec.json.schema_components((*sorted(answers, key=lambda noun: noun.__name__), Error),
+                                                ref_template=REF)  # fmt: skip
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tonnage", "version": __version__,
+                 "description": "Which accelerators a model needs: the same questions as the command line."},
+        "paths": {f"/{path}": {"post": _operation(question)} for path, question in QUESTIONS.items()}
+        | {"/predict": {"post": _predict()}},
+        "components": {"schemas": schemas},
+    }  # fmt: skip
+
+
+def _operation(question: Question) -> dict[str, Any]:
+    return {
+        "operationId": question.path.replace("/", "_").replace("-", "_"),
+        "summary": question.title,
+        "requestBody": {"required": True, "content": {"application/json": {
+            "schema": _request(question), "example": nested(question.example)}}},
+        "responses": _responses({"$ref": REF.format(name=question.answers.__name__)}),
+    }  # fmt: skip
+
+
+def _predict() -> dict[str, Any]:
+    cases = {"type": "array", "minItems": 1, "maxItems": 200, "items": {"type": "object"}}
+    return {
+        "operationId": "predict",
+        "summary": "Predict many cases",
+        "requestBody": {"required": True, "content": {"application/json": {"schema": {
+            "type": "object", "required": ["cases"], "additionalProperties": False, "properties": {"cases": cases}}}}},
+        "responses": _responses({"type": "object", "required": ["results"], "properties": {
+            "results": {"type": "array", "items": {"type": "object"}}}}),
+    }  # fmt: skip
+
+
+def _responses(answer: dict[str, Any]) -> dict[str, Any]:
+    wrong = {"content": {"application/json": {"schema": {"$ref": REF.format(name="Error")}}}}
+    return {
+        "200": {"description": "The answer; that nothing works is one too",
+                "content": {"application/json": {"schema": answer}}},
+        "400": {"description": "The request is wrong", **wrong},
+        "403": {"description": "Another site asks", **wrong},
+        "413": {"description": "The body is too large", **wrong},
+        "503": {"description": "Too many questions at once", **wrong},
+    }  # fmt: skip
+
+
+def _request(question: Question) -> dict[str, Any]:
+    """Fields with dots are groups of their own."""
+    properties: dict[str, Any] = {}
+    for field in question.fields:
+        group, dot, name = field.name.partition(".")
+        if dot:
+            inner = properties.setdefault(group, {"type": "object", "properties": {}, "additionalProperties": False})[
+                "properties"
+            ]
+            inner[name] = property_of(field)
+        else:
+            properties[field.name] = property_of(field)
+    return {"type": "object", "properties": properties, "additionalProperties": False}

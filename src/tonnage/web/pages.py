@@ -1,0 +1,185 @@
+"""HTML of the pages: templates filled with a question's form and, when asked, its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from tonnage import __version__, catalog
+from tonnage.catalog.models import model_ids
+from tonnage.catalog.traffic import profiles
+from tonnage.nouns.plan import ServePlan
+from tonnage.planner.door import Field
+from tonnage.report import html
+from tonnage.report.charts import Chart, charts_of
+from tonnage.report.console import recorded
+from tonnage.report.document import as_json
+from tonnage.units import show
+from tonnage.web.desk import Kept
+from tonnage.web.questions import QUESTIONS, Question, nested, shown
+
+__all__ = [
+    "answer_fragment", "api_page", "compare_page", "document", "error_document", "files_page", "index_page",
+    "problem_page", "question_page", "style",
+]  # fmt: skip
+
+TOP = 12
+"""Options of a plan that the report on the page holds; the JSON has all."""
+
+
+def index_page() -> str:
+    """The first page: which question is yours?"""
+    return _filled("index.html", title="Tonnage")
+
+
+def question_page(
+    question: Question, *, given: Mapping[str, str], key: str = "", answer: Any = None, error: str = ""
+) -> str:
+    """A form, filled with what was asked or with the example, and the answer beside it."""
+    values = dict(given) or question.example
+    return _filled(
+        "question.html",
+        title=question.title,
+        question=question,
+        essentials=_inputs(question, values, shown_first=True),
+        others=_inputs(question, values, shown_first=False),
+        error=error,
+        key=key,
+        answer=None if answer is None else Markup(answer_fragment(answer, key=key)),
+        link=f"/{question.path}?{urlencode(given)}",
+        targets=_targets() if isinstance(answer, ServePlan) and answer.options else (),
+    )
+
+
+def compare_page(columns: Sequence[tuple[str, Kept]], *, others: Sequence[tuple[str, Kept]]) -> str:
+    """Kept answers side by side, and the others that could stand there."""
+    told = [
+        {"title": QUESTIONS[found.path].title, "answer": Markup(answer_fragment(found.answer, key=key))}
+        for key, found in columns
+    ]
+    recent = [{"key": key, "text": found.answer.sentence} for key, found in reversed(others)]
+    return _filled("compare.html", title="Compare", columns=told, recent=recent, left=columns[0][0])
+
+
+def files_page(files: Mapping[str, str], *, title: str, about: str) -> str:
+    """Written files, to read and copy."""
+    return _filled("files.html", title=title, about=about, files=files)
+
+
+def problem_page(why: str) -> str:
+    """A sentence that says what was wrong."""
+    return _filled("problem.html", title="Not like that", why=why)
+
+
+def api_page(*, origin: str) -> str:
+    """How programs ask."""
+    bodies = {path: _one_line(nested(question.example)) for path, question in QUESTIONS.items()}
+    return _filled("api.html", title="HTTP API", origin=origin, bodies=bodies)
+
+
+def answer_fragment(answer: Any, *, key: str) -> str:
+    """The answer as HTML: sentence, cards, pictures with tables, the whole report, the JSON."""
+    good = getattr(answer, "feasible", getattr(answer, "fits", True))
+    sentence = f'<p class="sentence{"" if good else " no"}" role="status">{html.escape(answer.sentence)}</p>'
+    blocks = recorded(shown(answer), answer, **({} if _takes_no_top(answer) else {"top": TOP}))
+    rest = [block for block in blocks if block.text.strip() != answer.sentence.strip()]
+    charts = html.figures(charts_of(answer), picture=lambda chart: _linked(chart, key))
+    return sentence + html.cards(_cards(answer)) + charts + html.report(rest)
+
+
+@lru_cache(maxsize=1)
+def style() -> str:
+    """The style sheet: that of reports, and what forms need beside it."""
+    own: str = _environment().get_template("page.css").render()
+    return html.STYLE + own
+
+
+def _cards(answer: Any) -> list[tuple[str, str, str]]:
+    """Minimum, recommended, comfortable; for other answers what there is of their kind."""
+    return [
+        (choice.name, f"{choice.accelerators} for {show(choice.usd_per_hour, 'USD/h')}", choice.covers)
+        for choice in getattr(answer, "choices", ())
+    ]
+
+
+def _linked(chart: Chart, key: str) -> str:
+    """A picture fetched by itself, in the reader's light or dark, so that the text never waits for it."""
+    base = f"/chart/{key}/{chart.name}"
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{base}-dark.svg">'
+        f'<img src="{base}-light.svg" alt="{html.escape(chart.says)}" loading="lazy"></picture>'
+    )
+
+
+def _inputs(question: Question, values: Mapping[str, str], *, shown_first: bool) -> list[dict[str, Any]]:
+    first = set(question.essentials)
+    fields = [field for field in question.fields if (field.name in first) is shown_first]
+    if shown_first:
+        fields.sort(key=lambda field: question.essentials.index(field.name))
+    return [_input(field, values.get(field.name, "")) for field in fields]
+
+
+def _input(field: Field, value: Any) -> dict[str, Any]:
+    last = field.name.rpartition(".")[2]
+    choices = ("true", "false") if field.reads == "flag" else field.choices
+    return {
+        "name": field.name,
+        "label": field.name.replace("_", " ").replace(".", ": "),
+        "help": field.help,
+        "value": str(value),
+        "choices": choices if field.reads in ("flag", "text") else (),
+        "list": {"model": "models", "accelerator": "accelerators", "exclude": "accelerators", "traffic": "profiles",
+                 "profile": "profiles"}.get(last, ""),
+    }  # fmt: skip
+
+
+def _filled(name: str, **values: Any) -> str:
+    page: str = _environment().get_template(name).render(questions=QUESTIONS.values(), version=__version__, **values)
+    return page
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tonnage.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals.update(
+        models=model_ids(catalog.NOTHING),
+        accelerators=tuple(catalog.accelerators()),
+        profiles=tuple(profiles()),
+    )
+    return environment
+
+
+@lru_cache(maxsize=1)
+def _targets() -> tuple[str, ...]:
+    from tonnage.handoff import known_targets
+
+    return tuple(name for name, target in known_targets().items() if "serve" in target.kinds)
+
+
+def _takes_no_top(answer: Any) -> bool:
+    import inspect
+
+    return "top" not in inspect.signature(shown(answer)).parameters
+
+
+def _one_line(request: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(request).decode()
+
+
+def document(answer: Any) -> bytes:
+    """The answer as JSON, the same bytes as the command line's `--json`."""
+    return (as_json(answer) + "\n").encode()
+
+
+def error_document(why: str) -> bytes:
+    """A sentence about what was wrong."""
+    return msgspec.json.encode({"schema": "tonnage.error/1", "error": why})

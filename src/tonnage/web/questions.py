@@ -1,0 +1,221 @@
+"""Which questions the page asks: one row per form, from the same field tables as command line and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.catalog import Additions
+from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.cost import RentOrBuy
+from tonnage.nouns.fit import FitAnswer
+from tonnage.nouns.lifecycle import LifecyclePlan
+from tonnage.nouns.plan import ServePlan
+from tonnage.nouns.simulate import Simulated
+from tonnage.nouns.train_plan import TrainPlan
+from tonnage.planner import ask
+from tonnage.planner.batch.door import BATCH_FIELDS
+from tonnage.planner.cost.door import COST_FIELDS
+from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
+from tonnage.planner.fit.door import FIT_FIELDS
+from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
+
+__all__ = ["QUESTIONS", "Question", "nested"]
+
+Watch = Callable[[int, int], None]
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """One form: where it lives, what it asks, how it is answered and shown."""
+
+    path: str
+    title: str
+    """What a person came to know, in their words."""
+    fields: tuple[Field, ...]
+    essentials: tuple[str, ...]
+    """Fields shown at once; the others wait under "more"."""
+    example: dict[str, str]
+    """Filled in at first: a question whose answer is worth seeing."""
+    answers: type
+    kind: str = ""
+    """Of plan, for those that `ask` knows."""
+
+
+def _prefixed(group: str, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Fields of a group inside a request: serve.rate."""
+    return tuple(
+        msgspec.structs.replace(field, name=f"{group}.{field.name}") for field in fields if field.name != "model"
+    )
+
+
+_SIMULATE_FIELDS: Final = (
+    Field(name="model", reads="text", help="catalogue id, uploaded configuration, or a bare size such as 13B"),
+    Field(name="accelerator", reads="text", help="what one replica runs on"),
+    Field(name="traffic.profile", reads="text", help="length profile: chat, code, rag, summarise, reasoning, agent"),
+    Field(name="traffic.rate", reads="1/s", help="requests that arrive, on average: 6/s"),
+    Field(name="traffic.concurrency", reads="integer", help="clients that wait for their answer, instead of a rate"),
+    Field(name="traffic.prompt_tokens", reads="tokens", help="prompt length, instead of a profile"),
+    Field(name="traffic.output_tokens", reads="tokens", help="answer length, instead of a profile"),
+    Field(name="traffic.requests", reads="integer", help="requests to play; 20,000 settle a 99th percentile",
+          high=200_000),
+    Field(name="slo.ttft", reads="s", help="objective for the time to first token"),
+    Field(name="slo.tpot", reads="s", help="objective for the time per output token"),
+    Field(name="layout.tp", reads="integer", help="accelerators of one replica that share each layer"),
+    Field(name="replicas", reads="integer", help="replicas behind the router"),
+    Field(name="capacity", reads="flag", help="also look for the largest rate within the objectives"),
+)  # fmt: skip
+_WHOLE: Final = ("layout.tp", "replicas", "traffic.concurrency", "traffic.requests")
+
+LLAMA_8B: Final = "meta-llama/Llama-3.1-8B-Instruct"
+
+QUESTIONS: Final[dict[str, Question]] = {
+    question.path: question
+    for question in (
+        Question(
+            path="plan/serve", kind="serve", title="Serve a model", fields=SERVE_FIELDS, answers=ServePlan,
+            essentials=("model", "rate", "concurrency", "users", "traffic", "ttft", "tpot", "budget", "eu",
+                        "accelerator", "precision"),
+            example={"model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "4/s", "traffic": "chat", "ttft": "1 s",
+                     "tpot": "50 ms"},
+        ),
+        Question(
+            path="plan/finetune", kind="finetune", title="Fine-tune a model", fields=FINETUNE_FIELDS, answers=TrainPlan,
+            essentials=("model", "method", "examples", "tokens_per_example", "epochs", "deadline", "budget", "eu",
+                        "accelerator"),
+            example={"model": LLAMA_8B, "method": "lora", "examples": "50k", "tokens_per_example": "800",
+                     "deadline": "24 h"},
+        ),
+        Question(
+            path="plan/train", kind="train", title="Train from scratch", fields=TRAIN_FIELDS, answers=TrainPlan,
+            essentials=("model", "tokens", "seq_len", "deadline", "budget", "precision", "eu", "accelerator"),
+            example={"model": LLAMA_8B, "tokens": "100B", "deadline": "30 days", "seq_len": "8192"},
+        ),
+        Question(
+            path="plan/batch", kind="batch", title="Answer a pile of prompts", fields=BATCH_FIELDS, answers=BatchPlan,
+            essentials=("model", "items", "deadline", "traffic", "prompt_tokens", "output_tokens", "budget", "eu",
+                        "accelerator"),
+            example={"model": LLAMA_8B, "items": "50M", "deadline": "8 h", "prompt_tokens": "400",
+                     "output_tokens": "60"},
+        ),
+        Question(
+            path="plan/lifecycle", kind="lifecycle", title="Make it, then serve it", answers=LifecyclePlan,
+            fields=(*LIFECYCLE_FIELDS, *_prefixed("finetune", FINETUNE_FIELDS), *_prefixed("train", TRAIN_FIELDS),
+                    *_prefixed("serve", SERVE_FIELDS)),
+            essentials=("model", "months", "finetune.method", "finetune.tokens", "finetune.deadline", "serve.rate",
+                        "serve.traffic", "serve.ttft", "serve.tpot", "serve.eu"),
+            example={"model": LLAMA_8B, "months": "12", "finetune.method": "lora", "finetune.tokens": "40M",
+                     "serve.rate": "4/s", "serve.traffic": "chat", "serve.ttft": "1 s"},
+        ),
+        Question(
+            path="fit", title="Does it fit?", fields=FIT_FIELDS, answers=FitAnswer,
+            essentials=("model", "accelerator", "context", "concurrency", "precision", "tp", "finetune", "batch",
+                        "seq_len"),
+            example={"model": LLAMA_8B, "accelerator": "RTX 4090", "context": "8k"},
+        ),
+        Question(
+            path="cost/rent-or-buy", title="Rent or buy?", fields=COST_FIELDS, answers=RentOrBuy,
+            essentials=("machine", "utilisation", "country", "rent", "term", "eu", "purchase", "electricity", "years"),
+            example={"machine": "H100", "utilisation": "60 %", "country": "DE"},
+        ),
+        Question(
+            path="simulate", title="Watch one configuration", fields=_SIMULATE_FIELDS, answers=Simulated,
+            essentials=tuple(field.name for field in _SIMULATE_FIELDS),
+            example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
+                     "slo.ttft": "1 s", "slo.tpot": "50 ms"},
+        ),
+    )
+}  # fmt: skip
+"""Every form by its path, in the order the page lists them."""
+
+
+def nested(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Form names with dots as the mappings they stand for: serve.rate=4/s -> {serve: {rate: 4/s}}; empty ones drop."""
+    request: dict[str, Any] = {}
+    for name, value in fields.items():
+        if value is None or value in ("", []):
+            continue
+        group, dot, inner = name.partition(".")
+        if dot:
+            request.setdefault(group, {})[inner] = value
+        else:
+            request[name] = value
+    return request
+
+
+def answered(question: Question, request: Mapping[str, Any], additions: Additions, watch: Watch | None = None) -> Any:
+    """
+    The answer to one form.
+
+    Raises
+    ------
+    TonnageError
+        The request is wrong.
+    """
+    if question.kind:
+        return ask.answer(question.kind, request, additions=additions)
+    return _OTHERS[question.path](request, additions, watch)
+
+
+def shown(answer: Any) -> Callable[..., None]:
+    """The report of an answer: what prints it on a terminal."""
+    module, _, function = _REPORTS[type(answer)].partition(":")
+    import importlib
+
+    report: Callable[..., None] = getattr(importlib.import_module(module), function)
+    return report
+
+
+def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> FitAnswer:
+    from tonnage.planner.fit.door import fit_request
+    from tonnage.planner.fit.fit import fit
+
+    names = request.get("accelerator")
+    split = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+    return fit(fit_request({**request, "accelerator": split}), additions=additions, offline=None)
+
+
+def _rent_or_buy(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> RentOrBuy:
+    from tonnage.planner.cost.door import rent_or_buy_request
+    from tonnage.planner.cost.rent_or_buy import rent_or_buy
+
+    return rent_or_buy(rent_or_buy_request(request, additions=additions), additions=additions)
+
+
+def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Simulated:
+    from tonnage.planner.simulate.door import simulation_of
+    from tonnage.planner.simulate.simulate import simulate
+
+    return simulate(simulation_of(_typed(request)), additions=additions, watch=watch or (lambda *_: None))
+
+
+def _typed(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Whole numbers and flags of the simulation form, which a browser sends as text."""
+    from tonnage.planner.door import read_fields
+
+    flat = {
+        f"{group}.{name}" if isinstance(inner, Mapping) else group: value
+        for group, inner in request.items()
+        for name, value in (inner.items() if isinstance(inner, Mapping) else [("", inner)])
+    }
+    known = tuple(field for field in _SIMULATE_FIELDS if field.reads in ("flag", "integer"))
+    names = {field.name for field in known}
+    typed = read_fields({name: value for name, value in flat.items() if name in names}, known)
+    return nested({**flat, **typed})
+
+
+_OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], Any]]] = {
+    "fit": _fit,
+    "cost/rent-or-buy": _rent_or_buy,
+    "simulate": _simulate,
+}
+_REPORTS: Final[dict[type, str]] = {
+    ServePlan: "tonnage.report.plan:show_plan",
+    TrainPlan: "tonnage.report.train_plan:show_train_plan",
+    BatchPlan: "tonnage.report.batch:show_batch_plan",
+    LifecyclePlan: "tonnage.report.lifecycle:show_lifecycle_plan",
+    FitAnswer: "tonnage.report.memory:show_fit",
+    RentOrBuy: "tonnage.report.cost:show_rent_or_buy",
+    Simulated: "tonnage.report.simulate:show_simulation",
+}

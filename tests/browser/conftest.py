@@ -1,0 +1,61 @@
+"""A real browser for tests: Debian's Chromium, driven by Playwright; skipped, saying why, where either is missing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.web.conftest import page_address
+
+__all__ = ["page_address"]
+
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+PICTURES = Path(__file__).parents[2] / "build" / "screenshots"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no Chromium on this machine")
+    with sync_api.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visit(browser: Any, page_address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """`visit(path, width=…, dark=…)` opens a page; at the end nothing may have left the machine or complained."""
+    seen: list[Any] = []
+    troubles: list[str] = []
+
+    def visit(path: str, *, width: int = 1280, dark: bool = False, scripts: bool = True) -> Any:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light",
+            java_script_enabled=scripts, reduced_motion="reduce",
+        )  # fmt: skip
+        page = context.new_page()
+        page.on("console", lambda message: troubles.append(f"{message.type}: {message.text}")
+                if message.type in ("error", "warning") else None)  # fmt: skip
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda asked: troubles.append(f"left the machine: {asked.url}")
+                if not asked.url.startswith((page_address, "data:", "blob:")) else None)  # fmt: skip
+        page.goto(page_address + path)
+        seen.append(page)
+        return page
+
+    yield visit
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for number, page in enumerate(seen):
+        name = request.node.name.replace("/", "-").replace("[", "-").replace("]", "")
+        page.screenshot(path=str(PICTURES / f"{name}-{number}.png"), full_page=True)
+        page.context.close()
+    assert not troubles

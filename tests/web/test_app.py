@@ -1,0 +1,194 @@
+"""The page and the API: the same bytes as the command line, sentences for what is wrong, nothing for strangers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import tonnage
+from tonnage.cli import root
+from tonnage.report.document import as_json
+
+httpx = pytest.importorskip("httpx")
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+FIT = {"model": MODEL, "accelerator": "H100", "context": "8k"}
+HTML = {"accept": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def client(page_address: str) -> Any:
+    with httpx.Client(base_url=page_address, timeout=60, trust_env=False) as client:
+        yield client
+
+
+def test_the_same_question_gives_the_same_bytes_through_every_face(client: Any) -> None:
+    printed = CliRunner().invoke(root, ["fit", MODEL, "-a", "H100", "--context", "8k", "--json"])
+    posted = client.post("/fit", json=FIT)
+    asked = client.get("/fit", params=FIT, headers={"accept": "application/json"})
+    called = as_json(tonnage.fit(MODEL, accelerator="H100", context="8k")) + "\n"
+    assert printed.output == posted.text == asked.text == called
+    page = client.get("/fit", params=FIT, headers=HTML).text
+    key = page.split("/answer/")[1].split(".json")[0]
+    assert client.get(f"/answer/{key}.json").text == called
+
+
+def test_plans_are_the_same_through_every_face(client: Any) -> None:
+    fields = {"model": MODEL, "rate": "4/s", "traffic": "chat", "ttft": "1 s", "accelerator": "H100,L40S"}
+    flags = [part for name, value in fields.items() if name != "model" for part in (f"--{name}", value)]
+    printed = CliRunner().invoke(root, ["plan", "serve", MODEL, *flags, "--json"])
+    assert client.post("/plan/serve", json=fields).text == printed.output
+    called = tonnage.plan_serve(MODEL, **{name: value for name, value in fields.items() if name != "model"})
+    assert as_json(called) + "\n" == printed.output
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api", "/plan/serve", "/plan/lifecycle", "/fit", "/cost/rent-or-buy", "/simulate"]
+)
+def test_every_form_is_there_with_an_example(client: Any, path: str) -> None:
+    reply = client.get(path, headers=HTML)
+    assert reply.status_code == 200 and "<h1>" in reply.text
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    assert "unsafe" not in reply.headers["content-security-policy"]
+
+
+def test_a_wrong_field_keeps_the_form_and_says_what_to_write(client: Any) -> None:
+    reply = client.get("/plan/serve", params={"model": MODEL, "rate": "4 parsecs"}, headers=HTML)
+    assert reply.status_code == 400 and "4 parsecs" in reply.text and 'role="alert"' in reply.text
+    reply = client.post("/plan/serve", json={"modle": MODEL})
+    assert reply.status_code == 400 and "did you mean 'model'" in reply.json()["error"]
+
+
+def test_what_people_write_is_text_and_nothing_else(client: Any) -> None:
+    reply = client.get("/fit", params={"model": "<script>alert(1)</script>"}, headers=HTML)
+    assert reply.status_code == 400 and "<script>alert" not in reply.text
+
+
+def test_infeasible_is_an_answer(client: Any) -> None:
+    reply = client.post(
+        "/plan/serve", json={"model": "405B", "rate": "4/s", "accelerator": "T4", "max_accelerators": 1}
+    )
+    assert reply.status_code == 200 and reply.json()["feasible"] is False
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "attacker.example"},
+        {"host": "127.0.0.1.attacker.example"},
+        {"host": ""},
+        {"origin": "https://attacker.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_strangers_are_refused(client: Any, headers: dict[str, str]) -> None:
+    reply = client.post("/fit", json=FIT, headers=headers)
+    assert reply.status_code in (400, 403) and "fits" not in reply.text
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"x" * (1024 * 1024 + 1), 413),
+        (b"[" * 100_000, 400),
+        (b'{"model":' * 50 + b"1" + b"}" * 50, 400),
+        (b"\xff\xfe", 400),
+        (b"[]", 400),
+        (b"null", 400),
+        (b'{"model": {"a": 1}}', 400),
+    ],
+)
+def test_hostile_bodies_get_a_sentence(client: Any, body: bytes, status: int) -> None:
+    reply = client.post("/fit", content=body, headers={"content-type": "application/json"})
+    assert reply.status_code == status and reply.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["/etc/passwd", "./config.json", "../x", "~/x", "..\\x", "src", "tests", "upload:../../etc", "upload:0", "x.gguf"],
+)
+def test_no_file_of_this_machine_is_read(client: Any, model: str) -> None:
+    for path, body in (
+        ("/fit", {"model": model}),
+        ("/plan/serve", {"model": model, "rate": "1/s"}),
+        ("/plan/lifecycle", {"months": 1, "finetune": {"model": model}, "serve": {"model": model}}),
+    ):
+        reply = client.post(path, json=body)
+        assert reply.status_code == 400 and "model" in reply.json()["error"]
+    told = client.post("/predict", json={"cases": [{"kind": "serve", "model": model, "accelerator": "H100"}]})
+    assert told.status_code in (200, 400) and "error" in told.text
+
+
+def test_a_request_log_is_not_read(client: Any) -> None:
+    body = {"model": MODEL, "accelerator": "H100", "traffic": {"trace": "/etc/passwd"}}
+    assert "trace" in client.post("/simulate", json=body).json()["error"]
+
+
+def test_an_uploaded_configuration_is_a_model(client: Any) -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 8192, "vocab_size": 128256,
+        "max_position_embeddings": 131072, "tie_word_embeddings": True,
+    }  # fmt: skip
+    told = client.post("/models", json=config)
+    assert told.status_code == 200, told.text
+    reply = client.post("/fit", json={"model": told.json()["model"], "accelerator": "H100"})
+    assert reply.status_code == 200 and reply.json()["parameters"] == pytest.approx(1.236e9, rel=0.01)
+    assert client.post("/models", json={"hello": "world"}).status_code == 400
+
+
+def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:
+    pytest.importorskip("vl_convert")
+    fields = {"model": MODEL, "rate": "4/s", "traffic": "chat", "accelerator": "H100"}
+    page = client.get("/plan/serve", params=fields, headers=HTML).text
+    key = page.split("/answer/")[1].split(".json")[0]
+    for theme in ("light", "dark"):
+        drawn = client.get(f"/chart/{key}/memory-{theme}.svg")
+        assert drawn.headers["content-type"].startswith("image/svg") and drawn.text.startswith("<svg")
+    assert client.get(f"/chart/{key}/nothing-light.svg").status_code == 404
+    assert client.get("/chart/abc/memory-light.svg").status_code == 404
+    assert "vllm serve" in client.get(f"/export/{key}", params={"to": "vllm"}, headers=HTML).text
+    assert client.get(f"/export/{key}", params={"to": "nobody"}).status_code == 400
+    other = client.get("/fit", params=FIT, headers=HTML).text.split("/answer/")[1].split(".json")[0]
+    both = client.get("/compare", params={"left": key, "right": other}, headers=HTML).text
+    assert both.count('class="sentence"') == 2
+
+
+def test_progress_of_a_simulation_ends(client: Any) -> None:
+    fields = {"model": MODEL, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "2/s",
+              "traffic.requests": "3000"}  # fmt: skip
+    told = client.get("/simulate/progress", params=fields).text
+    assert "event: end" in told and "error" not in told
+    answer = client.get("/simulate", params=fields, headers={"accept": "application/json"}).json()
+    assert answer["requests"] == 3000
+
+
+def test_predict_answers_in_order_and_says_what_is_wrong(client: Any) -> None:
+    good = {"kind": "serve", "model": "13B", "accelerator": "H200", "traffic": {"concurrency": 8}, "isl": 64, "osl": 64}
+    results = client.post("/predict", json={"cases": [good, {"kind": "serve"}, good]}).json()["results"]
+    assert results[0] == results[2] and results[0]["fits"] and "error" in results[1]
+    assert client.post("/predict", json={"cases": []}).status_code == 400
+
+
+def test_the_document_describes_what_is_there(client: Any) -> None:
+    document = client.get("/openapi.json").json()
+    for path, operations in document["paths"].items():
+        content = operations["post"]["requestBody"]["content"]["application/json"]
+        if "example" in content:
+            assert client.post(path, json=content["example"]).status_code == 200
+    assert json.dumps(document).count("ServePlan") > 1
+
+
+def test_the_shipped_files_are_there() -> None:
+    from importlib.resources import files
+
+    folder = Path(str(files("tonnage.web")))
+    assert {path.name for path in (folder / "static").iterdir()} >= {"page.js", "icon.svg"}
+    script = (folder / "static" / "page.js").read_text()
+    assert "http://" not in script and "https://" not in script
