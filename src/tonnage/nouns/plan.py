@@ -150,6 +150,14 @@ class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: float
     unit: str
     becomes: str
+    low: float | None = None
+    """90 % interval of the value: from where the two cannot be told apart to where the other wins beyond errors."""
+    high: float | None = None
+    """Absent = open on that side, as far as was looked."""
+    now: float | None = None
+    """The input's present value."""
+    ties: bool = False
+    """The two cannot be told apart within error at the present value already."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
