@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 CORE   := $(VENV)/.installed
 # The extras whose code the tests run. torch and ray are large: their tests skip, saying so, unless installed
 # (`make venv EXTRAS=dev,all`).
-EXTRAS ?= dev,web,plots,measure,hub,prices,traces,postgres
+EXTRAS ?= dev,web,mcp,plots,measure,hub,prices,traces,postgres
 
 # One stamp per choice of extras, so that another choice installs.
 comma := ,

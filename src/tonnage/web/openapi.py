@@ -10,7 +10,7 @@ from tonnage import __version__
 from tonnage.planner.request_schema import property_of
 from tonnage.web.questions import QUESTIONS, Question, nested
 
-__all__ = ["openapi"]
+__all__ = ["openapi", "request_schema"]
 
 REF = "#/components/schemas/{name}"
 
@@ -42,7 +42,7 @@ def _operation(question: Question) -> dict[str, Any]:
         "operationId": question.path.replace("/", "_").replace("-", "_"),
         "summary": question.title,
         "requestBody": {"required": True, "content": {"application/json": {
-            "schema": _request(question), "example": nested(question.example)}}},
+            "schema": request_schema(question), "example": nested(question.example)}}},
         "responses": _responses({"$ref": REF.format(name=question.answers.__name__)}),
     }  # fmt: skip
 
@@ -71,8 +71,8 @@ def _responses(answer: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _request(question: Question) -> dict[str, Any]:
-    """Fields with dots are groups of their own."""
+def request_schema(question: Question) -> dict[str, Any]:
+    """What one form takes as JSON; fields with dots are groups of their own."""
     properties: dict[str, Any] = {}
     for field in question.fields:
         group, dot, name = field.name.partition(".")

@@ -1,0 +1,33 @@
+"""`tonnage mcp`: the planner as tools for assistants."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import click
+
+from tonnage.errors import BadRequest
+
+__all__ = ["mcp"]
+
+
+@click.command()
+@click.option("--online", is_flag=True, help="let questions look up models on the Hugging Face hub")
+@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+def mcp(online: bool, folders: tuple[str, ...]) -> None:
+    """
+    Answer the Model Context Protocol on standard input and output.
+
+    \b
+    An assistant's settings name it so:
+    {"mcpServers": {"tonnage": {"command": "tonnage", "args": ["mcp"]}}}
+    """
+    if importlib.util.find_spec("mcp") is None:
+        raise BadRequest("tools for assistants need the 'mcp' extra: pip install 'tonnage[mcp]'")
+    from tonnage.catalog import gather
+    from tonnage.web.tools import serve
+
+    if not online:
+        os.environ["TONNAGE_OFFLINE"] = "1"
+    serve(additions=gather(paths=folders))

@@ -1,0 +1,127 @@
+"""The same questions as tools for assistants: a server of the Model Context Protocol, over standard input and output.
+
+One tool per question; its input schema comes from the field tables, its result is the report as Markdown, since a
+whole plan as JSON would drown the reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from tonnage import __version__
+from tonnage.catalog import Additions
+from tonnage.errors import BadRequest, TonnageError, UnknownName
+from tonnage.report.console import recorded
+from tonnage.report.markdown import markdown
+from tonnage.web.openapi import request_schema
+from tonnage.web.questions import QUESTIONS, Question, answered, shown
+
+__all__ = ["TOOLS", "call", "serve", "tool_list"]
+
+TOP: Final = 5
+"""Options in a result."""
+ABOUT: Final = (
+    "Plans accelerators for AI models. Quantities carry units ('4/s', '1 s', '80 GiB', '100B' tokens). Every number "
+    "has a 90 % interval or a source; 'cannot' is an answer that names the limit and the nearest thing that works."
+)
+TOOLS: Final[dict[str, str]] = {path.replace("/", "_").replace("-", "_"): path for path in QUESTIONS}
+"""Name of a tool -> path of its question."""
+CASES: Final = "predict"
+
+
+def tool_list() -> list[dict[str, Any]]:
+    """Name, description and input schema of every tool."""
+    asked = [
+        {"name": name, "description": _about(QUESTIONS[path]), "schema": request_schema(QUESTIONS[path])}
+        for name, path in TOOLS.items()
+    ]
+    cases = {
+        "name": CASES,
+        "description": "What exact configurations do: latency, throughput, memory, whether they fit.",
+        "schema": {
+            "type": "object",
+            "required": ["cases"],
+            "properties": {"cases": {"type": "array", "minItems": 1, "maxItems": 50, "items": {"type": "object"}}},
+        },
+    }
+    return [*asked, cases]
+
+
+def call(name: str, arguments: dict[str, Any], *, additions: Additions) -> str:
+    """
+    The result of one tool, as text.
+
+    Raises
+    ------
+    TonnageError
+        No such tool, or a wrong request.
+    """
+    if name == CASES:
+        return _predicted(arguments, additions)
+    if name not in TOOLS:
+        raise UnknownName("tool", name, known=(*TOOLS, CASES))
+    answer = answered(QUESTIONS[TOOLS[name]], arguments, additions)
+    show = shown(answer)
+    import inspect
+
+    top = {"top": TOP} if "top" in inspect.signature(show).parameters else {}
+    return markdown(recorded(show, answer, **top))
+
+
+def serve(*, additions: Additions) -> None:
+    """Answer on standard input and output until it closes."""
+    from mcp import types
+    from mcp.server.lowlevel import Server
+    from mcp.server.stdio import stdio_server
+
+    async def on_list_tools(_: Any, __: Any) -> Any:
+        tools = [
+            types.Tool(name=t["name"], description=t["description"], input_schema=t["schema"]) for t in tool_list()
+        ]
+        return types.ListToolsResult(tools=tools)
+
+    async def on_call_tool(_: Any, asked: Any) -> Any:
+        try:
+            told = await asyncio.to_thread(call, asked.name, dict(asked.arguments or {}), additions=additions)
+            wrong = False
+        except TonnageError as error:
+            told, wrong = str(error), True
+        return types.CallToolResult(content=[types.TextContent(type="text", text=told)], is_error=wrong)
+
+    async def run() -> None:
+        server = Server(
+            "tonnage", version=__version__, instructions=ABOUT, on_list_tools=on_list_tools, on_call_tool=on_call_tool
+        )
+        async with stdio_server() as (reads, writes):
+            await server.run(reads, writes, server.create_initialization_options())
+
+    asyncio.run(run())
+
+
+def _about(question: Question) -> str:
+    fields = ", ".join(question.essentials)
+    return f"{question.title}. Fields: {fields}; the schema has the others. Example: {_text(question.example)}"
+
+
+def _predicted(arguments: dict[str, Any], additions: Additions) -> str:
+    from tonnage.planner.predict.case_lines import case_of_object
+    from tonnage.planner.predict.predict import predict
+
+    cases = arguments.get("cases")
+    if not isinstance(cases, list) or not cases:
+        raise BadRequest("cases: a list of at least one case is expected")
+
+    def one(case: Any) -> Any:
+        try:
+            return predict(case_of_object(case), additions=additions)
+        except TonnageError as wrong:
+            return {"error": str(wrong)}
+
+    return _text([one(case) for case in cases])
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
