@@ -18,6 +18,7 @@ from tonnage.errors import Unmeasured
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.offline import Offline, Runtime, Silicon
 from tonnage.nouns.precision import number_format
+from tonnage.physics.traced import LAYER, PIXELS, TOKENS
 from tonnage.physics.unet import GROUP_NORM
 from tonnage.physics.work import Operator, Work
 
@@ -39,6 +40,13 @@ _SHARP: Final = 4.0
 """Exponent of the smooth maximum for one operator (docs/physics.md 1)."""
 _STYLE_OF: Final = {"convolution": "convolution", "attention_prefill": "attention", "attention_decode": "attention"}
 """Style of an operator whose name is not one itself."""
+_TRACED_STYLE: Final = {f"{LAYER}grouped": "grouped", f"{LAYER}depthwise": "separable"}
+"""Style of a traced convolution over groups of channels."""
+_PLAIN_PASSES: Final = 6.7
+"""Times a convolution's output crosses memory when nothing is fused: counted in ResNet-50, where every output is
+written, normalised, activated and read again, and a third of them added to a shortcut."""
+_PLAIN_TOUCH: Final = 1.75
+"""Traffic of a transformer's element-wise passes, one by one, over the fused passes of a work list: BERT-base, ViT."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,12 +162,27 @@ def _is_fused(op: Operator, runtime: Runtime) -> bool:
     return runtime.fused and not op.name.startswith(GROUP_NORM)
 
 
+def _style(op: Operator) -> str:
+    return _TRACED_STYLE.get(op.name) or _STYLE_OF.get(op.kind, "product")
+
+
+def _unfused(op: Operator, runtime: Runtime) -> float:
+    """Share of an element-wise pass that crosses memory: of one that was traced, what the engine does not fuse."""
+    if op.name.startswith(PIXELS):
+        return min(max(runtime.passes - 2.0, 0.0) / (_PLAIN_PASSES - 2.0), 1.0)
+    if op.name.startswith(TOKENS):
+        return runtime.touch / _PLAIN_TOUCH
+    if op.name.startswith(GROUP_NORM):
+        return max(runtime.touch, 1.0) / (_PLAIN_TOUCH if op.name.endswith("traced") else 1.0)
+    return runtime.touch
+
+
 def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tuple[float, float, bool]:
     """Arithmetic and traffic seconds of one execution (they sum to its time), and whether power sets it."""
     if op.kind == "all_reduce":
         share = 2.0 * (op.ranks - 1) / op.ranks
         return 0.0, _REDUCE_S + share * op.message_bytes / (machine.link_bytes_per_s * facts.memory), False
-    compute, passes = machine.styles.get(op.name) or machine.styles[_STYLE_OF.get(op.kind, "product")]
+    compute, passes = machine.styles.get(op.name) or machine.styles[_style(op)]
     moved = _moved(op, runtime, machine, passes)
     memory_s = moved / (machine.memory_bytes_per_s * facts.memory)
     if not op.flop:
@@ -168,10 +191,13 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
     share = (
         compute * machine.silicon.efficiency * runtime.products * (runtime.narrow if ran in {"int8", "fp8"} else 1.0)
     )
-    lost = machine.occupancy / sqrt(max(op.m, 1.0) * max(op.n, 1.0)) if op.kind != "attention_decode" else 0.0
+    together = max(op.m, 1.0) * max(op.n, 1.0) * (op.groups if op.kind == "gemm" else 1.0)
+    lost = machine.occupancy / sqrt(together) if op.kind != "attention_decode" else 0.0
     compute_s = op.flop / (peak * share) * (1.0 + lost)
     # The layers of a network known by its totals are not bound alike: some wait for arithmetic, others for memory.
-    sharp = 1.0 if op.name in machine.styles else _SHARP
+    # The efficiency of convolutions was fitted on such networks, so that traced ones add up in the same way.
+    adds = op.name in machine.styles or (op.kind == "convolution" and op.name.startswith(LAYER))
+    sharp = 1.0 if adds else _SHARP
     taken = (compute_s**sharp + memory_s**sharp) ** (1.0 / sharp)
     limited = False
     if machine.power_w is not None and machine.joule_per_flop is not None:
@@ -195,7 +221,9 @@ def _moved(op: Operator, runtime: Runtime, machine: Machine, passes: float) -> f
     weights = number_format(op.weights).bytes * op.n * op.k if op.flop else 0.0
     rest = max(op.read_bytes + op.write_bytes - weights, 0.0)
     if not op.flop:
-        rest *= max(runtime.touch, 1.0) if op.name.startswith(GROUP_NORM) else runtime.touch
+        rest *= _unfused(op, runtime)
+    elif op.name.startswith(LAYER) and op.kind == "convolution":
+        pass  # what follows it is listed apart
     elif op.kind == "convolution":
         rest *= runtime.passes * passes / 2.0
     elif op.kind == "attention_prefill" and runtime.scores:

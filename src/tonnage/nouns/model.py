@@ -9,7 +9,8 @@ Ideas needed to read this file:
 - a *feed-forward* works on each token alone (dense, gated, mixture of experts) or is absent;
 - an encoder-decoder has an `encoder` stack and a decoder whose layers carry `cross_attention`;
 - a network that is not a transformer (CNN, U-Net, recommender) is a `Network`: FLOP, activation
-  values and parameters per sample, without layers.
+  values and parameters per sample, without layers;
+- a PyTorch module that was traced carries its `Profile`, operator by operator.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+
+from tonnage.nouns.profile import Profile
 
 __all__ = [
     "Attention",
@@ -208,6 +211,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     encoder: tuple[LayerGroup, ...] = ()
     towers: tuple[Tower, ...] = ()
     network: Network | None = None
+    profile: Profile | None = None
+    """Every operator of a traced PyTorch module; `network` holds its totals."""
     tie_word_embeddings: bool = False
     embedding_size: int | None = None
     """Width of the embedding table when it is not `hidden_size` (OPT-350m, ALBERT)."""

@@ -47,6 +47,10 @@ def read_path(path: Path) -> Model:
     if path.suffix.lower() == ".safetensors":
         return _one_file(path)
     data = read_object(path)
+    if str(data.get("schema", "")).startswith("tonnage.profile/"):
+        from tonnage.catalog.hub.traced import read_profile
+
+        return read_profile(data, where=str(echo(path)))
     if {"layers", "network", "towers"} & set(data):
         from tonnage.catalog.hub.inline import read_inline
 

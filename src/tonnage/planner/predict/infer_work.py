@@ -21,10 +21,12 @@ from tonnage.nouns.layout import Layout
 from tonnage.nouns.model import Model
 from tonnage.nouns.offline import Shape
 from tonnage.nouns.precision import Precision, number_format
+from tonnage.nouns.profile import Profile
 from tonnage.physics.diffusion import denoiser_transformer_work, text_encoder_work, text_tokens
 from tonnage.physics.network import element_bytes, network_work, patch_tokens, scaled_to
 from tonnage.physics.parameters import parameters
 from tonnage.physics.speech import WINDOW_S, decoder_step_work, encoder_work
+from tonnage.physics.traced import profile_work
 from tonnage.physics.transformer import encode_work
 from tonnage.physics.unet import unet_work, vae_decoder_work
 from tonnage.physics.work import Operator, Work
@@ -96,6 +98,8 @@ def _stages(model: Model, asked: _Asked, batch: int) -> Stages:
     precision = precision_of(name)
     if tp > 1 and (not model.layers or model.kind in {"asr", "diffusion", "video-diffusion"}):
         raise BadRequest(f"tp: {model.kind} models run whole on each accelerator; set tp to 1 and use count")
+    if model.profile is not None:
+        return _traced(model.profile, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision)
     if "diffusion" in model.kind:
         return _diffusion(model, resolution=resolution, steps=steps, batch=batch, precision=precision)
     if model.kind == "asr":
@@ -105,6 +109,21 @@ def _stages(model: Model, asked: _Asked, batch: int) -> Stages:
     if model.layers or model.encoder:
         return _transformer(model, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision, tp=tp)
     return _network(model, resolution=resolution, flop=flop, values=values, batch=batch, name=name)
+
+
+def _traced(
+    profile: Profile, *, resolution: int | None, seq_len: int | None, batch: int, precision: Precision
+) -> Stages:
+    """A traced module as it was traced: its operators hold for the shapes of its example inputs alone."""
+    sizes = {size for given in profile.inputs for size in given.shape}
+    for name, wanted in (("resolution", resolution), ("seq_len", seq_len)):
+        if wanted is not None and wanted not in sizes:
+            shapes = ", ".join("x".join(map(str, given.shape)) for given in profile.inputs)
+            raise BadRequest(
+                f"{name}: {profile.name} was traced on inputs of {shapes}, not at {wanted}; trace it again at that size"
+            )
+    work = profile_work(profile, batch=batch, precision=precision)
+    return Stages(stages=(Stage(name="network", work=work),), notes=profile.notes)
 
 
 def _network(

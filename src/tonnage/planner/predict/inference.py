@@ -25,6 +25,8 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.offline import Offline, Runtime
 from tonnage.nouns.precision import number_format
 from tonnage.physics.memory import weight_bytes
+from tonnage.physics.network import element_bytes
+from tonnage.physics.traced import inference_peak_bytes
 from tonnage.planner.levels import infer_level
 from tonnage.planner.predict.infer_work import Stages, precision_of, stages_of
 from tonnage.units import show
@@ -257,10 +259,15 @@ def _memory(setup: Setup, times: Times) -> Quantity:
             moved = op.read_bytes + op.write_bytes - number_format(op.weights).bytes * op.n * op.k
             spread = _UNEVEN if op.kind == "convolution" and op.name in {s.name for s in setup.facts.styles} else 1.0
             largest = max(largest, (moved if op.n else op.read_bytes + op.write_bytes) * spread)
+    source = "input and output of the largest layer"
+    if setup.model.profile is not None:
+        wide = element_bytes(precision_of(name).activations)
+        largest = inference_peak_bytes(setup.model.profile, batch=times.batch, value_bytes=wide)
+        source = "traced: what is alive at the worst moment"
     on_host = setup.machine.silicon.host
     parts = [
         Part(name="weights", value=weights, source="parameters x bytes of their format"),
-        Part(name="activations", value=largest, source="input and output of the largest layer"),
+        Part(name="activations", value=largest, source=source),
         Part(name="workspace", value=0.0 if on_host else _WORKSPACE_BYTES, basis=Basis.ASSUMED),
         Part(name="context", value=0.0 if on_host else _CONTEXT_BYTES, basis=Basis.ASSUMED),
     ]

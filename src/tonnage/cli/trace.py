@@ -1,0 +1,52 @@
+"""`tonnage trace`: any PyTorch module becomes a profile file, which stands wherever a model does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = ["trace"]
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:CALLABLE")
+@click.option("--input", "inputs", multiple=True, metavar="SHAPE", help="Example input: 1x3x224x224, ids=1x128:int64.")
+@click.option("--samples", type=click.IntRange(1), help="Samples in the inputs; absent = the first input's first size.")
+@click.option("--name", help="Name of the model in answers; absent = the callable's.")
+@click.option("--training/--no-training", default=True, help="Also a training step: backward pass, memory.")
+@click.option("--out", "-o", type=click.Path(dir_okay=False), help="File to write; absent = NAME.profile.json.")
+@click.option("--json", "as_json", is_flag=True, help="The profile itself on standard output, and no file.")
+def trace(
+    target: str,
+    inputs: tuple[str, ...],
+    samples: int | None,
+    name: str | None,
+    training: bool,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Count what a PyTorch module computes and holds, without its weights or an accelerator.
+
+    MODULE:CALLABLE (or path/to/net.py:CALLABLE) is your own code: it is imported and called, and returns a
+    torch.nn.Module, or (module, inputs). It runs on tensors without data. The profile written is taken wherever a
+    model is: `tonnage fit net.profile.json`, `predict`, `plan`.
+
+    \b
+    tonnage trace net.py:make_net --input 1x3x224x224
+    tonnage trace my_models:Encoder --input ids=1x128:int64 --out encoder.profile.json
+    """
+    from tonnage.measure.trace import parse_input, trace_named
+    from tonnage.report.document import as_json as json_text
+
+    specs = [parse_input(text) for text in inputs]
+    profile = trace_named(target, specs, samples=samples, name=name or "", training=training)
+    if as_json:
+        click.echo(json_text(profile))
+        return
+    from tonnage.report.trace import show_profile
+
+    path = Path(out or f"{profile.name}.profile.json")
+    path.write_text(json_text(profile) + "\n", encoding="utf-8")
+    show_profile(profile, path=str(path))

@@ -1,0 +1,262 @@
+"""
+Which passes are traced, and what becomes of them? Inference first, then one training step; both become a `Profile`.
+
+The module is made and run on fake tensors: shapes without data. So a model of any size is traced in seconds on a
+small machine, and nothing of it is allocated. What looks at values (`.item()`, a loop until something converges,
+routing to experts by `nonzero`) cannot be followed, and is said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+from typing import Any, Final
+
+from tonnage.errors import BadRequest, TonnageError, echo
+from tonnage.measure.trace.load import Given, InputSpec, load
+from tonnage.measure.trace.record import Book, book_of, frontier, hold, merged, settle, storage_key, written_down
+from tonnage.nouns.profile import PROFILE_SCHEMA, Profile, TracedInput
+
+__all__ = ["trace_module", "trace_named"]
+
+_MISSING: Final = "tracing needs PyTorch; install it with: pip install 'tonnage[torch]' (the CPU build is enough)"
+
+
+def trace_named(
+    target: str, inputs: Sequence[InputSpec] = (), *, samples: int | None = None, name: str = "", training: bool = True
+) -> Profile:
+    """
+    The profile of the module that "module:callable" makes.
+
+    Parameters
+    ----------
+    target : str
+        The user's factory; it is imported and called.
+    inputs : sequence of InputSpec
+        Example inputs, where the factory returns none.
+    samples : int, optional
+        Samples in them; absent = the first size of the first input.
+    name : str
+        How the profile is called; absent = the callable's name.
+    training : bool
+        Also one training step.
+
+    Raises
+    ------
+    BadRequest
+        There is no such callable, it makes no module, or the module does not run on the inputs.
+    """
+    _torch()
+    return trace_module(
+        load(target), inputs, samples=samples, name=name or target.rpartition(":")[2], training=training, source=target
+    )
+
+
+def trace_module(
+    make: Callable[[], Any], inputs: Sequence[InputSpec] = (), *, samples: int | None = None, name: str = "module",
+    training: bool = True, source: str = "",
+) -> Profile:  # fmt: skip
+    """The profile of what `make` returns: a module, or a module and its example inputs (see `trace_named`)."""
+    torch = _torch()
+    with _fake(torch):
+        given = _made(torch, make, name)
+        args, keywords = _inputs(torch, given, inputs, name)
+        count = samples or _samples(torch, args, keywords)
+        weights = frozenset(storage_key(t) for t in (*given.module.parameters(), *given.module.buffers()))
+        ahead = book_of(torch, samples=count, weights=weights)
+        _infer(torch, given.module, args=args, keywords=keywords, book=ahead, name=name)
+        step: Book | None = None
+        notes: tuple[str, ...] = ()
+        if training:
+            step, notes = _train(torch, given.module, args=args, keywords=keywords,
+                                 book=book_of(torch, samples=count, weights=weights))  # fmt: skip
+        return _profile(
+            torch, given.module, seen=(*args, *keywords.values()), ahead=ahead, step=step, notes=notes, name=name,
+            source=source,
+        )  # fmt: skip
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise BadRequest(_MISSING) from None
+    return torch
+
+
+@contextmanager
+def _fake(torch: Any) -> Any:
+    """Tensors without data, and the kernels that a user's own loop would call rather than fused inference ones."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _made(torch: Any, make: Callable[[], Any], name: str) -> Given:
+    try:
+        found = make()
+    except TonnageError:
+        raise
+    except Exception as problem:
+        raise BadRequest(f"{echo(name)} cannot be called: {type(problem).__name__}: {echo(problem)}") from problem
+    module, *rest = found if isinstance(found, tuple) and found else (found,)
+    if not isinstance(module, torch.nn.Module):
+        raise BadRequest(
+            f"{echo(name)} returned a {type(module).__name__}; it must return a torch.nn.Module, or (module, inputs)"
+        )
+    given = Given(module=module)
+    for part in rest:
+        if isinstance(part, Mapping):
+            given = Given(module=module, inputs=given.inputs, keywords=dict(part))
+        else:
+            wrapped = tuple(part) if isinstance(part, list | tuple) else (part,)
+            given = Given(module=module, inputs=wrapped, keywords=given.keywords)
+    return given
+
+
+def _inputs(
+    torch: Any, given: Given, specs: Sequence[InputSpec], name: str
+) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+    if not specs and not (given.inputs or given.keywords):
+        raise BadRequest(
+            f"{echo(name)} returned no example inputs; give their shapes: --input 1x3x224x224, --input ids=1x128:int64"
+        )
+    args, keywords = list(given.inputs), dict(given.keywords)
+    if any(not spec.name for spec in specs):
+        args = []
+    for spec in specs:
+        tensor = torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype))
+        if spec.name:
+            keywords[spec.name] = tensor
+        else:
+            args.append(tensor)
+    return tuple(_faked(torch, value) for value in args), {key: _faked(torch, value) for key, value in keywords.items()}
+
+
+def _faked(torch: Any, value: Any) -> Any:
+    """Tensors that were made outside the fake mode, such as constants of the user's file, without their data."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+    return value
+
+
+def _samples(torch: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> int:
+    first = next((t for t in (*args, *keywords.values()) if isinstance(t, torch.Tensor) and t.dim()), None)
+    return int(first.shape[0]) if first is not None else 1
+
+
+def _infer(
+    torch: Any, module: Any, *, args: tuple[Any, ...], keywords: dict[str, Any], book: Book, name: str
+) -> None:  # fmt: skip
+    module.eval()
+    hold(book, (args, keywords))
+    try:
+        with torch.no_grad(), written_down(book):
+            out = module(*args, **keywords)
+            del out
+    except TonnageError:
+        raise
+    except Exception as problem:
+        raise BadRequest(f"{echo(name)} does not run on its inputs: {_why(problem)}") from problem
+
+
+def _why(problem: Exception) -> str:
+    kind = type(problem).__name__
+    said = echo(str(problem).strip().split("\n")[0])
+    if "DataDependent" in kind or "DynamicOutputShape" in kind:
+        return f"it looks at values, which a trace does not have ({said}); trace the part without that step"
+    return f"{kind}: {said}"
+
+
+def _train(
+    torch: Any, module: Any, *, args: tuple[Any, ...], keywords: dict[str, Any], book: Book
+) -> tuple[Book | None, tuple[str, ...]]:  # fmt: skip
+    """One step: forward, the sum of the outputs as loss, backward. What cannot be trained has no training part."""
+    if not any(p.requires_grad for p in module.parameters()):
+        return None, ("no parameter is trainable: inference only",)
+    module.train()
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(lambda p: settle(book, p.grad))
+    hold(book, (args, keywords))
+    try:
+        with written_down(book):
+            out = module(*args, **keywords)
+            loss, note = _loss(torch, out)
+            del out
+            book["ahead"] = len(book["operators"])
+            loss.backward()
+            del loss
+    except Exception as problem:
+        return None, (f"its backward pass does not run ({_why(problem)}): inference only",)
+    return book, (note,) if note else ()
+
+
+def _loss(torch: Any, out: Any) -> tuple[Any, str]:
+    named = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
+    if isinstance(named, torch.Tensor):
+        return named, ""
+    if isinstance(out, torch.Tensor) and not out.dim() and out.is_floating_point():
+        return out, ""
+    total = None
+    for tensor in _floats(torch, out):
+        total = tensor.sum() if total is None else total + tensor.sum()
+    if total is None:
+        raise BadRequest("it returns no floating-point tensor, so there is no loss")
+    return total, "the sum of the outputs stands for the loss"
+
+
+def _floats(torch: Any, value: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        return [value] if value.is_floating_point() and value.requires_grad else []
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [tensor for item in items for tensor in _floats(torch, item)]
+
+
+def _profile(
+    torch: Any, module: Any, *, seen: tuple[Any, ...], ahead: Book, step: Book | None, notes: tuple[str, ...],
+    name: str, source: str,
+) -> Profile:  # fmt: skip
+    samples = int(ahead["samples"])
+    parameters = list(module.parameters())
+    sizes = [float(p.numel()) for p in parameters]
+    stored = sum(float(p.numel() * p.element_size()) for p in parameters)
+    unknown = sorted({**ahead["unknown"], **(step["unknown"] if step else {})})
+    said = [*notes]
+    if unknown:
+        shown = ", ".join(unknown[:8]) + (", …" if len(unknown) > 8 else "")
+        said.append(f"counted as memory traffic alone: {shown}")
+    peak = max(ahead["moments"], key=lambda held: held[0] + held[1] / 4.0, default=(0.0, 0.0, 0.0))
+    return Profile(
+        schema=PROFILE_SCHEMA,
+        name=name,
+        inputs=tuple(
+            TracedInput(shape=tuple(t.shape), dtype=str(t.dtype).removeprefix("torch."))
+            for t in seen
+            if isinstance(t, torch.Tensor)
+        ),
+        samples=samples,
+        parameters=sum(sizes),
+        trainable_parameters=sum(float(p.numel()) for p in parameters if p.requires_grad),
+        largest_parameter=max(sizes, default=0.0),
+        buffer_values=sum(float(b.numel()) for b in module.buffers() if b.is_floating_point()),
+        value_bytes=stored / sum(sizes) if sizes else 4.0,
+        forward=merged(ahead["operators"]),
+        backward=merged(step["operators"][step["ahead"] :]) if step else (),
+        peak_values=peak[0] / samples,
+        peak_bytes=peak[1] / samples,
+        output_values=float(ahead["outputs"]),
+        moments=frontier(step["moments"], samples=samples) if step else (),
+        notes=tuple(said),
+        made=date.today().isoformat(),
+        source=" · ".join(part for part in (source, f"torch {torch.__version__}") if part),
+    )

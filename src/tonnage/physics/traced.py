@@ -1,0 +1,172 @@
+"""
+What does a traced module compute for a batch, and what does a training step of it hold? A profile -> operators, bytes.
+
+A profile counts values per sample; here they become bytes in a format, times the batch. Weights are read once whatever
+the batch. Element-wise passes are listed one by one, as an eager framework runs them; what an engine fuses away is for
+`tonnage.engine.offline` to say.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.errors import Unmeasured
+from tonnage.nouns.precision import Precision, number_format
+from tonnage.nouns.profile import Profile, TracedOperator
+from tonnage.physics.network import element_bytes
+from tonnage.physics.unet import GROUP_NORM
+from tonnage.physics.work import Kind, Operator, Work
+
+__all__ = ["LAYER", "PIXELS", "TOKENS", "inference_peak_bytes", "profile_work", "training_peak_bytes"]
+
+LAYER: Final = "layer: "
+"""How names of traced products and convolutions begin."""
+PIXELS: Final = "pixels: "
+"""How names of traced element-wise passes over feature maps begin."""
+TOKENS: Final = "tokens: "
+"""How names of all other traced element-wise passes begin."""
+_KINDS: Final[dict[str, Kind]] = {
+    "gemm": "gemm", "convolution": "convolution", "attention": "attention_prefill", "elementwise": "elementwise",
+    "embedding": "embedding",
+}  # fmt: skip
+
+
+def profile_work(profile: Profile, *, batch: float, precision: Precision, backward: bool = False) -> Work:
+    """Operators of one pass of `batch` samples, forward or backward."""
+    operators = profile.backward if backward else profile.forward
+    if backward and not operators:
+        raise Unmeasured(f"model {profile.name}: its profile has no training part; trace it without --no-training")
+    return tuple(_operator(op, batch, precision) for op in operators)
+
+
+def _operator(op: TracedOperator, batch: float, precision: Precision) -> Operator:
+    stored = number_format(precision.weights)
+    wide = element_bytes(precision.activations)
+    sixteen = precision.kv if op.kind == "attention" else precision.activations
+    weights = op.weight_values * (stored.bytes if op.flop else max(wide, 2.0))
+    held = op.kind in {"gemm", "convolution"} and op.weight_values > 0
+    attention = op.kind == "attention"
+    return Operator(
+        kind=_KINDS[op.kind],
+        name=_name(op),
+        count=op.count,
+        weights=stored.name if held else sixteen,
+        compute=stored.compute if held else number_format(sixteen).compute,
+        flop=op.flop * batch,
+        read_bytes=op.read_values * batch * wide + weights,
+        write_bytes=op.write_values * batch * wide,
+        m=op.m * batch if held or attention else op.m,
+        n=op.n * (op.groups if op.kind == "convolution" else 1.0),
+        k=op.k,
+        groups=op.groups if op.kind == "convolution" else op.groups * batch if not held and op.flop else 1.0,
+        batch=op.groups * batch if attention else 0.0,
+        context=op.keys,
+        heads=op.heads,
+        kv_heads=op.heads,
+        head_dim=op.head_dim,
+    )
+
+
+def _name(op: TracedOperator) -> str:
+    if op.kind != "elementwise":
+        return f"{LAYER}{op.name}"
+    if op.name == GROUP_NORM:
+        return f"{GROUP_NORM}, traced"
+    return f"{PIXELS if op.pixels else TOKENS}{op.name}"
+
+
+def training_peak_bytes(
+    profile: Profile, *, batch: float, value_bytes: float, gradient_bytes: float, held_bytes: float, step_bytes: float
+) -> float:
+    """
+    Most that a training step of a traced module holds.
+
+    P = H + max( max_i (b (v a_i + o_i) + g G_i), S ): what stays (weights, optimizer state), and the worst moment
+    of forward and backward pass, or of the optimizer's own step.
+
+    Parameters
+    ----------
+    profile : Profile
+        The module, with its training part.
+    batch : number
+        b, samples of a step. [samples]
+    value_bytes : number
+        v, one activation value. [bytes]
+    gradient_bytes : number
+        g, one gradient value. [bytes]
+    held_bytes : number
+        H, weights, master weights, buffers and optimizer state. [bytes]
+    step_bytes : number
+        S, gradients and what the optimizer needs beside them while it steps. [bytes]
+
+    Returns
+    -------
+    number
+        Peak of the step, without the framework's own context and fragmentation. [bytes]
+
+    Raises
+    ------
+    Unmeasured
+        The profile has no training part.
+
+    Valid
+    -----
+    Batches whose operators keep the kernels they were traced with; no recomputation.
+
+    Source
+    ------
+    docs/physics.md 7; torch.distributed._tools.mem_tracker.MemTracker agrees (docs/log.md, 2026-11-21).
+
+    Examples
+    --------
+    >>> from tonnage.nouns.profile import Moment
+    >>> net = Profile(schema="tonnage.profile/1", name="net", inputs=(), samples=1, parameters=1e6,
+    ...               trainable_parameters=1e6, largest_parameter=1e6, forward=(), 
+    ...               moments=(Moment(activation_values=5e6, gradient_values=1e6),))
+    >>> training_peak_bytes(net, batch=2, value_bytes=4, gradient_bytes=4, held_bytes=12e6, step_bytes=8e6)
+    56000000.0
+    """
+    if not profile.moments:
+        raise Unmeasured(f"model {profile.name}: its profile has no training part; trace it without --no-training")
+    passes = max(
+        batch * (value_bytes * moment.activation_values + moment.activation_bytes)
+        + gradient_bytes * moment.gradient_values
+        for moment in profile.moments
+    )
+    return float(held_bytes + max(passes, step_bytes))
+
+
+def inference_peak_bytes(profile: Profile, *, batch: float, value_bytes: float) -> float:
+    """
+    Most that one inference pass holds beside the weights.
+
+    Parameters
+    ----------
+    profile : Profile
+        The module.
+    batch : number
+        Samples of a pass. [samples]
+    value_bytes : number
+        One activation value. [bytes]
+
+    Returns
+    -------
+    number
+        Activations at the worst moment. [bytes]
+
+    Valid
+    -----
+    Frameworks that free an activation after its last use.
+
+    Source
+    ------
+    docs/physics.md 7.
+
+    Examples
+    --------
+    >>> net = Profile(schema="tonnage.profile/1", name="net", inputs=(), samples=1, parameters=1e6,
+    ...               trainable_parameters=1e6, largest_parameter=1e6, forward=(), peak_values=1e6)
+    >>> inference_peak_bytes(net, batch=8, value_bytes=2)
+    16000000.0
+    """
+    return float(batch * (profile.peak_values * value_bytes + profile.peak_bytes))

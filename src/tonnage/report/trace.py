@@ -1,0 +1,69 @@
+"""How does a traced module look? One sentence, then where its work is, largest first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tonnage.nouns.profile import Profile, TracedOperator
+from tonnage.report.console import lines, make_console
+
+__all__ = ["sentence", "show_profile"]
+
+
+def sentence(profile: Profile) -> str:
+    """The answer in one sentence."""
+    shapes = ", ".join("x".join(map(str, given.shape)) for given in profile.inputs)
+    backward = f" forward, {_flop(profile.backward_flop)} backward" if profile.backward else ""
+    held = ""
+    if profile.moments:
+        most = max(moment.activation_values for moment in profile.moments)
+        held = f"; a training step holds up to {_count(most)} activation values of a sample"
+    return (
+        f"{profile.name} has {profile.parameters:,.0f} parameters and computes {_flop(profile.flop)}{backward} "
+        f"a sample (inputs {shapes}){held}."
+    )
+
+
+def show_profile(profile: Profile, *, path: str) -> None:
+    """Print what was counted, and what the file is good for."""
+    from rich.table import Table
+
+    console = make_console()
+    console.print(sentence(profile), markup=False)
+    table = Table(box=None, pad_edge=False)
+    for head in ("operators", "of", "FLOP", "share", "read and written", "weights read"):
+        table.add_column(head, justify="left" if head == "operators" else "right", no_wrap=True)
+    groups: dict[str, list[TracedOperator]] = defaultdict(list)
+    for op in profile.forward:
+        groups[op.name].append(op)
+    rows = [(name, *_totals(operators)) for name, operators in groups.items()]
+    for name, calls, flop, moved, weights in sorted(rows, key=lambda row: (-row[2], -row[3])):
+        share = f"{flop / profile.flop:.1%}" if flop and profile.flop else "–"
+        table.add_row(name, f"{calls:,.0f}", _flop(flop) if flop else "–", share, _count(moved), _count(weights))
+    console.print()
+    console.print(table)
+    lines(console, "Not as you may expect", texts=list(profile.notes))
+    console.print(f"\nWritten to {path}, which stands wherever a model does: tonnage fit {path}", markup=False)
+
+
+def _totals(operators: list[TracedOperator]) -> tuple[float, float, float, float]:
+    return (
+        sum(op.count for op in operators),
+        sum(op.flop * op.count for op in operators),
+        sum((op.read_values + op.write_values) * op.count for op in operators),
+        sum(op.weight_values * op.count for op in operators),
+    )
+
+
+def _flop(value: float) -> str:
+    for unit, size in (("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
+        if value >= size:
+            return f"{value / size:,.3g} {unit}" if value < 1000 * size else f"{value / size:,.0f} {unit}"
+    return f"{value:,.0f} FLOP"
+
+
+def _count(value: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:,.3g} {unit}"
+    return f"{value:,.0f}"
