@@ -8,6 +8,7 @@ from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.batch_plan import BatchOption, BatchPlan, TradeOff
 from tonnage.report.console import lines, make_console
+from tonnage.report.flips import flip_text
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ def show_batch_plan(plan: BatchPlan, *, top: int = 8) -> None:
         console.print(_frontier_table(plan.frontier))
     lines(console, "Spot or on-demand?", texts=[plan.spot_against] if plan.spot_against else [])
     if plan.flips:
-        flips = [f"{flip.input} {show(flip.value, flip.unit)}: {flip.becomes}" for flip in plan.flips]
-        lines(console, "What would change this?", texts=flips)
+        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
     lines(console, f"Cannot do it ({len(plan.rejected)})", texts=_rejections(plan))
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
     dates = ", ".join(f"{name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))

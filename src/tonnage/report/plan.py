@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.report.console import lines, make_console
-from tonnage.units import show
+from tonnage.report.flips import flip_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,8 +38,7 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
         chosen = [f"{c.name}: {_count(c.accelerators)}, ${c.usd_per_hour:,.2f}/h, {c.covers}" for c in plan.choices]
         lines(console, "How much room?", texts=chosen)
     if plan.flips:
-        flips = [f"{flip.input} {show(flip.value, flip.unit)}: {flip.becomes}" for flip in plan.flips]
-        lines(console, "What would change this?", texts=flips)
+        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
     lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
     lines(console, f"Cannot serve it ({len(plan.rejected)})", texts=_rejections(plan))
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))

@@ -9,6 +9,7 @@ from tonnage.nouns.answer import Quantity
 from tonnage.nouns.plan import Bill
 from tonnage.nouns.train_plan import HostNeed, ScalingPoint, TrainOption, TrainPlan
 from tonnage.report.console import lines, make_console
+from tonnage.report.flips import flip_text
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ def show_train_plan(plan: TrainPlan, *, top: int = 8) -> None:
         lines(console, "More accelerators?", texts=[plan.stops_paying] if plan.stops_paying else [])
         lines(console, "Spot?", texts=[plan.spot] if plan.spot else [])
     if plan.flips:
-        flips = [f"{flip.input} {show(flip.value, flip.unit)}: {flip.becomes}" for flip in plan.flips]
-        lines(console, "What would change this?", texts=flips)
+        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
     lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
     lines(console, f"Cannot do it, or at least twice as dear ({len(plan.rejected)})", texts=_rejections(plan))
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))

@@ -26,6 +26,7 @@ from tonnage.nouns.plan import PLAN_SCHEMA, Configuration, Provenance
 from tonnage.nouns.workload import Batch, Serve
 from tonnage.physics.memory import stored_bytes
 from tonnage.planner.batch import story
+from tonnage.planner.batch.flips import Chance, batch_flips
 from tonnage.planner.batch.option import Found, Work, option_of
 from tonnage.planner.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
 from tonnage.planner.levels import serve_level
@@ -69,6 +70,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
     options: list[BatchOption] = []
     found: list[Found] = []
     missed: list[Missed] = []
+    chances: list[Chance] = []
     evaluated = 0
     for site in open_sites:
         here: list[Found] = []
@@ -77,9 +79,11 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
             if isinstance(outcome, Missed):
                 missed.append(outcome)
                 continue
-            runs, misses = _runs(request, site, outcome)
+            places = _chances(request, site, outcome)
+            runs, misses = _runs(request, site, work=outcome, chances=places)
             here += runs
             missed += misses
+            chances += places
         found += here
         made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
         options += made
@@ -95,7 +99,13 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         frontier=story.trade_offs(found),
         spot_against=story.spot_against(ranked),
         rejected=(*story.rejections(missed, ranked), *excluded),
-        flips=story.flips(ranked),
+        flips=batch_flips(
+            request,
+            ranked,
+            chances=chances,
+            sized=_sized,
+            remade=lambda asked, work: _remade(asked, model, work, additions=additions),
+        ),
         binding=binding,
         evaluated=evaluated,
         provenance=Provenance(
@@ -193,25 +203,40 @@ def _case(request: Batch, model: Model, configuration: Configuration) -> ServeCa
     )
 
 
-def _runs(request: Batch, site: Site, work: Work) -> tuple[list[Found], list[Missed]]:
-    """The work on every offer of the site that holds it, as many instances as the request needs."""
+def _chances(request: Batch, site: Site, work: Work) -> list[Chance]:
+    """The work on every offer of the site that holds it and lists a price."""
+    places = ((offer, place_of(work.job, offer, term=term)) for offer, term in _offers(request, site, work.job))
+    return [
+        Chance(work=work, place=place, fastest=_fleet(request, work.job, place))
+        for _, place in places
+        if place is not None
+    ]
+
+
+def _runs(request: Batch, site: Site, *, work: Work, chances: list[Chance]) -> tuple[list[Found], list[Missed]]:
+    """The work at each of its places, on as many instances as the request needs."""
     found: list[Found] = []
     missed: list[Missed] = []
-    for offer, term in _offers(request, site, work.job):
-        place = place_of(work.job, offer, term=term)
-        if place is None:
-            continue
-        outcome = _sized(request, work, place)
+    for chance in chances:
+        place, outcome = chance.place, _sized(request, work, chance.place)
         if isinstance(outcome, Verdict):
             missed.append(Missed(configuration=work.configuration, verdict=outcome))
         else:
             run, sure = outcome
-            most = _fleet(request, work.job, place)
             step = _step(work.job, place)
-            found.append(Found(work=work, place=place, run=run, sure=sure, step=step, fastest=most))
-    if not found and not missed:
+            found.append(Found(work=work, place=place, run=run, sure=sure, step=step, fastest=chance.fastest))
+    if not chances:
         missed.append(Missed(configuration=work.configuration, verdict=limits.no_offer(site, work.configuration)))
     return found, missed
+
+
+def _remade(request: Batch, model: Model, work: Work, *, additions: Additions) -> Work | None:
+    """The configuration of a work with the lengths of another request; None where it does not hold one."""
+    most = request.lengths.prompt_tokens + request.lengths.output_tokens
+    if model.max_context is not None and most > model.max_context:
+        return None
+    made = _work(request, model, work.configuration, additions=additions)
+    return made if isinstance(made, Work) else None
 
 
 def _offers(request: Batch, site: Site, job: Job) -> list[tuple[Offer, str]]:

@@ -11,7 +11,7 @@ from tonnage.catalog import ambiguity
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.batch_plan import BatchOption, TradeOff
 from tonnage.nouns.model import Model
-from tonnage.nouns.plan import Flip, Rejection
+from tonnage.nouns.plan import Rejection
 from tonnage.nouns.workload import Batch
 from tonnage.planner.batch.option import Found, Work
 from tonnage.planner.batch.runs import JobRun, Place, run_on
@@ -22,7 +22,6 @@ from tonnage.units import show
 __all__ = [
     "assumptions",
     "binding",
-    "flips",
     "rejections",
     "sentence",
     "spot_against",
@@ -137,30 +136,6 @@ def spot_against(options: tuple[BatchOption, ...]) -> str:
         f"on-demand; {1 - spot.useful:.1%} of its hours are lost to reclaims, and old traces had capacity "
         f"{spot.available:.0%} of the time, which its {show(spot.wall_s.value, 's')} count in"
     )
-
-
-def flips(options: tuple[BatchOption, ...]) -> tuple[Flip, ...]:
-    """The price at which the best option on another accelerator would lead."""
-    if not options:
-        return ()
-    best = options[0]
-    found = []
-    named = set()
-    for other in options[1:]:
-        name = other.configuration.accelerator
-        if name == best.configuration.accelerator or name in named:
-            continue
-        named.add(name)
-        price = other.bill.usd_per_instance_hour * best.cost.value / other.cost.value
-        found.append(
-            Flip(
-                input=f"{name} ({other.bill.instance_type}, {other.bill.term}) below",
-                value=price,
-                unit="USD/h",
-                becomes=f"cheaper than {best.configuration.accelerator}",
-            )
-        )
-    return tuple(found[:3])
 
 
 def too_late(request: Batch, *, place: Place, fastest: JobRun) -> Verdict:
