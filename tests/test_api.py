@@ -65,3 +65,29 @@ def test_batch_lifecycle_and_cost_answer_with_nouns() -> None:
     )
     assert life.feasible and life.bill is not None
     assert tonnage.rent_or_buy("H100", utilisation="90 %").owning.value > 300_000
+
+
+def test_answers_draw_themselves_and_become_dictionaries() -> None:
+    answer = tonnage.fit("meta-llama/Llama-3.1-8B", accelerator="H100", context="8k")
+    drawn = answer._repr_html_()  # type: ignore[attr-defined]
+    assert answer.sentence in drawn and "<script" not in drawn and "<figure" in drawn
+    assert tonnage.to_dict(answer)["rows"][0]["accelerator"] == "h100-sxm5-80gb"
+
+
+def test_a_frame_has_one_row_for_each_of_the_answer() -> None:
+    from tonnage.report.frame import rows_of
+
+    answer = tonnage.rent_or_buy("H100", utilisation="60 %")
+    rows = rows_of(answer)
+    assert len(rows) == len(answer.rents) and {len(row) for row in rows} == {len(rows[0])}
+    plan = tonnage.plan_finetune("meta-llama/Llama-3.1-8B", method="lora", tokens="2M", accelerator="A100,H100")
+    assert rows_of(plan)[0]["bill.provider"] == plan.options[0].bill.provider
+    pandas = pytest.importorskip("pandas", reason="neither pandas nor polars is among the tests' needs")
+    assert isinstance(tonnage.to_frame(plan), pandas.DataFrame)
+
+
+def test_simulate_takes_the_fields_of_a_case_file() -> None:
+    found = tonnage.simulate(
+        model="meta-llama/Llama-3.1-8B", accelerator="H100", traffic={"profile": "chat", "rate": "2/s", "requests": 500}
+    )
+    assert found.fits and found.requests == 500

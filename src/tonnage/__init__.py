@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.model import Model
     from tonnage.nouns.plan import ServePlan
+    from tonnage.nouns.simulate import Simulated
     from tonnage.nouns.train_plan import TrainPlan
 
 __all__ = [
@@ -40,6 +41,9 @@ __all__ = [
     "plan_train",
     "predict",
     "rent_or_buy",
+    "simulate",
+    "to_dict",
+    "to_frame",
 ]
 
 __version__ = "0.1.0"
@@ -57,8 +61,9 @@ def fit(model: str, *, additions: Additions | None = None, **fields: Any) -> Fit
     from tonnage.catalog import NOTHING
     from tonnage.planner.fit.door import fit_request
     from tonnage.planner.fit.fit import fit as answer
+    from tonnage.report.notebook import drawn
 
-    return answer(fit_request({"model": model, **fields}), additions=additions or NOTHING)
+    return drawn(answer(fit_request({"model": model, **fields}), additions=additions or NOTHING))
 
 
 def plan_serve(model: str, *, additions: Additions | None = None, **fields: Any) -> ServePlan:
@@ -73,9 +78,10 @@ def plan_serve(model: str, *, additions: Additions | None = None, **fields: Any)
     from tonnage.catalog import NOTHING
     from tonnage.planner.door import serve_request
     from tonnage.planner.serve.plan import plan_serve as answer
+    from tonnage.report.notebook import drawn
 
     own = additions or NOTHING
-    return answer(serve_request({"model": model, **fields}, additions=own), additions=own)
+    return drawn(answer(serve_request({"model": model, **fields}, additions=own), additions=own))
 
 
 def plan_batch(model: str, *, additions: Additions | None = None, **fields: Any) -> BatchPlan:
@@ -90,9 +96,10 @@ def plan_batch(model: str, *, additions: Additions | None = None, **fields: Any)
     from tonnage.catalog import NOTHING
     from tonnage.planner.batch.door import batch_request
     from tonnage.planner.batch.plan import plan_batch as answer
+    from tonnage.report.notebook import drawn
 
     own = additions or NOTHING
-    return answer(batch_request({"model": model, **fields}, additions=own), additions=own)
+    return drawn(answer(batch_request({"model": model, **fields}, additions=own), additions=own))
 
 
 def plan_lifecycle(model: str, *, additions: Additions | None = None, **fields: Any) -> LifecyclePlan:
@@ -107,9 +114,10 @@ def plan_lifecycle(model: str, *, additions: Additions | None = None, **fields: 
     from tonnage.catalog import NOTHING
     from tonnage.planner.lifecycle.door import lifecycle_request
     from tonnage.planner.lifecycle.plan import plan_lifecycle as answer
+    from tonnage.report.notebook import drawn
 
     own = additions or NOTHING
-    return answer(lifecycle_request({"model": model, **fields}, additions=own), additions=own)
+    return drawn(answer(lifecycle_request({"model": model, **fields}, additions=own), additions=own))
 
 
 def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: Any) -> RentOrBuy:
@@ -124,9 +132,10 @@ def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: A
     from tonnage.catalog import NOTHING
     from tonnage.planner.cost.door import rent_or_buy_request
     from tonnage.planner.cost.rent_or_buy import rent_or_buy as answer
+    from tonnage.report.notebook import drawn
 
     own = additions or NOTHING
-    return answer(rent_or_buy_request({"machine": machine, **fields}, additions=own), additions=own)
+    return drawn(answer(rent_or_buy_request({"machine": machine, **fields}, additions=own), additions=own))
 
 
 def plan_train(model: str, *, additions: Additions | None = None, **fields: Any) -> TrainPlan:
@@ -141,9 +150,10 @@ def plan_train(model: str, *, additions: Additions | None = None, **fields: Any)
     from tonnage.catalog import NOTHING
     from tonnage.planner.door import train_request
     from tonnage.planner.train.plan import plan_train as answer
+    from tonnage.report.notebook import drawn
 
     own = additions or NOTHING
-    return answer(train_request({"model": model, **fields}, additions=own), additions=own)
+    return drawn(answer(train_request({"model": model, **fields}, additions=own), additions=own))
 
 
 def plan_finetune(model: str, *, additions: Additions | None = None, **fields: Any) -> TrainPlan:
@@ -158,9 +168,10 @@ def plan_finetune(model: str, *, additions: Additions | None = None, **fields: A
     from tonnage.catalog import NOTHING
     from tonnage.planner.door import finetune_request
     from tonnage.planner.train.plan import plan_train as answer
+    from tonnage.report.notebook import drawn
 
     own = additions or NOTHING
-    return answer(finetune_request({"model": model, **fields}, additions=own), additions=own)
+    return drawn(answer(finetune_request({"model": model, **fields}, additions=own), additions=own))
 
 
 def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = None) -> Result:
@@ -200,3 +211,44 @@ def model(spec: str, *, additions: Additions | None = None) -> Model:
     from tonnage.catalog.hub import resolve
 
     return resolve(spec, additions=additions or NOTHING)
+
+
+def simulate(*, additions: Additions | None = None, **fields: Any) -> Simulated:
+    """
+    One configuration under its traffic, request by request. Fields as in a CASE file of `tonnage simulate`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That the model does not fit is an answer: `fits` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.simulate.door import simulation_of
+    from tonnage.planner.simulate.simulate import simulate as answer
+    from tonnage.report.notebook import drawn
+
+    return drawn(answer(simulation_of(fields), additions=additions or NOTHING))
+
+
+def to_dict(answer: Any) -> dict[str, Any]:
+    """An answer as plain dictionaries, lists, texts and numbers: what its `--json` holds."""
+    import msgspec
+
+    plain: dict[str, Any] = msgspec.to_builtins(answer)
+    return plain
+
+
+def to_frame(answer: Any) -> Any:
+    """
+    The rows of an answer (options of a plan, accelerators of a fit, offers of a comparison) as a data frame.
+
+    pandas where it is installed, else polars. Nested values become columns named `bill.provider`, lists stay out.
+
+    Raises
+    ------
+    BadRequest
+        The answer has no rows, or neither library is installed.
+    """
+    from tonnage.report.frame import frame
+
+    return frame(answer)

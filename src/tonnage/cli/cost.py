@@ -41,6 +41,7 @@ def _field_options(function: Command) -> Command:
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
 @click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date")
 @click.option("--top", type=click.IntRange(1, 200), default=12, show_default=True, help="prices and inputs to show")
+@click.option("--plot", "picture", metavar="FILE", help="draw it: .svg, .png, or .html with the whole report")
 @click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
 @click.pass_context
 def _rent_or_buy(
@@ -50,6 +51,7 @@ def _rent_or_buy(
     folders: tuple[str, ...],
     today: datetime | None,
     top: int,
+    picture: str | None,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -72,6 +74,10 @@ def _rent_or_buy(
     given = {**told, **{name: value for name, value in fields.items() if value is not None}}
     request = rent_or_buy_request(given, additions=additions)
     answer = rent_or_buy(request, additions=additions, today=today.date() if today else None)
+    if picture is not None:
+        from tonnage.report.answers import plot
+
+        plot(answer, picture)
     if as_json:
         from tonnage.report.document import as_json as json_text
 

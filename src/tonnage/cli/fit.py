@@ -38,6 +38,7 @@ def _field_options(function: Command) -> Command:
 @click.option("--additions", multiple=True, metavar="PATH", help="file or folder of your own accelerators and models")
 @click.option("--offline", is_flag=True, help="read nothing over the network")
 @click.option("--top", type=click.IntRange(1, 500), default=20, show_default=True, help="accelerators to show")
+@click.option("--plot", "picture", metavar="FILE", help="draw it: .svg, .png, or .html with the whole report")
 @click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
 @click.pass_context
 def fit(
@@ -47,6 +48,7 @@ def fit(
     additions: tuple[str, ...],
     offline: bool,
     top: int,
+    picture: str | None,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -67,6 +69,10 @@ def fit(
     # One --accelerator may name several, divided by commas; names with spaces keep them.
     fields["accelerator"] = [name for given in fields["accelerator"] for name in given.split(",")]
     answer = answer_fit(fit_request(fields), additions=own, offline=offline or None)
+    if picture is not None:
+        from tonnage.report.answers import plot
+
+        plot(answer, picture)
     if as_json:
         from tonnage.report.document import as_json as json_text
 

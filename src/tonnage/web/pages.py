@@ -17,20 +17,16 @@ from tonnage.catalog.traffic import profiles
 from tonnage.nouns.plan import ServePlan
 from tonnage.planner.door import Field
 from tonnage.report import html
-from tonnage.report.charts import Chart, charts_of
-from tonnage.report.console import recorded
+from tonnage.report.answers import fragment
+from tonnage.report.charts import Chart
 from tonnage.report.document import as_json
-from tonnage.units import show
 from tonnage.web.desk import Kept
-from tonnage.web.questions import QUESTIONS, Question, nested, shown
+from tonnage.web.questions import QUESTIONS, Question, nested
 
 __all__ = [
     "answer_fragment", "api_page", "compare_page", "document", "error_document", "files_page", "index_page",
     "problem_page", "question_page", "style",
 ]  # fmt: skip
-
-TOP = 12
-"""Options of a plan that the report on the page holds; the JSON has all."""
 
 
 def index_page() -> str:
@@ -84,13 +80,8 @@ def api_page(*, origin: str) -> str:
 
 
 def answer_fragment(answer: Any, *, key: str) -> str:
-    """The answer as HTML: sentence, cards, pictures with tables, the whole report, the JSON."""
-    good = getattr(answer, "feasible", getattr(answer, "fits", True))
-    sentence = f'<p class="sentence{"" if good else " no"}" role="status">{html.escape(answer.sentence)}</p>'
-    blocks = recorded(shown(answer), answer, **({} if _takes_no_top(answer) else {"top": TOP}))
-    rest = [block for block in blocks if block.text.strip() != answer.sentence.strip()]
-    charts = html.figures(charts_of(answer), picture=lambda chart: _linked(chart, key))
-    return sentence + html.cards(_cards(answer)) + charts + html.report(rest)
+    """The answer as HTML, its pictures fetched by themselves."""
+    return fragment(answer, picture=lambda chart: _linked(chart, key))
 
 
 @lru_cache(maxsize=1)
@@ -98,14 +89,6 @@ def style() -> str:
     """The style sheet: that of reports, and what forms need beside it."""
     own: str = _environment().get_template("page.css").render()
     return html.STYLE + own
-
-
-def _cards(answer: Any) -> list[tuple[str, str, str]]:
-    """Minimum, recommended, comfortable; for other answers what there is of their kind."""
-    return [
-        (choice.name, f"{choice.accelerators} for {show(choice.usd_per_hour, 'USD/h')}", choice.covers)
-        for choice in getattr(answer, "choices", ())
-    ]
 
 
 def _linked(chart: Chart, key: str) -> str:
@@ -163,12 +146,6 @@ def _targets() -> tuple[str, ...]:
     from tonnage.handoff import known_targets
 
     return tuple(name for name, target in known_targets().items() if "serve" in target.kinds)
-
-
-def _takes_no_top(answer: Any) -> bool:
-    import inspect
-
-    return "top" not in inspect.signature(shown(answer)).parameters
 
 
 def _one_line(request: Mapping[str, Any]) -> str:

@@ -158,15 +158,6 @@ def answered(question: Question, request: Mapping[str, Any], additions: Addition
     return _OTHERS[question.path](request, additions, watch)
 
 
-def shown(answer: Any) -> Callable[..., None]:
-    """The report of an answer: what prints it on a terminal."""
-    module, _, function = _REPORTS[type(answer)].partition(":")
-    import importlib
-
-    report: Callable[..., None] = getattr(importlib.import_module(module), function)
-    return report
-
-
 def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> FitAnswer:
     from tonnage.planner.fit.door import fit_request
     from tonnage.planner.fit.fit import fit
@@ -209,13 +200,4 @@ _OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], 
     "fit": _fit,
     "cost/rent-or-buy": _rent_or_buy,
     "simulate": _simulate,
-}
-_REPORTS: Final[dict[type, str]] = {
-    ServePlan: "tonnage.report.plan:show_plan",
-    TrainPlan: "tonnage.report.train_plan:show_train_plan",
-    BatchPlan: "tonnage.report.batch:show_batch_plan",
-    LifecyclePlan: "tonnage.report.lifecycle:show_lifecycle_plan",
-    FitAnswer: "tonnage.report.memory:show_fit",
-    RentOrBuy: "tonnage.report.cost:show_rent_or_buy",
-    Simulated: "tonnage.report.simulate:show_simulation",
 }

@@ -14,10 +14,10 @@ import msgspec
 from tonnage import __version__
 from tonnage.catalog import Additions
 from tonnage.errors import BadRequest, TonnageError, UnknownName
-from tonnage.report.console import recorded
+from tonnage.report.answers import blocks_of
 from tonnage.report.markdown import markdown
 from tonnage.web.openapi import request_schema
-from tonnage.web.questions import QUESTIONS, Question, answered, shown
+from tonnage.web.questions import QUESTIONS, Question, answered
 
 __all__ = ["TOOLS", "call", "serve", "tool_list"]
 
@@ -64,11 +64,7 @@ def call(name: str, arguments: dict[str, Any], *, additions: Additions) -> str:
     if name not in TOOLS:
         raise UnknownName("tool", name, known=(*TOOLS, CASES))
     answer = answered(QUESTIONS[TOOLS[name]], arguments, additions)
-    show = shown(answer)
-    import inspect
-
-    top = {"top": TOP} if "top" in inspect.signature(show).parameters else {}
-    return markdown(recorded(show, answer, **top))
+    return markdown(blocks_of(answer, top=TOP))
 
 
 def serve(*, additions: Additions) -> None:

@@ -1,0 +1,86 @@
+"""Any answer, shown: which report prints it, and the same report as HTML for pages, files and notebooks."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.cost import RentOrBuy
+from tonnage.nouns.fit import FitAnswer
+from tonnage.nouns.lifecycle import LifecyclePlan
+from tonnage.nouns.plan import ServePlan
+from tonnage.nouns.simulate import Simulated
+from tonnage.nouns.train_plan import TrainPlan
+from tonnage.report import html
+from tonnage.report.charts import Chart, charts_of
+from tonnage.report.console import Block, recorded
+from tonnage.units import show as quantity
+
+__all__ = ["SHOWN_BY", "blocks_of", "fragment", "plot", "show"]
+
+SHOWN_BY: Final[dict[type, str]] = {
+    ServePlan: "tonnage.report.plan:show_plan",
+    TrainPlan: "tonnage.report.train_plan:show_train_plan",
+    BatchPlan: "tonnage.report.batch:show_batch_plan",
+    LifecyclePlan: "tonnage.report.lifecycle:show_lifecycle_plan",
+    FitAnswer: "tonnage.report.memory:show_fit",
+    RentOrBuy: "tonnage.report.cost:show_rent_or_buy",
+    Simulated: "tonnage.report.simulate:show_simulation",
+}
+"""Kind of answer -> the report that prints it, as "module:function"."""
+TOP: Final = 12
+
+
+def show(answer: Any, *, top: int = TOP) -> None:
+    """Print an answer; `top` options where it has many."""
+    module, _, name = SHOWN_BY[type(answer)].partition(":")
+    report: Callable[..., None] = getattr(importlib.import_module(module), name)
+    takes_top = "top" in inspect.signature(report).parameters
+    report(answer, **({"top": top} if takes_top else {}))
+
+
+def blocks_of(answer: Any, *, top: int = TOP) -> tuple[Block, ...]:
+    """What `show` prints, as blocks."""
+    return recorded(show, answer, top=top)
+
+
+def fragment(answer: Any, *, picture: Callable[[Chart], str] | None = None) -> str:
+    """
+    The answer as HTML without a page around it: sentence, cards, pictures with tables, the whole report.
+
+    Parameters
+    ----------
+    answer : an answer of `SHOWN_BY`
+    picture : callable, optional
+        The HTML that shows a chart; absent = the drawing itself, inline.
+    """
+    good = getattr(answer, "feasible", getattr(answer, "fits", True))
+    sentence = f'<p class="sentence{"" if good else " no"}" role="status">{html.escape(answer.sentence)}</p>'
+    rest = [block for block in blocks_of(answer) if block.text.strip() != answer.sentence.strip()]
+    return sentence + html.cards(_cards(answer)) + html.figures(charts_of(answer), picture=picture) + html.report(rest)
+
+
+def plot(answer: Any, path: str) -> None:
+    """
+    Draw an answer into a file: .svg, .png, or .html with the whole report.
+
+    Raises
+    ------
+    BadRequest
+        Another suffix, nothing to draw, the `plots` extra missing, or the file cannot be written.
+    """
+    from tonnage.report.picture import save
+
+    page = fragment(answer) if path.lower().endswith(".html") else ""
+    save(charts_of(answer), path, title=f"Tonnage: {answer.sentence}", page=page)
+
+
+def _cards(answer: Any) -> list[tuple[str, str, str]]:
+    """Minimum, recommended, comfortable; none for answers without."""
+    return [
+        (choice.name, f"{choice.accelerators} for {quantity(choice.usd_per_hour, 'USD/h')}", choice.covers)
+        for choice in getattr(answer, "choices", ())
+    ]
