@@ -27,7 +27,7 @@ from tonnage.errors import BadRequest
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Binding", "Probe", "Slo", "SloCapacity", "fluid_bound", "resource", "saturated", "slo_capacity"]
+__all__ = ["Binding", "Probe", "Slo", "SloCapacity", "fluid_bound", "resource", "saturated", "settled", "slo_capacity"]
 
 Binding = Literal["kv", "batch limit", "compute", "bandwidth", "host"]
 
@@ -147,11 +147,11 @@ def slo_capacity(
     best = probes[passing].rate_per_s if passing is not None else 0.0
     limit = probes[failing].failed if failing is not None else "none found"
     shown = runs[passing if passing is not None else min(probes)]
-    binding = resource(runs[failing] if failing is not None else shown)
+    binding, cause = resource(runs[failing] if failing is not None else shown, limits)
     least, most = _bootstrap(ordered, best, slo) if best else (0.0, 0.0)
     return SloCapacity(
         rate_per_s=best, low_per_s=least, high_per_s=most, binding=binding, limit=limit,
-        cause=_cause(binding, shown, limits), knee_per_s=_knee(ordered), probes=ordered,
+        cause=cause, knee_per_s=_knee(ordered), probes=ordered,
         simulated_requests=len(probes) * len(requests.prompt),
     )  # fmt: skip
 
@@ -231,7 +231,7 @@ def _at(requests: Requests, rate: float) -> Requests:
 def _probe(run: Simulated, rate: float, *, slo: Slo) -> Probe:
     import numpy as np
 
-    kept = _settled(run)
+    kept = settled(run)
     ttft, tpot, e2e = run.ttft_s[kept], run.tpot_s[kept], run.e2e_s[kept]
     objectives = Objectives(ttft_s=slo.ttft_s, tpot_s=slo.tpot_s, e2e_s=slo.e2e_s)
     allowed = 1.0 - slo.percentile / 100.0
@@ -271,7 +271,7 @@ def _probe(run: Simulated, rate: float, *, slo: Slo) -> Probe:
     )
 
 
-def _settled(run: Simulated) -> slice:
+def settled(run: Simulated) -> slice:
     """Requests after the start: twice the mean stay, and at most half of the run."""
     import numpy as np
 
@@ -297,28 +297,19 @@ def _growing(run: Simulated) -> bool:
     return last > GROWTH * middle and last - middle > 0.5 * stay
 
 
-def resource(run: Simulated) -> Binding:
-    """What the time of a run went to: waiting for cache or seats, else the kind of step that fills it."""
+def resource(run: Simulated, limits: Limits) -> tuple[Binding, str]:
+    """What the time of a run went to: waiting for cache or seats, else the kind of step that fills it; and in words."""
     busy = max(run.busy_s, 1e-12)
-    if run.seats_blocked_s > 0.25 * busy and run.seats_blocked_s >= run.kv_blocked_s:
-        return "batch limit"
     starved = float(run.timeline.used_blocks.max() if len(run.timeline.used_blocks) else 0.0)
+    if run.seats_blocked_s > 0.25 * busy and run.seats_blocked_s >= run.kv_blocked_s:
+        return "batch limit", f"all {limits.max_num_seqs} seats are taken {run.seats_blocked_s / busy:.0%} of the time"
     if run.preempted.any() or (run.kv_blocked_s > 0.25 * busy and starved > 0.9 * (run.free_blocks or 1)):
-        return "kv"
+        return "kv", f"the cache of {limits.num_blocks * limits.block_tokens:,} tokens is full"
     if run.host_s > 0.5 * busy:
-        return "host"
-    return "compute" if run.prompt_s > 0.5 * busy else "bandwidth"
-
-
-def _cause(binding: Binding, run: Simulated, limits: Limits) -> str:
-    busy = max(run.busy_s, 1e-12)
-    return {
-        "kv": f"the cache of {limits.num_blocks * limits.block_tokens:,} tokens is full",
-        "batch limit": f"all {limits.max_num_seqs} seats are taken {run.seats_blocked_s / busy:.0%} of the time",
-        "compute": f"steps with prompts take {run.prompt_s / busy:.0%} of the time",
-        "bandwidth": f"decode steps take {1.0 - run.prompt_s / busy:.0%} of the time",
-        "host": f"the host takes {run.host_s / busy:.0%} of the time",
-    }[binding]
+        return "host", f"the host takes {run.host_s / busy:.0%} of the time"
+    if run.prompt_s > 0.5 * busy:
+        return "compute", f"steps with prompts take {run.prompt_s / busy:.0%} of the time"
+    return "bandwidth", f"decode steps take {1.0 - run.prompt_s / busy:.0%} of the time"
 
 
 def _knee(ordered: tuple[Probe, ...]) -> float:

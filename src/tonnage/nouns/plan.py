@@ -29,6 +29,7 @@ __all__ = [
     "Rejection",
     "ServeOption",
     "ServePlan",
+    "SimulatedCapacity",
 ]
 
 PLAN_SCHEMA = "tonnage.plan/1"
@@ -50,11 +51,32 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return " ".join([self.accelerator, *(degrees or ["tp1"]), self.precision.weights, self.engine.name])
 
 
+class SimulatedCapacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The largest rate of one replica within the objectives, request by request. [1/s]"""
+
+    rate_per_s: float
+    """0 = not even a lone request meets them."""
+    low_per_s: float
+    """5th percentile over blocks of requests: the value to plan with."""
+    high_per_s: float
+    limit: str
+    """The objective that fails beyond it, or the resource that is used up first."""
+    resource: str
+    """What the time goes to there: kv, batch limit, compute, bandwidth, host."""
+    cause: str
+    """The same in words."""
+    knee_per_s: float
+    """Beyond it first tokens take more than twice as long as at the least rate tried."""
+    simulations: int
+    requests: int
+    """Simulated, over all rates."""
+
+
 class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one replica sustains within the objectives, and what its requests see at the planned load."""
 
     max_rate_per_s: Quantity
-    """Largest stable arrival rate that meets every objective. [1/s]"""
+    """Largest stable arrival rate that meets every objective: the lower bound where it was simulated. [1/s]"""
     concurrency: float
     """Requests in flight at the planned load."""
     ttft_s: Quantity
@@ -67,6 +89,8 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     binds_text: str
     prompt_share: float = 0.0
     """Of the time at work, what prompts take from answers. [-]"""
+    simulated: SimulatedCapacity | None = None
+    """Absent = the mean field's estimate: its cost cannot be among the least."""
 
 
 class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -203,4 +227,6 @@ class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """When nothing works: the limit that binds, by how much, and the nearest thing that works."""
     evaluated: int = 0
     """Configurations looked at."""
+    simulated: int = 0
+    """Of them, those whose capacity was simulated."""
     provenance: Provenance

@@ -88,6 +88,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     spare_replicas: int = 0
     budget_usd_per_h: float | None = None
     max_context: int | None = None
+    quick: bool = False
+    """Rank by the mean field alone, without simulating."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="batch"):

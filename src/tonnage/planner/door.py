@@ -101,6 +101,7 @@ SERVE_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="headroom", reads="fraction", help="share of capacity kept free at peak", low=-1e-9, high=0.9),
     Field(name="spare_replicas", reads="integer", help="replicas beyond the load (N+k)", low=-1.0, high=1e4),
     Field(name="context", reads="tokens", help="longest context that must fit", high=1e8),
+    Field(name="quick", reads="flag", help="rank by averages alone, without simulating"),
 )
 """Every field of a serving request."""
 
@@ -196,6 +197,7 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         spare_replicas=given.get("spare_replicas", 0),
         budget_usd_per_h=given.get("budget"),
         max_context=int(given["context"]) if "context" in given else None,
+        quick=given.get("quick", False),
     )
 
 

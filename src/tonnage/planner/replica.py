@@ -43,6 +43,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     factors: dict[str, float] = {}
     """90 % factor of each quantity."""
     engine: Engine = Engine()
+    placement: Placement | None = None
 
 
 def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:
@@ -72,6 +73,7 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
         basis=BASIS_OF_RUNG[rung],
         factors={name: factor("serve", measured, rung=level) for name, measured in FACTORS.items()},
         engine=engine,
+        placement=placement,
     )
 
 

@@ -25,6 +25,8 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     if plan.options:
         console.print()
         console.print(_options_table(plan.options[:top]))
+        if any(option.capacity.simulated is None for option in plan.options[:top]):
+            console.print("  ~ estimated by averages, not simulated", style="dim", markup=False)
         if any(option.bill.stale for option in plan.options[:top]):
             console.print("  * a price older than 90 days: check it before you count on it", style="dim", markup=False)
         lines(
@@ -43,7 +45,8 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     lines(console, f"Cannot serve it ({len(plan.rejected)})", texts=_rejections(plan))
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
     dates = "".join(f"; {name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))
-    console.print(f"\n{plan.evaluated} configurations looked at{dates}.", style="dim", markup=False)
+    looked = f"{plan.evaluated} configurations looked at, {plan.simulated} of them simulated"
+    console.print(f"\n{looked}{dates}.", style="dim", markup=False)
 
 
 def _count(accelerators: int) -> str:
@@ -61,7 +64,7 @@ def _options_table(options: tuple[ServeOption, ...]) -> Table:
     for rank, option in enumerate(options, 1):
         bill = option.bill
         table.add_row(
-            str(rank),
+            f"{rank}{'' if option.capacity.simulated else '~'}",
             f"{option.accelerators} x {option.configuration.accelerator}",
             option.configuration.precision.weights,
             _layout(option),

@@ -2,13 +2,13 @@
 
 The path: filters leave *sites* (an accelerator, the link inside a node, the offers that rent it so);
 each site gets the legal layouts and formats; memory prunes, the mean field of
-`tonnage.engine.capacity` says what one replica takes within the objectives; replicas times the
-cheapest offer give the bill. Whatever loses keeps its reason.
+`tonnage.engine.capacity` says about what one replica takes within the objectives; `decide` simulates
+what may still come among the first; replicas times the cheapest offer give the bill. Whatever loses
+keeps its reason.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import date
@@ -16,20 +16,18 @@ from datetime import date
 from tonnage import __version__, catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.engine.capacity import Point, ReplicaLoad, at_concurrency, at_rate, largest_concurrency
-from tonnage.money.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
-from tonnage.money.energy import busy_share
-from tonnage.nouns.answer import Quantity, Verdict
+from tonnage.engine.capacity import at_concurrency, largest_concurrency
+from tonnage.nouns.answer import Verdict
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model
-from tonnage.nouns.money import Offer
-from tonnage.nouns.plan import PLAN_SCHEMA, Bill, Capacity, Configuration, Provenance, Rejection, ServeOption, ServePlan
+from tonnage.nouns.plan import PLAN_SCHEMA, Configuration, Provenance, Rejection, ServeOption, ServePlan
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Serve
 from tonnage.planner.missed import Missed
-from tonnage.planner.replica import Replica, build_replica, concurrency_limit
+from tonnage.planner.replica import build_replica
 from tonnage.planner.serve import formats, limits, story
-from tonnage.planner.serve.account import accounted
+from tonnage.planner.serve.decide import best_of_each, decided, estimated
+from tonnage.planner.serve.option import Candidate, bills_of, load_of
 from tonnage.planner.sites import Site, sites
 from tonnage.search.frontier import frontier
 from tonnage.search.layouts import replica_layouts
@@ -41,7 +39,6 @@ LARGEST_REPLICA = 32
 EFFICIENT_SIZES = 2
 """Doublings of a layout looked at beyond the smallest that fits: larger ones cost more for the same load,
 but reach tighter objectives, so they are looked at further only while an objective is missed."""
-KEPT_PER_SITE = 3
 
 
 def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> ServePlan:
@@ -58,20 +55,12 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
     model = resolve(request.model, additions=additions)
     formats.check_context(model, request)
     open_sites, excluded = sites(request.filters, additions=additions)
-    options: list[ServeOption] = []
-    missed: list[Missed] = []
-    evaluated = 0
-    for site in open_sites:
-        found: list[ServeOption] = []
-        for outcome in _outcomes(request, model, site, today):
-            evaluated += 1
-            if isinstance(outcome, ServeOption):
-                found.append(outcome)
-            else:
-                missed.append(outcome)
-        kept = sorted(found, key=_rank)[:KEPT_PER_SITE]
-        options += [accounted(request, option, accelerator=site.accelerator) for option in kept]
-    options.sort(key=_rank)
+    outcomes = [outcome for site in open_sites for outcome in _outcomes(request, model, site)]
+    candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
+    missed = [outcome for outcome in outcomes if isinstance(outcome, Missed)]
+    found = (estimated if request.quick else decided)(request, candidates, today=today)
+    missed += [outcome for outcome in found if isinstance(outcome, Missed)]
+    options = best_of_each(request, [pair for pair in found if not isinstance(pair, Missed)])
     ranked = story.with_verdicts(request, tuple(options))
     rejected = (*_rejections(missed, ranked), *excluded)
     return ServePlan(
@@ -89,7 +78,8 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         trail=story.trail(request, ranked, missed_memory=_missed_memory(missed)),
         flips=story.flips(request, ranked),
         binding=None if ranked else _binding(request, missed, excluded),
-        evaluated=evaluated,
+        evaluated=len(outcomes),
+        simulated=sum(not isinstance(pair, Missed) and pair[1].capacity.simulated is not None for pair in found),
         provenance=Provenance(
             version=__version__,
             catalogue=story.catalogue_dates(option.bill for option in ranked),
@@ -103,16 +93,11 @@ def _cost(option: ServeOption) -> float:
     return option.bill.usd_per_hour
 
 
-def _rank(option: ServeOption) -> tuple[bool, float, float]:
-    """Those on measured kernels, or that hold within error, come first; then the cheapest, at one price the faster."""
-    return not option.sure, option.bill.usd_per_hour, option.capacity.tpot_s.value
-
-
 def _ttft(option: ServeOption) -> float:
     return option.capacity.ttft_s.value
 
 
-def _outcomes(request: Serve, model: Model, site: Site, today: date) -> Iterator[ServeOption | Missed]:
+def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Missed]:
     """Every configuration of one site, small layouts first, stopping where larger ones only cost more."""
     for engine in request.engines:
         worth = formats.precisions(request, model, accelerator=site.accelerator, engine=engine)
@@ -128,9 +113,9 @@ def _outcomes(request: Serve, model: Model, site: Site, today: date) -> Iterator
                     engine=Engine(name=engine, max_model_len=request.max_context),
                     intra_link=site.intra_link,
                 )
-                outcome = _outcome(request, model, site, configuration, today)
+                outcome = _outcome(request, model, site, configuration)
                 yield outcome
-                served += isinstance(outcome, ServeOption)
+                served += isinstance(outcome, Candidate)
                 if served > EFFICIENT_SIZES:
                     break
 
@@ -151,152 +136,26 @@ def _layouts(request: Serve, model: Model, site: Site) -> Iterable[Layout]:
     return replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=most)
 
 
-def _outcome(
-    request: Serve, model: Model, site: Site, configuration: Configuration, today: date
-) -> ServeOption | Missed:
+def _outcome(request: Serve, model: Model, site: Site, configuration: Configuration) -> Candidate | Missed:
+    """The configuration by the mean field: what one replica takes, or why it cannot serve."""
     replica = build_replica(
         model=model, accelerator=site.accelerator, configuration=configuration, lengths=request.lengths
     )
     if not replica.verdict.ok or replica.times is None:
         return Missed(configuration=configuration, verdict=replica.verdict)
-    load = _load(request, replica)
+    load = load_of(request, replica)
     if load.max_concurrency < 1:
         need = request.lengths.prompt_tokens + request.lengths.output_tokens
         return Missed(configuration=configuration, verdict=limits.too_little_cache(need, replica.kv_tokens))
     best, binds = largest_concurrency(replica.times, load)
     if best is None:
+        # Even a lone request is too slow.
         alone = at_concurrency(replica.times, load, concurrency=0.01)
         missing = limits.misses_objective(request, alone, limit=binds)
         return Missed(configuration=configuration, verdict=missing, alone=alone)
-    replicas = _replicas(request, best)
-    bills = _bills(site, replicas=replicas, ranks=configuration.layout.ranks, request=request, today=today)
-    if not bills:
+    if not bills_of(site, replicas=1, ranks=configuration.layout.ranks, request=request, today=date.min):
         return Missed(configuration=configuration, verdict=limits.no_offer(site, configuration))
-    beyond = limits.beyond_limits(request, replicas * configuration.layout.ranks, bills=bills)
-    if beyond is not None:
-        return Missed(configuration=configuration, verdict=beyond)
-    return _option(request, replica, configuration, replicas=replicas, best=best, binds=binds, bills=bills)
-
-
-def _load(request: Serve, replica: Replica) -> ReplicaLoad:
-    lengths = request.lengths
-    output_tail = lengths.output_p95 or lengths.output_tokens
-    return ReplicaLoad(
-        output_tokens=lengths.output_tokens,
-        output_tail_tokens=output_tail,
-        dispersion=request.shape.dispersion,
-        percentile=request.slo.percentile,
-        ttft_s=request.slo.ttft_s,
-        tpot_s=request.slo.tpot_s,
-        e2e_s=request.slo.e2e_s,
-        max_concurrency=concurrency_limit(replica, request.lengths),
-    )
-
-
-def _replicas(request: Serve, best: Point, *, factor: float = 1.0) -> int:
-    """Replicas for the peak with the wanted headroom, plus spares, if capacity is `factor` times what is predicted."""
-    peak = request.shape.peak_to_mean / (1.0 - request.headroom)
-    if request.rate_per_s is not None:
-        needed = request.rate_per_s * peak / (best.rate_per_s * factor)
-    else:
-        needed = (request.concurrency or 1.0) * peak / (best.concurrency * factor)
-    return max(1, math.ceil(needed - 1e-9)) + request.spare_replicas
-
-
-def _bills(site: Site, *, replicas: int, ranks: int, request: Serve, today: date) -> list[Bill]:
-    made = [
-        bill(offer, replicas=replicas, ranks=ranks, term=term, today=today)
-        for offer in site.offers
-        if _holds(offer, ranks, site)
-        for term in request.filters.terms
-        if offer.usd_per_hour(term) is not None
-    ]
-    return sorted((b for b in made if isinstance(b, Bill)), key=lambda b: b.usd_per_hour)
-
-
-def _holds(offer: Offer, ranks: int, site: Site) -> bool:
-    """A replica fits inside one instance, or spans whole instances of the largest kind."""
-    return offer.count >= ranks or (offer.count == site.per_node and ranks % offer.count == 0)
-
-
-def _option(
-    request: Serve,
-    replica: Replica,
-    configuration: Configuration,
-    *,
-    replicas: int,
-    best: Point,
-    binds: str,
-    bills: list[Bill],
-) -> ServeOption:
-    assert replica.times is not None
-    load = _load(request, replica)
-    working = replicas - request.spare_replicas
-    if request.rate_per_s is not None:
-        share = request.rate_per_s * request.shape.peak_to_mean / working
-        point = at_rate(replica.times, load, rate_per_s=share)
-        headroom = 1.0 - share / best.rate_per_s
-    else:
-        share = (request.concurrency or 1.0) * request.shape.peak_to_mean / working
-        point = at_concurrency(replica.times, load, concurrency=share)
-        headroom = 1.0 - share / best.concurrency
-    tokens_per_s = point.rate_per_s * working / request.shape.peak_to_mean * request.lengths.output_tokens
-    capacity = _capacity(replica, point=point, best=best, binds=binds)
-    cost = _cost_interval(request, bills[0], best=best, ranks=configuration.layout.ranks, replica=replica)
-    return ServeOption(
-        configuration=configuration,
-        replicas=replicas,
-        accelerators=replicas * configuration.layout.ranks,
-        capacity=capacity,
-        memory=replica.memory,
-        kv_tokens=replica.kv_tokens,
-        bill=bills[0],
-        other_offers=tuple(bills[1:4]),
-        cost=cost,
-        headroom=headroom,
-        usd_per_month=cost.value * HOURS_PER_MONTH,
-        usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
-        basis=str(replica.basis),
-        sure=story.is_sure(request, capacity, basis=replica.basis),
-    )
-
-
-def _cost_interval(request: Serve, made: Bill, *, best: Point, ranks: int, replica: Replica) -> Quantity:
-    """The bill, and what it becomes when capacity lies at either end of its interval."""
-    error = replica.factors["requests_per_s"]
-    fewest, most = (_replicas(request, best, factor=factor) for factor in (error, 1.0 / error))
-    return Quantity(
-        value=made.usd_per_hour,
-        unit="USD/h",
-        low=usd_per_hour_of(made, replicas=fewest, ranks=ranks),
-        high=usd_per_hour_of(made, replicas=most, ranks=ranks),
-        basis=replica.basis,
-        parts=made.lines,
-    )
-
-
-def _capacity(replica: Replica, *, point: Point, best: Point, binds: str) -> Capacity:
-    def timed(value: float, name: str) -> Quantity:
-        return Quantity(value=value, unit="s", basis=replica.basis).within(replica.factors[name])
-
-    rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis)
-    return Capacity(
-        max_rate_per_s=rate.within(replica.factors["requests_per_s"]),
-        concurrency=point.concurrency,
-        ttft_s=timed(point.ttft_tail_s, "ttft_s"),
-        tpot_s=timed(point.tpot_tail_s, "tpot_s"),
-        ttft_mean_s=point.ttft_mean_s,
-        tpot_mean_s=point.tpot_mean_s,
-        binds="batch" if binds == "kv" and best.concurrency >= replica.max_num_seqs * 0.999 else binds,
-        binds_text=story.binds_text(binds, best, replica=replica),
-        prompt_share=_prompt_share(replica, point),
-    )
-
-
-def _prompt_share(replica: Replica, point: Point) -> float:
-    """Of the time at work, the part that prompts take: the rest is decoding."""
-    assert replica.times is not None
-    return min(1.0, point.rate_per_s * replica.times.prefill_work_s / busy_share(mean_requests=point.concurrency))
+    return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds)
 
 
 def _rejections(missed: list[Missed], options: tuple[ServeOption, ...]) -> tuple[Rejection, ...]:

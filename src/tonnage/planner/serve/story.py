@@ -17,7 +17,7 @@ from tonnage.engine.capacity import Point
 from tonnage.money.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.nouns.answer import Basis, Verdict
 from tonnage.nouns.model import Model
-from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, Flip, ServeOption
+from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, Flip, ServeOption, SimulatedCapacity
 from tonnage.nouns.workload import Serve
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planner.replica import Replica
@@ -260,9 +260,12 @@ def flips(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Flip, ...]:
     return tuple(found)
 
 
-def binds_text(binds: str, best: Point, *, replica: Replica) -> str:
+def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapacity | None) -> str:
     """What stops one replica from taking more."""
     at = f"at {best.concurrency:.0f} concurrent requests"
+    if seen is not None:
+        what = f"{binds.upper()} reaches its objective" if binds in {"ttft", "tpot", "e2e"} else "it is full"
+        return f"{what} {at}, where {seen.cause}"
     if binds == "kv":
         full = best.concurrency >= replica.max_num_seqs * 0.999
         return f"limited by max_num_seqs {replica.max_num_seqs}" if full else f"the KV cache is full {at}"

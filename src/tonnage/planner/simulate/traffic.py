@@ -16,7 +16,7 @@ from tonnage.nouns.simulate import SimulationTraffic
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Traced", "traffic_of"]
+__all__ = ["Traced", "scaled_lengths", "traffic_of"]
 
 MOST_REQUESTS = 20_000_000
 
@@ -86,6 +86,18 @@ def _drawn(asked: SimulationTraffic) -> Traced:
         think_s=np.full(n, asked.think_s),
     )  # fmt: skip
     return _traced(requests, notes=tuple(notes))
+
+
+def scaled_lengths(requests: Requests, *, prompt_tokens: float, output_tokens: float) -> Requests:
+    """The same requests with their lengths stretched to these means. [tokens]"""
+    import numpy as np
+
+    def to(lengths: Any, mean: float) -> Any:
+        share = mean / float(lengths.mean())
+        # Drawn lengths miss their mean by chance: only another mean is another traffic.
+        return lengths if abs(share - 1.0) < 0.05 else np.maximum(1, np.rint(lengths * share)).astype(np.int64)
+
+    return requests._replace(prompt=to(requests.prompt, prompt_tokens), output=to(requests.output, output_tokens))
 
 
 def _traced(requests: Requests, **more: Any) -> Traced:

@@ -1,0 +1,172 @@
+"""
+One configuration as an option: replicas for the load, the offers that rent them, what its requests see, what it costs.
+
+What one replica takes comes in as a `Point`, from the mean field or from the simulator: nothing here asks which.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+
+import msgspec
+
+from tonnage.engine.capacity import Point, ReplicaLoad, at_concurrency, at_rate
+from tonnage.money.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
+from tonnage.money.energy import busy_share
+from tonnage.nouns.answer import Quantity
+from tonnage.nouns.money import Offer
+from tonnage.nouns.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
+from tonnage.nouns.workload import Serve
+from tonnage.planner.replica import Replica, concurrency_limit
+from tonnage.planner.serve import story
+from tonnage.planner.sites import Site
+
+__all__ = ["Candidate", "bills_of", "load_of", "option_of", "replicas_of", "share_of"]
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration that holds the model and meets the objectives by the mean field."""
+
+    site: Site
+    configuration: Configuration
+    replica: Replica
+    best: Point
+    """At capacity."""
+    binds: str
+    """What stops it from taking more."""
+    simulated: SimulatedCapacity | None = None
+    point: Point | None = None
+    """What requests see at the planned load, where it was simulated."""
+
+
+def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
+    """What the mean field is asked: lengths, burstiness, objectives, the most requests at once."""
+    lengths = request.lengths
+    return ReplicaLoad(
+        output_tokens=lengths.output_tokens,
+        output_tail_tokens=lengths.output_p95 or lengths.output_tokens,
+        dispersion=request.shape.dispersion,
+        percentile=request.slo.percentile,
+        ttft_s=request.slo.ttft_s,
+        tpot_s=request.slo.tpot_s,
+        e2e_s=request.slo.e2e_s,
+        max_concurrency=concurrency_limit(replica, request.lengths),
+    )
+
+
+def replicas_of(request: Serve, best: Point, *, factor: float = 1.0) -> int:
+    """Replicas for the peak with the wanted headroom, plus spares, if capacity is `factor` times what is predicted."""
+    peak = request.shape.peak_to_mean / (1.0 - request.headroom)
+    if request.rate_per_s is not None:
+        needed = request.rate_per_s * peak / (best.rate_per_s * factor)
+    else:
+        needed = (request.concurrency or 1.0) * peak / (best.concurrency * factor)
+    return max(1, math.ceil(needed - 1e-9)) + request.spare_replicas
+
+
+def share_of(request: Serve, replicas: int) -> float:
+    """What one working replica gets at the peak: requests per second, or in flight where the request says those."""
+    working = replicas - request.spare_replicas
+    load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
+    return load * request.shape.peak_to_mean / working
+
+
+def bills_of(site: Site, *, replicas: int, ranks: int, request: Serve, today: date) -> list[Bill]:
+    """What so many replicas cost on each offer of the site, cheapest first."""
+    made = [
+        bill(offer, replicas=replicas, ranks=ranks, term=term, today=today)
+        for offer in site.offers
+        if _holds(offer, ranks, site)
+        for term in request.filters.terms
+        if offer.usd_per_hour(term) is not None
+    ]
+    return sorted((b for b in made if isinstance(b, Bill)), key=lambda b: b.usd_per_hour)
+
+
+def _holds(offer: Offer, ranks: int, site: Site) -> bool:
+    """A replica fits inside one instance, or spans whole instances of the largest kind."""
+    return offer.count >= ranks or (offer.count == site.per_node and ranks % offer.count == 0)
+
+
+def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOption:
+    """The option with as many replicas as it needs, on the first of its bills."""
+    replica, best = found.replica, found.best
+    replicas, ranks = replicas_of(request, best), found.configuration.layout.ranks
+    working, share = replicas - request.spare_replicas, share_of(request, replicas)
+    point = found.point or _mean_field_at(request, replica, share)
+    full = best.rate_per_s if request.rate_per_s is not None else best.concurrency
+    tokens_per_s = point.rate_per_s * working / request.shape.peak_to_mean * request.lengths.output_tokens
+    capacity = _capacity(found, point=point)
+    cost = _cost_interval(request, bills[0], found=found)
+    return ServeOption(
+        configuration=found.configuration,
+        replicas=replicas,
+        accelerators=replicas * ranks,
+        capacity=capacity,
+        memory=replica.memory,
+        kv_tokens=replica.kv_tokens,
+        bill=bills[0],
+        other_offers=tuple(bills[1:4]),
+        cost=cost,
+        headroom=1.0 - share / full,
+        usd_per_month=cost.value * HOURS_PER_MONTH,
+        usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
+        basis=str(replica.basis),
+        sure=story.is_sure(request, capacity, basis=replica.basis),
+    )
+
+
+def _mean_field_at(request: Serve, replica: Replica, share: float) -> Point:
+    assert replica.times is not None
+    load = load_of(request, replica)
+    if request.rate_per_s is not None:
+        return at_rate(replica.times, load, rate_per_s=share)
+    return at_concurrency(replica.times, load, concurrency=share)
+
+
+def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
+    """The bill, and what it becomes when capacity lies at either end of its interval."""
+    ranks, replica = found.configuration.layout.ranks, found.replica
+    error = replica.factors["requests_per_s"]
+    # The value planned with is the lower bound of the simulation's own interval.
+    more = found.simulated.high_per_s / found.simulated.low_per_s if found.simulated else 1.0
+    fewest, most = (replicas_of(request, found.best, factor=factor) for factor in (error * more, 1.0 / error))
+    return Quantity(
+        value=made.usd_per_hour,
+        unit="USD/h",
+        low=usd_per_hour_of(made, replicas=fewest, ranks=ranks),
+        high=usd_per_hour_of(made, replicas=most, ranks=ranks),
+        basis=replica.basis,
+        parts=made.lines,
+    )
+
+
+def _capacity(found: Candidate, *, point: Point) -> Capacity:
+    replica, best, seen = found.replica, found.best, found.simulated
+
+    def timed(value: float, name: str) -> Quantity:
+        return Quantity(value=value, unit="s", basis=replica.basis).within(replica.factors[name])
+
+    rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis).within(replica.factors["requests_per_s"])
+    if seen is not None:
+        rate = msgspec.structs.replace(rate, high=seen.high_per_s * replica.factors["requests_per_s"])
+    full = seen is None and found.binds == "kv" and best.concurrency >= replica.max_num_seqs * 0.999
+    return Capacity(
+        max_rate_per_s=rate,
+        concurrency=point.concurrency,
+        ttft_s=timed(point.ttft_tail_s, "ttft_s"),
+        tpot_s=timed(point.tpot_tail_s, "tpot_s"),
+        ttft_mean_s=point.ttft_mean_s,
+        tpot_mean_s=point.tpot_mean_s,
+        binds="batch" if full else found.binds,
+        binds_text=story.binds_text(found.binds, best, replica=replica, seen=seen),
+        prompt_share=_prompt_share(replica, point),
+        simulated=seen,
+    )
+
+
+def _prompt_share(replica: Replica, point: Point) -> float:
+    """Of the time at work, the part that prompts take: the rest is decoding."""
+    assert replica.times is not None
+    return min(1.0, point.rate_per_s * replica.times.prefill_work_s / busy_share(mean_requests=point.concurrency))
