@@ -35,7 +35,7 @@ def show_train_plan(plan: TrainPlan, *, top: int = 8) -> None:
         if len(plan.options) > top:
             console.print(f"  … and {len(plan.options) - top} more options (--top {len(plan.options)} shows them)")
         lines(console, "Cheaper, at a risk?", texts=[plan.cheaper_at_risk] if plan.cheaper_at_risk else [])
-        lines(console, "Cost against time", texts=[_frontier(plan.options[index]) for index in plan.frontier])
+        lines(console, "Cost against time: no other way is both cheaper and faster", texts=_frontier(plan))
         lines(console, "Memory of the fullest accelerator", texts=[_memory(best)])
         lines(console, "One step", texts=[_parts(best.step_s)])
         lines(console, "The run", texts=_run(best))
@@ -146,12 +146,20 @@ def _why(index: int, option: TrainOption) -> str:
     return f"{index + 1}. {option.verdict}{tie}"
 
 
-def _frontier(option: TrainOption) -> str:
-    sure = "" if option.sure else ", unsure"
-    return (
-        f"{show(option.run.wall_s.value, 's')} for {show(option.cost.value, 'USD')}: "
-        f"{option.accelerators} x {option.configuration.accelerator}{sure}"
-    )
+def _frontier(plan: TrainPlan) -> list[str]:
+    """Cheapest first; each beside the cheapest: so many times its price, so many times as fast."""
+    points = sorted((plan.options[index] for index in plan.frontier), key=lambda option: option.cost.value)
+    told = []
+    for option in points:
+        usd, wall = option.cost.value, option.run.wall_s.value
+        sure = "" if option.sure else ", unsure"
+        beside = ""
+        if option is not points[0]:
+            faster = points[0].run.wall_s.value / wall
+            beside = f" ({usd / points[0].cost.value:.2f}x the price, {faster:.3g}x as fast)"
+        count = f"{option.accelerators} x {option.configuration.accelerator}"
+        told.append(f"{show(wall, 's')} for {show(usd, 'USD')}: {count}{beside}{sure}")
+    return told
 
 
 def _memory(option: TrainOption) -> str:

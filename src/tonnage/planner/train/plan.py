@@ -28,6 +28,7 @@ from tonnage.nouns.workload import FineTune, Train
 from tonnage.planner.serve.story import model_facts
 from tonnage.planner.sites import Site, sites
 from tonnage.planner.train import story
+from tonnage.planner.train.flips import train_flips
 from tonnage.planner.train.job import PATIENCE_S, job_of
 from tonnage.planner.train.needs import host_needs
 from tonnage.planner.train.option import Asked, TrainMissed, evaluate, timeline
@@ -46,6 +47,10 @@ KEPT_PER_SITE: Final = 3
 ENOUGH: Final = 2
 """Counts of one place that end in time before larger ones are left alone: they only cost more."""
 KEPT: Final = 40
+ENLARGED: Final = 3
+"""Accelerators that are arranged at larger counts, to say what a shorter deadline would ask for."""
+LARGER: Final = 4
+"""Times the count."""
 WORTH: Final = 2.0
 """A try whose least cost is beyond this multiple of the best found is not searched. [-]"""
 
@@ -118,7 +123,17 @@ def plan_train(
         spot=spot_against_on_demand(asked, ranked[0], sites=open_sites) if ranked else "",
         rejected=rejected,
         trail=story.trail(asked, ranked),
-        flips=story.flips(asked, ranked),
+        flips=train_flips(
+            ranked,
+            evaluated=[
+                *options,
+                *(miss.option for miss in missed if miss.option is not None),
+                *_larger(asked, tries, ranked=ranked),
+            ],
+            deadline_s=_goal_s(asked),
+            budget_usd=request.budget_usd,
+            stated=request.deadline_s is not None,
+        ),
         binding=binding,
         evaluated=evaluated,
         provenance=Provenance(
@@ -207,6 +222,24 @@ def _evaluated(asked: Asked, tries: list[_Try]) -> tuple[list[TrainOption], list
                 best = min(best, outcome.cost.value)
                 in_time[key] += 1
     return options, missed, evaluated
+
+
+def _larger(asked: Asked, tries: list[_Try], *, ranked: tuple[TrainOption, ...]) -> list[TrainOption]:
+    """The best accelerators at the next counts: dearer now, and what a shorter deadline would ask for."""
+    if _goal_s(asked) == inf:
+        return []
+    looked_at: dict[str, int] = {}
+    for option in ranked:
+        name = option.configuration.accelerator
+        if name in looked_at or len(looked_at) < ENLARGED:
+            looked_at[name] = max(looked_at.get(name, 0), option.accelerators)
+    found = []
+    for attempt in tries:
+        place = attempt.rental.place
+        if 1 < place.count / looked_at.get(place.accelerator.id, inf) <= LARGER:
+            outcomes = evaluate(asked, attempt.rental)
+            found += [o.option if isinstance(o, TrainMissed) else o for o in outcomes]
+    return [option for option in found if option is not None]
 
 
 def _too_dear(attempt: _Try, best: float) -> TrainMissed:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog import ambiguity as accelerator_ambiguity
 from tonnage.nouns.answer import Quantity, Verdict
-from tonnage.nouns.plan import Decision, Flip
+from tonnage.nouns.plan import Decision
 from tonnage.nouns.train_plan import TrainOption
 from tonnage.nouns.workload import FineTune, Train
 from tonnage.planner.serve.story import catalogue_dates
@@ -24,7 +24,6 @@ __all__ = [
     "assumptions",
     "catalogue_dates",
     "cheaper_at_risk",
-    "flips",
     "purpose",
     "sentence",
     "trail",
@@ -173,35 +172,6 @@ def _too_much_for_one(asked: Asked, best: TrainOption) -> str:
         name, memory = best.configuration.accelerator, show(best.limit_bytes, "bytes")
         return f"states alone are {show(state, 'bytes')}, and {name} has {memory}"
     return "one would take too long, cost more, or hold no useful batch"
-
-
-def flips(asked: Asked, options: tuple[TrainOption, ...]) -> tuple[Flip, ...]:
-    """Inputs at which the answer changes: the runner-up's price, a tighter deadline, a smaller budget."""
-    if not options:
-        return ()
-    best, request = options[0], asked.request
-    found = []
-    name = best.configuration.accelerator
-    other = next((o for o in options[1:] if o.configuration.accelerator != name), None)
-    if other is not None:
-        price = other.bill.usd_per_instance_hour * best.cost.value / other.cost.value
-        found.append(
-            Flip(input=f"{other.configuration.accelerator} ({other.bill.instance_type}) below", value=price,
-                 unit="USD/h", becomes=f"cheaper than {name}")
-        )  # fmt: skip
-    faster = [o for o in options[1:] if o.run.wall_s.value < best.run.wall_s.value and o.cost.value > best.cost.value]
-    if faster and (request.deadline_s is not None or request.budget_usd is None):
-        nearest = min(faster, key=lambda o: o.cost.value)
-        found.append(
-            Flip(input="deadline below", value=best.run.wall_s.value, unit="s",
-                 becomes=f"{nearest.accelerators} x {nearest.configuration.accelerator} for "
-                 f"{show(nearest.cost.value, 'USD')} in {show(nearest.run.wall_s.value, 's')}")
-        )  # fmt: skip
-    if request.budget_usd is not None:
-        found.append(
-            Flip(input="budget below", value=best.cost.value, unit="USD", becomes="this option falls out")
-        )  # fmt: skip
-    return tuple(found)
 
 
 def assumptions(asked: Asked, options: tuple[TrainOption, ...], *, additions: Additions = NOTHING) -> tuple[str, ...]:
