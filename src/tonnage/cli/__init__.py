@@ -34,6 +34,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cost": ("tonnage.cli.cost:cost", "Renting against owning: break-even, sensitivities, rules of thumb."),
     "predict": ("tonnage.cli.predict:predict", "Cases in as JSON lines, predictions out as JSON lines."),
     "simulate": ("tonnage.cli.simulate:simulate", "One configuration over time: percentiles, occupancy, capacity."),
+    "sweep": ("tonnage.cli.sweep:sweep", "A grid of questions over many cores or machines."),
     "explain": ("tonnage.cli.explain:explain", "Where each number of an answer comes from."),
     "export": ("tonnage.cli.export:export", "Files that start a plan on an engine or orchestrator."),
     "check": ("tonnage.cli.check:check", "What changed against a kept plan: for continuous integration."),

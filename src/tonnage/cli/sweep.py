@@ -1,0 +1,116 @@
+"""`tonnage sweep`: a grid of questions over many cores or machines."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tonnage.errors import BadRequest, echo
+
+__all__ = ["sweep"]
+
+INTERRUPTED = 130
+
+
+@click.command()
+@click.argument("path", metavar="SWEEP.yaml", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--results", type=click.Path(dir_okay=False), help="file that keeps answers as they come  [SWEEP.sqlite]")
+@click.option("--output", "-o", type=click.Path(dir_okay=False), help="write the table: .csv, .jsonl or .parquet")
+@click.option("--workers", type=click.IntRange(1, 1024), default=None, help="processes  [one a core]")
+@click.option(
+    "--ray", "address", metavar="ADDRESS", help="work on this Ray cluster instead; local = one on this machine"
+)
+@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@click.pass_context
+def sweep(
+    ctx: click.Context, /, path: str, results: str | None, output: str | None, workers: int | None,
+    address: str | None, folders: tuple[str, ...],
+) -> None:  # fmt: skip
+    """
+    Ask every combination of a grid; what is answered once is never asked again.
+
+    \b
+    sweep: plan                      # plan, fit, simulate or predict
+    base: {plan: serve, model: 8B, traffic: chat}
+    grid: {rate: [1/s, 2/s, 4/s], ttft: [500 ms, 1 s]}
+    take: {usd: options.0.cost.value}   # optional: columns of the table
+    """
+    import os
+
+    from tonnage.planner.files import read_mapping
+    from tonnage.scale.points import sweep_of
+    from tonnage.scale.sweep import run, table
+
+    if output is not None and Path(output).suffix not in (".csv", ".jsonl", ".parquet"):
+        raise BadRequest(f"--output: '{echo(output)}' must end in .csv, .jsonl or .parquet")
+    if path == "-" and results is None:
+        raise BadRequest("--results is missing: a sweep from standard input needs a file for its answers")
+    asked = sweep_of(read_mapping(path, what="sweep"))
+    file = Path(results) if results is not None else Path(path).with_suffix(".sqlite")
+    try:
+        new = run(asked, file, workers=workers or os.cpu_count() or 1, ray=address, folders=folders, watch=_watch())
+    except KeyboardInterrupt:
+        click.echo(f"\nstopped; '{file}' keeps what was answered, the same command goes on from there", err=True)
+        ctx.exit(INTERRUPTED)
+    rows = list(table(asked, file))
+    wrong = sum("error" in row for row in rows)
+    click.echo(f"{len(rows):,} points, {new:,} asked now, {wrong:,} refused; answers in {file}", err=True)
+    _write(rows, output)
+
+
+def _watch() -> Any:
+    """A bar with the time left, where someone looks."""
+    import time
+
+    began: list[tuple[float, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        began.append((time.monotonic(), done)) if not began else None
+        if not sys.stderr.isatty():
+            return
+        since, at_first = began[0]
+        speed = (done - at_first) / max(time.monotonic() - since, 1e-9)
+        left = f", {(total - done) / speed:,.0f} s left" if speed > 0 else ""
+        filled = round(30 * done / total)
+        click.echo(f"\r[{'#' * filled}{'.' * (30 - filled)}] {done:,}/{total:,}{left}   ", err=True, nl=done >= total)
+
+    return tell
+
+
+def _write(rows: list[dict[str, Any]], output: str | None) -> None:
+    import msgspec
+
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    if output is not None and output.endswith(".parquet"):
+        _parquet(rows, columns, output)
+        return
+    stream = sys.stdout if output is None else open(output, "w", encoding="utf-8", newline="")  # noqa: SIM115
+    try:
+        if output is not None and output.endswith(".jsonl"):
+            stream.writelines(msgspec.json.encode(row).decode() + "\n" for row in rows)
+        else:
+            writer = csv.DictWriter(stream, columns, restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+    finally:
+        if output is not None:
+            stream.close()
+
+
+def _parquet(rows: list[dict[str, Any]], columns: list[str], output: str) -> None:
+    import importlib.util
+    import json
+    import tempfile
+
+    if importlib.util.find_spec("duckdb") is None:
+        raise BadRequest("Parquet needs the 'traces' extra: pip install 'tonnage[traces]'; or write .csv or .jsonl")
+    import duckdb
+
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as lines:
+        lines.writelines(json.dumps({name: row.get(name) for name in columns}) + "\n" for row in rows)
+        lines.flush()
+        duckdb.read_json(lines.name).write_parquet(output)
