@@ -144,7 +144,7 @@ PRIORS: dict[str, float] = {
     "step_s.megatron": 0.7, "step_s.fsdp": 0.7, "step_s.eager": 0.7,
     "link": 0.2, "network": 0.2, "host_link": 0.4, "tensor_overlap": 0.5, "data_overlap": 0.3,
     "expert": 0.3, "expert_overlap": 0.4, "expert_layer_s": 1.0, "straggler": 0.7, "convolution": 0.3,
-    "network_passes": 0.5, "network_wide": 0.3, "dequantize": 0.5,
+    "network_passes": 0.5, "network_wide": 0.3, "separable": 0.5, "dequantize": 0.5,
 }  # fmt: skip
 """Fitted coefficients, by path in the struct, and the width of their prior around the seed, in logarithms or logits.
 What no run can tell is not in the list and stays at its seed."""

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.training import training_coefficients, with_training_totals
-from tonnage.engine.training import model_flop, network_totals, step_time
+from tonnage.engine.training import model_flop, step_time
+from tonnage.engine.training_networks import network_totals
 from tonnage.errors import Unmeasured
 from tonnage.nouns.layout import TrainLayout
 from tonnage.nouns.model import Model, Network
@@ -119,3 +120,58 @@ def test_counted_networks_have_both_totals() -> None:
     flop, values = network_totals(ssd, image_px=300)
     assert flop == pytest.approx(40.3e9, rel=0.01)
     assert values == pytest.approx(31.3e6, rel=0.01)
+
+
+def test_hybrid_sharding_gathers_inside_the_node() -> None:
+    base = replace(BASE, software="fsdp", num_micro_batches=1, inter_bytes_per_s=5e9, master_weights=False)
+    wide = replace(base, layout=TrainLayout(dp=64, sharding="fsdp"))
+    hybrid = replace(base, layout=TrainLayout(dp=64, sharding="hsdp"))
+    assert step(hybrid) < step(wide)
+    alone = [replace(base, layout=TrainLayout(dp=8, sharding=kind)) for kind in ("fsdp", "hsdp")]
+    assert step(alone[0]) == pytest.approx(step(alone[1]))
+
+
+def test_schedules_that_put_weight_gradients_off_shorten_the_bubble() -> None:
+    def bubble(schedule: str) -> float:
+        layout = TrainLayout(pp=4, dp=2, sharding="zero1", schedule=schedule)  # type: ignore[arg-type]
+        found = step_time(
+            LLAMA, accelerator=H100, setup=replace(BASE, num_micro_batches=16, layout=layout),
+            coefficients=training_coefficients(),
+        )  # fmt: skip
+        return found.part("bubble")
+
+    assert bubble("1f1b") > 1.8 * bubble("zb-h1") > 0
+    assert bubble("zb-h2") < bubble("zb-h1")
+    assert bubble("dualpipe") < bubble("1f1b")
+
+
+def test_products_in_pieces_hide_the_tensor_exchange() -> None:
+    base = replace(BASE, layout=TrainLayout(tp=8, sharding="none"))
+    pieces = replace(BASE, layout=TrainLayout(tp=8, sharding="none", async_tp=True))
+
+    def exchange(setup: TrainSetup) -> float:
+        found = step_time(LLAMA, accelerator=H100, setup=setup, coefficients=training_coefficients())
+        return found.part("tensor, context and expert exchange")
+
+    assert 0 < exchange(pieces) < exchange(base) / 2
+
+
+def test_magnitudes_cost_a_pass_over_the_weights() -> None:
+    lora = TrainSetup(method="lora", software="eager", seq_len=512, layout=TrainLayout())
+    assert 1.0 < step(replace(lora, method="dora")) / step(lora) < 2.0
+
+
+def test_an_optimizer_on_the_host_is_paid_in_its_memory_and_link() -> None:
+    base = TrainSetup(method="full", software="deepspeed", seq_len=2048, layout=TrainLayout(dp=8, sharding="zero2"))
+    assert step(replace(base, offload="optimizer")) > step(base) + 8.03e9 / 8 * 8 * 28 / 109e9
+    shards = replace(base, software="fsdp", layout=TrainLayout(dp=8, sharding="fsdp"))
+    assert step(replace(shards, offload="all")) > step(replace(shards, offload="optimizer"))
+
+
+def test_networks_of_depthwise_convolutions_move_more_and_frozen_encoders_are_paid() -> None:
+    net = catalog.model("timm/resnet50.a1_in1k")
+    base = TrainSetup(software="eager", micro_batch=64, precision="fp16", image_px=224)
+    assert step(replace(base, network_style="separable"), net) > 1.2 * step(base, net)
+    assert step(replace(base, frozen_flop=8e9), net) > 1.05 * step(base, net)
+    single = replace(base, precision="fp32", weights="fp32")
+    assert step(replace(single, network_style="volume"), net) > step(single, net)

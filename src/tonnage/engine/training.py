@@ -18,38 +18,41 @@ from typing import Final
 
 import msgspec
 
-from tonnage.errors import Unmeasured
+from tonnage.engine.training_networks import network_totals, networked
+from tonnage.engine.training_times import Times, exposed
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Part, Quantity
 from tonnage.nouns.model import Model
-from tonnage.nouns.precision import number_format
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.optimizers import newton_schulz_flop, optimizer, step_bytes
-from tonnage.physics.parameters import parameters
-from tonnage.physics.pipeline import bubble_turns, stage_layers
-from tonnage.physics.training_memory import adapter_parameters, held_parameters, layer_matrices, recipe
+from tonnage.physics.pipeline import bubble_turns, split_bubble_s, stage_layers
+from tonnage.physics.training_memory import (
+    adapter_parameters,
+    held_parameters,
+    layer_matrices,
+    recipe,
+    shard_ranks,
+)
 from tonnage.physics.training_time import (
-    Network,
     network,
     sustained_bytes_per_s,
-    training_operator_s,
     training_peak,
     transfer_s,
 )
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
 from tonnage.physics.work import Operator
 
-__all__ = ["Turn", "model_flop", "network_totals", "step_time"]
+__all__ = ["Turn", "model_flop", "step_time"]
 
-_FLOP_PER_VALUE: Final = 1300.0
-"""Forward FLOP per activation value: ResNet-50 740, SSD300 1,290, nnU-Net 1,380 to 2,120 (networks.toml)."""
+_HOST_STEP_BYTES: Final = 28.0
+"""Adam in 32 bits on the host: gradient read, weights and two moments read and written. [bytes/parameter]"""
+
+_HOST_BYTES_PER_S: Final = 109e9
+"""Memory rate that a vectorised Adam reaches on two sockets: 10 G parameters in 2.57 s (arXiv 2101.06840, table 4)."""
 
 _REDONE_PRODUCTS: Final = 0.5
 """Products that PyTorch's per-operation recompute repeats: it keeps the output of every second one (torchtitan)."""
-
-_WINOGRAD: Final = 1.5
-"""Multiplications that fp32 convolutions save by Winograd's transform: 2.25 in 3 x 3 ones (arXiv 1509.09308)."""
 
 _QUANTISED_PASS_BYTES: Final = 4.5
 """Half a byte read, two written and two read again for every 4-bit weight that is widened."""
@@ -66,34 +69,13 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Launches beyond what the device's own work hides."""
     backward: float
     """Share of the whole that exchange of gradients can hide behind. [s]"""
+    weights: float = 0.0
+    """Of that, gradients of weights, which nothing waits for. [s]"""
 
     @property
     def total(self) -> float:
         """All of it. [s]"""
         return self.compute + self.elementwise + self.exchange + self.host
-
-
-class _Times(msgspec.Struct, frozen=True, kw_only=True):
-    """What timing needs to know beside the work."""
-
-    accelerator: Accelerator
-    setup: TrainSetup
-    coefficients: TrainCoefficients
-    links: Network
-
-    def of(self, ops: tuple[Operator, ...], kind: str | None = None) -> float:
-        return sum(
-            op.count
-            * training_operator_s(
-                op,
-                accelerator=self.accelerator,
-                software=self.setup.software,
-                coefficients=self.coefficients,
-                native=self.setup.native_attention,
-            )
-            for op in ops
-            if kind is None or (op.kind == "elementwise") == (kind == "elementwise")
-        )
 
 
 def step_time(
@@ -102,13 +84,13 @@ def step_time(
     """
     One optimizer step, opened into compute, element-wise work, exchange, bubble, optimizer and host.
     """
-    times = _Times(
+    times = Times(
         accelerator=accelerator,
         setup=setup,
         coefficients=coefficients,
         links=network(accelerator, setup=setup, coefficients=coefficients),
     )
-    parts = _layered(model, times) if model.layers or model.encoder else _networked(model, times)
+    parts = _layered(model, times) if model.layers or model.encoder else networked(model, times)
     nodes = setup.layout.ranks / max(1, times.links.domain)
     straggle = coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
     total = sum(part.value for part in parts)
@@ -116,7 +98,7 @@ def step_time(
     return Quantity.of_parts("s", parts)
 
 
-def _layered(model: Model, times: _Times) -> tuple[Part, ...]:
+def _layered(model: Model, times: Times) -> tuple[Part, ...]:
     setup, layout = times.setup, times.setup.layout
     groups = (*model.encoder, *model.layers)
     turns = [(g.count, _turn(layer_work(g, model.hidden_size, setup=setup), times)) for g in groups]
@@ -126,7 +108,7 @@ def _layered(model: Model, times: _Times) -> tuple[Part, ...]:
     stage = _stage_turn(layer, head, count, times)
     mean_turn = (layer.total * count + head.total) / layout.pp
     steps = setup.num_micro_batches
-    bubble = bubble_turns(pp=layout.pp, vpp=layout.vpp) * mean_turn
+    bubble = _bubble_s(layer, head, count, mean_turn=mean_turn, times=times)
     passed = _pipeline_exchange(model, times)
     data = _data_exchange(model, times, stage)
     return (
@@ -141,7 +123,21 @@ def _layered(model: Model, times: _Times) -> tuple[Part, ...]:
     )
 
 
-def _turn(work: LayerWork, times: _Times) -> Turn:
+def _bubble_s(layer: Turn, head: Turn, count: int, *, mean_turn: float, times: Times) -> float:
+    """Filling and draining the pipeline."""
+    layout = times.setup.layout
+    if layout.schedule == "1f1b" or layout.pp == 1:
+        return bubble_turns(pp=layout.pp, vpp=layout.vpp) * mean_turn
+    share = count / layout.pp
+    weights = share * layer.weights + head.weights / layout.pp
+    inputs = share * layer.backward + head.backward / layout.pp - weights
+    return split_bubble_s(
+        pp=layout.pp, forward_s=mean_turn - inputs - weights, input_s=inputs, weight_s=weights,
+        schedule=layout.schedule,
+    )  # fmt: skip
+
+
+def _turn(work: LayerWork, times: Times) -> Turn:
     """One layer's forward and backward pass for one micro-batch, recompute included."""
     setup, c = times.setup, times.coefficients
     ahead, back = times.of(work.forward, "compute"), times.of(work.backward, "compute")
@@ -163,10 +159,11 @@ def _turn(work: LayerWork, times: _Times) -> Turn:
     return Turn(
         compute=compute, elementwise=moved, exchange=exchange, host=host,
         backward=back + back_moved + repeats * (ahead + ahead_moved),
+        weights=times.of(tuple(op for op in work.backward if op.name.endswith("weight gradient"))),
     )  # fmt: skip
 
 
-def _repeated(work: LayerWork, times: _Times) -> float:
+def _repeated(work: LayerWork, times: Times) -> float:
     """Selective recompute: the attention core once more, or element-wise work in PyTorch's per-operation form."""
     setup = times.setup
     if setup.recompute != "selective":
@@ -180,14 +177,14 @@ def _repeated(work: LayerWork, times: _Times) -> float:
     return times.of(work.forward, "elementwise") + _REDONE_PRODUCTS * times.of(work.forward, "compute")
 
 
-def _widen_s(work: LayerWork, times: _Times) -> float:
+def _widen_s(work: LayerWork, times: Times) -> float:
     """Time to widen the 4-bit weights that one pass reads."""
     values = sum(op.n * op.k * op.groups for op in work.forward if op.kind in {"gemm", "grouped_gemm"})
     rate = sustained_bytes_per_s(times.accelerator, times.coefficients)
     return times.coefficients.dequantize * values * _QUANTISED_PASS_BYTES / rate
 
 
-def _layer_exchange(work: LayerWork, times: _Times) -> float:
+def _layer_exchange(work: LayerWork, times: Times) -> float:
     """Exchange of one pass that compute does not hide."""
     setup, c, layout = times.setup, times.coefficients, times.setup.layout
     seconds = 0.0
@@ -195,18 +192,21 @@ def _layer_exchange(work: LayerWork, times: _Times) -> float:
         if op.name == "tensor":
             spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=1, links=times.links)
             hidden = c.tensor_overlap if setup.sequence_parallel else 0.0
+            if layout.async_tp:
+                # Pieces run beside the products of the piece before; the first has none.
+                hidden = max(hidden, 1.0 - 1.0 / layout.tp)
             seconds += op.count * spent * (1 - hidden)
         elif op.name == "context":
             spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=layout.tp, links=times.links)
             core = times.of(tuple(o for o in work.forward if o.name == "attention"))
-            seconds += _exposed(spent, core, c.data_overlap)
+            seconds += exposed(spent, core, overlap=c.data_overlap)
         else:
             hidden = 1.0 if setup.overlapped_experts else c.expert_overlap
             seconds += op.count * _expert_exchange_s(op, times) * (1 - hidden)
     return seconds
 
 
-def _expert_exchange_s(op: Operator, times: _Times) -> float:
+def _expert_exchange_s(op: Operator, times: Times) -> float:
     """All-to-all of expert parallelism: inside the domain, and once per distinct domain between them."""
     links, per_domain = times.links, min(op.ranks, times.links.domain)
     inside = op.message_bytes * (1 - 1 / per_domain) / (links.inside if per_domain <= links.linked else links.host)
@@ -227,10 +227,11 @@ def _mean(turns: list[tuple[int, Turn]]) -> Turn:
         exchange=sum(n * t.exchange for n, t in turns) / count,
         host=sum(n * t.host for n, t in turns) / count,
         backward=sum(n * t.backward for n, t in turns) / count,
+        weights=sum(n * t.weights for n, t in turns) / count,
     )
 
 
-def _stage_turn(layer: Turn, head: Turn, count: int, times: _Times) -> Turn:
+def _stage_turn(layer: Turn, head: Turn, count: int, times: Times) -> Turn:
     """The slowest stage: a full one, or the last one with the head (which gets fewer layers when they are uneven)."""
     layout = times.setup.layout
     full = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
@@ -248,7 +249,7 @@ def _stage_turn(layer: Turn, head: Turn, count: int, times: _Times) -> Turn:
     )
 
 
-def _pipeline_exchange(model: Model, times: _Times) -> float:
+def _pipeline_exchange(model: Model, times: Times) -> float:
     """Activations and their gradients between stages, as far as nothing hides them."""
     setup, layout = times.setup, times.setup.layout
     if layout.pp == 1:
@@ -264,7 +265,7 @@ def _pipeline_exchange(model: Model, times: _Times) -> float:
     return turn * (setup.num_micro_batches + layout.pp - 1)
 
 
-def _data_exchange(model: Model, times: _Times, stage: Turn) -> float:
+def _data_exchange(model: Model, times: Times, stage: Turn) -> float:
     """Gradients and gathered weights between data-parallel ranks, beyond what the backward pass hides."""
     setup, layout, c = times.setup, times.setup.layout, times.coefficients
     ranks = layout.dp * layout.cp
@@ -284,26 +285,34 @@ def _data_exchange(model: Model, times: _Times, stage: Turn) -> float:
         if setup.adapter and layout.sharding in {"fsdp", "zero3"} and setup.method == "qlora":
             gathered = 0.55 * dense
     if layout.sharding in {"zero3", "fsdp", "hsdp"}:
-        gather = transfer_s("all_gather", gathered, ranks=ranks, stride=stride, links=times.links)
+        shard, _ = shard_ranks(setup)
+        gather = transfer_s("all_gather", gathered, ranks=shard, stride=stride, links=times.links)
         scatter = transfer_s(
-            "reduce_scatter", wire * min(trained, dense), ranks=ranks, stride=stride, links=times.links
+            "reduce_scatter", wire * min(trained, dense), ranks=shard, stride=stride, links=times.links
         )
-        each = 2 * gather + scatter
-        return setup.num_micro_batches * _exposed(each, stage.total, c.data_overlap)
+        # Hybrid sharding: what one node shares is then summed over the nodes.
+        between = transfer_s(
+            "all_reduce", wire * min(trained, dense) / shard, ranks=ranks // shard, stride=stride * shard,
+            links=times.links,
+        )  # fmt: skip
+        each = 2 * gather + scatter + between + _streamed_s(dense, shard, times)
+        return setup.num_micro_batches * exposed(each, stage.total, overlap=c.data_overlap)
     reduce = transfer_s("all_reduce" if not gathered else "reduce_scatter", wire * min(trained, dense), ranks=ranks,
                         stride=stride, links=times.links)  # fmt: skip
     gather = transfer_s("all_gather", gathered if not setup.adapter else 0.0, ranks=ranks, stride=stride,
                         links=times.links)  # fmt: skip
     hides = 0.0 if setup.software == "deepspeed" else c.data_overlap
-    return _exposed(reduce, stage.backward, hides) + _exposed(gather, stage.total - stage.backward, hides)
+    return exposed(reduce, stage.backward, overlap=hides) + exposed(gather, stage.total - stage.backward, overlap=hides)
 
 
-def _exposed(spent: float, compute: float, overlap: float) -> float:
-    """What is left of an exchange: the share that never overlaps, and what compute is too short to hide."""
-    return (1 - overlap) * spent + max(0.0, overlap * spent - compute)
+def _streamed_s(dense: float, shard: int, times: Times) -> float:
+    """Weights kept on the host come over its link for both passes of a micro-batch, each rank its shard."""
+    if times.setup.offload != "all":
+        return 0.0
+    return 2.0 * 2.0 * dense / shard / times.links.host
 
 
-def _optimizer_s(model: Model, times: _Times) -> float:
+def _optimizer_s(model: Model, times: Times) -> float:
     """One fused pass over the parameters this rank steps."""
     setup, layout = times.setup, times.setup.layout
     chosen = optimizer(setup.optimizer)
@@ -318,10 +327,18 @@ def _optimizer_s(model: Model, times: _Times) -> float:
         state_bytes=kept.state,
     )  # fmt: skip
     rate = sustained_bytes_per_s(times.accelerator, times.coefficients)
+    if setup.offload != "none":
+        return _host_step_s(stepped, times)
     return stepped * moved / rate + (_orthogonal_s(model, times) if chosen.orthogonal else 0.0)
 
 
-def _orthogonal_s(model: Model, times: _Times) -> float:
+def _host_step_s(stepped: float, times: Times) -> float:
+    """The optimizer on the host: gradients down, the step of all ranks of a node in its memory, weights up."""
+    ranks = min(times.setup.layout.ranks, times.setup.accelerators_per_node)
+    return stepped * (2.0 * 2.0 / times.links.host + ranks * _HOST_STEP_BYTES / _HOST_BYTES_PER_S)
+
+
+def _orthogonal_s(model: Model, times: Times) -> float:
     """Muon's Newton-Schulz iterations on every matrix of the layers, shared by the ranks that share the optimizer."""
     setup, layout = times.setup, times.setup.layout
     flop = 0.0
@@ -331,57 +348,6 @@ def _orthogonal_s(model: Model, times: _Times) -> float:
     ranks = layout.tp * layout.pp * (layout.dp * layout.cp if layout.sharding != "none" else 1)
     share = times.coefficients.gemm.get(times.accelerator.architecture, times.coefficients.gemm["*"])
     return 0.0 if setup.adapter else flop / ranks / (training_peak(times.accelerator, "bf16") * share)
-
-
-def _networked(model: Model, times: _Times) -> tuple[Part, ...]:
-    """A network without layers: its FLOP three times, and passes over its activation values."""
-    setup, c, card = times.setup, times.coefficients, times.accelerator
-    flop, values = network_totals(model, image_px=setup.image_px)
-    share = c.gemm.get(card.architecture, c.gemm["*"]) * c.convolution
-    dtype = number_format(setup.precision).compute
-    share *= {"tf32": c.wide, "fp32": c.single * _WINOGRAD}.get(dtype, 1.0)
-    samples = setup.micro_batch * setup.num_micro_batches
-    size = 4.0 if dtype in {"fp32", "tf32"} else 2.0
-    compute = 3.0 * flop * samples / (training_peak(card, dtype) * share)
-    rate = sustained_bytes_per_s(card, c)
-    passes = c.network_passes * (c.network_wide if size == 4 else 1.0)
-    moved = passes * values * size * samples / rate
-    weights = parameters(model).value
-    reduce = transfer_s("all_reduce", weights * size, ranks=setup.layout.dp, stride=1, links=times.links)
-    kept = recipe(setup)
-    chosen = optimizer(setup.optimizer)
-    stepped = step_bytes(
-        weight_bytes=kept.weights, grad_bytes=kept.gradients * chosen.passes, master_bytes=kept.master,
-        state_bytes=kept.state,
-    )  # fmt: skip
-    return (
-        Part(name="compute", value=compute, basis=Basis.CALIBRATED),
-        Part(name="element-wise", value=moved, basis=Basis.CALIBRATED),
-        Part(name="data exchange", value=_exposed(reduce, (compute + moved) / 2, c.data_overlap)),
-        Part(name="optimizer", value=weights * stepped / rate),
-        Part(name="input", value=c.image_s * samples, basis=Basis.CALIBRATED),
-        Part(name="host", value=c.step_s[setup.software], basis=Basis.CALIBRATED),
-    )
-
-
-def network_totals(model: Model, *, image_px: int | None = None) -> tuple[float, float]:
-    """
-    Forward FLOP and activation values of one sample at an input size.
-
-    Both grow with the input's area. Activation values that nobody counted follow from the FLOP at the
-    ratio of ordinary convolutional networks.
-
-    Raises
-    ------
-    Unmeasured
-        The model has neither layers nor a published FLOP count.
-    """
-    network = model.network
-    if network is None or not network.flop:
-        raise Unmeasured(f"model: {model.id} has no layers and no published FLOP; give its FLOP per sample")
-    values = network.activation_values or network.flop / _FLOP_PER_VALUE
-    scale = (image_px / network.input_px) ** 2 if image_px and network.input_px else 1.0
-    return network.flop * scale, values * scale
 
 
 def model_flop(model: Model, *, setup: TrainSetup) -> float:

@@ -98,6 +98,8 @@ class TrainCaseLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     ep: int | None = None
     dp: int | None = None
     sharding: str | None = None
+    schedule: Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"] | None = None
+    async_tp: bool = False
 
 
 class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="train"):

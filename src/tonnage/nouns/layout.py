@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Disaggregation", "Engine", "Layout", "Sharding", "TrainLayout"]
+__all__ = ["Disaggregation", "Engine", "Layout", "Schedule", "Sharding", "TrainLayout"]
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,6 +61,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kv_offload_bytes: float | None = None
 
 
+Schedule = Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"]
+
 Sharding = Literal["none", "zero1", "zero2", "zero3", "fsdp", "hsdp"]
 
 
@@ -76,6 +78,10 @@ class TrainLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     sharding: Sharding = "none"
     sequence_parallel: bool | None = None
     """Megatron's activation sharding inside the TP group; absent = on when tp > 1."""
+    schedule: Schedule = "1f1b"
+    """Order of work in a pipeline; interleaving is `vpp`."""
+    async_tp: bool = False
+    """Products cut into pieces, so that the exchange of one runs beside the next."""
 
     @property
     def ranks(self) -> int:

@@ -60,7 +60,7 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wide_residual: bool = False
     """What is not quantised runs in 32 bits: PEFT's preparation of a 4-bit model."""
     wide_adapters: bool = False
-    """Adapters compute in 32 bits behind a dropout of their own (PEFT since 2024): every adapted matrix keeps its input."""
+    """Adapters compute in 32 bits, each behind its own dropout (PEFT since 2024): each keeps an input for itself."""
     offload: Literal["none", "optimizer", "all"] = "none"
     """Kept in host memory: nothing, optimizer and master copy, or weights and gradients as well."""
     lora_rank: int = 16
@@ -69,6 +69,10 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trainable_parameters: float | None = None
     """Adapter parameters where the case states them. [parameters]"""
     image_px: int | None = None
+    network_style: Literal["plain", "separable", "volume"] = "plain"
+    """Convolutions of a network without layers: ordinary, depthwise, or over three dimensions."""
+    frozen_flop: float = 0.0
+    """Forward work of frozen parts that run inside the step, of one sample: a latent model's encoder. [FLOP]"""
     inter_bytes_per_s: float | None = None
     """Network between nodes, per accelerator, one direction; absent = the coefficients' modest default. [bytes/s]"""
     intra: str | None = None
@@ -152,6 +156,8 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Reads and writes of every activation value of a network in one training step under mixed precision. [-]"""
     network_wide: float
     """The same in 32-bit training, which casts nothing, over that. [-]"""
+    separable: float
+    """The same of networks of depthwise convolutions, gates and Swish, over those of plain ones. [-]"""
     image_s: float
     """Host work of one sample's input pipeline and augmentation that is not hidden. [s]"""
     dequantize: float

@@ -41,6 +41,7 @@ __all__ = [
     "held_parameters",
     "layer_matrices",
     "recipe",
+    "shard_ranks",
     "training_memory",
 ]
 
@@ -235,7 +236,7 @@ def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, f
     if setup.adapter:
         return _adapter_states(model, setup, held)
     kept, stage = _on_device(recipe(setup), setup), _stage(setup)
-    dense_ranks, expert_ranks = _shard_ranks(setup)
+    dense_ranks, expert_ranks = shard_ranks(setup)
     dense, experts = held.dense + held.ends, held.experts
 
     def bytes_of(per_parameter: float, from_stage: int) -> float:
@@ -243,8 +244,9 @@ def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, f
             return per_parameter * (dense / dense_ranks + experts / expert_ranks)
         return per_parameter * (dense + experts)
 
+    copies = 2 if setup.layout.schedule == "dualpipe" else 1  # a rank serves a stage from either end
     parts = (
-        Part(name="weights", value=bytes_of(kept.weights, 3), source="parameters x format"),
+        Part(name="weights", value=copies * bytes_of(kept.weights, 3), source="parameters x format"),
         Part(name="master weights", value=bytes_of(kept.master + kept.wide_gradients, 1), source="32-bit copies"),
         Part(name="optimizer", value=bytes_of(kept.state, 1), source=optimizer(setup.optimizer).source),
     )
@@ -258,7 +260,7 @@ def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, f
 
 def _adapter_states(model: Model, setup: TrainSetup, held: Held) -> tuple[tuple[Part, ...], float, float]:
     """A frozen base, in 16 or 4 bits, and adapters trained in full."""
-    stage, (dense_ranks, expert_ranks) = _stage(setup), _shard_ranks(setup)
+    stage, (dense_ranks, expert_ranks) = _stage(setup), shard_ranks(setup)
     shards, expert_shards = (dense_ranks, expert_ranks) if stage >= 3 else (1, 1)
     stored = number_format("nf4" if setup.method == "qlora" else setup.weights)
     sixteen = 4.0 if setup.wide_residual or setup.precision in {"fp32", "tf32"} else 2.0
@@ -286,7 +288,7 @@ def _stage(setup: TrainSetup) -> int:
     return {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3}[setup.layout.sharding]
 
 
-def _shard_ranks(setup: TrainSetup) -> tuple[int, int]:
+def shard_ranks(setup: TrainSetup) -> tuple[int, int]:
     """Ranks that share one copy of the dense and of the expert parameters."""
     layout = setup.layout
     dense = layout.dp * layout.cp
@@ -300,7 +302,7 @@ def _buffers(setup: TrainSetup, held: Held, gradients: float) -> float:
     """Gathered units of sharded training; a second copy of the gradients in PyTorch's data-parallel buckets."""
     stage = _stage(setup)
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
-    if setup.software == "deepspeed" and stage:
+    if setup.software == "deepspeed":
         return _BUCKET_COPIES * size * min(_BUCKET_VALUES, held.total) + (2 * size * held.unit if stage >= 3 else 0.0)
     if stage >= 3:
         # Gathered units (two with prefetch), and the gradients of one before they are scattered.
@@ -358,7 +360,7 @@ def _activations(model: Model, setup: TrainSetup, tokens: float) -> tuple[float,
     groups = (*model.encoder, *model.layers)
     count = sum(group.count for group in groups)
     per_layer = sum(g.count * layer_bytes_per_token(g, model.hidden_size, setup=setup) for g in groups) / count
-    flying = in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=setup.num_micro_batches)
+    flying = in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=setup.num_micro_batches, schedule=layout.schedule)
     layers = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
     working = max(recomputed_layer_bytes(g, model.hidden_size, setup=setup) for g in groups)
     if setup.recompute == "none":

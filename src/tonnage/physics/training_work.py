@@ -171,6 +171,9 @@ def _products(
         # The low-rank products read the input again and add into the output in place; backward the other way round.
         forward.append(_touch("adapter", _bytes(setup) * rows * (inputs + 2 * outputs), setup))
         backward.append(_touch("adapter backward", _bytes(setup) * rows * (2 * inputs + 2 * outputs), setup))
+        if setup.method == "dora":
+            # Every pass adds the low-rank product to the weight and takes the norm of each output's row.
+            forward.append(_touch("magnitudes", 3 * _bytes(setup) * outputs * inputs * groups, setup))
     return forward, backward
 
 

@@ -104,3 +104,21 @@ def test_peft_computes_its_adapters_in_32_bits() -> None:
 def test_fine_tuning_over_many_devices_recomputes_and_pre_training_need_not() -> None:
     assert habits.recomputes(case(method="full", framework="hf"), "eager", sharded=True) == ["full"]
     assert "none" in habits.recomputes(case(framework="pytorch"), "eager", sharded=True)
+
+
+def test_schedules_are_stated_or_of_the_framework() -> None:
+    assert habits.schedule(case(framework="hai-llm"), pp=16) == "dualpipe"
+    assert habits.schedule(case(framework="hai-llm"), pp=1) == "1f1b"
+    assert habits.schedule(case(layout=TrainCaseLayout(schedule="zb-h1")), pp=4) == "zb-h1"
+    assert habits.schedule(case(framework="megatron"), pp=4) == "1f1b"
+
+
+def test_networks_know_how_they_are_built() -> None:
+    styles = {name: habits.network_style(catalog.model(name)) for name in
+              ("timm/efficientnet_b4.ra2_in1k", "timm/resnet50.a1_in1k", "nvidia/nnunet-3d")}  # fmt: skip
+    assert list(styles.values()) == ["separable", "plain", "volume"]
+
+
+def test_latent_diffusion_encodes_its_images_in_the_step() -> None:
+    assert habits.frozen_flop(catalog.model("stabilityai/stable-diffusion-2-base"), image_px=512) > 1e12
+    assert habits.frozen_flop(catalog.model("timm/resnet50.a1_in1k"), image_px=224) == 0

@@ -7,22 +7,28 @@ mechanism became the default of its software; a case without a year counts as cu
 from __future__ import annotations
 
 import math
-from typing import Final, cast
+import re
+from typing import Final, Literal, cast
 
+from tonnage.catalog.networks import offline, shape_of
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.case import TrainCase
-from tonnage.nouns.layout import Sharding
+from tonnage.nouns.layout import Schedule, Sharding
 from tonnage.nouns.model import Model, Moe
 from tonnage.nouns.training import Recompute, Software
 
 __all__ = [
     "expert_degree",
     "flash_attention",
+    "frozen_flop",
     "fused_loss",
     "loads_whole",
     "lora_targets",
     "native_attention",
+    "network_style",
+    "overlapped_experts",
     "recomputes",
+    "schedule",
     "sequence_parallel",
     "shardings",
     "software_of",
@@ -44,6 +50,9 @@ _TARGETS: Final = {
     "query": ("q_proj",), "key": ("k_proj",), "value": ("v_proj",), "projection": ("o_proj",), "output": ("o_proj",),
     "mlp": ("gate_proj", "up_proj", "down_proj"), "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
 }  # fmt: skip
+
+_ENCODER_FLOP_PER_PIXEL: Final = 4.2e6
+"""Image encoder of latent diffusion: widths 128, 256, 512, 512, two blocks a stage (counted from arXiv 2112.10752)."""
 
 _NO_FLASH: Final = frozenset({"Volta", "Turing", "Pascal", "Maxwell"})
 """Architectures older than the flash-attention kernels of training frameworks."""
@@ -76,6 +85,18 @@ def virtual_stages(case: TrainCase, software: Software, *, layers: int, pp: int)
         return [case.layout.vpp or 1]
     per_stage = math.ceil(layers / pp)
     return [per_stage, 1] if per_stage > 1 else [1]
+
+
+def schedule(case: TrainCase, *, pp: int) -> Schedule:
+    """As stated; DeepSeek's framework runs its pipeline from both ends, the others one forward, one backward."""
+    if pp == 1:
+        return "1f1b"
+    return case.layout.schedule or ("dualpipe" if overlapped_experts(case) else "1f1b")
+
+
+def overlapped_experts(case: TrainCase) -> bool:
+    """Whether the exchange between experts hides behind another micro-batch (DualPipe and its framework)."""
+    return (case.framework or "").lower() in {"hai-llm", "dualpipe"} or case.layout.schedule == "dualpipe"
 
 
 def expert_degree(model: Model, software: Software, *, ranks: int) -> int:
@@ -145,6 +166,20 @@ def wide_adapters(case: TrainCase, software: Software) -> bool:
     name = (case.framework or "").lower()
     own = any(known in name for known in ("lit", "torchtune", "unsloth"))
     return case.method in {"lora", "qlora", "dora"} and software == "eager" and not own and (case.year or 2024) >= 2024
+
+
+def network_style(model: Model) -> Literal["plain", "separable", "volume"]:
+    """How a network without layers is built, from its family's name."""
+    if re.search(r"\b3d\b", model.id.lower()):
+        return "volume"
+    return "separable" if shape_of(offline(), model)[0].style == "separable" else "plain"
+
+
+def frozen_flop(model: Model, *, image_px: int | None) -> float:
+    """Latent diffusion encodes its images inside the step, unless latents were stored before. [FLOP]"""
+    network = model.network
+    pixels = image_px or (network.input_px if network else None)
+    return _ENCODER_FLOP_PER_PIXEL * pixels**2 if model.kind.startswith("diffusion") and pixels else 0.0
 
 
 def loads_whole(case: TrainCase) -> bool:

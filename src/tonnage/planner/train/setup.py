@@ -63,7 +63,8 @@ def resolve_setup(
     for layout in _layouts(case, model, software):
         if _settled(fitting, layout):
             continue
-        for setups in _completions(case, accelerator, software, layout):
+        for bare in _completions(case, accelerator, software, layout):
+            setups = [_networked(setup, model) for setup in bare] if model.network else bare
             found = _lightest_recompute(setups, usable=usable, measure=measure)
             if smallest is None or found.memory.value < smallest.memory.value:
                 smallest = found
@@ -134,8 +135,9 @@ def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[Trai
             for vpp in habits.virtual_stages(case, software, layers=layers, pp=pp):
                 for sharding in habits.shardings(case, software, ranks=dp * cp):
                     yield TrainLayout(
-                        tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, dp=dp, sharding=sharding, sequence_parallel=spread
-                    )
+                        tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, dp=dp, sharding=sharding, sequence_parallel=spread,
+                        schedule=habits.schedule(case, pp=pp), async_tp=said.async_tp,
+                    )  # fmt: skip
     if not found:
         stated = ", ".join(f"{k} {v}" for k, v in msgspec.structs.asdict(said).items() if isinstance(v, int))
         raise BadRequest(
@@ -193,7 +195,7 @@ def _setup(
         flash_attention=habits.flash_attention(case, accelerator),
         native_attention=habits.native_attention(case, accelerator, software=software),
         software=software,
-        overlapped_experts=(case.framework or "").lower() in {"hai-llm", "dualpipe"},
+        overlapped_experts=habits.overlapped_experts(case),
         fused_loss=habits.fused_loss(case, software),
         loads_whole=habits.loads_whole(case),
         paged_states="torchtune" in (case.framework or "") and "8bit" in case.optimizer.replace("-", ""),
@@ -206,6 +208,15 @@ def _setup(
         image_px=case.image_px,
         inter_bytes_per_s=case.links.inter_bytes_per_s,
         intra=case.links.intra,
+    )
+
+
+def _networked(setup: TrainSetup, model: Model) -> TrainSetup:
+    """What only a network without layers needs to know of its model."""
+    return msgspec.structs.replace(
+        setup,
+        network_style=habits.network_style(model),
+        frozen_flop=habits.frozen_flop(model, image_px=setup.image_px),
     )
 
 
