@@ -123,13 +123,14 @@ def _of_variants(model: str, variants: tuple[str, ...], *, before: str, what: st
         for a in quality_scores()
         if a.variant in variants and (reference := (a.source, a.benchmark, a.model, before)) in known
     ]
+    scored = any(b.higher_is_better for b, _ in pairs)
     for on, kept in (
         ("this model", _where(pairs, model, _exactly)),
         ("another tuning of it", _where(pairs, model, same_model)),
         ("other models of about its size", _of_its_size(pairs, model)),
         ("other models", pairs),
     ):
-        if any(b.higher_is_better for b, _ in kept) or (kept and on == "other models"):
+        if any(b.higher_is_better for b, _ in kept) or (kept and not scored):
             return _summary(kept, what=what, variant=variant, on=on)
     return QualityChange(what=what, variant=variant)
 
@@ -151,7 +152,7 @@ def _of_its_size(pairs: list[Pair], model: str) -> list[Pair]:
 
 
 def _summary(pairs: list[Pair], *, what: str, variant: str, on: str) -> QualityChange:
-    kept = [a.score / b.score for b, a in pairs if b.higher_is_better]
+    kept = [_kept(pair) for pair in pairs if pair[0].higher_is_better]
     worse = [a.score / b.score - 1.0 for b, a in pairs if not b.higher_is_better]
     noise = [error for b, a in pairs if (error := _noise(b, a)) is not None]
     return QualityChange(
@@ -160,12 +161,18 @@ def _summary(pairs: list[Pair], *, what: str, variant: str, on: str) -> QualityC
         kept=median(kept) if kept else None,
         low=min(kept, default=None),
         high=max(kept, default=None),
+        worst=min((p for p in pairs if p[0].higher_is_better), key=_kept, default=pairs[0])[1].benchmark,
         evaluations=len(kept) or len(worse),
         on=on,
         noise=median(noise) if noise else None,
         perplexity=median(worse) if worse else None,
         sources=tuple(dict.fromkeys(a.source for _, a in pairs)),
     )
+
+
+def _kept(pair: Pair) -> float:
+    before, after = pair
+    return after.score / before.score
 
 
 def _noise(before: QualityScore, after: QualityScore) -> float | None:

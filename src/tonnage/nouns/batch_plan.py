@@ -12,6 +12,7 @@ import msgspec
 from tonnage.nouns.answer import Quantity, Verdict
 from tonnage.nouns.cost import EnergyUse
 from tonnage.nouns.plan import Bill, Configuration, Flip, Provenance, Rejection
+from tonnage.nouns.quality import QualityChange
 from tonnage.nouns.workload import Batch
 
 __all__ = ["BatchOption", "BatchPlan", "TradeOff"]
@@ -94,4 +95,6 @@ class BatchPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     flips: tuple[Flip, ...] = ()
     binding: Verdict | None = None
     evaluated: int = 0
+    quality: tuple[QualityChange, ...] = ()
+    """What the formats of the options keep of the score as released, as published."""
     provenance: Provenance

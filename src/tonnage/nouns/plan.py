@@ -15,6 +15,7 @@ from tonnage.nouns.answer import Part, Quantity, Verdict
 from tonnage.nouns.cost import BillingRules, EnergyUse, UnitCosts
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.precision import Precision
+from tonnage.nouns.quality import QualityChange
 from tonnage.nouns.workload import Serve
 
 __all__ = [
@@ -229,4 +230,6 @@ class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """Configurations looked at."""
     simulated: int = 0
     """Of them, those whose capacity was simulated."""
+    quality: tuple[QualityChange, ...] = ()
+    """What the formats of the options keep of the score as released, as published."""
     provenance: Provenance

@@ -39,6 +39,8 @@ class QualityChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     low: float | None = None
     """Least of the published ones. [-]"""
     high: float | None = None
+    worst: str = ""
+    """The benchmark that lost most: what to look at first."""
     evaluations: int = 0
     """Pairs of scores that these are made from."""
     on: str = ""
@@ -48,5 +50,7 @@ class QualityChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     perplexity: float | None = None
     """Median rise of perplexity; no task score, so no floor is judged by it. [-]"""
     sources: tuple[str, ...] = ()
+    told: str = ""
+    """All of this in one line."""
     passes: bool | None = None
     """Of the quality floor that was asked for; absent = no floor was given."""

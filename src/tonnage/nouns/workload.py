@@ -80,6 +80,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     shape: LoadShape = LoadShape()
     precisions: tuple[str, ...] = ()
     """Weight formats that may be used; empty = the checkpoint's own and FP8 where the part multiplies it."""
+    quality_floor: float | None = None
+    """Share of the score as released that other formats must keep by published evaluations. [-]"""
     kv_precision: str | None = None
     engines: tuple[str, ...] = ("vllm",)
     filters: Filters = Filters()
@@ -100,6 +102,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     lengths: Lengths
     deadline_s: float | None = None
     precisions: tuple[str, ...] = ()
+    quality_floor: float | None = None
+    """Share of the score as released that other formats must keep by published evaluations. [-]"""
     engines: tuple[str, ...] = ("vllm",)
     filters: Filters = Filters()
     budget_usd: float | None = None

@@ -24,6 +24,7 @@ __all__ = [
     "ENGINES",
     "FILTER_FIELDS",
     "FINETUNE_FIELDS",
+    "QUALITY_FIELD",
     "SERVE_FIELDS",
     "TERMS",
     "TRAIN_FIELDS",
@@ -79,6 +80,11 @@ FILTER_FIELDS: Final[tuple[Field, ...]] = (
 """Which accelerators and offers may be used: the same for every kind of plan."""
 
 
+QUALITY_FIELD: Final = Field(
+    name="quality", reads="fraction", high=1.0,
+    help="share of the score as released that weights in fewer bits must keep, as published: 99 %",
+)  # fmt: skip
+
 SERVE_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="model", reads="text", help="catalogue id, Hugging Face id, path, or a bare size such as 13B"),
     Field(name="rate", reads="1/s", help="requests that arrive, on average: 4/s, 240/min", high=1e7),
@@ -94,6 +100,7 @@ SERVE_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="percentile", reads="count", help="percentile the objectives hold at", low=49.9, high=99.9),
     Field(name="peak_to_mean", reads="count", help="peak rate over mean rate that must be served", low=0.999, high=1e4),
     Field(name="precision", reads="list", help="weight formats that may be used: bf16, fp8, int4, …"),
+    QUALITY_FIELD,
     Field(name="kv_precision", reads="text", help="format of the KV cache"),
     Field(name="engine", reads="list", help="serving engines to consider", choices=ENGINES),
     *FILTER_FIELDS,
@@ -190,6 +197,7 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         ),
         shape=_shape(given),
         precisions=tuple(number_format(name).name for name in given.get("precision", ())),
+        quality_floor=given.get("quality"),
         kv_precision=number_format(given["kv_precision"]).name if "kv_precision" in given else None,
         engines=given.get("engine", ("vllm",)),
         filters=read_filters(given, additions),

@@ -37,6 +37,7 @@ def show_batch_plan(plan: BatchPlan, *, top: int = 8) -> None:
     lines(console, "Spot or on-demand?", texts=[plan.spot_against] if plan.spot_against else [])
     if plan.flips:
         lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
+    lines(console, "What fewer bits cost in quality", texts=[change.told for change in plan.quality])
     lines(console, f"Cannot do it ({len(plan.rejected)})", texts=_rejections(plan))
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
     dates = ", ".join(f"{name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))

@@ -10,7 +10,15 @@ from tonnage.catalog import Additions
 from tonnage.errors import BadRequest
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.workload import Batch
-from tonnage.planner.door import ENGINES, FILTER_FIELDS, Field, read_fields, read_filters, read_lengths
+from tonnage.planner.door import (
+    ENGINES,
+    FILTER_FIELDS,
+    QUALITY_FIELD,
+    Field,
+    read_fields,
+    read_filters,
+    read_lengths,
+)
 
 __all__ = ["BATCH_FIELDS", "batch_request"]
 
@@ -22,6 +30,7 @@ BATCH_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="prompt_tokens", reads="tokens", help="mean prompt length", high=1e8),
     Field(name="output_tokens", reads="tokens", help="mean answer length", high=1e8),
     Field(name="precision", reads="list", help="weight formats that may be used: bf16, fp8, int4, …"),
+    QUALITY_FIELD,
     Field(name="engine", reads="list", help="serving engines to consider", choices=ENGINES),
     Field(name="budget", reads="USD", help="most to spend on the whole job", high=1e12),
     *FILTER_FIELDS,
@@ -51,6 +60,7 @@ def batch_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         lengths=read_lengths({"traffic": "batch", **given}),
         deadline_s=given.get("deadline"),
         precisions=tuple(number_format(name).name for name in given.get("precision", ())),
+        quality_floor=given.get("quality"),
         engines=given.get("engine", ("vllm",)),
         filters=read_filters({"term": ("on-demand", "spot"), **given}, additions),
         budget_usd=given.get("budget"),

@@ -23,6 +23,7 @@ from tonnage.nouns.layout import Engine
 from tonnage.nouns.model import Model
 from tonnage.nouns.money import Offer
 from tonnage.nouns.plan import PLAN_SCHEMA, Configuration, Provenance
+from tonnage.nouns.quality import QualityChange
 from tonnage.nouns.workload import Batch, Serve
 from tonnage.physics.memory import stored_bytes
 from tonnage.planner.batch import story
@@ -32,6 +33,7 @@ from tonnage.planner.batch.runs import Job, JobRun, Place, instances_by, place_o
 from tonnage.planner.levels import serve_level
 from tonnage.planner.missed import Missed
 from tonnage.planner.placement import BASIS_OF_RUNG
+from tonnage.planner.quality import changes_of, floored
 from tonnage.planner.serve import formats, limits
 from tonnage.planner.serve.setup import setup
 from tonnage.planner.serve.story import catalogue_dates, model_facts
@@ -66,7 +68,8 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
     if not model.layers:
         raise BadRequest(f"model: {model.id} is no language model; plan batch counts prompts and answers")
     formats.check_context(model, _as_serve(request))
-    open_sites, excluded = sites(request.filters, additions=additions)
+    request, refused, no_format = floored(request, model)
+    open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
     options: list[BatchOption] = []
     found: list[Found] = []
     missed: list[Missed] = []
@@ -88,7 +91,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
         options += made
     ranked = story.with_verdicts(tuple(sorted(options, key=lambda option: (not option.sure, option.cost.value))))
-    binding = None if ranked else story.binding(missed, excluded)
+    binding = None if ranked else no_format or story.binding(missed, excluded)
     return BatchPlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
@@ -98,7 +101,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         options=ranked,
         frontier=story.trade_offs(found),
         spot_against=story.spot_against(ranked),
-        rejected=(*story.rejections(missed, ranked), *excluded),
+        rejected=(*refused, *story.rejections(missed, ranked), *excluded),
         flips=batch_flips(
             request,
             ranked,
@@ -108,6 +111,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         ),
         binding=binding,
         evaluated=evaluated,
+        quality=_quality(request, model, ranked),
         provenance=Provenance(
             version=__version__,
             catalogue=catalogue_dates(option.bill for option in ranked),
@@ -115,6 +119,13 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
             assumed=story.assumptions(request, model, largest=_most(request)),
         ),
     )
+
+
+def _quality(request: Batch, model: Model, options: tuple[BatchOption, ...]) -> tuple[QualityChange, ...]:
+    """What each format among the options keeps of the score, each once."""
+    precisions = dict.fromkeys(option.configuration.precision for option in options)
+    changes = (changes_of(request.model, model, each, floor=request.quality_floor) for each in precisions)
+    return tuple(dict.fromkeys(change for found in changes for change in found))
 
 
 def _as_serve(request: Batch) -> Serve:
