@@ -17,6 +17,9 @@ from tonnage.errors import BadRequest
 __all__ = [
     "DayOfReplicas",
     "Idle",
+    "carrying",
+    "fleet_of",
+    "idle_of_bursts",
     "idle_of_gaps",
     "idle_of_poisson",
     "replicas_of_day",
@@ -29,9 +32,9 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
     """A replica that is switched off when nobody has asked for a while."""
 
     cold_share: float
-    """Requests that find it off. [-]"""
+    """Requests that find it off, and those that come while it starts. [-]"""
     on_share: float
-    """Time it is paid for, service and cold starts apart. [-]"""
+    """Time it is paid for, cold starts included. [-]"""
 
 
 class DayOfReplicas(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,14 +89,54 @@ def survives_zone_loss(*, needed: int, zones: int) -> int:
     return math.ceil(needed / (zones - 1)) * zones
 
 
-def idle_of_poisson(*, rate_per_s: float, timeout_s: float) -> Idle:
+def fleet_of(needed: int, *, spare: int = 0, zones: int = 1) -> int:
     """
-    Switched off `timeout_s` after the last request, when requests come independently.
+    Replicas in all, so that `needed` are left when `spare` of them fail, or all of one zone of several.
 
-    P(cold) = exp(-rate timeout); of each gap min(gap, timeout) is paid for: on-share 1 - exp(-rate timeout).
+    Examples
+    --------
+    >>> fleet_of(4, spare=1), fleet_of(4, zones=3)
+    (5, 6)
+    """
+    replicas = needed + spare
+    while carrying(replicas, spare=spare, zones=zones) < needed:
+        replicas += 1
+    return replicas
+
+
+def carrying(replicas: int, *, spare: int = 0, zones: int = 1) -> int:
+    """Replicas that must carry the load: those left without the spares, or without the largest of several zones."""
+    return replicas - max(spare, math.ceil(replicas / zones) if zones > 1 else 0)
+
+
+def idle_of_poisson(*, rate_per_s: float, timeout_s: float, start_s: float = 0.0) -> Idle:
+    """
+    Switched off `timeout_s` after the last request, when requests come independently; a start takes `start_s`.
+
+    P(off) = p = exp(-rate timeout). Of each gap min(gap, timeout) is paid for, and each start: on-share 1 - p +
+    rate p start. Each start keeps its own request waiting and those that come meanwhile: p (1 + rate start).
     """
     off = math.exp(-rate_per_s * timeout_s)
-    return Idle(cold_share=off, on_share=1.0 - off)
+    return Idle(
+        cold_share=min(1.0, off * (1.0 + rate_per_s * start_s)),
+        on_share=min(1.0, 1.0 - off + rate_per_s * off * start_s),
+    )
+
+
+def idle_of_bursts(*, on_s: float, off_s: float, rate_on_per_s: float, timeout_s: float, start_s: float) -> Idle:
+    """
+    The same for requests that come in bursts, exponential in length like the pauses between them.
+
+    A pause outlasts the timeout with P = exp(-timeout / off); until then it is paid for: off (1 - P). The start at
+    the next burst keeps those waiting that come before it is done, at most the burst's. Within a burst requests are
+    independent.
+    """
+    outlasts = math.exp(-timeout_s / off_s)
+    inside = idle_of_poisson(rate_per_s=rate_on_per_s, timeout_s=timeout_s, start_s=start_s)
+    requests = max(1.0, rate_on_per_s * on_s)
+    waiting = outlasts * min(requests, 1.0 + rate_on_per_s * start_s) / requests
+    paid = inside.on_share * on_s + off_s * (1.0 - outlasts) + outlasts * start_s
+    return Idle(cold_share=min(1.0, waiting + inside.cold_share), on_share=min(1.0, paid / (on_s + off_s)))
 
 
 def idle_of_gaps(gaps_s: Sequence[float], *, timeout_s: float) -> Idle:

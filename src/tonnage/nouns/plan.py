@@ -13,6 +13,7 @@ import msgspec
 
 from tonnage.nouns.answer import Part, Quantity, Verdict
 from tonnage.nouns.cost import BillingRules, EnergyUse, UnitCosts
+from tonnage.nouns.fleet import FleetDay
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.quality import QualityChange
@@ -230,6 +231,8 @@ class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """Configurations looked at."""
     simulated: int = 0
     """Of them, those whose capacity was simulated."""
+    day: FleetDay | None = None
+    """The first option over a day, a week, or bursts and pauses; absent when the load is not said to vary so."""
     quality: tuple[QualityChange, ...] = ()
     """What the formats of the options keep of the score as released, as published."""
     provenance: Provenance

@@ -23,14 +23,21 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LoadShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How load varies: flat, diurnal, bursty, intermittent; `peak_to_mean` of the hour or minute that matters."""
+    """How load varies; `peak_to_mean` of the hour or minute that matters."""
 
-    kind: Literal["flat", "diurnal", "bursty", "intermittent"] = "flat"
+    kind: Literal["flat", "diurnal", "weekly", "bursty", "intermittent"] = "flat"
     peak_to_mean: float = 1.0
     dispersion: float = 1.0
     """Variance over mean of the arrivals in one second: 1 = Poisson, real chat 1.4, code completion 13. [-]"""
     hours_per_month: float = 730.0
     """Hours with any traffic. [h/month]"""
+    name: str = ""
+    """Built-in shape that the hours come from."""
+    hours: tuple[float, ...] = ()
+    """Rate of each hour relative to the mean: 24 of a day or 168 of a week; empty = not known."""
+    on_s: float | None = None
+    """intermittent: mean length of a burst, and of the pause after it. [s]"""
+    off_s: float | None = None
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,6 +95,14 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     headroom: float = 0.25
     """Share of capacity kept free at peak. [-]"""
     spare_replicas: int = 0
+    zones: int = 1
+    """Zones that replicas are spread over evenly; from two on, the load survives the loss of one."""
+    idle_timeout_s: float = 900.0
+    """Scale to zero switches off so long after the last request. [s]"""
+    start_from: Literal["network", "disk", "cached"] = "network"
+    """Where a new replica finds its weights, and compiled code."""
+    cold_start_s: float | None = None
+    """From the decision to start a replica until its first token; absent = reckoned. [s]"""
     budget_usd_per_h: float | None = None
     max_context: int | None = None
     quick: bool = False

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage import catalog, units
-from tonnage.catalog import Additions, traffic
+from tonnage.catalog import Additions, shapes, traffic
 from tonnage.errors import BadRequest, UnknownName, echo, nearest
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.workload import Filters, FineTune, Lengths, LoadShape, Serve, Slo, Train
@@ -108,6 +108,18 @@ SERVE_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="headroom", reads="fraction", help="share of capacity kept free at peak", low=-1e-9, high=0.9),
     Field(name="spare_replicas", reads="integer", help="replicas beyond the load (N+k)", low=-1.0, high=1e4),
     Field(name="context", reads="tokens", help="longest context that must fit", high=1e8),
+    Field(name="day", reads="list", help="load by the hour: consumer, reasoning-week, … or 24 or 168 rates"),
+    Field(name="on_for", reads="s", help="intermittent load: mean length of a burst", high=86400.0 * 30),
+    Field(name="off_for", reads="s", help="intermittent load: mean pause between bursts", high=86400.0 * 365),
+    Field(name="zones", reads="integer", help="zones to spread over, one of which may be lost", high=64),
+    Field(name="idle_timeout", reads="s", help="scale to zero switches off after so long", high=86400.0 * 30),
+    Field(
+        name="start_from",
+        reads="text",
+        help="weights of a new replica: network, disk, or cached with compiled code",
+        choices=("network", "disk", "cached"),
+    ),
+    Field(name="cold_start", reads="s", help="from the decision to start a replica to its first token", high=86400.0),
     Field(name="quick", reads="flag", help="rank by averages alone, without simulating"),
 )
 """Every field of a serving request."""
@@ -206,6 +218,10 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         budget_usd_per_h=given.get("budget"),
         max_context=int(given["context"]) if "context" in given else None,
         quick=given.get("quick", False),
+        zones=given.get("zones", 1),
+        idle_timeout_s=given.get("idle_timeout", 900.0),
+        start_from=given.get("start_from", "network"),
+        cold_start_s=given.get("cold_start"),
     )
 
 
@@ -383,9 +399,46 @@ def read_lengths(given: Mapping[str, Any]) -> Lengths:
 
 
 def _shape(given: Mapping[str, Any]) -> LoadShape:
-    peak = given.get("peak_to_mean", 1.0)
+    """How the load varies: by the hour, in bursts and pauses, or by its peak alone."""
     measured = traffic.profile(given["traffic"]).dispersion if "traffic" in given else None
+    ways = [name for name in ("day", "on_for", "peak_to_mean") if name in given]
+    if len(ways) > 1:
+        raise BadRequest(f"{' and '.join(ways)} contradict: each says by itself how far the peak is above the mean")
+    if ("on_for" in given) != ("off_for" in given):
+        raise BadRequest("an intermittent load needs both on_for ('10 min') and off_for ('2 h')")
+    if ways and ways[0] != "peak_to_mean" and "concurrency" in given:
+        raise BadRequest(f"{ways[0]} needs a rate or users: a fixed concurrency does not rise and fall")
+    if "day" in given:
+        return _by_the_hour(given["day"], measured or 1.0)
+    if "on_for" in given:
+        on, off = given["on_for"], given["off_for"]
+        return LoadShape(
+            kind="intermittent", peak_to_mean=(on + off) / on, dispersion=measured or 1.0, on_s=on, off_s=off
+        )
+    peak = given.get("peak_to_mean", 1.0)
     return LoadShape(kind="bursty" if peak > 1 else "flat", peak_to_mean=peak, dispersion=measured or 1.0)
+
+
+def _by_the_hour(said: tuple[str, ...], dispersion: float) -> LoadShape:
+    """A built-in shape by its name, or rates of the hours of a day or a week."""
+    if len(said) == 1:
+        known = shapes.shape(said[0])
+        name, hours = known.name, known.hours
+    else:
+        name, hours = "", tuple(units.read(x, "count", field="day") for x in said)
+    if len(hours) not in {24, 168} or min(hours) < 0 or not max(hours) > 0:
+        raise BadRequest(
+            f"day: {len(hours)} rates from {min(hours):g} to {max(hours):g}; give a name such as consumer, or 24 "
+            f"(a day) or 168 (a week) rates of at least 0, one of them above it"
+        )
+    mean = sum(hours) / len(hours)
+    return LoadShape(
+        kind="diurnal" if len(hours) == 24 else "weekly",
+        peak_to_mean=max(hours) / mean,
+        dispersion=dispersion,
+        name=name,
+        hours=tuple(hour / mean for hour in hours),
+    )
 
 
 def read_filters(given: Mapping[str, Any], additions: Additions) -> Filters:

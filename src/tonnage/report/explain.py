@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tonnage.errors import BadRequest
@@ -82,11 +83,12 @@ def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
         return [each]
     peak = request.rate_per_s * request.shape.peak_to_mean
     most = option.capacity.max_rate_per_s.value
-    working = option.replicas - request.spare_replicas
+    needed = math.ceil(peak / most / (1 - request.headroom) - 1e-9)
     return [
         f"peak {show(request.rate_per_s, '1/s')} x {request.shape.peak_to_mean:g} = {show(peak, '1/s')}",
         f"{show(peak, '1/s')} / ({show(most, '1/s')} x (1 - {request.headroom:g} headroom)) "
-        f"= {peak / most / (1 - request.headroom):.2f}, rounded up to {working}, plus {request.spare_replicas} spare",
+        f"= {peak / most / (1 - request.headroom):.2f}, rounded up to {needed}, "
+        f"plus {option.replicas - needed} that may fail",
         each,
         f"{option.headroom:.0%} of capacity is free at the peak",
     ]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.nouns.answer import Quantity
+from tonnage.nouns.fleet import FleetDay, FleetWay
 from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
+from tonnage.units import show
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 __all__ = ["show_plan"]
@@ -39,6 +42,8 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     if plan.choices:
         chosen = [f"{c.name}: {_count(c.accelerators)}, ${c.usd_per_hour:,.2f}/h, {c.covers}" for c in plan.choices]
         lines(console, "How much room?", texts=chosen)
+    if plan.day is not None:
+        _show_day(console, plan.day)
     if plan.flips:
         lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
     lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
@@ -47,6 +52,26 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     dates = "".join(f"; {name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))
     looked = f"{plan.evaluated} configurations looked at, {plan.simulated} of them simulated"
     console.print(f"\n{looked}{dates}.", style="dim", markup=False)
+
+
+def _show_day(console: Console, day: FleetDay) -> None:
+    ways = [*map(_way, day.ways), f"cheapest that meets the objectives: {day.best}"]
+    lines(console, f"While the load varies ({day.shape})", texts=ways)
+    lines(console, "How?", texts=[
+        *(f"{way.name}: {way.arithmetic}{'; ' + way.note if way.note else ''}" for way in day.ways),
+        f"a start takes {show(day.cold_start.value, 's')}: "
+        + " + ".join(f"{part.name} {show(part.value, 's')}" for part in day.cold_start.parts),
+        f"following the load saves {day.wasted_share:.0%} of what the peak costs; the fleet for the peak leaves "
+        f"{day.valleys.replica_hours_per_day:,.1f} replica-hours a day free (${day.valleys.usd_per_day:,.2f}): "
+        f"{day.valleys.output_tokens_per_day / 1e6:,.3g}M output tokens of batch work",
+    ])  # fmt: skip
+
+
+def _way(way: FleetWay) -> str:
+    replicas = f"{way.replicas_mean:.3g} replica{'' if way.replicas_mean == 1 else 's'} on average"
+    cold = f", {way.cold_share:.2%} of requests wait for a start" if way.cold_share else ""
+    missed = "" if way.meets else ", misses the objectives"
+    return f"{way.name}: {replicas}, ${way.usd_per_hour:,.2f}/h, ${way.usd_per_month:,.0f} a month{cold}{missed}"
 
 
 def _count(accelerators: int) -> str:

@@ -89,7 +89,9 @@ def test_a_number_of_clients_and_no_objective_are_simulated_too() -> None:
 def test_burstier_arrivals_never_need_less() -> None:
     from msgspec.structs import replace
 
-    request = serve_request({"model": "meta-llama/Llama-3.1-8B", "rate": "30/s", "accelerator": "H100", **LOADS["chat"]})
+    request = serve_request(
+        {"model": "meta-llama/Llama-3.1-8B", "rate": "30/s", "accelerator": "H100", **LOADS["chat"]}
+    )
     costs = []
     for dispersion in (1.0, 4.0, 16.0):
         bursty = replace(request, shape=replace(request.shape, dispersion=dispersion))

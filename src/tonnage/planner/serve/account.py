@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tonnage.catalog import providers
+from tonnage.engine.autoscale import carrying
 from tonnage.money.energy import busy_share
 from tonnage.money.terms import billing_rules, idle_usd, unit_costs
 from tonnage.nouns.accelerator import Accelerator
@@ -18,7 +19,7 @@ __all__ = ["accounted"]
 def accounted(request: Serve, option: ServeOption, *, accelerator: Accelerator) -> ServeOption:
     """The option with its unit costs, its terms, and its energy at the mean load."""
     capacity, lengths = option.capacity, request.lengths
-    working = option.replicas - request.spare_replicas
+    working = carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
     # usd_per_million_output_tokens was made at the mean load, so the mean rate follows from it exactly.
     tokens_per_s = option.cost.value / option.usd_per_million_output_tokens * 1e6 / 3600.0
     mean_in_flight = capacity.concurrency * working / request.shape.peak_to_mean / option.replicas

@@ -11,6 +11,7 @@ from datetime import date
 
 import msgspec
 
+from tonnage.engine.autoscale import carrying, fleet_of
 from tonnage.engine.capacity import Point, ReplicaLoad, at_concurrency, at_rate
 from tonnage.money.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
 from tonnage.money.energy import busy_share
@@ -22,7 +23,7 @@ from tonnage.planner.replica import Replica, concurrency_limit
 from tonnage.planner.serve import story
 from tonnage.planner.sites import Site
 
-__all__ = ["Candidate", "bills_of", "load_of", "option_of", "replicas_of", "share_of"]
+__all__ = ["Candidate", "bills_of", "load_of", "option_of", "replicas_of", "share_of", "working_of"]
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,12 +63,17 @@ def replicas_of(request: Serve, best: Point, *, factor: float = 1.0) -> int:
         needed = request.rate_per_s * peak / (best.rate_per_s * factor)
     else:
         needed = (request.concurrency or 1.0) * peak / (best.concurrency * factor)
-    return max(1, math.ceil(needed - 1e-9)) + request.spare_replicas
+    return fleet_of(max(1, math.ceil(needed - 1e-9)), spare=request.spare_replicas, zones=request.zones)
+
+
+def working_of(request: Serve, replicas: int) -> int:
+    """Replicas that carry the load when what may fail has failed."""
+    return carrying(replicas, spare=request.spare_replicas, zones=request.zones)
 
 
 def share_of(request: Serve, replicas: int) -> float:
     """What one working replica gets at the peak: requests per second, or in flight where the request says those."""
-    working = replicas - request.spare_replicas
+    working = working_of(request, replicas)
     load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
     return load * request.shape.peak_to_mean / working
 
@@ -93,7 +99,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOp
     """The option with as many replicas as it needs, on the first of its bills."""
     replica, best = found.replica, found.best
     replicas, ranks = replicas_of(request, best), found.configuration.layout.ranks
-    working, share = replicas - request.spare_replicas, share_of(request, replicas)
+    working, share = working_of(request, replicas), share_of(request, replicas)
     point = found.point or _mean_field_at(request, replica, share)
     full = best.rate_per_s if request.rate_per_s is not None else best.concurrency
     tokens_per_s = point.rate_per_s * working / request.shape.peak_to_mean * request.lengths.output_tokens

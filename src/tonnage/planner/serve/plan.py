@@ -26,6 +26,7 @@ from tonnage.nouns.workload import Serve
 from tonnage.planner.missed import Missed
 from tonnage.planner.replica import build_replica
 from tonnage.planner.serve import formats, limits, story
+from tonnage.planner.serve.day import fleet_day
 from tonnage.planner.serve.decide import best_of_each, decided, estimated
 from tonnage.planner.serve.option import Candidate, bills_of, load_of
 from tonnage.planner.sites import Site, sites
@@ -80,6 +81,7 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         binding=None if ranked else _binding(request, missed, excluded),
         evaluated=len(outcomes),
         simulated=sum(not isinstance(pair, Missed) and pair[1].capacity.simulated is not None for pair in found),
+        day=fleet_day(request, ranked[0]) if ranked else None,
         provenance=Provenance(
             version=__version__,
             catalogue=story.catalogue_dates(option.bill for option in ranked),

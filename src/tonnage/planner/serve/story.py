@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog import ambiguity as accelerator_ambiguity
+from tonnage.engine.autoscale import carrying
 from tonnage.engine.capacity import Point
 from tonnage.money.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.nouns.answer import Basis, Verdict
@@ -159,7 +160,7 @@ def why_not_fewer(request: Serve, options: tuple[ServeOption, ...]) -> str:
     if not options:
         return ""
     best = options[0]
-    working = best.replicas - request.spare_replicas
+    working = _working(request, best)
     used = (1.0 - best.headroom) * working
     most = show(best.capacity.max_rate_per_s.value, "1/s")
     if working == 1:
@@ -171,13 +172,18 @@ def why_not_fewer(request: Serve, options: tuple[ServeOption, ...]) -> str:
     return f"{working - 1} x {_degrees(best)} {best.configuration.accelerator}, each up to {most}, {verb} at the peak"
 
 
+def _working(request: Serve, option: ServeOption) -> int:
+    """Replicas that carry the load when what may fail has failed."""
+    return carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+
+
 def choices(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Choice, ...]:
     """Minimum (peak load, nothing free), recommended (the plan), comfortable (one replica may fail at peak)."""
     if not options:
         return ()
     best = options[0]
     ranks = best.configuration.layout.ranks
-    used = (1.0 - best.headroom) * (best.replicas - request.spare_replicas)
+    used = (1.0 - best.headroom) * _working(request, best)
     minimum = max(1, math.ceil(used - 1e-9))
 
     def choice(name: str, replicas: int, covers: str) -> Choice:
@@ -222,8 +228,8 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
     stand = "1 replica stands" if best.replicas == 1 else f"{best.replicas} replicas stand"
     varies = Decision(
         question="How does the load vary?",
-        answer=f"peak {ratio:g}x the mean" if ratio > 1 else "flat",
-        because=f"{stand} all day; {best.headroom:.0%} is free at the peak",
+        answer=f"{_shape(request)}peak {ratio:.3g}x the mean" if ratio > 1 else "flat",
+        because=f"{stand} for the peak; {best.headroom:.0%} is free then",
     )
     spot = any(term == "spot" for term in request.filters.terms)
     restartable = Decision(
@@ -232,6 +238,11 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
         because="spot prices are allowed" if spot else "requests in flight would be lost: only on-demand or reserved",
     )
     return fits, target, varies, restartable
+
+
+def _shape(request: Serve) -> str:
+    kind = request.shape.kind
+    return f"{kind}, " if kind in {"diurnal", "weekly", "intermittent"} else ""
 
 
 def flips(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Flip, ...]:
@@ -252,7 +263,7 @@ def flips(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Flip, ...]:
             )
         )
     if request.rate_per_s is not None:
-        working = best.replicas - request.spare_replicas
+        working = _working(request, best)
         most = best.capacity.max_rate_per_s.value * working * (1.0 - request.headroom) / request.shape.peak_to_mean
         found.append(
             Flip(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas are needed")
