@@ -139,7 +139,7 @@ def _simulated(request: Serve, candidate: Candidate, *, tested: Tried) -> Candid
         missing = limits.misses_objective(request, tested.alone, limit=limit)
         return Missed(configuration=candidate.configuration, verdict=missing, alone=tested.alone)
     share = share_of(request, replicas_of(request, tested.best))
-    point = point_at(request, tested, share)
+    point = point_at(request, tested, share=share)
     return replace(candidate, best=tested.best, binds=tested.found.limit, simulated=tested.found, point=point)
 
 

@@ -106,7 +106,7 @@ def tried(request: Serve, replica: Replica, *, requests: Requests, guess: Point,
     return msgspec.structs.replace(base, best=best)
 
 
-def point_at(request: Serve, tested: Tried, share: float) -> Point:
+def point_at(request: Serve, tested: Tried, *, share: float) -> Point:
     """What requests see at a share of the load: at that rate, or with so many in flight on average."""
     rate = share if request.rate_per_s is not None else _rate_of(tested, share)
     return _simulated(tested.arrays, tested.requests, rate, tested.delivery_s, request.slo.percentile)
