@@ -39,6 +39,8 @@ BEYOND_PERCENTILE: Final = 50
 """Requests of a run that lie beyond the objectives' percentile, at least."""
 PATTERN_PER_S: Final = 5.0
 """Rate at which the pattern of arrivals is drawn: that of the chat log whose burstiness is published. [1/s]"""
+STEPS: Final = 7
+"""Halvings of the rate until so many are in flight as are asked for."""
 BINDS: Final = {"kv": "kv", "batch limit": "batch", "compute": "compute", "bandwidth": "compute", "host": "compute"}
 """What `Capacity.binds` calls the resource when no objective fails before it."""
 LIMITS: Final = ("ttft", "tpot", "e2e")
@@ -55,8 +57,6 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """At the rate to plan with; absent = not even a lone request meets the objectives."""
     alone: Point
     """At the least rate tried."""
-    loads: tuple[tuple[float, float], ...]
-    """(requests in flight, rate) of the rates tried, rising."""
 
 
 def drawn(request: Serve) -> Requests:
@@ -98,7 +98,6 @@ def tried(request: Serve, replica: Replica, *, requests: Requests, guess: Point,
     base = Tried(
         arrays=arrays, requests=few, found=_found(seen), delivery_s=delivery, best=None,
         alone=_simulated(arrays, few, seen.probes[0].rate_per_s, delivery, s.percentile),
-        loads=tuple(sorted((p.in_flight, p.rate_per_s) for p in seen.probes)),
     )  # fmt: skip
     if not seen.rate_per_s:
         return base
@@ -108,8 +107,14 @@ def tried(request: Serve, replica: Replica, *, requests: Requests, guess: Point,
 
 def point_at(request: Serve, tested: Tried, *, share: float) -> Point:
     """What requests see at a share of the load: at that rate, or with so many in flight on average."""
-    rate = share if request.rate_per_s is not None else _rate_of(tested, share)
-    return _simulated(tested.arrays, tested.requests, rate, tested.delivery_s, request.slo.percentile)
+    if request.rate_per_s is not None or tested.best is None:
+        return _simulated(tested.arrays, tested.requests, share, tested.delivery_s, request.slo.percentile)
+    low, high, point = 0.0, tested.best.rate_per_s, tested.best
+    for _ in range(STEPS):
+        rate = (low + high) / 2.0
+        point = _simulated(tested.arrays, tested.requests, rate, tested.delivery_s, request.slo.percentile)
+        low, high = (rate, high) if point.concurrency < share else (low, rate)
+    return point
 
 
 def _beyond(request: Serve) -> int:
@@ -192,15 +197,4 @@ def _saturated(replica: Replica, arrays: ReplicaArrays, requests: Requests, deli
         rate_per_s=rate, low_per_s=least, high_per_s=max(rate, 2.0 * rate - least), limit=BINDS[resource],
         resource=resource, cause=cause, knee_per_s=rate, simulations=1, requests=len(requests.prompt),
     )  # fmt: skip
-    return Tried(arrays=arrays, requests=requests, found=found, delivery_s=delivery, best=best, alone=best,
-                 loads=((running, least),))  # fmt: skip
-
-
-def _rate_of(tested: Tried, concurrency: float) -> float:
-    """The rate at which so many are in flight on average, between the rates tried."""
-    import numpy as np
-
-    flight, rates = (np.array(column) for column in zip(*tested.loads, strict=True))
-    if concurrency <= flight[0]:
-        return float(rates[0] * concurrency / flight[0])
-    return float(np.exp(np.interp(math.log(concurrency), np.log(flight), np.log(rates))))
+    return Tried(arrays=arrays, requests=requests, found=found, delivery_s=delivery, best=best, alone=best)
