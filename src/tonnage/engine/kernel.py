@@ -26,17 +26,12 @@ __all__ = ["door", "kernel", "stamp_of"]
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-class _Once(numba.core.event.Listener):  # type: ignore[misc]
+def _say(listener: Any, _: Any) -> None:
     """Says that something is compiled, the first time in a process."""
-
-    def on_start(self, event: Any) -> None:
-        numba.core.event.unregister("numba:compile", self)
-        logging.getLogger("tonnage").warning(
-            "tonnage: compiling the simulator for this machine, once: about 10 s of one core"
-        )
-
-    def on_end(self, event: Any) -> None:
-        """Nothing more to say."""
+    numba.core.event.unregister("numba:compile", listener)
+    logging.getLogger("tonnage").warning(
+        "tonnage: compiling the simulator for this machine, once: about 10 s of one core"
+    )
 
 
 def _writable(folder: Path) -> bool:
@@ -62,7 +57,9 @@ def _kept() -> bool:
 OPTIONS: Final[dict[str, Any]] = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 """No exceptions from divisions; nothing allocated, which a third of the compile time would go to."""
 
-numba.core.event.register("numba:compile", _Once())
+# numba asks for a subclass of its own with two methods; the house has none.
+_ONCE: Final = type("Once", (numba.core.event.Listener,), {"on_start": _say, "on_end": lambda listener, event: None})
+numba.core.event.register("numba:compile", _ONCE())
 
 
 def kernel(function: Function) -> Function:
