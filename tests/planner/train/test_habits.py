@@ -85,6 +85,7 @@ def test_targets_are_words_or_names() -> None:
     assert habits.lora_targets("q_proj, v_proj") == ("q_proj", "v_proj")
     assert habits.lora_targets("all-linear") == ()
     assert habits.lora_targets(None) == ()
+    assert habits.lora_targets(None, "megatron") == ("q_proj", "k_proj", "v_proj")
 
 
 def test_only_peft_widens_a_four_bit_model() -> None:

@@ -187,8 +187,14 @@ def loads_whole(case: TrainCase) -> bool:
     return (case.framework or "").lower().startswith("lit") and case.method in {"lora", "qlora"} and case.count > 1
 
 
-def lora_targets(said: str | None) -> tuple[str, ...]:
-    """Matrices with adapters, from words ("query+value") or names of config.json ("q_proj,v_proj"); empty = all."""
+def lora_targets(said: str | None, software: Software = "eager") -> tuple[str, ...]:
+    """
+    Matrices with adapters, from words ("query+value") or names of config.json ("q_proj,v_proj"); empty = all.
+
+    Unsaid, NeMo's recipes adapt the merged query, key and value; other libraries every linear layer.
+    """
+    if said is None and software == "megatron":
+        return ("q_proj", "k_proj", "v_proj")
     if not said or said.lower() in {"all", "all-linear", "linear"}:
         return ()
     words = said.lower().replace(",", "+").replace(" ", "").split("+")

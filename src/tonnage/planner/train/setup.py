@@ -203,7 +203,7 @@ def _setup(
         wide_adapters=habits.wide_adapters(case, software),
         offload=case.offload,
         lora_rank=case.lora_rank,
-        lora_targets=habits.lora_targets(case.lora_targets),
+        lora_targets=habits.lora_targets(case.lora_targets, software),
         trainable_parameters=case.trainable_parameters,
         image_px=case.image_px,
         inter_bytes_per_s=case.links.inter_bytes_per_s,
