@@ -25,10 +25,13 @@ __all__ = ["door", "kernel", "stamp_of"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
+_EVENTS: Any = numba.core.event
+_CONFIG: Any = numba.core.config
+
 
 def _say(listener: Any, _: Any) -> None:
     """Says that something is compiled, the first time in a process."""
-    numba.core.event.unregister("numba:compile", listener)
+    _EVENTS.unregister("numba:compile", listener)
     logging.getLogger("tonnage").warning(
         "tonnage: compiling the simulator for this machine, once: about 10 s of one core"
     )
@@ -45,11 +48,11 @@ def _writable(folder: Path) -> bool:
 
 def _kept() -> bool:
     """Whether compiled code finds a place; sets the one outside the installation, unless the user named one."""
-    if numba.core.config.CACHE_DIR or _writable(Path(__file__).parent / "__pycache__"):
+    if _CONFIG.CACHE_DIR or _writable(Path(__file__).parent / "__pycache__"):
         return True
     own = user_cache_path("tonnage") / "compiled"
     if _writable(own):
-        numba.core.config.CACHE_DIR = str(own)
+        _CONFIG.CACHE_DIR = str(own)
         return True
     return False
 
@@ -59,7 +62,7 @@ OPTIONS: Final[dict[str, Any]] = {"error_model": "numpy", "_nrt": False, "no_cfu
 
 # numba asks for a subclass of its own with two methods; the house has none.
 _ONCE: Final = type("Once", (numba.core.event.Listener,), {"on_start": _say, "on_end": lambda listener, event: None})
-numba.core.event.register("numba:compile", _ONCE())
+_EVENTS.register("numba:compile", _ONCE())
 
 
 def kernel(function: Function) -> Function:
