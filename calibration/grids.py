@@ -7,12 +7,12 @@ neighbours; times are then made monotone (isotonic means). Rows between nodes ar
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.ndimage import median_filter
 from tables import FORMATS
 
 from tonnage.nouns.accelerator import Accelerator
@@ -22,16 +22,22 @@ from tonnage.physics.collectives import has_link, link_rate, ring_traffic
 from tonnage.physics.efficiency import DEMANDS
 from tonnage.physics.operators import peak_flop_per_s
 
-GEMM_M = [1, 2, 4, 8, 16, 32, 33, 48, 64, 65, 96, 128, 129, 160, 192, 224, 256, 257, 512, 513, 768, 1024, 1280, 1536,
-          2048, 2560, 3072, 4096, 8192, 16384, 32768]  # fmt: skip
+GEMM_M = [1, 2, 4, 8, 12, 16, 32, 33, 48, 64, 65, 96, 128, 129, 160, 192, 224, 256, 257, 384, 512, 513, 768, 1024, 1025,
+          1280, 1536, 1792, 2048, 2049, 2560, 3072, 3584, 4096, 8192, 16384, 32768]  # fmt: skip
 CONTEXT = [2**p for p in range(1, 18)]
 QUERY = [1, 16, 32, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 10240, 12288, 16384, 32768]
 UNITS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]
 GROUPS = [1, 2, 4, 8, 16, 32, 64]
+SHARERS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 96]
+ABSORBED = ("flash_attention", "triton")
+"""SGLang's kernels of `context_mla` that attend the latents: 190 TFLOP/s on an H200 where TensorRT-LLM's reach 610."""
 LOCAL = 0.25  # of the slot's rate: below it, one server's sockets speak, not the cards; never lent to other parts
 HOST_BOUND_S = 30e-6
 OUTLIER = 0.25
+WITNESSES = 3  # as many rows of one node, from different batches and heads, are believed whatever the neighbours say
 REACHED = 0.8
+FREE = {"attention_prefill": 1, "attention_decode": 1, "gemm": 2}
+"""Leading axes along which times need not rise, by kind: heads that share a key, sides of a weight matrix."""
 ROWS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 
 
@@ -89,17 +95,17 @@ def regular(shape: Shape, rows: pd.DataFrame, columns: list[str], *, source: str
         rank = pd.Series(rows["rank"].to_numpy(float)[near])
         first = rank == rank.groupby(flat).transform("min")
         excess, flat = excess[first], flat[first.to_numpy()]
-    means = excess.groupby(flat).median()
-    grid = np.full(int(np.prod(sizes)), np.nan)
-    grid[means.index.to_numpy()] = means.to_numpy()
+    met = excess.groupby(flat).agg(["median", "size"])
+    grid, counts = np.full(int(np.prod(sizes)), np.nan), np.zeros(int(np.prod(sizes)))
+    grid[met.index.to_numpy()], counts[met.index.to_numpy()] = met["median"].to_numpy(), met["size"].to_numpy()
     if np.isfinite(grid).mean() < 0.1:
         return None
-    grid = tame(fill(grid.reshape(sizes)))
+    grid, counts = grid.reshape(sizes), counts.reshape(sizes)
+    grid = fill(tame(grid) if shape.kind == "gemm" else np.where(counts < WITNESSES, spiked(grid, logs), grid), logs)
     mesh = np.meshgrid(*[np.asarray(axis, float) for axis in shape.axes], indexing="ij")
     across = 2.5 * np.sqrt(mesh[0]) if shape.kind == "grouped_gemm" else shape.width  # gated, hidden about inner
     ideal = np.log(model(shape._replace(width=across), mesh, floor_s))
-    # Query heads that share a key head save traffic: along that axis of prompts times may fall.
-    excess = monotone(ideal + grid, first=1 if shape.kind == "attention_prefill" else 0) - ideal
+    excess = monotone(ideal + grid, first=FREE.get(shape.kind, 0)) - ideal
     stored = np.clip(np.round(excess / LOG_STEP), -32767, 32767).astype("<i2")
     return Grid(
         kind=shape.kind,
@@ -113,26 +119,73 @@ def regular(shape: Shape, rows: pd.DataFrame, columns: list[str], *, source: str
 
 
 def tame(grid: np.ndarray) -> np.ndarray:
-    """Lone spikes, further than OUTLIER from the median of the 3^d nodes around, become that median."""
-    middle = median_filter(grid, size=3, mode="nearest")
-    return np.where(np.abs(grid - middle) > OUTLIER, middle, grid)
+    """Lone slow spikes, further than OUTLIER above the median of the measured 3^d nodes around, become that median.
+
+    Nothing but a kernel makes a kernel fast, so a fast node is believed down to twice OUTLIER.
+    """
+    around = np.full((3**grid.ndim, *grid.shape), np.nan)
+    padded = np.pad(grid, 1, constant_values=np.nan)
+    for number, corner in enumerate(np.ndindex(*[3] * grid.ndim)):
+        around[number] = padded[tuple(slice(c, c + n) for c, n in zip(corner, grid.shape, strict=True))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # nodes that nobody measured, nor any around
+        middle = np.nanmedian(around, axis=0)
+    return np.where((grid - middle > OUTLIER) | (middle - grid > 2 * OUTLIER), middle, grid)
 
 
-def fill(grid: np.ndarray) -> np.ndarray:
-    """Unmeasured nodes take the mean of their measured neighbours, ring by ring."""
+def spiked(grid: np.ndarray, axes: list[np.ndarray]) -> np.ndarray:
+    """Nodes further than OUTLIER above what every axis through them foretells take the highest of those."""
+    guesses = [along(grid, axis, places)[0] for axis, places in enumerate(axes)]
+    highest = np.fmax.reduce(guesses)
+    return np.where(grid - highest > OUTLIER, highest, grid)
+
+
+def along(grid: np.ndarray, axis: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """
+    Every node from the nearest known ones before and after it along one axis, itself unseen.
+
+    The guess, from how many nodes, and over what distance.
+    """
+    values = np.moveaxis(grid, axis, -1)
+    known = np.isfinite(values)
+    size = values.shape[-1]
+    index = np.arange(size)
+    last = np.maximum.accumulate(np.where(known, index, -1), -1)
+    first = np.flip(np.minimum.accumulate(np.flip(np.where(known, index, size), -1), -1), -1)
+    before = np.concatenate([np.full((*last.shape[:-1], 1), -1), last[..., :-1]], -1)
+    after = np.concatenate([first[..., 1:], np.full((*first.shape[:-1], 1), size)], -1)
+    has_low, has_high = before >= 0, after < size
+    before, after = np.clip(before, 0, size - 1), np.clip(after, 0, size - 1)
+    low, high = np.take_along_axis(values, before, -1), np.take_along_axis(values, after, -1)
+    back, ahead = places - places[before], places[after] - places
+    both = low + back / np.maximum(back + ahead, 1e-9) * (high - low)
+    guess = np.where(has_low & has_high, both, np.where(has_low, low, np.where(has_high, high, np.nan)))
+    middle = 2 * back * ahead / np.maximum(back + ahead, 1e-9)
+    distance = np.where(has_low & has_high, middle, np.where(has_low, back, ahead))
+    sides = has_low.astype(int) + has_high
+    return np.moveaxis(guess, -1, axis), np.moveaxis(sides, -1, axis), np.moveaxis(distance, -1, axis)
+
+
+def fill(grid: np.ndarray, axes: list[np.ndarray]) -> np.ndarray:
+    """
+    Unmeasured nodes from measured ones along each axis, each axis weighing as much as it foretells known nodes.
+
+    How well an axis does is the squared error of guessing each measured node from the others on its line, over the
+    squared distance to them; apart for guesses between two nodes and beyond the last one.
+    """
     while np.isnan(grid).any():
-        total, count = np.zeros_like(grid), np.zeros_like(grid)
-        for axis in range(grid.ndim):
-            for step in (1, -1):
-                shifted = np.roll(grid, step, axis)
-                edge = [slice(None)] * grid.ndim
-                edge[axis] = slice(0, 1) if step == 1 else slice(-1, None)
-                shifted[tuple(edge)] = np.nan
-                known = np.isfinite(shifted)
-                total += np.where(known, shifted, 0.0)
-                count += known
-        reach = np.isnan(grid) & (count > 0)
-        grid = np.where(reach, total / np.maximum(count, 1), grid)
+        total, weight = np.zeros_like(grid), np.zeros_like(grid)
+        for axis, places in enumerate(axes):
+            guess, sides, distance = along(grid, axis, places)
+            error = np.minimum(np.abs(grid - guess), 1.0)
+            for count in (1, 2):
+                seen = np.isfinite(error) & (sides == count)
+                slope = (np.sum(error[seen] ** 2) + 1e-3) / (np.sum(distance[seen] ** 2) + 1e-2)
+                reach = np.isnan(grid) & (sides == count)
+                trust = 1.0 / (slope * distance**2 + 1e-6)
+                total += np.where(reach, trust * np.nan_to_num(guess), 0.0)
+                weight += np.where(reach, trust, 0.0)
+        grid = np.where(np.isnan(grid) & (weight > 0), total / np.maximum(weight, 1e-12), grid)
     return grid
 
 
@@ -201,7 +254,7 @@ def decode(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[s
         table = table.assign(window_size=0)
     for (width, kv, window), rows in table.groupby(["head_dim", "kv_cache_dtype", "window_size"]):
         cache = FORMATS[kv][0]
-        axes = (axis_of(rows["group"], GROUPS), axis_of(rows["units"], UNITS), axis_of(rows["context"], CONTEXT))
+        axes = (axis_of(rows["group"], SHARERS), axis_of(rows["units"], UNITS), axis_of(rows["context"], CONTEXT))
         shape = Shape("attention_decode", axes, machine_of(accelerator, "bf16"), number_format(cache).bytes,
                       float(width))  # fmt: skip
         grid = regular(shape, rows, ["group", "units", "context"], source=source)
@@ -213,16 +266,22 @@ def decode(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[s
 
 
 def mla_prefill(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str, Grid]:
-    """Latent attention in the expanded form (heads of 192 and 128, together as one of 160)."""
+    """
+    Latent attention of prompts, by the expanded form's FLOP (heads of 192 and 128, together as one of 160).
+
+    Kernels that work on the latents themselves do 3.4 times that and have grids of their own: engines run them
+    where every query chooses its keys, and expand elsewhere.
+    """
     grids = {}
     table = table.assign(units=table["batch_size"] * table["num_heads"], seconds=table["latency"] / 1e3)
-    for kv, rows in table.groupby("kv_cache_dtype"):
+    absorbed = table["kernel_source"].isin(ABSORBED)
+    for (kv, latent), rows in table.groupby(["kv_cache_dtype", absorbed]):
         cache = FORMATS[str(kv)][0]
         shape = Shape("mla_prefill", (axis_of(rows["units"], UNITS), axis_of(rows["isl"], QUERY)),
                       machine_of(accelerator, "bf16"), number_format(cache).bytes, 160.0)  # fmt: skip
         grid = regular(shape, rows, ["units", "isl"], source=source)
         if grid is not None:
-            grids[f"mla_prefill/{cache}"] = grid
+            grids[f"{'mla_absorbed' if latent else 'mla_prefill'}/{cache}"] = grid
     return grids
 
 

@@ -152,3 +152,17 @@ def test_a_power_capped_part_computes_slower_and_reads_as_fast() -> None:
     assert operator_s(memory, accelerator=H100, ladder=capped)[0] == pytest.approx(
         operator_s(memory, accelerator=H100, ladder=there)[0], rel=0.05
     )
+
+
+def test_prompts_expand_their_latents_unless_their_queries_choose_keys() -> None:
+    h200 = accelerator("h200-sxm-141gb")
+    flop = 2.0 * 128 * 320 * 8192 * 8192 / 2
+    prompt = Operator(kind="mla_prefill", name="prefill", weights="bf16", compute="bf16", flop=flop, m=8192, batch=1,
+                      heads=128, kv_heads=128, head_dim=192, read_bytes=1e9, write_bytes=3e8)  # fmt: skip
+    for family in ("vllm", "sglang", "trtllm"):
+        there = ladder(h200, family=family)
+        whole, rung = operator_s(prompt, accelerator=h200, ladder=there)
+        chosen, _ = operator_s(replace(prompt, window=2048), accelerator=h200, ladder=there)
+        assert rung == "own"
+        assert 400e12 < flop / whole < 800e12
+        assert 2.5 < chosen / whole < 4.5  # 3.4 times the arithmetic at about the same rate

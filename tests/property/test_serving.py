@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tonnage import catalog
@@ -93,6 +93,7 @@ def test_a_faster_link_never_slows(factor) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(prompt=st.integers(16, 4000), output=st.integers(2, 1000), batch=st.sampled_from([1.0, 4.0, 32.0]))
+@example(prompt=1985, output=2, batch=4.0)  # four prompts that just outgrow one step
 def test_more_tokens_are_never_faster(prompt, output, batch) -> None:
     found = BASE
     one = static_batch(found, batch=batch, prompt_tokens=prompt, output_tokens=output, budget=8192)

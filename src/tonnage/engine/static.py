@@ -17,13 +17,19 @@ __all__ = ["burst", "prefill_s", "static_batch"]
 
 def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget: float) -> float:
     """Seconds to prefill `prompts` whole prompts together, in steps of at most `budget` tokens."""
-    total = prompts * prompt_tokens
-    steps = max(1, math.ceil(total / max(budget, 1.0) - 1e-9))
-    per_step = total / steps
-    in_step = max(prompts / steps, min(1.0, prompts))
-    cached = max(0.0, prompt_tokens - per_step) / 2.0 if steps > prompts else 0.0
-    once = table.mixed_step_s(prompt_tokens=per_step, prompts=in_step, sequences=0.0, context=0.0, cached=cached)
-    return steps * once
+    total, most = prompts * prompt_tokens, max(budget, 1.0)
+    full = math.floor(total / most + 1e-9) if total > most else 0
+    rest = max(0.0, total - full * most)
+    seconds, steps = 0.0, full + (rest > most * 1e-9)
+    # Steps are filled to the budget, as engines fill them; in equal shares a longer prompt could be faster.
+    for tokens, times in ((most, full), (rest, steps - full)):
+        if times:
+            in_step = max(prompts * tokens / total, min(1.0, prompts))
+            cached = max(0.0, prompt_tokens - tokens) / 2.0 if steps > prompts else 0.0
+            seconds += times * table.mixed_step_s(
+                prompt_tokens=tokens, prompts=in_step, sequences=0.0, context=0.0, cached=cached
+            )
+    return seconds
 
 
 def static_batch(

@@ -238,6 +238,7 @@ def _latent_prefill(mixer: LatentAttention, at: Share, tokens: Tokens, count: fl
             heads=heads,
             kv_heads=heads,
             head_dim=query_dim,
+            window=_most(mixer),
         ),
     )
 

@@ -213,8 +213,13 @@ def _step(op: Operator, ladder: Ladder) -> Measured | None:
 
 
 def _latent_prompt(op: Operator, ladder: Ladder) -> Measured | None:
-    grid = ladder.grids.get("mla_prefill/" + _cached_format(op)) or ladder.grids.get("mla_prefill/bf16")
-    return None if grid is None else (grid, _causal_query(op, grid.width), grid.weights_bytes, grid.width)
+    # Prompts whose queries choose their keys, or attend folded entries, are attended in the latent space.
+    latent = op.window is not None or op.head_dim >= 500
+    for form in ("mla_absorbed/", "mla_prefill/") if latent else ("mla_prefill/",):
+        grid = ladder.grids.get(form + _cached_format(op)) or ladder.grids.get(form + "bf16")
+        if grid is not None:
+            return grid, _causal_query(op, grid.width), grid.weights_bytes, grid.width
+    return None
 
 
 def _latent_step(op: Operator, ladder: Ladder) -> Measured | None:
