@@ -15,6 +15,7 @@ from types import ModuleType
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.handoff.target import Target
 from tonnage.nouns.plan import ServeOption, ServePlan
+from tonnage.nouns.train_plan import TrainOption, TrainPlan
 
 __all__ = ["export", "known_targets", "target_module"]
 
@@ -43,7 +44,7 @@ def target_module(name: str) -> ModuleType:
     return importlib.import_module(f"tonnage.handoff.targets.{name.replace('-', '_')}")
 
 
-def export(plan: ServePlan, option: ServeOption, *, to: str) -> dict[str, str]:
+def export(plan: ServePlan | TrainPlan, option: ServeOption | TrainOption, *, to: str) -> dict[str, str]:
     """
     The files that start one option of a plan on a target, by their names.
 
@@ -53,8 +54,9 @@ def export(plan: ServePlan, option: ServeOption, *, to: str) -> dict[str, str]:
         The target cannot express the option, or the plan names something no file can hold safely.
     """
     module = target_module(to)
-    kind = "serve"
+    kind = plan.kind if isinstance(plan, TrainPlan) else "serve"
     if kind not in module.TARGET.kinds:
-        raise BadRequest(f"{to} takes plans of kind {', '.join(module.TARGET.kinds)}, not '{kind}'")
+        able = ", ".join(name for name, target in known_targets().items() if kind in target.kinds)
+        raise BadRequest(f"{to} takes plans of kind {', '.join(module.TARGET.kinds)}, not '{kind}'; {kind}: {able}")
     files: dict[str, str] = module.export(plan, option)
     return files

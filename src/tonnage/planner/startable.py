@@ -13,8 +13,9 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub import resolve
 from tonnage.engine.engines import defaults
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.nouns.model import Model
+from tonnage.nouns.model import Attention, Mlp, Model, Moe
 from tonnage.nouns.plan import ServeOption, ServePlan
+from tonnage.nouns.train_plan import TrainOption, TrainPlan
 from tonnage.planner.plans import Plan
 
 __all__ = ["startable"]
@@ -22,7 +23,7 @@ __all__ = ["startable"]
 
 def startable(
     plan: Plan, *, rank: int = 1, checkpoint: str | None = None, additions: Additions = catalog.NOTHING
-) -> tuple[ServePlan, ServeOption]:
+) -> tuple[ServePlan, ServeOption] | tuple[TrainPlan, TrainOption]:
     """
     One option of a plan with every engine setting filled in, and the plan with what is known of its checkpoint.
 
@@ -40,19 +41,22 @@ def startable(
     Raises
     ------
     BadRequest
-        Not a plan to serve, nothing feasible in it, or no such option.
+        Not a plan to serve or to train, nothing feasible in it, or no such option.
     """
-    if not isinstance(plan, ServePlan):
-        raise BadRequest("only plans to serve can be exported; make one with `tonnage plan serve`")
+    if not isinstance(plan, ServePlan | TrainPlan):
+        raise BadRequest("only plans to serve, train or fine-tune can be exported; export the halves of others apart")
     if not plan.options:
         raise BadRequest("the plan has no option: it is infeasible, and its sentence says what stands in the way")
     if rank > len(plan.options):
         raise BadRequest(f"option {rank} does not exist; choose 1 to {len(plan.options)}")
-    option = plan.options[rank - 1]
     model = _resolved(plan, additions)
     facts = dict(plan.model)
     if checkpoint is not None:
         facts["named"] = checkpoint
+    if isinstance(plan, TrainPlan):
+        shape = {} if model is None else _shape(model)
+        return msgspec.structs.replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
+    option = plan.options[rank - 1]
     if model is None:
         return msgspec.structs.replace(plan, model=facts), option
     facts["checkpoint"] = model.quantization or model.native_dtype
@@ -67,7 +71,7 @@ def startable(
     return msgspec.structs.replace(plan, model=facts), msgspec.structs.replace(option, configuration=filled)
 
 
-def _resolved(plan: ServePlan, additions: Additions) -> Model | None:
+def _resolved(plan: ServePlan | TrainPlan, additions: Additions) -> Model | None:
     """The network, without asking anyone else's machine; a file that has moved since is no reason to fail."""
     for name in (plan.request.model, str(plan.model.get("id", ""))):
         try:
@@ -75,3 +79,39 @@ def _resolved(plan: ServePlan, additions: Additions) -> Model | None:
         except TonnageError:
             continue
     return None
+
+
+def _shape(model: Model) -> dict[str, int | bool]:
+    """The widths of a decoder of like layers, by Megatron-LM's names; empty for any other network."""
+    group = model.layers[-1] if model.layers else None
+    like = group is not None and all(
+        (other.mixer, other.feed_forward) == (group.mixer, group.feed_forward) for other in model.layers
+    )
+    if group is None or not like or not isinstance(group.mixer, Attention) or model.encoder:
+        return {}
+    attention, feed_forward = group.mixer, group.feed_forward
+    shape: dict[str, int | bool] = {
+        "num_layers": sum(other.count for other in model.layers),
+        "hidden_size": model.hidden_size,
+        "num_attention_heads": attention.num_attention_heads,
+        "kv_channels": attention.head_dim,
+        "qk_layernorm": attention.qk_norm,
+        "add_qkv_bias": attention.bias and not attention.output_bias,
+        "disable_bias_linear": not attention.output_bias,
+        "untie_embeddings_and_output_weights": not model.tie_word_embeddings,
+    }
+    if attention.num_key_value_heads != attention.num_attention_heads:
+        shape |= {"group_query_attention": True, "num_query_groups": attention.num_key_value_heads}
+    if isinstance(feed_forward, Mlp):
+        return shape | {"ffn_hidden_size": feed_forward.intermediate_size, "swiglu": feed_forward.gated}
+    if isinstance(feed_forward, Moe) and not feed_forward.dense_intermediate_size:
+        shared = feed_forward.shared_intermediate_size
+        return shape | {
+            "ffn_hidden_size": feed_forward.moe_intermediate_size,
+            "num_experts": feed_forward.num_experts,
+            "moe_router_topk": feed_forward.num_experts_per_tok,
+            "moe_ffn_hidden_size": feed_forward.moe_intermediate_size,
+            "swiglu": feed_forward.gated,
+            **({"moe_shared_expert_intermediate_size": shared} if shared else {}),
+        }
+    return {}

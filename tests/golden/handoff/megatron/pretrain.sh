@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# For Megatron-LM core_r0.13.0. Written by Tonnage 0.1.0.
+# Plan of 2026-11-21: pretrain of meta-llama/Llama-3.1-8B on 64 x h100-sxm5-80gb tp 4 pp 2 vpp 2 dp 8 zero1.
+# 8 x a3-highgpu-8g, gcp us-central1, on-demand: $80.00/h (price of 2026-11-01), about 10.1 h, $806 in all.
+# Step 36 s; checkpoint every 30 min.
+# Learning rate, schedule and data are yours; the plan does not depend on them.
+# DATA is what --data-path takes, TOKENIZER a Hugging Face id or folder, CHECKPOINTS a shared folder.
+# Learning rate and schedule: add --lr and --lr-decay-style after the script's name.
+set -euo pipefail
+: "${DATA:?prefix of the tokenised data}"
+: "${TOKENIZER:?id or folder of the tokenizer}"
+: "${CHECKPOINTS:?shared folder for checkpoints}"
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+exec torchrun \
+  --nproc-per-node 8 \
+  --nnodes 8 \
+  --rdzv-backend c10d \
+  --rdzv-id llama-3-1-8b \
+  --rdzv-endpoint "${LEADER_ADDRESS:?address of the first node}:29500" \
+  pretrain_gpt.py \
+  --tensor-model-parallel-size 4 \
+  --pipeline-model-parallel-size 2 \
+  --context-parallel-size 1 \
+  --expert-model-parallel-size 1 \
+  --num-virtual-stages-per-pipeline-rank 2 \
+  --micro-batch-size 2 \
+  --global-batch-size 64 \
+  --seq-length 4096 \
+  --max-position-embeddings 4096 \
+  --train-iters 1000 \
+  --optimizer adam \
+  --position-embedding-type rope \
+  --normalization RMSNorm \
+  --save-interval 50 \
+  --num-layers 32 \
+  --hidden-size 4096 \
+  --num-attention-heads 32 \
+  --ffn-hidden-size 14336 \
+  --swiglu \
+  --bf16 \
+  --fp8-format hybrid \
+  --sequence-parallel \
+  --use-distributed-optimizer \
+  --overlap-grad-reduce \
+  --overlap-param-gather \
+  --recompute-granularity selective \
+  --async-save \
+  --ckpt-format torch_dist \
+  --data-path "$DATA" --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TOKENIZER" \
+  --save "$CHECKPOINTS" --load "$CHECKPOINTS" "$@"
