@@ -1,0 +1,404 @@
+"""Which machines, on which terms, for how long, carry several workloads at the least cost? An integer programme.
+
+A *pool* is the replicas of one workload; its load comes in *buckets* (requests of like lengths) and *periods* (hours
+of the week). A *machine* is something that can be had in any number on one or more *terms*: always (reserved) or by
+the hour, firm or not. A *way* is a replica of a pool on a machine: the slots it takes, and what it finishes of each
+bucket. Then, for every period,
+
+    work of a bucket       sum of its flows over ways  >=  demand
+    time of a replica      sum over buckets of flow / rate  <=  replicas
+    slots of a machine     sum of charge x replicas  <=  slots x instances          (and cores likewise)
+    quota                  sum of slots x instances  <=  most
+    loss of one domain     the same work without its machines, for the share that must survive
+
+and cost = always-terms x all hours + hourly terms x their hours + starts. Slots pack exactly: charges of one machine
+divide each other (the caller sees to that), so the largest first fills instances without waste. A slice is a share
+of one slot: all slices of a slot are equal, and pools share them.
+
+What a cost is measured in is the caller's: this file knows no money.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tonnage.search.programme import MOST, Column, Programme, Row, Solved, solve
+
+__all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Term", "Way", "cheapest_fleet"]
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to have a machine."""
+
+    name: str
+    cost_per_hour: float
+    always: bool = False
+    """Paid in every hour; else only while it runs."""
+    firm: bool = True
+    """Stays until it is given back."""
+    available: float = 1.0
+    """Share of the time in which it does useful work. [-]"""
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that can be had in any number."""
+
+    id: str
+    slots: float
+    terms: tuple[Term, ...]
+    domain: str = ""
+    """What fails together."""
+    start_h: float = 0.0
+    """Paid before an hourly instance is of use. [h]"""
+    cores: float | None = None
+    """Of the host; absent = not known, and nothing is held against it."""
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica of a pool on a machine."""
+
+    pool: int
+    machine: int
+    charge: float
+    """Slots it takes; for a slice, one slot holds `slices` of them."""
+    rates: tuple[float, ...]
+    """Of each bucket, when it does nothing else; 0 = it cannot."""
+    slices: int = 1
+    cores: float = 0.0
+    whole: bool = True
+    """Comes in whole numbers; cores of a host do not."""
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """One workload's load."""
+
+    id: str
+    demand: tuple[tuple[float, ...], ...] = ()
+    """Of each bucket in each period."""
+    work: float | None = None
+    """Instead of demand: to be done in all periods together, whenever that is cheapest. [rate x h]"""
+    loose: float = 0.0
+    """Share that may run on terms that are not firm. [-]"""
+    survives: float = 0.0
+    """Share of the demand still served when any one domain is lost. [-]"""
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """At most so many slots of some machines at once."""
+
+    name: str
+    machines: tuple[int, ...]
+    most: float
+    term: str | None = None
+
+
+class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is asked."""
+
+    hours: tuple[float, ...]
+    """Of each period. [h]"""
+    machines: tuple[Machine, ...]
+    pools: tuple[Pool, ...]
+    ways: tuple[Way, ...]
+    quotas: tuple[Quota, ...] = ()
+    follows: tuple[tuple[int, int, float], ...] = ()
+    """(period, next period, how often it follows): where instances start."""
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """The cheapest fleet found, and how much cheaper one may still be."""
+
+    feasible: bool
+    cost: float = math.inf
+    bound: float = math.inf
+    """No fleet costs less."""
+    instances: dict[tuple[int, str], tuple[float, ...]] = {}
+    """(machine, term) -> number in each period."""
+    replicas: dict[tuple[int, bool], tuple[float, ...]] = {}
+    """(way, firm) -> number in each period."""
+    flows: dict[tuple[int, bool, int], tuple[float, ...]] = {}
+    """(way, firm, bucket) -> what it carries in each period; of a pool with several buckets."""
+    starts: dict[tuple[int, str], float] = {}
+    """(machine, term) -> instances started in all periods together."""
+
+    @property
+    def gap(self) -> float:
+        """What may be left to gain, over the cost. [-]"""
+        return 0.0 if self.cost <= self.bound else (self.cost - self.bound) / self.cost
+
+
+Key = tuple[Any, ...]
+
+
+def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01) -> Fleet:
+    """The cheapest fleet that carries every pool, to within a relative gap where that is reached."""
+    columns = dict(_columns(problem))
+    at = {key: i for i, key in enumerate(columns)}
+    rows = [
+        Row({at[key]: factor for key, factor in terms.items()}, lower, upper, elastic)
+        for terms, lower, upper, elastic in _rows(problem, columns)
+    ]
+    solved = solve(Programme(list(columns.values()), rows, len(problem.hours)), gap=gap)
+    return _told(problem, at, solved)
+
+
+def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
+    hours, all_hours = problem.hours, sum(problem.hours)
+    for m, machine in enumerate(problem.machines):
+        for term in machine.terms:
+            if term.always:
+                yield ("held", m, term.name), Column(term.cost_per_hour * all_hours)
+                continue
+            for t, span in enumerate(hours):
+                yield ("hired", m, term.name, t), Column(term.cost_per_hour * span, period=t)
+            if machine.start_h > 0:
+                for n, (_, then, times) in enumerate(problem.follows):
+                    cost = term.cost_per_hour * machine.start_h * times
+                    yield ("starts", m, term.name, n), Column(cost, whole=False, period=then)
+    split = {(way.machine, way.slices, firm) for way in problem.ways if way.slices > 1 for firm in (True, False)}
+    for m, slices, firm in sorted(split):
+        for t in range(len(hours)):
+            yield ("split", m, slices, firm, t), Column(0.0, period=t)
+    for w, way in enumerate(problem.ways):
+        pool = problem.pools[way.pool]
+        for firm in _classes(problem, way):
+            for t in range(len(hours)):
+                yield ("runs", w, firm, t), Column(0.0, whole=way.whole, period=t, upper=_most(pool, way, t))
+                if len(pool.demand) > 1:
+                    for b in range(len(pool.demand)):
+                        yield ("flow", w, firm, b, t), Column(0.0, whole=False, period=t, upper=pool.demand[b][t])
+        if pool.survives > 0 and len(pool.demand) > 1:
+            for lost in _domains(problem, way.pool):
+                if problem.machines[way.machine].domain != lost:
+                    for t in range(len(hours)):
+                        for b in range(len(pool.demand)):
+                            yield ("kept", w, lost, b, t), Column(0.0, whole=False, period=t)
+
+
+def _most(pool: Pool, way: Way, t: int) -> float:
+    """More replicas than carry all of the load on a way that does survive nothing are of no use."""
+    if pool.work is not None or not way.whole:
+        return MOST
+    able = [load[t] / rate for load, rate in zip(pool.demand, way.rates, strict=True) if rate > 0]
+    return 0.0 if not able else min(MOST, 4.0 * math.ceil(sum(able) + len(able)) + 4.0)
+
+
+Terms = tuple[dict[Key, float], float, float, bool]
+
+
+def _rows(problem: FleetProblem, columns: dict[Key, Column]) -> Iterator[Terms]:
+    for t in range(len(problem.hours)):
+        yield from _room(problem, columns, t)
+        yield from _quotas(problem, t)
+        for p in range(len(problem.pools)):
+            yield from _served(problem, p, t)
+            yield from _surviving(problem, p, t)
+    for p, pool in enumerate(problem.pools):
+        if pool.work is not None:
+            yield from _worked(problem, p)
+    for key in columns:
+        if key[0] == "starts":
+            _, m, name, n = key
+            before, then, _ = problem.follows[n]
+            terms = {key: 1.0, ("hired", m, name, then): -1.0, ("hired", m, name, before): 1.0}
+            yield terms, 0.0, math.inf, True
+
+
+def _room(problem: FleetProblem, columns: dict[Key, Column], t: int) -> Iterator[Terms]:
+    """Replicas fit the slots and the cores of the instances that stand."""
+    for m, machine in enumerate(problem.machines):
+        for firm in (True, False):
+            standing = {
+                ("held", m, term.name) if term.always else ("hired", m, term.name, t): 1.0
+                for term in machine.terms
+                if term.firm is firm
+            }
+            slots: dict[Key, float] = {}
+            cores: dict[Key, float] = {}
+            parts: dict[int, dict[Key, float]] = defaultdict(dict)
+            for w, way in enumerate(problem.ways):
+                key = ("runs", w, firm, t)
+                if way.machine != m or key not in columns:
+                    continue
+                if way.slices > 1:
+                    parts[way.slices][key] = 1.0
+                elif way.charge > 0:
+                    slots[key] = way.charge
+                if way.cores > 0 and machine.cores is not None:
+                    cores[key] = way.cores
+            for slices, users in parts.items():
+                whole = ("split", m, slices, firm, t)
+                yield {**users, whole: -float(slices)}, -math.inf, 0.0, False
+                slots[whole] = 1.0
+            if slots:
+                yield {**slots, **{key: -machine.slots for key in standing}}, -math.inf, 0.0, False
+            if cores:
+                yield {**cores, **{key: -(machine.cores or 0.0) for key in standing}}, -math.inf, 0.0, False
+
+
+def _quotas(problem: FleetProblem, t: int) -> Iterator[Terms]:
+    for quota in problem.quotas:
+        terms = {
+            ("held", m, term.name) if term.always else ("hired", m, term.name, t): problem.machines[m].slots
+            for m in quota.machines
+            for term in problem.machines[m].terms
+            if quota.term in {None, term.name}
+        }
+        if terms:
+            yield terms, -math.inf, quota.most, False
+
+
+def _served(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
+    """Each bucket's demand is carried, and the firm share of it on firm terms."""
+    pool = problem.pools[p]
+    ways = [(w, way) for w, way in enumerate(problem.ways) if way.pool == p]
+    if pool.work is not None:
+        return
+    several = len(pool.demand) > 1
+    for b, load in enumerate(pool.demand):
+        if load[t] <= 0:
+            continue
+        for classes, share in (((True, False), 1.0), ((True,), 1.0 - pool.loose)):
+            if share <= 0 or (classes == (True,) and pool.loose <= 0):
+                continue
+            terms: dict[Key, float] = {}
+            for w, way in ways:
+                for firm in _classes(problem, way):
+                    if firm not in classes or way.rates[b] <= 0:
+                        continue
+                    if several:
+                        terms["flow", w, firm, b, t] = 1.0 / load[t]
+                    else:
+                        # A replica that could carry more than all of it counts for all of it: the tighter row.
+                        does = way.rates[b] * _useful(problem, way, firm=firm)
+                        terms["runs", w, firm, t] = min(share, does / load[t])
+            yield terms, share, math.inf, False
+    if several:
+        yield from _timed(problem, ways, t)
+
+
+def _timed(problem: FleetProblem, ways: list[tuple[int, Way]], t: int) -> Iterator[Terms]:
+    """A replica that serves several buckets divides its time between them."""
+    for w, way in ways:
+        for firm in _classes(problem, way):
+            useful = _useful(problem, way, firm=firm)
+            terms: dict[Key, float] = {
+                ("flow", w, firm, b, t): 1.0 / (rate * useful) for b, rate in enumerate(way.rates) if rate > 0
+            }
+            yield {**terms, ("runs", w, firm, t): -1.0}, -math.inf, 0.0, False
+            for b, rate in enumerate(way.rates):
+                if rate <= 0:
+                    yield {("flow", w, firm, b, t): 1.0}, -math.inf, 0.0, False
+                elif rate * useful > (load := problem.pools[way.pool].demand[b][t]) > 0:
+                    yield {("flow", w, firm, b, t): 1.0, ("runs", w, firm, t): -load}, -math.inf, 0.0, False
+
+
+def _surviving(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
+    """The share that must survive is carried without any one domain."""
+    pool = problem.pools[p]
+    if pool.survives <= 0 or pool.work is not None:
+        return
+    for lost in _domains(problem, p):
+        left = [
+            (w, way)
+            for w, way in enumerate(problem.ways)
+            if way.pool == p and problem.machines[way.machine].domain != lost
+        ]
+        several = len(pool.demand) > 1
+        for b, load in enumerate(pool.demand):
+            if load[t] <= 0:
+                continue
+            if several:
+                carried: dict[Key, float] = {
+                    ("kept", w, lost, b, t): 1.0 / load[t] for w, way in left if way.rates[b] > 0
+                }
+            else:
+                carried = {
+                    ("runs", w, True, t): min(pool.survives, way.rates[b] / load[t])
+                    for w, way in left
+                    if way.rates[b] > 0 and True in _classes(problem, way)
+                }
+            yield carried, pool.survives, math.inf, False
+        if several:
+            for w, way in left:
+                used: dict[Key, float] = {
+                    ("kept", w, lost, b, t): 1.0 / rate for b, rate in enumerate(way.rates) if rate > 0
+                }
+                if True in _classes(problem, way):
+                    used["runs", w, True, t] = -1.0
+                yield used, -math.inf, 0.0, False
+
+
+def _worked(problem: FleetProblem, p: int) -> Iterator[Terms]:
+    """Work that may be done at any time is done in all periods together, the firm share of it on firm terms."""
+    pool = problem.pools[p]
+    for classes, share in (((True, False), 1.0), ((True,), 1.0 - pool.loose)):
+        if share <= 0 or (classes == (True,) and pool.loose <= 0):
+            continue
+        terms: dict[Key, float] = {
+            ("runs", w, firm, t): span * way.rates[0] * _useful(problem, way, firm=firm)
+            for w, way in enumerate(problem.ways)
+            if way.pool == p
+            for firm in _classes(problem, way)
+            if firm in classes
+            for t, span in enumerate(problem.hours)
+        }
+        yield terms, share * (pool.work or 0.0), math.inf, False
+
+
+def _classes(problem: FleetProblem, way: Way) -> list[bool]:
+    """Firm and loose, as far as the machine is had so and the pool allows it."""
+    terms = problem.machines[way.machine].terms
+    allowed = [True, False] if problem.pools[way.pool].loose > 0 else [True]
+    return [firm for firm in allowed if any(term.firm is firm for term in terms)]
+
+
+def _useful(problem: FleetProblem, way: Way, *, firm: bool) -> float:
+    return min(term.available for term in problem.machines[way.machine].terms if term.firm is firm)
+
+
+def _domains(problem: FleetProblem, p: int) -> list[str]:
+    return sorted({problem.machines[way.machine].domain for way in problem.ways if way.pool == p})
+
+
+def _told(problem: FleetProblem, at: dict[Key, int], solved: Solved) -> Fleet:
+    if solved.values is None:
+        return Fleet(feasible=False)
+    values, periods = solved.values, range(len(problem.hours))
+    instances: dict[tuple[int, str], tuple[float, ...]] = {}
+    starts: dict[tuple[int, str], float] = {}
+    for m, machine in enumerate(problem.machines):
+        for term in machine.terms:
+            if term.always:
+                found = (values[at["held", m, term.name]],) * len(problem.hours)
+            else:
+                found = tuple(values[at["hired", m, term.name, t]] for t in periods)
+                begun = [
+                    times * values[at["starts", m, term.name, n]]
+                    for n, (_, _, times) in enumerate(problem.follows)
+                    if ("starts", m, term.name, n) in at
+                ]
+                if any(begun):
+                    starts[m, term.name] = math.fsum(begun)
+            if any(found):
+                instances[m, term.name] = found
+    replicas: dict[tuple[int, bool], tuple[float, ...]] = {}
+    flows: dict[tuple[int, bool, int], tuple[float, ...]] = {}
+    for w, way in enumerate(problem.ways):
+        for firm in _classes(problem, way):
+            runs = tuple(values[at["runs", w, firm, t]] for t in periods)
+            if not any(runs):
+                continue
+            replicas[w, firm] = runs
+            if len(problem.pools[way.pool].demand) > 1:
+                for b in range(len(way.rates)):
+                    flows[w, firm, b] = tuple(values[at["flow", w, firm, b, t]] for t in periods)
+    return Fleet(
+        feasible=True, cost=solved.cost, bound=solved.bound, instances=instances, replicas=replicas, flows=flows,
+        starts=starts,
+    )  # fmt: skip

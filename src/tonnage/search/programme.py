@@ -1,0 +1,299 @@
+"""The cheapest values of a mixed-integer programme whose columns belong to periods, and a bound no solution undercuts.
+
+Most columns belong to one period (an hour of the day); a few are shared by all (what is reserved). A small programme
+goes to HiGHS whole. A large one, given to HiGHS so, still has gaps of 20-35 % after a minute, because it finds no good
+solution to start from. So one is made first:
+
+1. The relaxation is solved. Its duals price the rows between periods; its shared columns are rounded.
+2. With those held, each period is a small programme of its own, solved in a fraction of a second. A last relaxation
+   with every whole number held sets the rest.
+3. HiGHS improves that among the columns in use, then takes the whole programme from there and proves how far the
+   best is.
+
+Costs are plain numbers: this file knows no money.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+__all__ = ["Column", "Programme", "Row", "Solved", "solve"]
+
+WHOLE_AT_MOST: Final = 1500
+"""Whole-number columns up to which HiGHS takes the programme as it is. [-]"""
+FEASIBLE: Final = 2
+"""HiGHS's kSolutionStatusFeasible."""
+DIRECT_S: Final = 20.0
+"""Time after which a programme given to HiGHS whole stops with the gap it has; a safety, not a setting. [s]"""
+PERIOD_S: Final = 2.0
+NEAR_S: Final = 6.0
+TINY: Final = 1e-7
+MOST: Final = 1e6
+"""Upper bound of a count that nothing limits."""
+
+
+class Column(NamedTuple):
+    """One unknown, at least zero."""
+
+    cost: float
+    whole: bool = True
+    period: int | None = None
+    """Absent = shared by all periods."""
+    upper: float = MOST
+
+
+class Row(NamedTuple):
+    """lower <= sum of factor x column <= upper."""
+
+    terms: dict[int, float]
+    lower: float = -math.inf
+    upper: float = math.inf
+    elastic: bool = False
+    """A column of its own makes it hold whatever the others are."""
+
+
+class Programme(NamedTuple):
+    """Columns, rows, and how many periods the columns speak of."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    periods: int = 1
+
+
+class Solved(NamedTuple):
+    """Values of every column; none when nothing satisfies the rows."""
+
+    values: tuple[float, ...] | None
+    cost: float = math.inf
+    bound: float = math.inf
+    """No solution costs less."""
+
+    @property
+    def gap(self) -> float:
+        """What may be left to gain, over the cost. [-]"""
+        return 0.0 if self.cost <= self.bound + TINY else (self.cost - self.bound) / self.cost
+
+
+def solve(programme: Programme, *, gap: float = 0.01) -> Solved:
+    """The programme to within a relative gap where that is reached; the gap it has is part of the answer."""
+    if not programme.columns:
+        met = all(row.lower <= TINY and row.upper >= -TINY for row in programme.rows)
+        return Solved(values=(), cost=0.0, bound=0.0) if met else Solved(values=None)
+    whole = sum(column.whole for column in programme.columns)
+    if programme.periods == 1 or whole <= WHOLE_AT_MOST:
+        return _direct(programme, gap=gap, limit_s=DIRECT_S)
+    return _apart(programme, gap=gap)
+
+
+def _direct(programme: Programme, *, gap: float, limit_s: float, start: tuple[float, ...] | None = None) -> Solved:
+    model = _model(programme.columns, programme.rows)
+    if start is not None:
+        import highspy
+
+        known = highspy.HighsSolution()
+        known.col_value = list(start)
+        model.setSolution(known)
+    model.setOptionValue("mip_rel_gap", gap)
+    model.setOptionValue("time_limit", limit_s)
+    model.run()
+    info = model.getInfo()
+    if info.primal_solution_status != FEASIBLE:
+        return Solved(values=None)
+    values = _tidy(programme.columns, model.getSolution().col_value)
+    cost = _cost(programme.columns, values)
+    whole = any(column.whole for column in programme.columns)
+    bound = float(info.mip_dual_bound) if whole else float(info.objective_function_value)
+    return Solved(values=values, cost=cost, bound=min(bound, cost))
+
+
+def _apart(programme: Programme, *, gap: float) -> Solved:
+    """A first solution period by period, improved among the columns it and the relaxation use, then proved."""
+    relaxed = _relaxed(programme)
+    if relaxed is None:
+        return Solved(values=None)
+    priced = _priced(programme, relaxed)
+    pieces = [_piece(programme, priced, period) for period in range(programme.periods)]
+    first: tuple[float, ...] | None = None
+    for rounding in (_nearest, math.ceil):
+        held = {i: float(rounding(relaxed.values[i] - TINY)) for i in priced.shared if programme.columns[i].whole}
+        first = _held(programme, relaxed, priced=priced, pieces=pieces, held=held, gap=gap / 3.0)
+        if first is not None:
+            break
+    if first is not None:
+        used = [now > TINY or then > TINY for now, then in zip(first, relaxed.values, strict=True)]
+        columns = [
+            column if keep or not column.whole else column._replace(upper=0.0)
+            for column, keep in zip(programme.columns, used, strict=True)
+        ]
+        near = _direct(programme._replace(columns=columns), gap=gap / 2.0, limit_s=NEAR_S, start=first)
+        first = near.values or first
+    return _direct(programme, gap=gap, limit_s=DIRECT_S, start=first)
+
+
+class _Relaxed(NamedTuple):
+    values: tuple[float, ...]
+    duals: tuple[float, ...]
+    cost: float
+
+
+class _Priced(NamedTuple):
+    """What the relaxation's duals make of the programme."""
+
+    shared: tuple[int, ...]
+    period_of_row: tuple[int | None, ...]
+    """Absent = between periods."""
+    costs: tuple[float, ...]
+    """Of each column, the rows between periods priced in; of a shared one, in all periods together."""
+    shares: dict[tuple[int, int], float]
+    """(shared column, period) -> what it costs there."""
+    constant: float
+
+
+class _Piece(NamedTuple):
+    """One period's programme, and where its columns stand in the whole."""
+
+    programme: Programme
+    places: tuple[int, ...]
+
+
+def _relaxed(programme: Programme) -> _Relaxed | None:
+    model = _model([column._replace(whole=False) for column in programme.columns], programme.rows)
+    model.run()
+    info = model.getInfo()
+    if info.primal_solution_status != FEASIBLE:
+        return None
+    solution = model.getSolution()
+    return _Relaxed(tuple(solution.col_value), tuple(solution.row_dual), float(info.objective_function_value))
+
+
+def _priced(programme: Programme, relaxed: _Relaxed) -> _Priced:
+    columns = programme.columns
+    shared = tuple(i for i, column in enumerate(columns) if column.period is None)
+    costs = [column.cost for column in columns]
+    constant = 0.0
+    shares: dict[tuple[int, int], float] = {}
+    periods: list[int | None] = []
+    for row, dual in zip(programme.rows, relaxed.duals, strict=True):
+        seen = {columns[i].period for i in row.terms} - {None}
+        period = next(iter(seen), 0) if len(seen) <= 1 else None
+        periods.append(period)
+        if period is None:
+            constant += dual * (row.lower if dual > 0 else row.upper) if dual else 0.0
+        for i, factor in row.terms.items():
+            if period is None:
+                costs[i] -= dual * factor
+            elif columns[i].period is None:
+                shares[i, period] = shares.get((i, period), 0.0) + dual * factor
+    for i in shared:
+        # What the periods do not account for is spread evenly.
+        rest = costs[i] - sum(shares.get((i, period), 0.0) for period in range(programme.periods))
+        for period in range(programme.periods):
+            shares[i, period] = shares.get((i, period), 0.0) + rest / programme.periods
+    return _Priced(shared, tuple(periods), tuple(costs), shares, constant)
+
+
+def _piece(programme: Programme, priced: _Priced, period: int) -> _Piece:
+    columns = programme.columns
+    own = tuple(i for i, column in enumerate(columns) if column.period == period) + priced.shared
+    at = {i: k for k, i in enumerate(own)}
+    cut = [
+        columns[i]._replace(cost=priced.costs[i] if columns[i].period == period else priced.shares[i, period])
+        for i in own
+    ]
+    rows = [
+        row._replace(terms={at[i]: factor for i, factor in row.terms.items()})
+        for row, where in zip(programme.rows, priced.period_of_row, strict=True)
+        if where == period
+    ]
+    return _Piece(Programme(cut, rows), own)
+
+
+def _held(
+    programme: Programme,
+    relaxed: _Relaxed,
+    *,
+    priced: _Priced,
+    pieces: list[_Piece],
+    held: dict[int, float],
+    gap: float,
+) -> tuple[float, ...] | None:
+    """A solution of the whole with the shared columns held, or nothing when a period cannot follow."""
+    values = dict(held)
+    for period, piece in enumerate(pieces):
+        extra = _portion(programme, relaxed, priced=priced, piece=piece, period=period)
+        here = {k: held[i] for k, i in enumerate(piece.places) if i in held}
+        model = _model(piece.programme.columns, [*piece.programme.rows, *extra], held=here)
+        model.setOptionValue("mip_rel_gap", gap)
+        model.setOptionValue("time_limit", PERIOD_S)
+        model.run()
+        if model.getInfo().primal_solution_status != FEASIBLE:
+            return None
+        found = _tidy(piece.programme.columns, model.getSolution().col_value)
+        values |= {i: value for i, value in zip(piece.places, found, strict=True) if programme.columns[i].whole}
+    columns = [column._replace(whole=False) for column in programme.columns]
+    final = _model(columns, programme.rows, held=values)
+    final.run()
+    if final.getInfo().primal_solution_status != FEASIBLE:
+        return None
+    return _tidy(programme.columns, final.getSolution().col_value)
+
+
+def _portion(programme: Programme, relaxed: _Relaxed, *, priced: _Priced, piece: _Piece, period: int) -> list[Row]:
+    """What the relaxation lets this period do for rows between periods that someone must fill."""
+    at = {i: k for k, i in enumerate(piece.places)}
+    found = []
+    for row, where in zip(programme.rows, priced.period_of_row, strict=True):
+        if where is not None or row.elastic or not math.isfinite(row.lower):
+            continue
+        terms = {i: factor for i, factor in row.terms.items() if programme.columns[i].period == period}
+        share = sum(factor * relaxed.values[i] for i, factor in terms.items())
+        if terms and share > TINY:
+            found.append(Row({at[i]: factor for i, factor in terms.items()}, lower=share * (1.0 - 1e-9)))
+    return found
+
+
+def _model(columns: Sequence[Column], rows: Sequence[Row], *, held: dict[int, float] | None = None) -> Any:
+    """The programme as HiGHS takes it; imported here, because only fleets need it."""
+    import highspy
+
+    model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    model.silent()
+    model.setOptionValue("threads", 1)  # the same answer on every machine
+    fixed = held or {}
+    count = len(columns)
+    lower = [fixed.get(i, 0.0) for i in range(count)]
+    upper = [fixed.get(i, column.upper) for i, column in enumerate(columns)]
+    model.addVars(count, lower, upper)
+    model.changeColsCost(count, list(range(count)), [float(column.cost) for column in columns])
+    whole = [i for i, column in enumerate(columns) if column.whole]
+    if whole:
+        model.changeColsIntegrality(len(whole), whole, [highspy.HighsVarType.kInteger] * len(whole))
+    starts: list[int] = []
+    index: list[int] = []
+    factors: list[float] = []
+    for row in rows:
+        starts.append(len(index))
+        index += row.terms.keys()
+        factors += (float(factor) for factor in row.terms.values())
+    if rows:
+        low, high = [row.lower for row in rows], [row.upper for row in rows]
+        model.addRows(len(rows), low, high, len(index), starts, index, factors)
+    return model
+
+
+def _tidy(columns: Sequence[Column], values: Sequence[float]) -> tuple[float, ...]:
+    """Whole numbers whole, nothing below zero."""
+    return tuple(
+        float(round(value)) if column.whole else max(0.0, float(value))
+        for column, value in zip(columns, values, strict=True)
+    )
+
+
+def _cost(columns: Sequence[Column], values: Sequence[float]) -> float:
+    return math.fsum(column.cost * value for column, value in zip(columns, values, strict=True))
+
+
+def _nearest(value: float) -> int:
+    return math.floor(value + 0.5)
