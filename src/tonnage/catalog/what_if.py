@@ -37,6 +37,20 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "max_per_node": ("max_per_node", "whole"),
     "launch_price": ("launch_price_usd", "USD"),
     "street_price": ("street_price_usd", "USD"),
+    **{
+        f"measured.{name}": (f"measured.{field}", unit)
+        for name, field, unit in (
+            ("product", "product", "fraction"),
+            ("convolution", "convolution", "fraction"),
+            ("depthwise", "depthwise", "fraction"),
+            ("attention", "attention", "fraction"),
+            ("start", "start_s", "s"),
+            ("cache", "cache_bytes", "bytes"),
+            ("functions", "functions", "bytes/s"),
+            ("pooling", "pooling", "bytes/s"),
+            ("passes", "passes", "rates by size"),
+        )
+    },
     **{f"peak.{dtype}": (f"peaks.{dtype}", "FLOP/s") for dtype in DTYPES},
 }
 """Human name -> where it goes in Accelerator, and what kind of value it takes."""
@@ -59,8 +73,9 @@ def from_table(given: Mapping[str, Any], *, where: str) -> Accelerator:
     BadFact
         A field is missing, unknown, without unit or impossible; the message names file, field and value.
     """
-    fields = {**given, **_peaks(given, where=where)}
+    fields = {**given, **_group(given, "peak", where=where), **_group(given, "measured", where=where)}
     fields.pop("peak", None)
+    fields.pop("measured", None)
     allowed = (*TEXTS, *OTHERS, *FIELDS)
     for field in fields:
         if field not in allowed:
@@ -151,6 +166,8 @@ def _value(field: str, text: Any, prefix: str = "") -> Any:
         if str(text).strip().lower() not in _YES:
             raise BadRequest(f"{label}: '{echo(text)}' is neither yes nor no")
         return _YES[str(text).strip().lower()]
+    if kind == "rates by size":
+        return _rates(text, label)
     value = read(text, "count" if kind == "whole" else kind, field=label)
     if value <= 0 and not (field == "mig_slices" and value == 0):
         raise BadRequest(f"{label}: '{echo(text)}' must be above zero; leave out what is not known")
@@ -159,6 +176,17 @@ def _value(field: str, text: Any, prefix: str = "") -> Any:
             raise BadRequest(f"{label}: '{echo(text)}' must be a whole number")
         return int(value)
     return value
+
+
+def _rates(text: Any, label: str) -> tuple[tuple[float, float], ...]:
+    """Sizes with their rates: "1 MB at 44 GB/s, 4 MB at 29 GB/s"."""
+    found = []
+    for part in str(text).split(","):
+        size, at, rate = part.partition(" at ")
+        if not at:
+            raise BadRequest(f"{label}: '{echo(part)}' is no size with its rate; write '1 MB at 44 GB/s, 4 MB at …'")
+        found.append((read(size, "bytes", field=label), read(rate, "bytes/s", field=label)))
+    return tuple(sorted(found))
 
 
 def _placed(accelerator: Accelerator, values: Mapping[str, Any]) -> Accelerator:
@@ -192,11 +220,13 @@ def _checked(accelerator: Accelerator) -> Accelerator:
     return accelerator
 
 
-def _peaks(given: Mapping[str, Any], *, where: str) -> dict[str, Any]:
-    peaks = given.get("peak", {})
-    if not isinstance(peaks, Mapping):
-        raise BadFact(f"{where}: peak is '{echo(peaks)}'; write one line a dtype, such as peak.bf16 = \"180 TFLOP/s\"")
-    return {f"peak.{dtype}": value for dtype, value in peaks.items()}
+def _group(given: Mapping[str, Any], name: str, *, where: str) -> dict[str, Any]:
+    """Dotted fields, which TOML reads as a table of their own."""
+    shown = {"peak": 'peak.bf16 = "180 TFLOP/s"', "measured": 'measured.product = "100 %"'}[name]
+    values = given.get(name, {})
+    if not isinstance(values, Mapping):
+        raise BadFact(f"{where}: {name} is '{echo(values)}'; write one line each, such as {shown}")
+    return {f"{name}.{field}": value for field, value in values.items()}
 
 
 def _year(value: Any, *, where: str) -> int | None:

@@ -140,6 +140,38 @@ def capacity(file: str, **options: Any) -> None:
         show_capacity(answer)
 
 
+@measure.command()
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1 (ROCm too), mps, xpu.")
+@click.option("--threads", type=click.IntRange(1), help="Of a processor; absent = as many as PyTorch takes.")
+@click.option("--seconds", default="30s", show_default=True, callback=_seconds, help="About as long it may take.")
+@click.option("--id", "name", help="Id of the accelerator in answers; absent = own- and its name.")
+@click.option("--out", "-o", type=click.Path(dir_okay=False), help="File to write; absent = ID.toml.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.device/1), and no file.")
+def device(
+    device: str, threads: int | None, seconds: float, name: str | None, out: str | None, as_json: bool
+) -> None:  # fmt: skip
+    """
+    Microbenchmarks of the device at hand become an accelerator of your own.
+
+    The file written is taken by every question: `tonnage predict`, `fit` and `plan` with --additions FILE, or from the
+    folder that TONNAGE_CATALOG names.
+    """
+    from msgspec.structs import replace
+
+    from tonnage.measure.device import device_toml, measure_device
+    from tonnage.report.document import as_json as json_text
+    from tonnage.report.measure import show_device
+
+    found = measure_device(device, threads=threads, seconds=seconds)
+    found = replace(found, id=name) if name else found
+    if as_json:
+        click.echo(json_text(found))
+        return
+    path = Path(out or f"{found.id}.toml")
+    path.write_text(device_toml(found), encoding="utf-8")
+    show_device(found, path=str(path))
+
+
 def _slo(options: dict[str, Any]) -> Slo:
     return Slo(
         ttft_s=options["slo_ttft"],

@@ -9,13 +9,14 @@ accelerator is faster. Efficiencies belong to styles of networks, generations of
 
 from __future__ import annotations
 
-from math import sqrt
+from itertools import pairwise
+from math import log, sqrt
 from typing import Final
 
 import msgspec
 
 from tonnage.errors import Unmeasured
-from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.accelerator import Accelerator, Measured
 from tonnage.nouns.offline import Offline, Runtime, Silicon
 from tonnage.nouns.precision import number_format
 from tonnage.physics.traced import LAYER, PIXELS, TOKENS
@@ -40,6 +41,12 @@ _SHARP: Final = 4.0
 """Exponent of the smooth maximum for one operator (docs/physics.md 1)."""
 _STYLE_OF: Final = {"convolution": "convolution", "attention_prefill": "attention", "attention_decode": "attention"}
 """Style of an operator whose name is not one itself."""
+_SIMPLE: Final = frozenset(
+    f"{where}{what}" for where in (PIXELS, TOKENS) for what in ("arithmetic", "copy", "resample", "other")
+)
+"""Passes that no function of a value slows down."""
+_PACKED: Final = 2.0
+"""Times that a product on a processor reads its weights: once to lay them out for its kernel, once to multiply."""
 _TRACED_STYLE: Final = {f"{LAYER}grouped": "grouped", f"{LAYER}depthwise": "separable"}
 """Style of a traced convolution over groups of channels."""
 _PLAIN_PASSES: Final = 6.7
@@ -63,6 +70,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Power left for work. [W]"""
     joule_per_flop: float | None
     joule_per_byte: float
+    memory_share: float
+    """Of the memory bandwidth that long passes reach. [-]"""
+    start_s: float | None = None
+    """From one operator to the next, where it was measured on this very part. [s]"""
+    measured: Measured = Measured()
+    """What microbenchmarks reached on this very part. Then operators cost what they cost alone, one after another."""
     occupancy: float
     """Elements of a product's output, as sqrt(rows x columns), at which half the peak is reached. [-]"""
 
@@ -112,17 +125,31 @@ def machine_of(accelerator: Accelerator, silicon: Silicon, *, facts: Offline, fr
     power = accelerator.power_w
     joule = silicon.picojoule_per_flop
     best, _ = peak_of(accelerator.peaks, "fp16" if accelerator.peak("fp16") else "fp8")
+    own = accelerator.measured
+    ran = own.product is not None
     return Machine(
-        styles={style.name: (style.compute, style.passes) for style in facts.styles},
+        styles=_styles(accelerator, facts),
         peaks={name: value * fraction for name, value in accelerator.peaks.items()},
         memory_bytes_per_s=accelerator.memory_bytes_per_s * fraction,
         link_bytes_per_s=accelerator.link.bytes_per_s or accelerator.host_link.bytes_per_s or _SLOW_LINK,
-        silicon=silicon,
+        # Rates that ran on this very part need no efficiency of its kind, and its cache was measured with them.
+        silicon=msgspec.structs.replace(silicon, efficiency=1.0, cache_s=0.0) if ran else silicon,
         power_w=None if power is None else power * fraction * (1.0 - facts.idle),
         joule_per_flop=None if joule is None else joule * 1e-12,
         joule_per_byte=facts.picojoule_per_byte * 1e-12,
+        memory_share=1.0 if ran else facts.memory,
+        start_s=own.start_s,
+        measured=own,
         occupancy=0.0 if silicon.host else facts.occupancy * sqrt(best * fraction / 1e14),
     )
+
+
+def _styles(accelerator: Accelerator, facts: Offline) -> dict[str, tuple[float, float]]:
+    """Shares of the peak by style: fitted ones, or what ran on this very part where that was measured."""
+    own = accelerator.measured
+    shares = {"product": own.product, "attention": own.attention, "convolution": own.convolution,
+              "grouped": own.convolution, "separable": own.depthwise}  # fmt: skip
+    return {style.name: (shares.get(style.name) or style.compute, style.passes) for style in facts.styles}
 
 
 def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) -> Taken:
@@ -142,19 +169,60 @@ def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) ->
     """
     arithmetic = traffic = start = operators = 0.0
     bound = False
+    held = sum(_weights(op) * op.count for op in work)
     for op in work:
-        flop_s, byte_s, limited = _one(op, machine, runtime, facts)
+        if machine.silicon.host and machine.measured.product is not None:
+            flop_s, byte_s, limited = *_one_measured(op, machine, held), False
+        else:
+            flop_s, byte_s, limited = _one(op, machine, runtime, facts)
         arithmetic += flop_s * op.count
         traffic += byte_s * op.count
         bound = bound or limited
         if op.flop or not _is_fused(op, runtime):
-            start += runtime.kernel_s * machine.silicon.start * op.count
+            start += (machine.start_s or runtime.kernel_s * machine.silicon.start) * op.count
             operators += op.count
     if machine.silicon.host:
         return Taken(arithmetic_s=arithmetic, traffic_s=traffic, start_s=start, host_s=0.0, call_s=runtime.call_s,
                      power_bound=bound)  # fmt: skip
     return Taken(arithmetic_s=arithmetic, traffic_s=traffic, start_s=start, host_s=runtime.host_s * operators,
                  call_s=runtime.call_s, power_bound=bound)  # fmt: skip
+
+
+def _weights(op: Operator) -> float:
+    return number_format(op.weights).bytes * op.n * op.k if op.flop and op.kind in {"gemm", "convolution"} else 0.0
+
+
+def _one_measured(op: Operator, machine: Machine, held: float) -> tuple[float, float]:
+    """
+    The same on a processor whose own rates were measured: arithmetic and traffic add up, for one core does both.
+
+    Products read their weights twice, for libraries pack them first; weights of a network that its cache does not hold
+    come from memory each time.
+    """
+    own, weights = machine.measured, _weights(op)
+    rest = max(op.read_bytes + op.write_bytes - weights, 0.0)
+    near = _pass_rate(own.passes, rest) or machine.memory_bytes_per_s
+    if not op.flop:
+        most = own.pooling if op.name.endswith(": pooling") else None if op.name in _SIMPLE else own.functions
+        return 0.0, rest / min(near, most or near)
+    far = machine.memory_bytes_per_s if held > (own.cache_bytes or 0.0) else near
+    compute, _ = machine.styles.get(op.name) or machine.styles[_style(op)]
+    peak, _ = peak_of(machine.peaks, op.compute)
+    packed = _PACKED if op.m > 1 else 1.0
+    return op.flop / (peak * compute), packed * weights / far + rest / near
+
+
+def _pass_rate(passes: tuple[tuple[float, float], ...], moved: float) -> float | None:
+    """Rate of a pass that moves so many bytes, between the sizes that were measured."""
+    if not passes:
+        return None
+    if moved <= passes[0][0]:
+        return passes[0][1]
+    for (size, rate), (larger, slower) in pairwise(passes):
+        if moved <= larger:
+            share = log(moved / size) / log(larger / size)
+            return float(rate ** (1 - share) * slower**share)
+    return passes[-1][1]
 
 
 def _is_fused(op: Operator, runtime: Runtime) -> bool:
@@ -184,7 +252,7 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
         return 0.0, _REDUCE_S + share * op.message_bytes / (machine.link_bytes_per_s * facts.memory), False
     compute, passes = machine.styles.get(op.name) or machine.styles[_style(op)]
     moved = _moved(op, runtime, machine, passes)
-    memory_s = moved / (machine.memory_bytes_per_s * facts.memory)
+    memory_s = moved / (machine.memory_bytes_per_s * machine.memory_share)
     if not op.flop:
         return 0.0, memory_s, False
     peak, ran = peak_of(machine.peaks, _asked(op, machine, runtime))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Accelerator", "Fact", "Link"]
+__all__ = ["Accelerator", "Fact", "Link", "Measured"]
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,6 +21,29 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One accelerator, one direction; absent = not published. [bytes/s]"""
     domain: int = 1
     """Accelerators in one full-rate domain; 1 = no such link."""
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    What microbenchmarks reached on this very part: shares of its listed peaks, which are then rates that ran.
+
+    Absent = not measured; a model's own efficiency stands in.
+    """
+
+    product: float | None = None
+    convolution: float | None = None
+    depthwise: float | None = None
+    attention: float | None = None
+    start_s: float | None = None
+    """From one small operation to the next. [s]"""
+    passes: tuple[tuple[float, float], ...] = ()
+    """Element-wise passes into fresh memory: bytes moved and their rate, small ones first. [bytes, bytes/s]"""
+    functions: float | None = None
+    """Most that passes with exponentials and sums reach (GELU, softmax, norms). [bytes/s]"""
+    pooling: float | None = None
+    """Bytes that pooling over windows reads and writes. [bytes/s]"""
+    cache_bytes: float | None = None
+    """Largest array that is copied faster than memory allows: weights up to this stay near. [bytes]"""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,6 +89,8 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     mig_slices: int = 0
     max_per_node: int | None = None
     launch_price_usd: float | None = None
+    measured: Measured = Measured()
+    """By microbenchmarks (`tonnage measure device`); empty for parts of the catalogue."""
     street_price_usd: float | None = None
     """An estimate unless the notes cite a seller. [USD]"""
 

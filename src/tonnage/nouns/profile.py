@@ -32,8 +32,8 @@ class TracedOperator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     kind: Literal["gemm", "convolution", "attention", "elementwise", "embedding"]
     name: str
-    """What it is: linear, product, convolution, grouped, depthwise, attention, normalisation, group norm, softmax,
-    activation, arithmetic, copy, reduction, resample, lookup, scatter, other."""
+    """What it is: linear, product, convolution, grouped, depthwise, attention, recurrent, normalisation, group norm,
+    softmax, activation, arithmetic, copy, reduction, pooling, resample, lookup, scatter, other."""
     count: float = 1.0
     flop: float = 0.0
     """Of products alone; a multiply-add is two. [FLOP]"""

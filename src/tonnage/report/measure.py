@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tonnage.nouns.device import DeviceMeasurement
 from tonnage.nouns.measurement import Capacity, Latency, Measurement, Point
 from tonnage.nouns.workload import Slo
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 
-__all__ = ["capacity_sentence", "progress_line", "sentence", "show_capacity", "show_measurement"]
+__all__ = ["capacity_sentence", "progress_line", "sentence", "show_capacity", "show_device", "show_measurement"]
 
 UNKNOWN = "–"
 
@@ -142,3 +143,27 @@ def show_capacity(capacity: Capacity) -> None:
     console = make_console()
     console.print(capacity_sentence(capacity), markup=False)
     lines(console, "Why", texts=list(capacity.reasons))
+
+
+def show_device(found: DeviceMeasurement, *, path: str) -> None:
+    """Print the microbenchmarks of a device, and where they went."""
+    from rich.table import Table
+
+    console = make_console()
+    best = max((rate for rate in found.rates if rate.name == "product"), key=lambda rate: rate.value)
+    threads = f" on {found.threads} thread{'s' if found.threads != 1 else ''}" if found.threads else ""
+    console.print(
+        f"{found.name}{threads} multiplies at up to {show(best.value, 'FLOP/s')} ({best.dtype}) and copies at "
+        f"{show(found.best('copy') or 0.0, 'bytes/s')}.",
+        markup=False,
+    )
+    table = Table(box=None, pad_edge=False)
+    for head in ("benchmark", "format", "of", "best", "runs"):
+        table.add_column(head, justify="right" if head in {"best", "runs"} else "left", no_wrap=True)
+    for rate in found.rates:
+        table.add_row(
+            rate.name, rate.dtype or UNKNOWN, rate.shape, show(rate.value, rate.unit), f"{rate.repetitions:,}"
+        )
+    console.print()
+    console.print(table)
+    console.print(f"\nWritten to {path}; ask about it: --additions {path} --accelerator {found.id}", markup=False)

@@ -59,13 +59,14 @@ copy:
     roll flip repeat im2col col2im fill_ zero_ zeros ones zeros_like ones_like full full_like new_zeros new_full
     new_ones tril triu split_with_sizes_copy _reshape_copy permute_copy unfold_backward _unsafe_masked_index rot90
     as_strided_scatter
-resample:
-    max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d adaptive_max_pool2d upsample_nearest2d
-    upsample_bilinear2d upsample_bicubic2d upsample_nearest1d upsample_nearest3d upsample_trilinear3d
-    _upsample_bilinear2d_aa max_pool3d_with_indices avg_pool3d grid_sampler_2d max_pool2d_with_indices_backward
-    avg_pool2d_backward _adaptive_avg_pool2d_backward upsample_nearest2d_backward upsample_bilinear2d_backward
-    upsample_bicubic2d_backward grid_sampler_2d_backward pixel_shuffle pixel_unshuffle
+pooling:
+    max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d adaptive_max_pool2d max_pool3d_with_indices avg_pool3d
+    max_pool2d_with_indices_backward avg_pool2d_backward _adaptive_avg_pool2d_backward
     max_pool3d_with_indices_backward avg_pool1d _adaptive_avg_pool3d
+resample:
+    upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_nearest1d upsample_nearest3d
+    upsample_trilinear3d _upsample_bilinear2d_aa grid_sampler_2d upsample_nearest2d_backward
+    upsample_bilinear2d_backward upsample_bicubic2d_backward grid_sampler_2d_backward pixel_shuffle pixel_unshuffle
 scatter:
     scatter_add scatter_add_ scatter scatter_ scatter_reduce index_add index_add_ index_put index_put_
     _index_put_impl_ index_copy_ segment_reduce
@@ -82,7 +83,7 @@ lookup:
 """Operators by what they do, under the names of PyTorch's dispatcher."""
 
 
-def _read(table: str) -> dict[str, frozenset[str]]:
+def _grouped(table: str) -> dict[str, frozenset[str]]:
     found: dict[str, list[str]] = {}
     for line in table.strip().splitlines():
         if line.endswith(":"):
@@ -92,7 +93,7 @@ def _read(table: str) -> dict[str, frozenset[str]]:
     return {name: frozenset(operators) for name, operators in found.items()}
 
 
-_GROUPS: Final = _read(_TABLE)
+_GROUPS: Final = _grouped(_TABLE)
 SKIPPED: Final = _GROUPS["skipped"]
 """Calls that touch no data worth counting."""
 _LOOKUPS: Final = _GROUPS["lookup"]

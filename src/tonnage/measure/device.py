@@ -1,0 +1,411 @@
+"""
+How fast is the device at hand? Small benchmarks by PyTorch (or numpy) become the user's own accelerator.
+
+Products per number format, convolutions, attention, copies through memory, and the time to start one operation. Each
+runs for a share of the time allowed; the best repetition counts, for whatever else runs can only slow it down. On a
+processor time is that of its own threads, so that a busy machine measures what an idle one would, caches aside.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any, Final
+
+from tonnage.errors import BadRequest, echo
+from tonnage.nouns.device import DEVICE_SCHEMA, DeviceMeasurement, Rate
+
+__all__ = ["device_toml", "measure_device"]
+
+Run = Callable[[], Any]
+
+_FORMATS: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_SIDES: Final = {True: (256, 512, 1024), False: (2048, 4096, 8192)}
+"""Sides of square products, on a processor and on an accelerator."""
+_COPIED: Final = {True: (1e6, 4e6, 16e6, 64e6, 256e6), False: (16e6, 64e6, 256e6, 1024e6)}
+"""Bytes of the arrays copied. [bytes]"""
+_PASSED: Final = (0.125e6, 0.5e6, 2e6, 8e6, 32e6, 128e6)
+"""Bytes of the arrays that an element-wise pass reads. [bytes]"""
+_NATIVE: Final = 0.9
+"""A narrow format slower than this share of fp32 is emulated, and not listed as a peak."""
+_CACHED: Final = 1.5
+"""Copies so much faster than the largest one stay in a cache."""
+_ARCHITECTURES: Final = {"9.": "Hopper", "8.9": "Ada", "8.": "Ampere", "7.5": "Turing", "7.": "Volta", "6.": "Pascal",
+                         "10.": "Blackwell", "12.": "Blackwell"}  # fmt: skip
+
+
+def measure_device(device: str = "cpu", *, threads: int | None = None, seconds: float = 20.0) -> DeviceMeasurement:
+    """
+    Microbenchmarks of one device.
+
+    Parameters
+    ----------
+    device : str
+        cpu, cuda, cuda:1, mps, xpu (ROCm is called cuda, as PyTorch does).
+    threads : int, optional
+        Of a processor; absent = as many as PyTorch takes.
+    seconds : float
+        About as long it may take in all. [s]
+
+    Raises
+    ------
+    BadRequest
+        There is no such device here, or nothing to measure it with.
+    """
+    torch = _torch()
+    if torch is None:
+        if device != "cpu":
+            raise BadRequest(f"device '{echo(device)}' needs PyTorch; install it: pip install 'tonnage[torch]'")
+        return _by_numpy(seconds)
+    kind = _present(torch, device)
+    before = torch.get_num_threads()
+    if threads is not None and kind == "cpu":
+        torch.set_num_threads(threads)
+    try:
+        used = torch.get_num_threads() if kind == "cpu" else None
+        clock = _clock(torch, kind, used or 1)
+        with torch.no_grad():
+            rates = tuple(_all(torch, device, clock=clock, kind=kind, seconds=seconds))
+    finally:
+        torch.set_num_threads(before)
+    name, memory, power = _facts(torch, device, kind)
+    return DeviceMeasurement(
+        schema=DEVICE_SCHEMA, id=_id(name, used), name=name, kind=kind, rates=rates, memory_bytes=memory, power_w=power,
+        threads=used, library=f"torch {torch.__version__}", date=date.today().isoformat(),
+    )  # fmt: skip
+
+
+def device_toml(found: DeviceMeasurement) -> str:
+    """The measurement as a file of additions: `--additions FILE` makes the device an accelerator like any other."""
+    products = {r.dtype: max(x.value for x in found.rates if x.name == "product" and x.dtype == r.dtype)
+                for r in found.rates if r.name == "product"}  # fmt: skip
+    most = products.get("fp32") or min(products.values())
+    copies = sorted((_megabytes(r) * 1e6, r.value) for r in found.rates if r.name == "copy")
+    memory = copies[-1][1]
+    cached = [size for size, rate in copies if rate > _CACHED * memory]
+    passes = [f"{2 * _megabytes(r):.4g} MB at {r.value / 1e9:.3g} GB/s" for r in found.rates if r.name == "pass"]
+    functions, pooling = found.best("function"), found.best("pooling")
+    lines = [
+        f"# Measured by `tonnage measure device` on {found.date} with {found.library}. Peaks are rates that ran, not a",
+        "# datasheet's; measured.* say what other operations reach of them. Use it with --additions, or keep it in the",
+        "# folder that TONNAGE_CATALOG names.",
+        "",
+        "[[accelerator]]",
+        f'id = "{found.id}"',
+        f'name = "{_plain(found.name)}"',
+        f'segment = "{"cpu" if found.kind == "cpu" else "workstation"}"',
+        *([f'architecture = "{found.kind}"'] if found.kind != "cpu" else ['architecture = "x86"']),
+        f'memory = "{found.memory_bytes / 2**30:.4g} GiB"',
+        f'memory_bw = "{memory / 1e9:.4g} GB/s"',
+        *([f'power = "{found.power_w:.0f} W"'] if found.power_w else []),
+    ]
+    lines += [
+        f'peak.{dtype} = "{rate / 1e12:.4g} TFLOP/s"'
+        for dtype, rate in sorted(products.items())
+        if dtype == "fp32" or rate >= _NATIVE * most
+    ]
+    lines.append('measured.product = "100 %"')
+    for name in ("convolution", "depthwise", "attention"):
+        shares = sorted(r.value / products[r.dtype] for r in found.rates if r.name == name and r.dtype in products)
+        if shares:
+            lines.append(f'measured.{name} = "{100 * shares[len(shares) // 2]:.3g} %"')
+    if passes:
+        lines.append(f'measured.passes = "{", ".join(passes)}"')
+    if functions:
+        lines.append(f'measured.functions = "{functions / 1e9:.3g} GB/s"')
+    if pooling:
+        lines.append(f'measured.pooling = "{pooling / 1e9:.3g} GB/s"')
+    if cached:
+        lines.append(f'measured.cache = "{2 * cached[-1] / 1e6:.4g} MB"')
+    start, upload, peer = (found.best(name) for name in ("start", "upload", "peer copy"))
+    if start:
+        lines.append(f'measured.start = "{start * 1e6:.3g} us"')
+    if upload:
+        lines += ['host_kind = "measured"', f'host_bw = "{upload / 1e9:.4g} GB/s"']
+    if peer:
+        lines += ['link_kind = "measured"', f'link_bw = "{peer / 1e9:.4g} GB/s"', "link_domain = 2"]
+    how = f"{found.threads} threads, " if found.threads else ""
+    lines += [f'source = "tonnage measure device, {how}{found.library}"', f'checked = "{found.date}"', ""]
+    return "\n".join(lines)
+
+
+def _megabytes(rate: Rate) -> float:
+    return float(rate.shape.split()[0])
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch
+
+
+def _present(torch: Any, device: str) -> str:
+    kind = device.partition(":")[0]
+    there = {
+        "cpu": lambda: True,
+        "cuda": torch.cuda.is_available,
+        "mps": torch.backends.mps.is_available,
+        "xpu": lambda: hasattr(torch, "xpu") and torch.xpu.is_available(),
+    }
+    if kind not in there or not there[kind]():
+        found = [name for name, check in there.items() if check()]
+        raise BadRequest(f"device '{echo(device)}': PyTorch finds none here; there is {', '.join(found)}")
+    index = device.partition(":")[2]
+    if kind == "cuda" and index and not (index.isdigit() and int(index) < torch.cuda.device_count()):
+        raise BadRequest(f"device '{echo(device)}': there are {torch.cuda.device_count()}, counted from cuda:0")
+    return "rocm" if kind == "cuda" and getattr(torch.version, "hip", None) else kind
+
+
+def _clock(torch: Any, kind: str, threads: int) -> Callable[[Run, int], float]:
+    """Seconds of so many runs: of the processor's own threads, or until the device is done."""
+
+    def busy(run: Run, count: int) -> float:
+        wall, own = time.perf_counter(), time.process_time()
+        for _ in range(count):
+            run()
+        return min(time.perf_counter() - wall, (time.process_time() - own) / threads)
+
+    def synced(run: Run, count: int) -> float:
+        wait = getattr(torch, {"rocm": "cuda"}.get(kind, kind)).synchronize
+        wait()
+        begun = time.perf_counter()
+        for _ in range(count):
+            run()
+        wait()
+        return time.perf_counter() - begun
+
+    return busy if kind == "cpu" else synced
+
+
+def _best(run: Run, clock: Callable[[Run, int], float], *, seconds: float) -> tuple[float, int]:
+    """The shortest time of one run, and how many were made: at least five rounds, within the time where it can be."""
+    run()
+    once = max(clock(run, 1), 1e-7)
+    count = max(1, min(10_000, int(seconds / 8 / once)))
+    rounds = [clock(run, count) / count for _ in range(7 if once * count * 7 < 2 * seconds else 5)]
+    return min(*rounds, once), count * len(rounds)
+
+
+def _all(
+    torch: Any, device: str, *, clock: Callable[[Run, int], float], kind: str, seconds: float
+) -> Iterator[Rate]:  # fmt: skip
+    benches = list(_benches(torch, device, cpu=kind == "cpu"))
+    for name, dtype, shape, amount, make in benches:
+        try:
+            run = make()
+            took, count = _best(run, clock, seconds=seconds / len(benches))
+        except (RuntimeError, NotImplementedError):
+            continue  # a format or an operation the device lacks, or memory that is not free
+        unit = (
+            "bytes/s"
+            if name in {"copy", "pass", "function", "pooling", "upload", "peer copy"}
+            else "s"
+            if name == "start"
+            else "FLOP/s"
+        )
+        value = took / amount if name == "start" else amount / took
+        yield Rate(name=name, dtype=dtype, shape=shape, value=value, unit=unit, repetitions=count)
+
+
+Bench = tuple[str, str, str, float, Callable[[], Run]]
+"""Name, format, shape as text, what one run does, and how it is made ready."""
+
+
+def _benches(torch: Any, device: str, *, cpu: bool) -> Iterator[Bench]:
+    for dtype, known in _FORMATS.items():
+        kind = getattr(torch, known)
+        for side in _SIDES[cpu]:
+            yield "product", dtype, f"{side}^3", 2.0 * side**3, _product(torch, device, kind, side)
+    fast = "fp32" if cpu else "fp16"
+    kind = getattr(torch, _FORMATS[fast])
+    batch = 1 if cpu else 64
+    for channels, side in ((32, 112), (64, 56), (128, 28)):
+        for name, groups, kernel in (("convolution", 1, 3), ("convolution", 1, 1), ("depthwise", channels, 3)):
+            flop = 2.0 * kernel**2 * channels * channels / groups * side**2 * batch
+            shape = f"{batch}x{channels}x{side}x{side}, {kernel}x{kernel}"
+            yield name, fast, shape, flop, _convolution(torch, device, kind, (batch, channels, side, groups, kernel))
+    heads, length = (8, 512) if cpu else (64, 2048)
+    yield ("attention", fast, f"{heads} heads, {length} tokens, width 64", 4.0 * heads * length**2 * 64,
+           _attention(torch, device, kind, (heads, length)))  # fmt: skip
+    for size in _PASSED if cpu else ():
+        yield "pass", "", f"{size / 1e6:g} MB, x + x", 2.0 * size, _pass(torch, device, int(size / 4), "add")
+    for what in ("gelu", "softmax", "layer_norm") if cpu else ():
+        yield "function", "", f"1 MB, {what}", 2e6, _pass(torch, device, 250_000, what)
+    if cpu:
+        shape = "1x64x56x56, 3x3, stride 2"
+        yield "pooling", "", shape, 4.0 * 64 * (56**2 + 28**2), _pooling(torch, device)
+    for size in _COPIED[cpu]:
+        yield "copy", "", f"{size / 1e6:.0f} MB", 2.0 * size, _copy(torch, device, int(size / 4))
+    yield "start", "", "100 tiny additions", 100.0, _start(torch, device)
+    if device.startswith("cuda"):
+        yield "upload", "", "256 MB", 256e6, _upload(torch, device, int(64e6))
+        if torch.cuda.device_count() > 1:
+            yield "peer copy", "", "256 MB", 256e6, _peer(torch, int(64e6))
+
+
+def _product(torch: Any, device: str, kind: Any, side: int) -> Callable[[], Run]:
+    def make() -> Run:
+        left, right = (torch.randn(side, side, device=device).to(kind) for _ in range(2))
+        out = torch.empty(side, side, device=device, dtype=kind)
+        return lambda: torch.mm(left, right, out=out)
+
+    return make
+
+
+def _convolution(torch: Any, device: str, kind: Any, shape: tuple[int, ...]) -> Callable[[], Run]:
+    batch, channels, side, groups, kernel = shape
+
+    def make() -> Run:
+        net = torch.nn.Conv2d(channels, channels, kernel, padding=kernel // 2, groups=groups, bias=False).to(
+            device, kind
+        )
+        data = torch.randn(batch, channels, side, side, device=device).to(kind)
+        if not device.startswith("cpu"):
+            net, data = (part.to(memory_format=torch.channels_last) for part in (net, data))
+        return lambda: net(data)
+
+    return make
+
+
+def _attention(torch: Any, device: str, kind: Any, shape: tuple[int, int]) -> Callable[[], Run]:
+    heads, length = shape
+
+    def make() -> Run:
+        q, k, v = (torch.randn(1, heads, length, 64, device=device).to(kind) for _ in range(3))
+        return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+    return make
+
+
+def _copy(torch: Any, device: str, values: int) -> Callable[[], Run]:
+    def make() -> Run:
+        source, target = torch.zeros(values, device=device), torch.zeros(values, device=device)
+        return lambda: target.copy_(source)
+
+    return make
+
+
+def _pass(torch: Any, device: str, values: int, what: str) -> Callable[[], Run]:
+    """One pass into memory that is asked for anew, as every operation of an eager framework does."""
+
+    def make() -> Run:
+        width = 500
+        data = torch.randn(max(values // width, 1), width, device=device)
+        functional = torch.nn.functional
+        return {
+            "add": lambda: torch.add(data, data),
+            "gelu": lambda: functional.gelu(data),
+            "softmax": lambda: functional.softmax(data, -1),
+            "layer_norm": lambda: functional.layer_norm(data, (width,)),
+        }[what]
+
+    return make
+
+
+def _pooling(torch: Any, device: str) -> Callable[[], Run]:
+    def make() -> Run:
+        data = torch.randn(1, 64, 56, 56, device=device)
+        return lambda: torch.nn.functional.max_pool2d(data, 3, 2, 1)
+
+    return make
+
+
+def _start(torch: Any, device: str) -> Callable[[], Run]:
+    def make() -> Run:
+        small = torch.zeros(16, device=device)
+
+        def run() -> None:
+            for _ in range(100):
+                torch.add(small, small)
+
+        return run
+
+    return make
+
+
+def _upload(torch: Any, device: str, values: int) -> Callable[[], Run]:
+    def make() -> Run:
+        source, target = torch.zeros(values).pin_memory(), torch.zeros(values, device=device)
+        return lambda: target.copy_(source, non_blocking=True)
+
+    return make
+
+
+def _peer(torch: Any, values: int) -> Callable[[], Run]:
+    def make() -> Run:
+        source, target = (torch.zeros(values, device=f"cuda:{place}") for place in (0, 1))
+        return lambda: target.copy_(source, non_blocking=True)
+
+    return make
+
+
+def _facts(torch: Any, device: str, kind: str) -> tuple[str, float, float | None]:
+    """Name, memory that a process can use, and power limit where the driver says it."""
+    if kind in {"cuda", "rocm"}:
+        known = torch.cuda.get_device_properties(device)
+        return str(known.name), float(known.total_memory), None
+    if kind == "xpu":
+        known = torch.xpu.get_device_properties(device)
+        return str(known.name), float(known.total_memory), None
+    return _processor(), _host_memory(), None
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            named = re.search(r"model name\s*:\s*(.+)", file.read())
+    except OSError:
+        named = None
+    return named.group(1).strip() if named else platform.processor() or platform.machine() or "processor"
+
+
+def _host_memory() -> float:
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        raise BadRequest("this system does not say how much memory it has") from None
+
+
+def _id(name: str, threads: int | None) -> str:
+    plain = "-".join(re.findall(r"[a-z0-9]+", name.lower().replace("(r)", "").replace("(tm)", "")))[:40].strip("-")
+    return f"own-{plain}" + (f"-{threads}t" if threads else "")
+
+
+def _plain(text: str) -> str:
+    return "".join(c for c in text if c.isprintable() and c not in '"\\')
+
+
+def _by_numpy(seconds: float) -> DeviceMeasurement:
+    """Products and copies alone, where there is no PyTorch; threads are the library's own."""
+    import numpy as np
+
+    rates = []
+
+    def clock(run: Run, count: int) -> float:
+        begun = time.perf_counter()
+        for _ in range(count):
+            run()
+        return time.perf_counter() - begun
+
+    for side in _SIDES[True]:
+        left = np.ones((side, side), dtype=np.float32)
+        out = np.empty_like(left)
+        took, count = _best(lambda a=left, o=out: np.matmul(a, a, out=o), clock, seconds=seconds / 6)  # type: ignore[misc]
+        rates.append(Rate(name="product", dtype="fp32", shape=f"{side}^3", value=2.0 * side**3 / took, unit="FLOP/s",
+                          repetitions=count))  # fmt: skip
+    for size in _COPIED[True]:
+        source = np.zeros(int(size / 4), dtype=np.float32)
+        target = np.empty_like(source)
+        took, count = _best(lambda a=source, b=target: np.copyto(b, a), clock, seconds=seconds / 6)  # type: ignore[misc]
+        rates.append(Rate(name="copy", shape=f"{size / 1e6:.0f} MB", value=2.0 * size / took, unit="bytes/s",
+                          repetitions=count))  # fmt: skip
+    return DeviceMeasurement(
+        schema=DEVICE_SCHEMA, id=_id(_processor(), None), name=_processor(), kind="cpu", rates=tuple(rates),
+        memory_bytes=_host_memory(), library=f"numpy {np.__version__}", date=date.today().isoformat(),
+    )  # fmt: skip
