@@ -10,7 +10,7 @@ from tonnage.nouns.batch_plan import BatchPlan
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.quality import QualityChange
 from tonnage.planner.ask import answer
-from tonnage.planner.quality import changes_of, judged, quality_text, weights_change
+from tonnage.planner.quality import changes_among, judged, quality_text, weights_change
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
@@ -68,8 +68,8 @@ def test_weights_as_released_lose_nothing_and_are_not_judged() -> None:
 
 
 def test_a_cache_in_fewer_bits_is_a_change_of_its_own() -> None:
-    precision = Precision(weights="fp8", activations="fp8", kv="fp8")
-    found = changes_of(EIGHT, resolve(EIGHT, offline=True), precision)
+    precisions = [Precision(weights="fp8", activations="fp8", kv=kv) for kv in ("fp8", "bf16", "fp8")]
+    found = changes_among(precisions, request=plan().request, model=resolve(EIGHT, offline=True))
     assert [change.what for change in found] == ["fp8 weights", "fp8 cache"]
 
 

@@ -8,6 +8,7 @@ the one that loses. Weights as released always pass.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from tonnage.nouns.precision import Precision, number_format
 from tonnage.nouns.quality import QualityChange
 from tonnage.nouns.workload import Batch, Serve
 
-__all__ = ["changes_of", "floored", "judged", "quality_text", "weights_change"]
+__all__ = ["changes_among", "floored", "judged", "quality_text", "weights_change"]
 
 OWN: Final = frozenset({"this model", "another tuning of it"})
 SIXTEEN_BITS: Final = frozenset({"bf16", "fp16", "fp32", "gguf-f16", "gguf-bf16", "gguf-f32"})
@@ -35,12 +36,17 @@ def weights_change(name: str, model: Model, weights: str) -> QualityChange | Non
     return format_change(name, weights)
 
 
-def changes_of(name: str, model: Model, precision: Precision, *, floor: float | None = None) -> list[QualityChange]:
-    """What a precision changes: weights, and a cache in fewer bits than 16."""
-    found = [weights_change(name, model, precision.weights)]
-    if number_format(precision.kv).bits < 16:
-        found.append(cache_change(name, precision.kv))
-    return [judged(change, floor) for change in found if change is not None]
+def changes_among(
+    precisions: Iterable[Precision], *, request: Serve | Batch, model: Model
+) -> tuple[QualityChange, ...]:
+    """What weights and caches in fewer bits keep of the score, each once, in the order of the options."""
+    found: dict[QualityChange, None] = {}
+    for precision in dict.fromkeys(precisions):
+        changes = [weights_change(request.model, model, precision.weights)]
+        if number_format(precision.kv).bits < 16:
+            changes.append(cache_change(request.model, precision.kv))
+        found.update((judged(change, request.quality_floor), None) for change in changes if change is not None)
+    return tuple(found)
 
 
 def judged(change: QualityChange, floor: float | None) -> QualityChange:

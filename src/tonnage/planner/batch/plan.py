@@ -23,7 +23,6 @@ from tonnage.nouns.layout import Engine
 from tonnage.nouns.model import Model
 from tonnage.nouns.money import Offer
 from tonnage.nouns.plan import PLAN_SCHEMA, Configuration, Provenance
-from tonnage.nouns.quality import QualityChange
 from tonnage.nouns.workload import Batch, Serve
 from tonnage.physics.memory import stored_bytes
 from tonnage.planner.batch import story
@@ -33,7 +32,7 @@ from tonnage.planner.batch.runs import Job, JobRun, Place, instances_by, place_o
 from tonnage.planner.levels import serve_level
 from tonnage.planner.missed import Missed
 from tonnage.planner.placement import BASIS_OF_RUNG
-from tonnage.planner.quality import changes_of, floored
+from tonnage.planner.quality import changes_among, floored
 from tonnage.planner.serve import formats, limits
 from tonnage.planner.serve.setup import setup
 from tonnage.planner.serve.story import catalogue_dates, model_facts
@@ -68,7 +67,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
     if not model.layers:
         raise BadRequest(f"model: {model.id} is no language model; plan batch counts prompts and answers")
     formats.check_context(model, _as_serve(request))
-    request, refused, no_format = floored(request, model)
+    allowed, refused, no_format = floored(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
     options: list[BatchOption] = []
     found: list[Found] = []
@@ -77,7 +76,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
     evaluated = 0
     for site in open_sites:
         here: list[Found] = []
-        for outcome in _works(request, model, site, additions=additions):
+        for outcome in _works(allowed, model, site, additions=additions):
             evaluated += 1
             if isinstance(outcome, Missed):
                 missed.append(outcome)
@@ -111,7 +110,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         ),
         binding=binding,
         evaluated=evaluated,
-        quality=_quality(request, model, ranked),
+        quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
         provenance=Provenance(
             version=__version__,
             catalogue=catalogue_dates(option.bill for option in ranked),
@@ -119,13 +118,6 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
             assumed=story.assumptions(request, model, largest=_most(request)),
         ),
     )
-
-
-def _quality(request: Batch, model: Model, options: tuple[BatchOption, ...]) -> tuple[QualityChange, ...]:
-    """What each format among the options keeps of the score, each once."""
-    precisions = dict.fromkeys(option.configuration.precision for option in options)
-    changes = (changes_of(request.model, model, each, floor=request.quality_floor) for each in precisions)
-    return tuple(dict.fromkeys(change for found in changes for change in found))
 
 
 def _as_serve(request: Batch) -> Serve:

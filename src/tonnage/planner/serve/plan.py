@@ -24,10 +24,12 @@ from tonnage.nouns.plan import PLAN_SCHEMA, Configuration, Provenance, Rejection
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Serve
 from tonnage.planner.missed import Missed
+from tonnage.planner.quality import changes_among, floored
 from tonnage.planner.replica import build_replica
 from tonnage.planner.serve import formats, limits, story
 from tonnage.planner.serve.day import fleet_day
 from tonnage.planner.serve.decide import best_of_each, decided, estimated
+from tonnage.planner.serve.flips import serve_flips
 from tonnage.planner.serve.option import Candidate, bills_of, load_of
 from tonnage.planner.sites import Site, sites
 from tonnage.search.frontier import frontier
@@ -55,19 +57,21 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
     today = today or date.today()
     model = resolve(request.model, additions=additions)
     formats.check_context(model, request)
-    open_sites, excluded = sites(request.filters, additions=additions)
-    outcomes = [outcome for site in open_sites for outcome in _outcomes(request, model, site)]
+    allowed, refused, no_format = floored(request, model)
+    open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
+    outcomes = [outcome for site in open_sites for outcome in _outcomes(allowed, model, site)]
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
     missed = [outcome for outcome in outcomes if isinstance(outcome, Missed)]
     found = (estimated if request.quick else decided)(request, candidates, today=today)
     missed += [outcome for outcome in found if isinstance(outcome, Missed)]
-    options = best_of_each(request, [pair for pair in found if not isinstance(pair, Missed)])
-    ranked = story.with_verdicts(request, tuple(options))
-    rejected = (*_rejections(missed, ranked), *excluded)
+    serving = [pair for pair in found if not isinstance(pair, Missed)]
+    ranked = story.with_verdicts(request, tuple(best_of_each(request, serving)))
+    rejected = (*refused, *_rejections(missed, ranked), *excluded)
+    binding = no_format or _binding(request, missed, excluded)
     return ServePlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
-        sentence=story.sentence(request, ranked, binding=_binding(request, missed, excluded)),
+        sentence=story.sentence(request, ranked, binding=binding),
         request=request,
         model=story.model_facts(model),
         options=ranked,
@@ -77,10 +81,13 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         choices=story.choices(request, ranked),
         rejected=rejected,
         trail=story.trail(request, ranked, missed_memory=_missed_memory(missed)),
-        flips=story.flips(request, ranked),
-        binding=None if ranked else _binding(request, missed, excluded),
+        flips=serve_flips(
+            request, ranked, found=serving, missed=missed, open_sites=open_sites, model=model, today=today
+        ),
+        binding=None if ranked else binding,
         evaluated=len(outcomes),
-        simulated=sum(not isinstance(pair, Missed) and pair[1].capacity.simulated is not None for pair in found),
+        simulated=sum(option.capacity.simulated is not None for _, option in serving),
+        quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
         day=fleet_day(request, ranked[0]) if ranked else None,
         provenance=Provenance(
             version=__version__,

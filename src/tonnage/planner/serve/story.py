@@ -18,7 +18,7 @@ from tonnage.engine.capacity import Point
 from tonnage.money.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.nouns.answer import Basis, Verdict
 from tonnage.nouns.model import Model
-from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, Flip, ServeOption, SimulatedCapacity
+from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, ServeOption, SimulatedCapacity
 from tonnage.nouns.workload import Serve
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planner.replica import Replica
@@ -30,7 +30,6 @@ __all__ = [
     "catalogue_dates",
     "cheaper_at_risk",
     "choices",
-    "flips",
     "is_sure",
     "model_facts",
     "sentence",
@@ -243,32 +242,6 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
 def _shape(request: Serve) -> str:
     kind = request.shape.kind
     return f"{kind}, " if kind in {"diurnal", "weekly", "intermittent"} else ""
-
-
-def flips(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Flip, ...]:
-    """Inputs at which the answer changes: the runner-up's price, and the load that needs one more replica."""
-    if not options:
-        return ()
-    best = options[0]
-    found = []
-    other = next((o for o in options[1:] if o.configuration.accelerator != best.configuration.accelerator), None)
-    if other is not None:
-        price = best.bill.usd_per_hour / other.bill.instances
-        found.append(
-            Flip(
-                input=f"{other.configuration.accelerator} ({other.bill.instance_type}) below",
-                value=price,
-                unit="USD/h",
-                becomes=f"cheaper than {best.configuration.accelerator}",
-            )
-        )
-    if request.rate_per_s is not None:
-        working = _working(request, best)
-        most = best.capacity.max_rate_per_s.value * working * (1.0 - request.headroom) / request.shape.peak_to_mean
-        found.append(
-            Flip(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas are needed")
-        )
-    return tuple(found)
 
 
 def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapacity | None) -> str:
