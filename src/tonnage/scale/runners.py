@@ -6,6 +6,8 @@ few times at most.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import multiprocessing
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -76,12 +78,9 @@ def on_ray(
     BadRequest
         Ray is not installed, or the cluster cannot be reached.
     """
-    import importlib.util
-
     if importlib.util.find_spec("ray") is None:
         raise BadRequest("--ray needs the 'ray' extra: pip install 'tonnage[ray]'")
-    import ray
-
+    ray: Any = importlib.import_module("ray")
     try:
         ray.init(address=None if address == "local" else address, log_to_driver=False, include_dashboard=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
