@@ -56,7 +56,7 @@ def test_a_floor_that_nothing_asked_for_keeps_is_an_answer() -> None:
 
 def test_what_nobody_published_of_the_model_passes_no_floor() -> None:
     model = resolve("Qwen/Qwen3-32B", offline=True)
-    change = weights_change("Qwen/Qwen3-32B", model, "fp8")
+    change = weights_change("Qwen/Qwen3-32B", model, weights="fp8")
     assert change is not None and change.on == "other models of about its size" and (change.kept or 0) > 0.99
     assert judged(change, 0.9).passes is False
     assert "not of this model" in judged(change, 0.9).told
@@ -64,7 +64,7 @@ def test_what_nobody_published_of_the_model_passes_no_floor() -> None:
 
 def test_weights_as_released_lose_nothing_and_are_not_judged() -> None:
     for name, weights in ((EIGHT, "bf16"), (EIGHT, "fp16"), ("deepseek-ai/DeepSeek-R1", "fp8_block")):
-        assert weights_change(name, resolve(name, offline=True), weights) is None
+        assert weights_change(name, resolve(name, offline=True), weights=weights) is None
 
 
 def test_a_cache_in_fewer_bits_is_a_change_of_its_own() -> None:
@@ -75,8 +75,8 @@ def test_a_cache_in_fewer_bits_is_a_change_of_its_own() -> None:
 
 def test_unknown_is_said_and_perplexity_is_no_score() -> None:
     assert "nobody published" in quality_text(QualityChange(what="int4 weights"))
-    change = weights_change("meta-llama/Llama-2-70b-hf", resolve("meta-llama/Llama-2-70b-hf", offline=True),
-                            "gguf-q4_k_m")  # fmt: skip
+    name = "meta-llama/Llama-2-70b-hf"
+    change = weights_change(name, resolve(name, offline=True), weights="gguf-q4_k_m")
     assert (
         change is not None
         and judged(change, 0.5).passes is False

@@ -9,6 +9,7 @@ import msgspec
 
 from tonnage.nouns.answer import Quantity, Verdict
 from tonnage.nouns.plan import Provenance, ServePlan
+from tonnage.nouns.quality import QualityChange
 from tonnage.nouns.train_plan import Milestone, TrainPlan
 from tonnage.nouns.workload import FineTune, Serve, Train
 
@@ -47,7 +48,9 @@ class Lever(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Against the plan; negative = it costs more. [USD]"""
     what: str = ""
     quality: str = ""
-    """What is known of its cost in quality."""
+    """What is known of its cost in quality, in one line."""
+    published: QualityChange | None = None
+    """The same in numbers; absent = weights as released, which lose nothing."""
 
 
 class LifecyclePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="lifecycle"):

@@ -28,7 +28,7 @@ SIXTEEN_BITS: Final = frozenset({"bf16", "fp16", "fp32", "gguf-f16", "gguf-bf16"
 Request = TypeVar("Request", Serve, Batch)
 
 
-def weights_change(name: str, model: Model, weights: str) -> QualityChange | None:
+def weights_change(name: str, model: Model, *, weights: str) -> QualityChange | None:
     """What weights in this format keep of the model's score; None where they are as released."""
     own = {model.quantization, model.experts_dtype, model.native_dtype}
     if weights in own or (weights in SIXTEEN_BITS and model.quantization is None):
@@ -42,7 +42,7 @@ def changes_among(
     """What weights and caches in fewer bits keep of the score, each once, in the order of the options."""
     found: dict[QualityChange, None] = {}
     for precision in dict.fromkeys(precisions):
-        changes = [weights_change(request.model, model, precision.weights)]
+        changes = [weights_change(request.model, model, weights=precision.weights)]
         if number_format(precision.kv).bits < 16:
             changes.append(cache_change(request.model, precision.kv))
         found.update((judged(change, request.quality_floor), None) for change in changes if change is not None)
@@ -70,7 +70,7 @@ def floored(request: Request, model: Model) -> tuple[Request, tuple[Rejection, .
     own = model.quantization or model.native_dtype
     as_released = bool(model.quantization or model.experts_dtype)
     names = request.precisions or ((own,) if as_released else (own, "fp8"))
-    changes = {name: weights_change(request.model, model, number_format(name).name) for name in names}
+    changes = {name: weights_change(request.model, model, weights=number_format(name).name) for name in names}
     bad = {n: c for n, c in changes.items() if c is not None and not judged(c, floor).passes}
     refused = tuple(Rejection(what=change.what, verdict=_refusal(change, floor)) for change in bad.values())
     kept = tuple(name for name in names if name not in bad)

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.errors import BadRequest
 from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.planner.lifecycle.door import lifecycle_request
-from tonnage.planner.lifecycle.levers import smaller_sibling
+from tonnage.planner.lifecycle.levers import _is_student, smaller_sibling
 from tonnage.planner.lifecycle.plan import plan_lifecycle
 
 TODAY = date(2026, 11, 21)
@@ -68,6 +69,35 @@ def test_smaller_ways_say_what_they_save_and_what_is_not_known(life: LifecyclePl
         if "instead of meta-llama" in lever.change or "int4" in lever.change:
             assert lever.quality
             assert lever.saves_usd is not None and lever.saves_usd >= 0
+
+
+def test_what_a_lever_costs_in_quality_is_published_or_unknown(life: LifecyclePlan) -> None:
+    """C8 and C12: every lever that changes the answers says what others measured, or that nobody did."""
+    levers = {lever.change: lever for lever in life.levers}
+    sibling = next(lever for change, lever in levers.items() if "Llama-2-7b" in change)
+    assert sibling.published is not None and sibling.published.on == "this model"
+    assert 0.7 < (sibling.published.kept or 0) < 0.95 and "82.7%" in sibling.quality
+    assert levers["lora instead of full"].published is not None
+    unknown = levers["qlora instead of full"]
+    assert unknown.published is not None and unknown.published.kept is None and "nobody published" in unknown.quality
+    now = life.serve.options[0].configuration.precision.weights
+    for change, lever in levers.items():
+        assert lever.published is not None or "bf16 weights" in change or lever.saves_usd is None, change
+        assert f"{now} weights instead" not in change
+
+
+def test_a_lever_below_the_floor_says_so() -> None:
+    serve = {**LIFE["serve"], "quality": "90 %"}  # type: ignore[dict-item]
+    low = plan(serve=serve)
+    sibling = next(lever for lever in low.levers if "Llama-2-7b" in lever.change)
+    assert "below the quality floor" in sibling.what
+    assert sibling.published is not None and sibling.published.passes is False
+
+
+def test_models_distilled_from_it_are_levers_too() -> None:
+    teacher = "deepseek-ai/DeepSeek-R1"
+    names = [m.id for m in catalog.models().values() if _is_student(m, teacher)]
+    assert "deepseek-ai/DeepSeek-R1-Distill-Llama-70B" in names and teacher not in names
 
 
 def test_a_sibling_is_of_the_family_and_smaller() -> None:
