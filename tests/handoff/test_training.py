@@ -88,7 +88,7 @@ def test_settings_arrive() -> None:
         ("megatron", {"method": "lora"}, "trains no lora"),
         ("megatron", {"shape": {}}, "widths"),
         ("vllm", {}, "takes plans of kind serve, not 'finetune'; finetune: accelerate, axolotl"),
-        ("torchrun", {"model": "/tmp/x/config.json"}, "--checkpoint"),
+        ("torchrun", {"model": "./x/config.json"}, "--checkpoint"),
         ("accelerate", {"model": "13B"}, "--checkpoint"),
     ],
 )

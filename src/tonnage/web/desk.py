@@ -91,7 +91,7 @@ async def ask(desk: Desk, path: str, request: dict[str, Any]) -> tuple[str, Any]
     if found is not None:
         return key, found.answer
     # Whoever asked first may go away; the others still wait for the work.
-    return key, await asyncio.shield(_job(desk, key, path, request).task)
+    return key, await asyncio.shield(_job(desk, key, path=path, request=request).task)
 
 
 async def follow(desk: Desk, path: str, request: dict[str, Any]) -> AsyncIterator[tuple[int, int]]:
@@ -106,7 +106,7 @@ async def follow(desk: Desk, path: str, request: dict[str, Any]) -> AsyncIterato
     key = key_of(path, request)
     if kept(desk, key) is not None:
         return
-    job = _job(desk, key, path, request)
+    job = _job(desk, key, path=path, request=request)
     told: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue(maxsize=1)
     job.watchers.append(told)
     job.task.add_done_callback(lambda _: _tell((told,), None))
@@ -115,7 +115,7 @@ async def follow(desk: Desk, path: str, request: dict[str, Any]) -> AsyncIterato
     await asyncio.shield(job.task)
 
 
-def _job(desk: Desk, key: str, path: str, request: dict[str, Any]) -> Job:
+def _job(desk: Desk, key: str, *, path: str, request: dict[str, Any]) -> Job:
     """The work on a question, begun unless it is under way."""
     if key in desk.jobs:
         return desk.jobs[key]
@@ -131,7 +131,7 @@ def _job(desk: Desk, key: str, path: str, request: dict[str, Any]) -> Job:
     async def work() -> Any:
         try:
             answer = await to_thread.run_sync(
-                lambda: answered(QUESTIONS[path], inner, desk.additions, watch), limiter=desk.places
+                lambda: answered(QUESTIONS[path], inner, additions=desk.additions, watch=watch), limiter=desk.places
             )
         finally:
             desk.jobs.pop(key, None)

@@ -144,7 +144,9 @@ def nested(fields: Mapping[str, Any]) -> dict[str, Any]:
     return request
 
 
-def answered(question: Question, request: Mapping[str, Any], additions: Additions, watch: Watch | None = None) -> Any:
+def answered(
+    question: Question, request: Mapping[str, Any], *, additions: Additions, watch: Watch | None = None
+) -> Any:
     """
     The answer to one form.
 

@@ -63,7 +63,7 @@ def call(name: str, arguments: dict[str, Any], *, additions: Additions) -> str:
         return _predicted(arguments, additions)
     if name not in TOOLS:
         raise UnknownName("tool", name, known=(*TOOLS, CASES))
-    answer = answered(QUESTIONS[TOOLS[name]], arguments, additions)
+    answer = answered(QUESTIONS[TOOLS[name]], arguments, additions=additions)
     return markdown(blocks_of(answer, top=TOP))
 
 
