@@ -16,7 +16,8 @@ STEP_S = 0.01
 
 
 def limits(name: str = "vllm", **options: Any) -> Limits:
-    return limits_of(Engine(name=name, max_num_seqs=8, max_num_batched_tokens=512), Pool(tokens=1e5), options=options)
+    pool = Pool(tokens=1e5, token_bytes=1e5, accelerators=2)
+    return limits_of(Engine(name=name, max_num_seqs=8, max_num_batched_tokens=512), pool, options=options)
 
 
 def played(rules: Limits, sent: list[float], output: list[int]) -> Simulated:
@@ -75,6 +76,11 @@ def test_libraries_without_a_server_run_batches_to_their_end() -> None:
         ({"batching": "static", "batch_size": 0}, "batch_size"),
         ({"batching": "static", "batch_size": 1.5}, "batch_size"),
         ({"batch": 3}, "scheduler option"),
+        ({"host_cache": "1 GB"}, "host_link"),
+        ({"host_link": "1 GB/s"}, "host_cache"),
+        ({"host_cache": "-1 GB", "host_link": "1 GB/s"}, "above 0"),
+        ({"lora_load": "1 s"}, "max_loras"),
+        ({"max_loras": -1}, "max_loras"),
     ],
 )
 def test_what_cannot_be_scheduled(options: dict[str, Any], said: str) -> None:
@@ -91,3 +97,36 @@ def test_engines_differ_in_whom_they_send_back() -> None:
     assert limits("vllm").victim == 0 and limits("vllm", priority=True).victim == 1
     assert limits("sglang").victim == 2 and not limits("sglang").mixed
     assert limits("trtllm").reserve_output and not limits("trtllm", max_utilization=True).reserve_output
+
+
+def test_host_memory_holds_what_its_bytes_hold() -> None:
+    found = limits(host_cache="1 GB", host_link="10 GB/s")
+    assert found.host_blocks == 5000
+    assert found.recall_token_s == pytest.approx(1e-5)
+    with pytest.raises(BadRequest, match="grow"):
+        limits_of(Engine(name="vllm"), Pool(tokens=1e5), options={"host_cache": "1 GB", "host_link": "1 GB/s"})
+
+
+def test_recalled_requests_are_not_computed_again() -> None:
+    rules = limits()._replace(num_blocks=350)
+    sent, output = [0.0] * 3, [120] * 3
+    again = played(rules, sent, output)
+    back = played(rules._replace(host_blocks=1000, recall_token_s=1e-6), sent, output)
+    assert again.preempted.any() and back.preempted.any()
+    assert back.recalled_tokens > 0 and again.recalled_tokens == 0
+    assert back.prompt_tokens < again.prompt_tokens
+    slow = played(rules._replace(host_blocks=1000, recall_token_s=1e-3), sent, output)
+    assert slow.last_s.max() > back.last_s.max()
+
+
+def test_an_adapter_without_a_slot_waits_aside() -> None:
+    times = table(8, 600, decode_s=STEP_S, step_s=STEP_S)
+    requests = requests_of(np.zeros(4), np.full(4, 10), output=np.array([50, 50, 5, 5]), adapter=np.array([1, 2, 0, 1]))
+    found = simulate(times, limits(max_loras=1, lora_load="20 ms"), requests=requests)
+    # Who asks for none, or for the one that is there, overtakes.
+    assert found.started_s.tolist()[2:] == [0.0, 0.0] and found.started_s[0] == 0.0
+    assert found.started_s[1] == pytest.approx(found.last_s[0])
+    assert found.first_s[0] == pytest.approx(STEP_S + 0.02)
+    assert found.first_s[1] - found.started_s[1] == pytest.approx(STEP_S + 0.02)
+    free = simulate(times, limits(), requests=requests)
+    assert (free.started_s == 0.0).all()

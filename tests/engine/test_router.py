@@ -5,7 +5,7 @@ import pytest
 from tests.engine.test_serving import table
 
 from tonnage.engine.router import Scaling, simulate_disaggregated, simulate_fleet
-from tonnage.engine.serving import simulate
+from tonnage.engine.serving import kept, simulate
 from tonnage.engine.simulated import Limits, Requests, requests_of
 from tonnage.errors import BadRequest
 
@@ -36,12 +36,7 @@ def test_taking_turns_is_every_third_request_for_each() -> None:
     fleet = simulate_fleet(TIMES, LIMITS, requests=requests, replicas=3, rule="round-robin")
     assert fleet.replica.tolist() == [i % 3 for i in range(3000)]
     mine = np.arange(3000) % 3 == 1
-    own = requests._replace(
-        **{
-            name: getattr(requests, name)[mine]
-            for name in ("sent_s", "prompt", "output", "cached", "priority", "think_s")
-        }
-    )
+    own = kept(requests, mine)
     assert fleet.last_s[mine].tolist() == simulate(TIMES, LIMITS, requests=own).last_s.tolist()
 
 

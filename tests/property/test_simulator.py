@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.engine.reference import play
+from tonnage.engine.router import Rule, simulate_disaggregated, simulate_fleet
 from tonnage.engine.serving import Simulated, simulate
 from tonnage.engine.simulated import Limits, Requests, StepArrays, requests_of
 
@@ -53,6 +54,8 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
     output, prompt = ([pick.randint(1, most) for _ in range(n)] for most in (40, 60))
     longest = max(-(-(o + p) // size) for o, p in zip(output, prompt, strict=True))
     hashed = pick.random() < 0.4
+    host = pick.choice([0, 0, longest, 4 * longest])
+    loras = pick.choice([0, 0, 1, 2])
     victim = pick.choice([0, 1] if mixed else [0, 2])
     gather = pick.choice([0, 0, pick.randint(1, seats)])
     limits = Limits(
@@ -64,7 +67,7 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         chunked=chunked,
         threshold=pick.choice([0, 0, 7]) if mixed and chunked else 0,
         whole_prompt=pick.random() < 0.3,
-        reserve_output=pick.random() < 0.15 and not hashed,
+        reserve_output=pick.random() < 0.15,
         victim=victim,
         ranked=victim == 1,
         ratio=0.7 if victim == 2 else 0.0,
@@ -73,6 +76,10 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         speculative=drafts,
         acceptance=0.6,
         cached_again=pick.random() < 0.5,
+        host_blocks=host,
+        recall_token_s=pick.choice([0.0, 1e-4]),
+        max_loras=loras,
+        lora_load_s=0.004,
         gather=gather,
         gather_s=pick.choice([0.0, 0.05, 1.0]),
     )
@@ -85,6 +92,7 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         cached=None if hashed else np.array([pick.choice([0, 0, int(p * pick.random())]) for p in prompt]),
         priority=np.array([pick.randint(0, 2) for _ in range(n)]),
         think_s=np.array([pick.choice([0.0, pick.random() * 0.1]) for _ in range(n)]),
+        adapter=np.array([pick.randint(0, 3) for _ in range(n)]),
         blocks=block_ids(pick, prompt, size) if hashed else None,
     )
     return table_of(seats, budget + seats * (drafts + 2)), limits, requests, clients
@@ -109,6 +117,45 @@ def test_compiled_equals_plain_token_for_token(seed: int) -> None:
     assert told.steps == found.steps
     assert [len(times) for times in told.token_s] == requests.output.tolist()
     assert told.free_blocks == found.free_blocks == limits.num_blocks
+    assert told.free_host_blocks == limits.host_blocks
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 10**9), st.integers(2, 4), st.sampled_from(["round-robin", "least-loaded", "prefix-aware"]))
+def test_fleets_equal_plain_ones_token_for_token(seed: int, replicas: int, rule: Rule) -> None:
+    table, limits, requests, clients = workload(random.Random(seed))
+    requests = requests if clients is None else requests._replace(sent_s=np.arange(len(requests.prompt)) * 0.01)
+    told = play(table, limits, requests=requests, replicas=replicas, rule=rule, delivery_s=DELIVERY_S)
+    found = simulate_fleet(table, limits, requests=requests, replicas=replicas, rule=rule, delivery_s=DELIVERY_S)
+    assert told.replica == found.replica.tolist()
+    assert [times[0] for times in told.token_s] == found.first_s.tolist()
+    assert [times[-1] for times in told.token_s] == found.last_s.tolist()
+    assert told.free_blocks == found.free_blocks == limits.num_blocks * replicas
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 10**9), st.integers(1, 2), st.integers(1, 2))
+def test_pools_apart_equal_plain_ones_token_for_token(seed: int, first: int, second: int) -> None:
+    pick = random.Random(seed)
+    table, limits, requests, _ = workload(pick)
+    requests = requests._replace(sent_s=np.arange(len(requests.prompt)) * 0.01)
+    moved = np.array([pick.random() * 0.1 for _ in requests.prompt])
+    found = simulate_disaggregated(
+        (table, table), (limits, limits), requests=requests, workers=(first, second), transfer_s=moved
+    )
+    ones = requests._replace(output=np.ones_like(requests.output))
+    prompts = play(table, limits, requests=ones, replicas=first, rule="least-loaded")
+    assert [times[0] for times in prompts.token_s] == found.first_s.tolist()
+    arrive = found.first_s + moved
+    longer = np.nonzero(requests.output > 1)[0]
+    rows = longer[np.argsort(arrive[longer], kind="stable")]
+    answers = requests_of(
+        arrive[rows], requests.prompt[rows] + 1, output=requests.output[rows] - 1, cached=requests.prompt[rows],
+        priority=requests.priority[rows], adapter=requests.adapter[rows],
+    )  # fmt: skip
+    told = play(table, limits._replace(cached_again=False), requests=answers, replicas=second, rule="least-loaded")
+    assert [times[-1] for times in told.token_s] == found.last_s[rows].tolist()
+    assert [len(times) + 1 for times in told.token_s] == requests.output[rows].tolist()
 
 
 @settings(max_examples=100)

@@ -1,156 +1,181 @@
-"""What the compiled loop keeps in memory: arrays by request and by replica, and the places in them."""
+"""What the compiled loop keeps in memory: a record for each request, each seat and each replica.
+
+Records, not columns: compiled code takes an array as seven numbers, whatever it holds, and the time it takes
+to compile goes with their count.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tonnage.engine.prefix_cache import Pool, empty_pool
+from tonnage.engine.prefix_cache import Pool, empty_pools
 from tonnage.engine.simulated import Floats, Ints, Limits, Requests, StepArrays
 
-# Places in State.clock
-NOW, BUSY, HOST, PROMPTS, KV, SEATS, EMITTED, RATIO = range(8)
-# Places in State.count
-(STEP, RUNNING, PREFILLING, HEAD, WAITING, FREE, CONTEXT, NEXT, FINISHED, ROUNDS, STEPS, PREEMPTED, HIT, PROMPT,
- ENDS, TOKENS, TAKING, GHOSTS, GHOST_CONTEXT) = range(19)  # fmt: skip
-# Places in Limits.victim
-LAST, WORST, LEAST = range(3)
+Record = Any
+"""Numbers by name, or an array of such."""
 
-# Places in Script.cursor
-ARRIVED, SAMPLED, TURN, COLD = range(4)
-# Places in a row of Script.power: since when a replica is paid for (NaN = off), what it was paid for before, whether
-# it takes no more requests, from when on it can answer
-SINCE, PAID, DRAINS, READY = range(4)
-# Places in Script.scaling
-INTERVAL, TARGET, COLD_S, FEWEST, MOST, KEEP_S, CHECK, LOW_SINCE = range(8)
-# Places in Script.rule
-ROUND_ROBIN, LEAST_LOADED = range(2)
+# Values of Limits.victim
+LAST, WORST, LEAST = range(3)
+# Values of Control.rule
+ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE = range(3)
 
 GAP_LEAST, GAP_RATIO, GAP_BINS = 1e-6, 0.01, 2600
+STALLS = 256
 FOREVER = 1 << 62
 
 
-class Book(NamedTuple):
-    """What is known of each request while and after it runs."""
+def _numbers(floats: str, whole: str) -> np.dtype[Any]:
+    return np.dtype([*((name, "f8") for name in floats.split()), *((name, "i8") for name in whole.split())])
 
-    base: Ints
-    """Tokens computed; of a decoding request, less the step counter."""
-    end: Ints
-    """Step counter at which its last token is there."""
-    target: Ints
-    """Tokens to compute before it decodes: prompt, and what it had said before a preemption."""
-    said: Ints
-    decoding: Ints
-    blocks: Ints
-    row: Ints
-    paused_s: Floats
-    first_s: Floats
-    last_s: Floats
-    started_s: Floats
-    entered_s: Floats
-    """When it reached the scheduler."""
-    preempted: Ints
+
+ASKED = _numbers(
+    "sent_s think_s entered_s started_s first_s last_s paused_s",
+    "prompt output cached priority adapter first_id end_id base end target said decoding blocks row swapped preempted"
+    " owner",
+)
+"""
+A request, and what is known of it while and after it runs.
+
+base: tokens computed; of a decoding request, less the step counter. end: the step counter at which its last
+token is there. target: tokens to compute before it decodes: prompt, and what it had said before a preemption.
+row: of State.table. swapped: tokens that wait in host memory. owner: its client; with several replicas, who
+answered it. entered_s: when it reached the scheduler. paused_s: when it was preempted after its first token.
+"""
+TALLY = _numbers(
+    "now_s busy_s host_s prompts_s kv_s seats_s emitted_s ratio loading_s",
+    "step running prefilling head waiting free context next_end finished rounds steps preempted hit prompt ends tokens"
+    " taking ghosts ghost_context free_rows host_free recalled stored recalled_all stalled uses",
+)
+"""
+The counters of a replica.
+
+taking: places left in a batch that is being formed; ghosts: its seats whose answers have ended. recalled, stored:
+tokens that move from and to host memory in this step. loading_s: adapters on their way. stalled: filled places
+of State.stalls.
+"""
+SEAT = _numbers("", "chunk chunk_tokens free_row ended")
+"""
+Lists with as many places as there are seats.
+
+chunk: whose prompts are in the step. free_row:
+rows of State.table that nobody uses. ended: a ring of who ended last.
+"""
+SLOT = _numbers("", "adapter users used")
+"""An adapter in the accelerator's memory: how many run with it, and when it was used last."""
+POWER = _numbers("since_s paid_s ready_s", "drains")
+"""A replica: paid for since (NaN = off), what was paid before, when it can answer, whether it takes no more."""
+CLIENT = _numbers("ready_s", "due")
+"""When a client's next request reaches the scheduler, never while it waits; and which that is."""
+CONTROL = _numbers(
+    "every_s delivery_s look_every_s in_flight cold_s keep_s look_s low_since_s",
+    "arrived sampled turn cold rule fewest most",
+)
+"""What happens from outside: samples, router, autoscaler; how many requests were handed in, or found nobody ready."""
+CONSTANTS = ("chunk_s", "chunk_token_s", "chunk_square_s", "host_s", "host_sequence_s", "host_prompt_s", "hidden_s")
+_RULES = (*Limits._fields, *CONSTANTS, "hashed", "swaps")
+Rules: Any = namedtuple("Rules", _RULES)  # type: ignore[misc]
+"""The scheduler's limits and the constants of a step, by value: compiled code need not look again after each store."""
+BY_BATCH = _numbers("decode_s context_s attend_s", "")
+BY_ROWS = _numbers("mixed_s head_s", "")
+
+
+class World(NamedTuple):
+    """All that the replicas share."""
+
+    rules: Any
+    by_batch: Record
+    by_rows: Record
+    asked: Record
+    ids: Ints
+    """Of the full blocks of all requests, one request after the other."""
 
 
 class State(NamedTuple):
-    """One replica."""
+    """One replica, or, with one axis more, several."""
 
-    clock: Floats
-    tally: Ints
+    tally: Record
     running: Ints
+    """Who runs, in order."""
     given: Ints
-    """Tokens that the step gives to each running request."""
+    """Tokens of this step for each of them."""
+    seats: Record
     waiting: Ints
-    """A ring: WAITING requests from HEAD on."""
+    """A ring: `waiting` requests from `head` on."""
     phase: Ints
     """Decoding requests by what their context leaves over whole blocks, less the step counter."""
-    chunk: Ints
-    """Requests whose prompts are in the step."""
-    chunk_tokens: Ints
     gaps: Ints
     """Gaps between tokens, by the logarithm of their length."""
     stalls: Floats
     """When those joined that have had one token only, in steps without decodes."""
+    slots: Record
     table: Ints
     """Blocks of each running request, where blocks have identity."""
-    rows: Ints
-    """Free rows of `table`; the last place counts them."""
     pool: Pool
-    ended: Ints
-    """A ring of the requests that ended last, as many as can end between two looks."""
+    host: Pool
 
 
 class Script(NamedTuple):
-    """What happens to the replica from outside."""
+    """What happens to the replicas from outside."""
 
-    cursor: Ints
-    """Requests handed in, samples taken, whose turn it is, requests that found no replica ready."""
+    control: Record
     samples: Floats
-    every_s: float
-    delivery_s: float
-    ready: Floats
-    """When each client's next request reaches the scheduler, never while it waits; empty in an open loop. [s]"""
-    due: Ints
-    """Which request that is."""
-    owner: Ints
-    """Whose client a request is; with several replicas, who answered it."""
-    rule: int
-    """Of the router."""
-    power: Floats
-    """A row for each replica: when it is paid for and when it can answer."""
-    scaling: Floats
-    """Autoscaling: seconds between looks, requests in flight wanted per replica, cold start, fewest and most
-    replicas, seconds of too little load before one goes; then its memory."""
+    clients: Record
+    """Empty in an open loop."""
+    power: Record
 
 
-class World(NamedTuple):
-    """All that the loop reads or writes."""
+def new_world(table: StepArrays, limits: Limits, requests: Requests) -> World:
+    """Requests of which nothing is known yet, and what they will be served by."""
+    n = len(requests.prompt)
+    hashed = len(requests.offsets) > 1
+    kinds = {"int": int, "float": float, "bool": bool}
+    said = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in Limits.__annotations__.items()}
+    # Compiled code is kept by type, and 0 is another type than 0.0.
+    limited = [kinds[said[name]](getattr(limits, name)) for name in Limits._fields]
+    constants = [float(getattr(table, name)) for name in CONSTANTS]
+    rules = Rules._make([*limited, *constants, hashed, limits.host_blocks > 0 and not hashed])
+    by_batch, by_rows = np.zeros(len(table.decode_s), BY_BATCH), np.zeros(len(table.mixed_s), BY_ROWS)
+    for name in BY_BATCH.names or ():
+        by_batch[name] = getattr(table, name)
+    for name in BY_ROWS.names or ():
+        by_rows[name] = getattr(table, name)[: len(by_rows)]
+    asked = np.zeros(n, ASKED)
+    for name in ("sent_s", "think_s", "prompt", "output", "cached", "priority", "adapter"):
+        asked[name] = getattr(requests, name)
+    for name in ("entered_s", "started_s", "first_s", "last_s", "paused_s"):
+        asked[name] = np.nan
+    if hashed:
+        asked["first_id"], asked["end_id"] = requests.offsets[:-1], requests.offsets[1:]
+    return World(rules, by_batch, by_rows, asked, requests.blocks)
 
-    table: StepArrays
-    limits: Limits
-    requests: Requests
-    book: Book
 
-
-def new_states(world: World, replicas: int, *, clients: int = 0) -> State:
+def new_states(world: World, replicas: int, *, num_ids: int) -> State:
     """Empty replicas."""
-    limits, n = world.limits, len(world.requests.prompt)
-    hashed = len(world.requests.offsets) > 1
-    seats = limits.max_num_seqs
-    longest = int((world.requests.prompt + world.requests.output).max(initial=1))
-    wide = -(-longest // limits.block_tokens) + 1 if hashed else 1
-    count = np.zeros((replicas, GHOST_CONTEXT + 1), np.int64)
-    count[:, FREE], count[:, NEXT] = limits.num_blocks, FOREVER
-    clock = np.zeros((replicas, RATIO + 1))
-    clock[:, RATIO] = limits.ratio
-    rows = np.tile(np.arange(seats + 1), (replicas, 1)) if hashed else np.zeros((replicas, 1), np.int64)
-    rows[:, -1] = seats
+    n, hashed = len(world.asked), bool(world.rules.hashed)
+    names = ("max_num_seqs", "block_tokens", "num_blocks", "host_blocks", "max_loras", "speculative")
+    seats, size, blocks, host_blocks, loras, drafts = (int(getattr(world.rules, name)) for name in names)
+    longest = int((world.asked["prompt"] + world.asked["output"]).max(initial=1)) + drafts
+    wide = -(-longest // size) + 1 if hashed else 1
+    tally = np.zeros(replicas, TALLY)
+    tally["free"], tally["next_end"], tally["ratio"] = blocks, FOREVER, world.rules.ratio
+    tally["free_rows"], tally["host_free"] = seats, host_blocks
+    host_blocks = host_blocks if hashed else 0
+    places = np.zeros((replicas, seats), SEAT)
+    places["free_row"] = np.arange(seats)
     return State(
-        clock=clock,
-        tally=count,
+        tally=tally,
         running=np.zeros((replicas, seats), np.int64),
         given=np.zeros((replicas, seats), np.int64),
+        seats=places,
         waiting=np.zeros((replicas, n + 1), np.int64),
-        phase=np.zeros((replicas, limits.block_tokens), np.int64),
-        chunk=np.zeros((replicas, seats), np.int64),
-        chunk_tokens=np.zeros((replicas, seats), np.int64),
+        phase=np.zeros((replicas, size), np.int64),
         gaps=np.zeros((replicas, GAP_BINS), np.int64),
-        stalls=np.zeros((replicas, 256)),
+        stalls=np.zeros((replicas, STALLS)),
+        slots=np.zeros((replicas, max(1, loras)), SLOT),
         table=np.zeros((replicas, seats if hashed else 1, wide), np.int64),
-        rows=rows,
-        pool=empty_pool(replicas, num_blocks=limits.num_blocks if hashed else 1, num_ids=world.requests.num_ids),
-        ended=np.zeros((replicas, max(1, clients)), np.int64),
+        pool=empty_pools(replicas, num_blocks=blocks if hashed else 1, num_ids=num_ids),
+        host=empty_pools(replicas, num_blocks=max(1, host_blocks), num_ids=num_ids if host_blocks else 1),
     )
-
-
-def new_book(n: int) -> Book:
-    """A book of requests of which nothing is known yet."""
-    zeros = [np.zeros(n, np.int64) for _ in range(8)]
-    absent = [np.full(n, np.nan) for _ in range(5)]
-    base, end, target, said, decoding, blocks, row, preempted = zeros
-    paused, first, last, started, entered = absent
-    return Book(
-        base=base, end=end, target=target, said=said, decoding=decoding, blocks=blocks, row=row,
-        paused_s=paused, first_s=first, last_s=last, started_s=started, entered_s=entered, preempted=preempted,
-    )  # fmt: skip

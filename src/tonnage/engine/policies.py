@@ -14,6 +14,11 @@ Any engine can be told to batch as was done before (`batching`): **static**, a b
 the cache of all its answers, and nobody joins until the last has ended, while those who ended are computed on as
 padding; **dynamic**, the same, but the first of a batch waits up to a time for it to fill.
 
+Host memory (`host_cache`) keeps what leaves the accelerator: a preempted request and prefixes that lost their place
+are recalled over the link instead of being computed again; transfers run beside the step, which is no shorter than
+they are. Adapters (`max_loras`): no more of them run in one step; who asks for another waits aside, and a step
+waits for the adapters it has to load.
+
 Sources: vllm/v1/core/sched/scheduler.py; vllm/core/scheduler.py (0.7) and its block manager's watermark;
 sglang/srt/managers/schedule_policy.py, scheduler.py and ServerArgs (new_token_ratio 0.7, floor 0.14 of
 it, 600 steps); TensorRT-LLM's CapacitySchedulerPolicy; Triton's dynamic batcher (max_queue_delay);
@@ -41,10 +46,12 @@ WATERMARK: Final = 0.01
 """Share of the blocks that vLLM's first engine left free at admission. [-]"""
 OPTIONS: Final = (
     "guaranteed_no_evict", "max_utilization", "priority", "whole_prompt", "long_prefill_token_threshold", "batching",
-    "batch_size", "batch_wait",
+    "batch_size", "batch_wait", "host_cache", "host_link", "max_loras", "lora_load",
 )  # fmt: skip
 LARGEST: Final = 1 << 40
 """Blocks of a pool that nothing limits. [blocks]"""
+MOST_HOST: Final = 1 << 24
+"""Blocks of host memory that are told apart; 4 TiB of 256 KiB. [blocks]"""
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +63,9 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Attention ranks: each has seats and a budget of its own. [ranks]"""
     block_tokens: int | None = None
     """Other than the engine's own, to match the ids of a trace. [tokens]"""
+    token_bytes: float | None = None
+    """Cache of one token on one accelerator; needed to keep it in host memory. [bytes]"""
+    accelerators: int = 1
 
 
 def limits_of(
@@ -74,7 +84,8 @@ def limits_of(
     options : mapping
         Rules that are no setting of every engine: guaranteed_no_evict or max_utilization (TensorRT-LLM),
         priority, whole_prompt and long_prefill_token_threshold (vLLM); batching (continuous, static, dynamic)
-        with batch_size and, for dynamic, batch_wait ("50 ms").
+        with batch_size and, for dynamic, batch_wait ("50 ms"); host_cache ("64 GiB" of the replica) with host_link
+        ("25 GB/s" of each accelerator); max_loras with lora_load ("20 ms").
     longest : number
         Longest request; a budget that cannot be split holds it. [tokens]
     """
@@ -108,7 +119,36 @@ def limits_of(
     batching = str(chosen.get("batching", "static" if engine.name in BY_BATCH else "continuous"))
     if batching not in BATCHING:
         raise UnknownName("batching", batching, known=BATCHING)
-    return BATCHING[batching](ruled, chosen)
+    return _with_adapters(_with_host(BATCHING[batching](ruled, chosen), pool, chosen), chosen)
+
+
+def _with_host(ruled: Limits, pool: Pool, options: Mapping[str, Any]) -> Limits:
+    """Host memory behind the cache."""
+    if "host_cache" not in options:
+        if "host_link" in options:
+            raise BadRequest("host_link is for a cache in host memory; add host_cache, as in '64 GiB'")
+        return ruled
+    if "host_link" not in options:
+        raise BadRequest("host_link is missing: how fast the cache moves between host and accelerator, as in '25 GB/s'")
+    room = read(options["host_cache"], "bytes", field="host_cache")
+    speed = read(options["host_link"], "bytes/s", field="host_link")
+    if room <= 0 or speed <= 0:
+        raise BadRequest(f"host_cache {options['host_cache']} and host_link {options['host_link']} must be above 0")
+    if not pool.token_bytes:
+        raise BadRequest("host_cache: the state of this model does not grow with its tokens; there is nothing to keep")
+    blocks = room / (pool.token_bytes * pool.accelerators * ruled.block_tokens)
+    return ruled._replace(host_blocks=int(min(blocks, MOST_HOST)), recall_token_s=pool.token_bytes / speed)
+
+
+def _with_adapters(ruled: Limits, options: Mapping[str, Any]) -> Limits:
+    """Slots for adapters."""
+    slots = _whole(options, "max_loras", 0)
+    if "lora_load" in options and not slots:
+        raise BadRequest("lora_load is for adapters; add max_loras, how many run in one step, as in 4")
+    load = read(options.get("lora_load", "0 s"), "s", field="lora_load")
+    if not 0.0 <= load < 1e6:
+        raise BadRequest(f"lora_load: '{options['lora_load']}' is no time of at least 0")
+    return ruled._replace(max_loras=slots, lora_load_s=load)
 
 
 def _whole(options: Mapping[str, Any], name: str, absent: int) -> int:

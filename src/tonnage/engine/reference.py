@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from tonnage.engine.simulated import Limits, Requests, StepArrays
@@ -27,59 +28,102 @@ class Told(NamedTuple):
     token_s: list[list[float]]
     started_s: list[float]
     preempted: list[int]
+    replica: list[int]
     steps: int
     free_blocks: int
     """At the end: as many as there are, or blocks have leaked."""
+    free_host_blocks: int
 
 
 def play(
-    table: StepArrays, limits: Limits, *, requests: Requests, clients: int | None = None, delivery_s: float = 0.0
+    table: StepArrays,
+    limits: Limits,
+    *,
+    requests: Requests,
+    clients: int | None = None,
+    replicas: int = 1,
+    rule: str = "round-robin",
+    delivery_s: float = 0.0,
 ) -> Told:
-    """Plays requests as they are sent, or by `clients` in a closed loop."""
+    """Plays requests as they are sent on replicas behind a router, or by `clients` of one replica in a closed loop."""
     n = len(requests.prompt)
     rows = [_row(requests, r) for r in range(n)]
-    w: Row = {
-        "now": 0.0, "free": limits.num_blocks, "running": [], "waiting": [], "steps": 0, "ratio": limits.ratio,
-        "done": 0, "queue": OrderedDict((b, None) for b in range(limits.num_blocks)), "where": {}, "users": {},
-        "taking": 0, "ghosts": [],
-    }  # fmt: skip
-    pending: list[tuple[float, int, int]] = []
-    sent = [float(x) for x in requests.sent_s]
+    fleet = [_replica(limits) for _ in range(replicas)]
     first = n if clients is None else min(clients, n)
+    sent = [float(x) for x in requests.sent_s]
     pending = [(sent[r] + delivery_s, r, r) for r in range(first)]  # when, client, request
-    following = first
-    while w["done"] < n:
-        idle = not w["running"] and not w["waiting"]
+    following, turn = first, 0
+    while sum(w["done"] for w in fleet) < n:
         due = min(pending)[0] if pending else math.inf
-        if idle:
-            w["now"] = max(w["now"], due)
-        if due <= w["now"]:
-            entry = min(pending)
-            pending.remove(entry)
-            rows[entry[2]]["client"], rows[entry[2]]["entered"] = entry[1], due
-            w["waiting"].append(rows[entry[2]])
-            continue
-        if limits.gather and not w["running"] and not _batch_is_due(w, limits):
-            w["now"] = min(due, w["waiting"][0]["entered"] + limits.gather_s)
-            continue
-        ended = _step(w, table, limits)
+        ended = [row for w in fleet for row in _until(w, table, limits, due=due, one=clients is not None)]
         for row in ended if clients is not None else []:
             if following < n:
                 at = row["tokens"][-1] + float(requests.think_s[row["id"]])
                 pending.append((at + delivery_s, row["client"], following))
                 following += 1
+        if pending and not (clients is not None and ended):
+            entry = min(pending)
+            pending.remove(entry)
+            row = rows[entry[2]]
+            k = _routed(fleet, limits, row=row, rule=rule, turn=turn)
+            turn = (k + 1) % replicas
+            row["client"], row["entered"], row["replica"] = entry[1], due, k
+            if not fleet[k]["running"] and not fleet[k]["waiting"]:
+                fleet[k]["now"] = max(fleet[k]["now"], due)
+            fleet[k]["waiting"].append(row)
     return Told(
         token_s=[row["tokens"] for row in rows],
         started_s=[row["started"] for row in rows],
         preempted=[row["preempted"] for row in rows],
-        steps=w["steps"],
-        free_blocks=w["free"],
+        replica=[row["replica"] for row in rows],
+        steps=sum(w["steps"] for w in fleet),
+        free_blocks=sum(w["free"] for w in fleet),
+        free_host_blocks=sum(w["host_free"] for w in fleet),
     )
+
+
+def _replica(limits: Limits) -> Row:
+    return {
+        "now": 0.0, "free": limits.num_blocks, "running": [], "waiting": [], "steps": 0, "ratio": limits.ratio,
+        "done": 0, "queue": OrderedDict((b, None) for b in range(limits.num_blocks)), "where": {}, "users": {},
+        "taking": 0, "ghosts": [], "host": OrderedDict(), "host_free": limits.host_blocks, "recalled": 0, "stored": 0,
+        "slots": [[0, 0, 0] for _ in range(limits.max_loras)], "uses": 0, "loading": 0.0,
+    }  # fmt: skip
+
+
+def _until(w: Row, table: StepArrays, limits: Limits, *, due: float, one: bool) -> list[Row]:
+    """Takes every step that begins before `due`; with `one`, no further than the first end of a request."""
+    ended: list[Row] = []
+    while w["now"] < due and (w["running"] or w["waiting"]) and not (one and ended):
+        if limits.gather and not w["running"] and not _batch_is_due(w, limits):
+            w["now"] = min(due, w["waiting"][0]["entered"] + limits.gather_s)
+            continue
+        ended += _step(w, table, limits)
+    return ended
+
+
+def _routed(fleet: list[Row], limits: Limits, *, row: Row, rule: str, turn: int) -> int:
+    """Whose turn it is, who has least to do, or who holds most of the prompt unless that one has far more to do."""
+    order = [(turn + k) % len(fleet) for k in range(len(fleet))]
+    load = [len(w["running"]) + len(w["waiting"]) for w in fleet]
+    if rule == "round-robin":
+        return order[0]
+    least = min(order, key=lambda k: load[k])
+    if rule == "least-loaded" or row["ids"] is None:
+        return least
+    hits = [len(list(takewhile(w["where"].__contains__, row["ids"]))) for w in fleet]
+    best = max(order, key=lambda k: hits[k])
+    level = max(load) - min(load) <= 64 or max(load) <= min(load) * 1.5
+    return best if level and hits[best] * limits.block_tokens > 0.3 * row["prompt"] else least
 
 
 def _batch_is_due(w: Row, limits: Limits) -> bool:
     """Whether a batch that starts together is full, or its first member has waited long enough."""
-    return len(w["waiting"]) >= limits.gather or bool(w["now"] >= w["waiting"][0]["entered"] + limits.gather_s)
+    return (
+        w["taking"] > 0
+        or len(w["waiting"]) >= limits.gather
+        or bool(w["now"] >= w["waiting"][0]["entered"] + limits.gather_s)
+    )
 
 
 def _row(requests: Requests, r: int) -> Row:
@@ -89,7 +133,7 @@ def _row(requests: Requests, r: int) -> Row:
         "id": r, "prompt": prompt, "output": int(requests.output[r]), "cached": int(requests.cached[r]),
         "priority": int(requests.priority[r]), "ids": ids if requests.num_ids else None, "computed": 0,
         "target": prompt, "held": 0, "mine": [], "tokens": [], "started": math.nan, "preempted": 0, "client": r,
-        "given": 0,
+        "given": 0, "adapter": int(requests.adapter[r]), "swapped": 0, "replica": 0,
     }  # fmt: skip
 
 
@@ -176,7 +220,7 @@ def _retract(w: Row, limits: Limits) -> None:
 
 def _allocate(w: Row, limits: Limits, row: Row, tokens: int) -> bool:
     more = math.ceil(tokens / limits.block_tokens) - row["held"]
-    if limits.reserve_output or more <= 0:
+    if (limits.reserve_output and row["ids"] is None) or more <= 0:
         return True
     if more > w["free"]:
         return False
@@ -203,9 +247,36 @@ def _release(w: Row, row: Row) -> None:
                 w["queue"][block] = name
                 w["free"] += 1
     row["held"], row["mine"] = 0, []
+    for slot in w["slots"]:
+        if row["adapter"] and slot[0] == row["adapter"]:
+            w["uses"] += 1
+            slot[1], slot[2] = slot[1] - 1, w["uses"]
+
+
+def _slot(w: Row, row: Row) -> list[int] | None:
+    """Where a request's adapter is, or where it can go: the slot unused for longest."""
+    mine = [slot for slot in w["slots"] if slot[0] == row["adapter"]]
+    unused = [slot for slot in w["slots"] if slot[1] == 0]
+    return mine[0] if mine else min(unused, key=lambda slot: int(slot[2])) if unused else None
+
+
+def _host_put(w: Row, limits: Limits, name: int) -> None:
+    """Keeps a block in host memory, where what was used longest ago makes room."""
+    if name in w["host"]:
+        w["host"].move_to_end(name)
+        return
+    if len(w["host"]) == limits.host_blocks:
+        w["host"].popitem(last=False)
+    w["host"][name] = None
+    w["stored"] += limits.block_tokens
 
 
 def _preempt(w: Row, limits: Limits, row: Row) -> None:
+    blocks = math.ceil(row["computed"] / limits.block_tokens)
+    if limits.host_blocks and row["ids"] is None and blocks <= w["host_free"]:
+        w["host_free"] -= blocks
+        w["stored"] += row["computed"]
+        row["swapped"] = row["computed"]
     w["running"].remove(row)
     _release(w, row)
     row["computed"], row["given"] = 0, 0
@@ -217,22 +288,26 @@ def _preempt(w: Row, limits: Limits, row: Row) -> None:
 def _admit(w: Row, limits: Limits, left: int) -> None:
     """Takes waiting requests in, until one does not fit: nobody overtakes the head."""
     size = limits.block_tokens
-    if limits.gather and not w["running"] and w["waiting"] and _batch_is_due(w, limits):
+    if limits.gather and not w["taking"] and not w["running"] and w["waiting"] and _batch_is_due(w, limits):
         w["taking"], w["ghosts"] = min(len(w["waiting"]), limits.gather), []
     while w["waiting"] and left > 0 and len(w["running"]) < limits.max_num_seqs:
         if limits.gather and not w["taking"]:
             break
-        row = w["waiting"][0]
-        if limits.ranked:
-            row = min(w["waiting"], key=lambda other: (other["priority"], other["id"]))
+        able = [row for row in w["waiting"] if not limits.max_loras or not row["adapter"] or _slot(w, row)]
+        if not able:
+            w["taking"] = 0
+            break
+        row = min(able, key=lambda other: (other["priority"], other["id"])) if limits.ranked else able[0]
         target = _known(row)
         hits: list[int] = []
+        recalled: list[int] = []
         if row["ids"] is not None:
-            for name in row["ids"][: (target - 1) // size]:
-                if name not in w["where"]:
-                    break
-                hits.append(w["where"][name])
-            found = len(hits) * size
+            names = row["ids"][: (target - 1) // size]
+            hits = [w["where"][name] for name in takewhile(w["where"].__contains__, names)]
+            recalled = list(takewhile(w["host"].__contains__, names[len(hits) :]))
+            found = (len(hits) + len(recalled)) * size
+        elif row["swapped"]:
+            found = row["swapped"]
         else:
             usable = row["preempted"] == 0 or limits.cached_again
             found = min(row["cached"], target - 1) if usable else 0
@@ -260,6 +335,11 @@ def _admit(w: Row, limits: Limits, left: int) -> None:
         w["taking"] -= 1 if limits.gather else 0
         w["waiting"].remove(row)
         w["running"].append(row)
+        if limits.max_loras and row["adapter"]:
+            slot = _slot(w, row)
+            assert slot is not None
+            w["loading"] += 0.0 if slot[0] == row["adapter"] else limits.lora_load_s
+            slot[0], slot[1] = row["adapter"], slot[1] + 1
         if math.isnan(row["started"]):
             row["started"] = w["now"]
         for block, name in zip(hits, row["ids"] or [], strict=False):
@@ -270,10 +350,16 @@ def _admit(w: Row, limits: Limits, left: int) -> None:
             row["mine"].append([block, name])
         row["held"] = len(hits)
         row["target"], row["computed"], row["given"] = target, found, need
-        if limits.reserve_output:
+        if limits.reserve_output and row["ids"] is None:
             row["held"] = math.ceil((row["prompt"] + row["output"]) / size)
             w["free"] -= row["held"]
-        assert _allocate(w, limits, row, found + need)
+        assert _allocate(w, limits, row, row["prompt"] + row["output"] if limits.reserve_output else found + need)
+        for place, name in enumerate(recalled, len(hits)):
+            _host_put(w, limits, name)
+            _note(w, row, place)
+        w["recalled"] += len(recalled) * size + row["swapped"]
+        w["host_free"] += math.ceil(row["swapped"] / size)
+        row["swapped"] = 0
         left -= need
 
 
@@ -303,7 +389,9 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
     else:
         busy = float(table.decode_s[batch]) + float(table.context_s[batch]) * context
     host = table.host_s + table.host_sequence_s * batch + table.host_prompt_s * len(prompts)
-    w["now"] += max(busy, table.hidden_s) + host
+    moved_s = limits.recall_token_s * max(w["recalled"], w["stored"])
+    w["now"] += max(busy, table.hidden_s, moved_s) + (host + w["loading"])
+    w["recalled"], w["stored"], w["loading"] = 0, 0, 0.0
     w["steps"] += 1
     if decoded:
         w["ratio"] = max(limits.ratio_least, w["ratio"] - limits.ratio_decay)
@@ -311,8 +399,6 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
     for row in decodes + prompts:
         before = row["computed"]
         if row in decodes:
-            if row["ids"] is not None and before % limits.block_tokens == 0:
-                _note(w, row, before // limits.block_tokens - 1)
             moved = 1
             if row["given"] > 1:
                 moved += _accepted(limits, row, row["given"] - 1)
@@ -325,6 +411,8 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
             if row["ids"] is not None:
                 for place in range(before // limits.block_tokens, row["computed"] // limits.block_tokens):
                     _note(w, row, place)
+                    if limits.host_blocks and place < len(row["ids"]):
+                        _host_put(w, limits, row["ids"][place])
             if _decoding(row):
                 row["tokens"].append(w["now"])
         if len(row["tokens"]) == row["output"]:

@@ -1,4 +1,4 @@
-"""Simulates requests on one replica, and says what each of them and the replica went through.
+"""Simulates requests on one replica, or on several, and says what each of them and the replicas went through.
 
 `simulate` runs the compiled loop (`compiled`; its plain twin is `reference`). The first call on a
 machine compiles for some seconds and keeps the result beside the code; later ones load it.
@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 from tonnage.engine.metrics import e2e_s, tpot_s, ttft_s
 from tonnage.engine.simulated import Floats, Ints, Limits, Requests, StepArrays
 
-__all__ = ["Simulated", "Timeline", "gap_quantile", "kept", "refused", "simulate", "typed"]
+__all__ = ["Loop", "Simulated", "Timeline", "gap_quantile", "kept", "loop_of", "played", "refused", "simulate"]
 
 PIECE = 200_000
 """Requests between two looks at the clock, so that a long run can be watched and broken off."""
+MOST_SAMPLES = 20_000
 
 
 class Timeline(NamedTuple):
-    """The replica at even times."""
+    """The replicas together at even times."""
 
     at_s: Floats
     running: Floats
@@ -30,7 +31,7 @@ class Timeline(NamedTuple):
 
 
 class Simulated(NamedTuple):
-    """What a simulation found: columns by request, sums over the run."""
+    """What a simulation found: columns by request, sums over the run and over all replicas."""
 
     requests: Requests
     """As they were sent, without the refused."""
@@ -58,8 +59,18 @@ class Simulated(NamedTuple):
     prompt_tokens: int
     """Computed, repeats after preemption included."""
     cached_tokens: int
+    recalled_tokens: int
+    """Brought back from host memory instead of being computed; prefixes among them count as cached, too."""
     free_blocks: int
     partial: bool
+    span_s: float
+    """From the first request sent to the last token."""
+    replica: Ints
+    """Who answered each request; empty without a router."""
+    paid_s: Floats
+    """Seconds each replica was paid for, its cold starts included; empty without a router."""
+    cold_hits: int
+    """Requests that found no replica ready."""
 
     @property
     def ttft_s(self) -> Floats:
@@ -78,6 +89,11 @@ class Simulated(NamedTuple):
         """End-to-end latency of each request. [s]"""
         found: Floats = e2e_s(sent_s=self.requests.sent_s, last_s=self.last_s)
         return found
+
+    @property
+    def mean_replicas(self) -> float:
+        """Replicas paid for, on average over the run. [replicas]"""
+        return float(self.paid_s.sum()) / self.span_s if len(self.paid_s) else 1.0
 
 
 def refused(requests: Requests, limits: Limits) -> Any:
@@ -104,7 +120,7 @@ def kept(requests: Requests, mask: Any) -> Requests:
         blocks = blocks[np.repeat(mask, lengths)]
         offsets = np.concatenate(([0], np.cumsum(lengths[mask])))
     columns = {name: getattr(requests, name)[mask] for name in
-               ("sent_s", "prompt", "output", "cached", "priority", "think_s")}  # fmt: skip
+               ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")}  # fmt: skip
     return requests._replace(offsets=offsets, blocks=blocks, **columns)
 
 
@@ -134,75 +150,106 @@ def simulate(
         Called with requests handed in and requests in all, every so often; a KeyboardInterrupt there
         ends the run with what is done, marked partial.
     """
+    loop = loop_of(table, limits, requests=requests, clients=clients, delivery_s=delivery_s, every_s=every_s)
+    return played(loop, watch)
+
+
+class Loop(NamedTuple):
+    """A run that has not begun: the compiled loop's arrays, and what they were made from."""
+
+    world: Any
+    states: Any
+    script: Any
+    requests: Requests
+    num_refused: int
+
+
+def loop_of(
+    table: StepArrays,
+    limits: Limits,
+    *,
+    requests: Requests,
+    replicas: int = 1,
+    clients: int | None = None,
+    delivery_s: float = 0.0,
+    every_s: float | None = None,
+) -> Loop:
+    """A run on replicas that are all on, or by clients of one replica."""
     import numpy as np
 
-    from tonnage.engine import compiled, loop_state
+    from tonnage.engine import loop_state as parts
 
     sent = kept(requests, ~refused(requests, limits))
-    sent = sent._replace(sent_s=sent.sent_s.copy())
     n = len(sent.prompt)
-    book = loop_state.new_book(n)
-    world = loop_state.World(typed(table), typed(limits), sent, book)
-    states = loop_state.new_states(world, 1, clients=clients or 0)
+    world = parts.new_world(table, limits, sent)
     span = float(sent.sent_s[-1]) if n and clients is None else 0.0
     every = every_s or (span * 1.1 / 200.0 if span > 0 else 1.0)
-    size = 0 if clients is None else min(clients, n)
-    script = loop_state.Script(
-        cursor=np.zeros(4, np.int64),
-        samples=np.zeros((min(20_000, int(span * 1.5 / every) + 2) if span > 0 else 0, 5)),
-        every_s=every,
-        delivery_s=delivery_s,
-        ready=np.full(size, np.inf),
-        due=np.zeros(size, np.int64),
-        owner=np.zeros(n if size else 0, np.int64),
-        rule=loop_state.ROUND_ROBIN,
-        power=np.zeros((1, 4)),
-        scaling=np.full(8, np.inf),
+    control = np.zeros(1, parts.CONTROL)
+    for name, value in (("every_s", every), ("delivery_s", delivery_s), ("look_s", np.inf), ("low_since_s", np.nan)):
+        control[name] = value
+    callers, power = np.zeros(min(clients or 0, n), parts.CLIENT), np.zeros(replicas, parts.POWER)
+    callers["ready_s"], power["ready_s"] = np.inf, -np.inf
+    power["since_s"] = sent.sent_s[0] if n else 0.0
+    samples = np.zeros((min(MOST_SAMPLES, int(span * 1.5 / every) + 2) if span > 0 else 0, 5))
+    return Loop(
+        world=world,
+        states=parts.new_states(world, replicas, num_ids=sent.num_ids),
+        script=parts.Script(control[0], samples, callers, power),
+        requests=sent,
+        num_refused=len(requests.prompt) - n,
     )
-    partial = False
+
+
+def played(loop: Loop, watch: Callable[[int, int], None] | None = None, *, routed: bool = False) -> Simulated:
+    """The run, to its end or to a KeyboardInterrupt of who watches."""
+    from tonnage.engine import compiled
+
+    n, partial = len(loop.requests.prompt), False
     try:
-        while (done := int(states.tally[0, loop_state.FINISHED])) < n:
-            compiled.play(world, states, script, PIECE)
+        while (done := int(loop.states.tally["finished"].sum())) < n:
+            compiled.play(loop.world, loop.states, loop.script, PIECE)
             if watch is not None:
-                watch(int(script.cursor[loop_state.ARRIVED]), n)
-            assert states.tally[0, loop_state.FINISHED] > done, "the loop stands still"
+                watch(int(loop.script.control["arrived"]), n)
+            assert loop.states.tally["finished"].sum() > done, "the loop stands still"
     except KeyboardInterrupt:
         partial = True
-    samples = script.samples[: script.cursor[loop_state.SAMPLED]]
-    return _told(world, states, samples, refusals=len(requests.prompt) - n, partial=partial)
+    return _told(loop, partial=partial, routed=routed)
 
 
-def typed(record: Any) -> Any:
-    """The record with its numbers as annotated: compiled code is kept by type, and 0 is another type than 0.0."""
-    kinds = {"int": int, "float": float, "bool": bool}
-    said = {name: getattr(kind, "__forward_arg__", kind) for name, kind in record.__annotations__.items()}
-    plain = {name: kinds[kind] for name, kind in said.items() if kind in kinds}
-    return record._replace(**{name: kind(getattr(record, name)) for name, kind in plain.items()})
-
-
-def _told(world: Any, states: Any, samples: Floats, *, refusals: int, partial: bool) -> Simulated:
+def _timeline(samples: Floats) -> Timeline:
     import numpy as np
 
-    from tonnage.engine import loop_state as c
-
-    clock, count, book = states.clock[0], states.tally[0], world.book
-    assert partial or count[c.FINISHED] == len(world.requests.prompt), "the loop stopped before all had ended"
-    spacing = np.diff(samples[:, 0], prepend=0.0)
-    said = np.diff(samples[:, 4], prepend=0.0)
-    timeline = Timeline(
+    spacing, said = np.diff(samples[:, 0], prepend=0.0), np.diff(samples[:, 4], prepend=0.0)
+    return Timeline(
         at_s=samples[:, 0],
         running=samples[:, 1],
         waiting=samples[:, 2],
         used_blocks=samples[:, 3],
         tokens_per_s=np.divide(said, spacing, out=np.zeros_like(said), where=spacing > 0),
     )
+
+
+def _told(loop: Loop, *, partial: bool, routed: bool) -> Simulated:
+    import numpy as np
+
+    asked, power = loop.world.asked, loop.script.power
+    sums = {name: loop.states.tally[name].sum() for name in loop.states.tally.dtype.names}
+    assert partial or sums["finished"] == len(asked), "the loop stopped before all had ended"
+    sent, last = np.ascontiguousarray(asked["sent_s"]), np.ascontiguousarray(asked["last_s"])
+    begin = float(sent[0]) if len(sent) else 0.0
+    end = float(np.nanmax(last)) if np.isfinite(last).any() else float(sent[-1]) if len(sent) else 0.0
+    paid = power["paid_s"] + np.where(np.isnan(power["since_s"]), 0.0, np.maximum(0.0, end - power["since_s"]))
+    columns = {name: np.ascontiguousarray(asked[name]) for name in ("started_s", "first_s", "preempted")}
     return Simulated(
-        requests=world.requests, started_s=book.started_s, first_s=book.first_s, last_s=book.last_s,
-        preempted=book.preempted, gaps=states.gaps[0], timeline=timeline, num_refused=refusals,
-        steps=int(count[c.STEPS]), rounds=int(count[c.ROUNDS]), busy_s=float(clock[c.BUSY]),
-        host_s=float(clock[c.HOST]), prompt_s=float(clock[c.PROMPTS]), kv_blocked_s=float(clock[c.KV]),
-        seats_blocked_s=float(clock[c.SEATS]), prompt_tokens=int(count[c.PROMPT]), cached_tokens=int(count[c.HIT]),
-        free_blocks=int(count[c.FREE]), partial=partial,
+        requests=loop.requests._replace(sent_s=sent), last_s=last, **columns, gaps=loop.states.gaps.sum(axis=0),
+        timeline=_timeline(loop.script.samples[: int(loop.script.control["sampled"])]), num_refused=loop.num_refused,
+        steps=int(sums["steps"]), rounds=int(sums["rounds"]), busy_s=float(sums["busy_s"]),
+        host_s=float(sums["host_s"]), prompt_s=float(sums["prompts_s"]), kv_blocked_s=float(sums["kv_s"]),
+        seats_blocked_s=float(sums["seats_s"]), prompt_tokens=int(sums["prompt"]), cached_tokens=int(sums["hit"]),
+        recalled_tokens=int(sums["recalled_all"]), free_blocks=int(sums["free"]), partial=partial,
+        span_s=max(end - begin, 1e-12), cold_hits=int(loop.script.control["cold"]),
+        replica=np.ascontiguousarray(asked["owner"]) if routed else np.zeros(0, np.int64),
+        paid_s=paid if routed else np.zeros(0),
     )  # fmt: skip
 
 

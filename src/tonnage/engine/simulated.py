@@ -92,6 +92,14 @@ class Limits(NamedTuple):
     at any step. [requests]"""
     gather_s: float = 0.0
     """How long the first of a batch waits for the others; 0 = it starts with whoever is there. [s]"""
+    host_blocks: int = 0
+    """Blocks of host memory: what is preempted, and prefixes that lost their place, are recalled from there."""
+    recall_token_s: float = 0.0
+    """Moving the cache of a token between host and accelerator, while the step computes. [s/token]"""
+    max_loras: int = 0
+    """Adapters that may run in one step; 0 = any number. [adapters]"""
+    lora_load_s: float = 0.0
+    """Bringing an adapter to the accelerator; the step waits for it. [s]"""
 
 
 class Requests(NamedTuple):
@@ -113,6 +121,8 @@ class Requests(NamedTuple):
     """Ids of the full blocks of each request: equal ids hold equal tokens."""
     num_ids: int
     """Different ids."""
+    adapter: Ints
+    """The LoRA adapter each asks for; 0 = none."""
 
 
 def requests_of(
@@ -123,6 +133,7 @@ def requests_of(
     cached: Ints | None = None,
     priority: Ints | None = None,
     think_s: Floats | None = None,
+    adapter: Ints | None = None,
     blocks: tuple[Ints, Ints] | None = None,
 ) -> Requests:
     """Requests from columns; absent ones are filled with nothing cached, equal priority, no thinking, no ids."""
@@ -140,6 +151,7 @@ def requests_of(
         offsets=np.ascontiguousarray(offsets, np.int64),
         blocks=np.ascontiguousarray(ids, np.int64),
         num_ids=int(ids.max()) + 1 if len(ids) else 0,
+        adapter=np.zeros(n, np.int64) if adapter is None else np.ascontiguousarray(adapter, np.int64),
     )
 
 

@@ -13,6 +13,7 @@ from tonnage.engine.step_parts import Placement
 from tonnage.engine.steps import step_grid, step_table
 from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.layout import Engine
+from tonnage.physics.memory import kv_bytes_per_token
 
 __all__ = ["MOST_CACHE", "ReplicaArrays", "replica_arrays"]
 
@@ -49,7 +50,11 @@ def replica_arrays(
     rules = dict(options or {})
     block_tokens = rules.pop("block_tokens", None)
     longest = int(rules.pop("longest", whole))
-    pool = Pool(tokens=min(kv_tokens, MOST_CACHE), ranks=placement.layout.dp, block_tokens=block_tokens)
+    layout, kv = placement.layout, placement.precision.kv
+    pool = Pool(
+        tokens=min(kv_tokens, MOST_CACHE), ranks=layout.dp, block_tokens=block_tokens, accelerators=layout.ranks,
+        token_bytes=kv_bytes_per_token(placement.model, kv, layout=layout).value,
+    )  # fmt: skip
     limits = limits_of(engine, pool, release=release, options=rules, longest=longest)
     # No more run together than the cache holds of the shortest of interest; arrays end there.
     seats = int(max(1, min(limits.max_num_seqs, limits.num_blocks)))

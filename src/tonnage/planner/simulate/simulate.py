@@ -25,10 +25,7 @@ from tonnage.planner.simulate.told import told
 from tonnage.planner.simulate.traffic import Traced, traffic_of
 
 if TYPE_CHECKING:
-    from tonnage.engine.router import FleetRun
-    from tonnage.engine.serving import Simulated as OneRun
-
-    Run = OneRun | FleetRun
+    from tonnage.engine.serving import Simulated as Run
 
 __all__ = ["ReplicaArrays", "replica_arrays", "simulate"]
 

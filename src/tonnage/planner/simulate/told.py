@@ -21,10 +21,7 @@ from tonnage.planner.simulate.traffic import Traced
 from tonnage.units import show
 
 if TYPE_CHECKING:
-    from tonnage.engine.router import FleetRun
-    from tonnage.engine.serving import Simulated as OneRun
-
-    Run = OneRun | FleetRun
+    from tonnage.engine.serving import Simulated as Run
 
 __all__ = ["request_rows", "told"]
 
@@ -145,9 +142,7 @@ def _occupancy(run: Run, limits: Limits, *, replicas: int) -> Occupancy | None:
 
 def _fleet(asked: Simulation, run: Run) -> FleetSeen | None:
     """Replicas paid for, where a router was simulated."""
-    from tonnage.engine.router import FleetRun
-
-    if not isinstance(run, FleetRun):
+    if not len(run.paid_s):
         return None
     return FleetSeen(
         replicas=asked.replicas,

@@ -1,0 +1,323 @@
+"""The steps of one replica, compiled: iteration-exact continuous batching with jumps over runs of decode steps.
+
+While nobody joins or leaves, every running request gains a token a step. Its context, its blocks and
+the step at which it ends therefore follow from one step counter, and a step costs a few arithmetic
+operations whatever the batch: times are added one step after the other, in the order in which the
+plain twin (`reference`) adds them, so both agree to the last bit. Blocks are counted by phase: of the
+sequences whose context is a multiple of the block size, each needs one more.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# Elements of arrays are Any to the type checker; numba knows better.
+
+from __future__ import annotations
+
+import math
+
+from tonnage.engine.kernel import kernel
+from tonnage.engine.loop_running import leave, plain, walk
+from tonnage.engine.loop_state import FOREVER, GAP_BINS, GAP_LEAST, GAP_RATIO, State, World
+from tonnage.engine.loop_waiting import admit, due_s, is_open, may_admit
+from tonnage.engine.prefix_cache import block_note, host_put
+from tonnage.engine.simulated import Ints
+
+__all__ = ["advance"]
+
+
+@kernel
+def advance(world: World, s: State, until: float, one: bool) -> None:
+    """Every step that begins before `until`; with `one`, no further than the first end of a request."""
+    t, rules = s.tally[0], world.rules
+    ended = t.finished
+    while t.now_s < until and t.running + t.waiting > 0:
+        steps, preempted = t.steps, t.preempted
+        alone = t.prefilling == 0 and 0 < t.running <= rules.budget and rules.speculative == 0
+        if alone and t.taking == 0 and t.recalled + t.stored == 0 and not may_admit(world, s):
+            _run(world, s, until)
+        if t.steps == steps:
+            _step(world, s)
+        _retire(world, s)
+        if one and t.finished > ended:
+            return
+        if t.steps == steps and t.preempted == preempted:
+            if rules.gather > 0 and t.running == 0 and not is_open(world, s):
+                t.now_s = min(until, due_s(world, s))  # the batch is still being gathered
+                continue
+            return  # nobody fits and nobody can make room; requests that never fit do not get here
+
+
+@kernel
+def _step(world: World, s: State) -> None:
+    """
+    One step in the engine's order: running requests, then waiting ones, then what they cost and say.
+
+    Where prompts come first, a step of decodes alone is the second try. Every part is called from one
+    place, because compiled code is copied to where it is called.
+    """
+    mixed, t = world.rules.mixed, s.tally[0]
+    t.rounds += 1
+    for attempt in range(2):
+        decode = mixed or attempt == 1
+        left, chunks, preempted, by_hand = world.rules.budget, 0, False, not decode and t.prefilling > 0
+        if decode:
+            left, chunks = plain(world, s)
+            by_hand = left < 0
+        if by_hand:
+            left, chunks, preempted = walk(world, s, decode)
+        if attempt == 0 and not preempted:
+            left, chunks = admit(world, s, left, chunks)
+        if decode or chunks > 0:
+            _finish(world, s, chunks, decode, by_hand and decode)
+            return
+
+
+@kernel
+def _finish(world: World, s: State, chunks: int, decoded: bool, walked: bool) -> None:
+    """Prices the step that `given` and `chunk` describe, lets it pass, and books what was said."""
+    rules, asked, t = world.rules, world.asked, s.tally[0]
+    decodes, rows, context, completing, ghosts = 0, 0, 0, 0, 0
+    if decoded:
+        decodes, context, ghosts = t.running - t.prefilling, t.context + t.ghost_context, t.ghosts
+        rows = decodes
+    if walked:
+        rows = 0
+        for k in range(t.running):
+            mine = asked[s.running[k]]
+            if mine.decoding:
+                rows += s.given[k]
+                if s.given[k] == 0:
+                    decodes -= 1
+                    context -= mine.base + t.step + 1
+    drafted = rows
+    attended = 0.0
+    for k in range(chunks):
+        mine, q = asked[s.seats[k].chunk], s.seats[k].chunk_tokens
+        rows += q
+        completing += 1 if mine.base + q == mine.target else 0
+        attended += q * (rules.chunk_token_s + rules.chunk_square_s * (mine.base + q / 2.0))
+    if rows == 0:
+        return
+    batch = decodes + ghosts
+    if chunks == 0:
+        busy = world.by_batch[batch].decode_s + world.by_batch[batch].context_s * context
+    else:
+        emitted_s = world.by_rows[drafted + completing].head_s
+        busy = world.by_rows[rows + ghosts].mixed_s + emitted_s + rules.chunk_s + attended
+        if batch > 0:
+            busy += world.by_batch[batch].attend_s + world.by_batch[batch].context_s * context
+    host = rules.host_s + rules.host_sequence_s * batch + rules.host_prompt_s * chunks + t.loading_s
+    taken = max(busy, rules.hidden_s, rules.recall_token_s * max(t.recalled, t.stored)) + host
+    t.recalled_all += t.recalled
+    t.loading_s, t.recalled, t.stored = 0.0, 0, 0
+    t.now_s += taken
+    t.busy_s += taken
+    t.host_s += taken - busy
+    t.steps += 1
+    if chunks > 0:
+        t.prompts_s += taken
+    if t.waiting > 0:
+        if t.running >= rules.max_num_seqs:
+            t.seats_s += taken
+        else:
+            t.kv_s += taken
+    if decoded:
+        _note_decodes(world, s, decodes, walked)
+    _note_prompts(world, s, chunks)
+
+
+@kernel
+def _note_decodes(world: World, s: State, decodes: int, walked: bool) -> None:
+    """Every decode that was given tokens moves on; the others fall one step behind the counter."""
+    asked, t, rules = world.asked, s.tally[0], world.rules
+    size = rules.block_tokens
+    for k in range(t.stalled):
+        _note_gaps(s.gaps, t.now_s - s.stalls[k], t.now_s - s.stalls[k], 1)
+    _note_gaps(s.gaps, t.now_s - t.emitted_s, t.now_s - t.emitted_s, decodes - t.stalled)
+    t.stalled = 0
+    t.emitted_s = t.now_s
+    t.ratio = max(rules.ratio_least, t.ratio - rules.ratio_decay)
+    t.step += 1
+    t.context += t.running - t.prefilling
+    t.ghost_context += t.ghosts
+    t.tokens += decodes
+    for k in range(t.running if walked else 0):
+        r = s.running[k]
+        mine = asked[r]
+        if not mine.decoding:
+            continue
+        moved = 1 if s.given[k] > 0 else 0
+        if s.given[k] > 1:
+            left = mine.end - (t.step - 1)
+            moved = min(left, 1 + _accepted(r, mine.output - left, s.given[k] - 1, rules.acceptance))
+            t.tokens += moved - 1
+        if moved != 1:
+            s.phase[mine.base % size] -= 1
+            mine.base += moved - 1
+            s.phase[mine.base % size] += 1
+            mine.end -= moved - 1
+            t.ends -= moved - 1
+            t.context += moved - 1
+            t.next_end = -1
+
+
+@kernel
+def _accepted(r: int, said: int, drafts: int, acceptance: float) -> int:
+    """Draft tokens accepted in a row: a coin for each, thrown from request and position, the same in every run."""
+    for k in range(drafts):
+        mixed = (r * 2654435761 + (said + k) * 40503 + 12345) & 0xFFFFFFFF
+        mixed = ((mixed ^ (mixed >> 16)) * 73244475) & 0xFFFFFFFF
+        mixed = ((mixed ^ (mixed >> 16)) * 73244475) & 0xFFFFFFFF
+        mixed = mixed ^ (mixed >> 16)
+        if mixed / 4294967296.0 >= acceptance:
+            return k
+    return drafts
+
+
+@kernel
+def _note_prompts(world: World, s: State, chunks: int) -> None:
+    """Prompts move on; those that are whole say their next token and decode from then on."""
+    t, rules = s.tally[0], world.rules
+    for k in range(chunks):
+        r, q = s.seats[k].chunk, s.seats[k].chunk_tokens
+        mine = world.asked[r]
+        first = mine.base // rules.block_tokens
+        mine.base += q
+        t.prompt += q
+        if rules.hashed:
+            _note_blocks(world, s, r, first)
+        if mine.base < mine.target:
+            continue
+        mine.said += 1
+        t.tokens += 1
+        if math.isnan(mine.first_s):
+            mine.first_s = t.now_s
+        elif not math.isnan(mine.paused_s):
+            _note_gaps(s.gaps, t.now_s - mine.paused_s, t.now_s - mine.paused_s, 1)
+        if not rules.mixed and t.stalled < len(s.stalls):
+            s.stalls[t.stalled] = t.now_s
+            t.stalled += 1
+        mine.decoding = 1
+        mine.base -= t.step
+        mine.end = t.step + mine.output - mine.said
+        s.phase[mine.base % rules.block_tokens] += 1
+        t.prefilling -= 1
+        t.context += mine.target + 1
+        t.ends += mine.end
+        if t.next_end >= 0:
+            t.next_end = min(t.next_end, mine.end)
+
+
+@kernel
+def _note_blocks(world: World, s: State, r: int, first: int) -> None:
+    """Blocks of a prompt that have become full can be found from now on, in host memory too."""
+    mine = world.asked[r]
+    ids = world.ids[mine.first_id : mine.end_id]
+    for place in range(first, min(mine.base // world.rules.block_tokens, len(ids))):
+        block_note(s.pool, ids, s.table[mine.row], place)
+        if world.rules.host_blocks > 0 and host_put(s.host, ids[place]):
+            s.tally[0].stored += world.rules.block_tokens
+
+
+@kernel
+def _next_end(world: World, s: State) -> int:
+    """The step counter at which the first running request ends."""
+    t = s.tally[0]
+    if t.next_end < 0:
+        soonest = FOREVER
+        for k in range(t.running):
+            mine = world.asked[s.running[k]]
+            if mine.decoding:
+                soonest = min(soonest, mine.end)
+        t.next_end = soonest
+    return t.next_end
+
+
+@kernel
+def _retire(world: World, s: State) -> None:
+    """Those who have said all leave; in a batch that ends together their seats are computed on."""
+    t = s.tally[0]
+    if _next_end(world, s) > t.step:
+        return
+    k = 0
+    while k < t.running:
+        r = s.running[k]
+        mine = world.asked[r]
+        if mine.decoding and mine.end <= t.step:
+            mine.last_s = t.now_s
+            mine.said = mine.output
+            s.seats[t.finished % len(s.seats)].ended = r
+            t.finished += 1
+            if world.rules.gather > 0:
+                t.ghosts += 1
+                t.ghost_context += mine.base + t.step + 1
+            leave(world, s, r)
+        else:
+            k += 1
+    t.next_end = -1
+
+
+@kernel
+def _run(world: World, s: State, until: float) -> None:
+    """Decode steps in which nobody joins or leaves, up to the first end, the last free block, or `until`."""
+    rules, t = world.rules, s.tally[0]
+    batch, size, ghosts = t.running, rules.block_tokens, t.ghosts
+    seats = batch + ghosts
+    steps = _next_end(world, s) - t.step
+    if rules.ratio > 0.0 and t.waiting > 0 and batch < rules.max_num_seqs:
+        steps = 1  # the room that admission keeps shrinks with every step
+    fixed, slope = world.by_batch[seats].decode_s, world.by_batch[seats].context_s
+    host, hidden = rules.host_s + rules.host_sequence_s * seats, rules.hidden_s
+    counted, exact = not rules.reserve_output, rules.hashed
+    now, context, free, phase = t.now_s, t.context + t.ghost_context, t.free, (-t.step) % size
+    began, waited = now, now - t.emitted_s
+    first, taken, busy_sum, k = 0.0, 0.0, 0.0, 0
+    while k < steps and now < until:
+        more = s.phase[phase] if counted else 0
+        if more > free or (exact and more > 0):
+            break
+        free -= more
+        busy = fixed + slope * context
+        taken = max(busy, hidden) + host
+        if k == 0:
+            first = taken
+        now += taken
+        busy_sum += busy
+        context += seats
+        phase = phase - 1 if phase > 0 else size - 1
+        k += 1
+    t.now_s, t.free = now, free
+    t.context += k * batch
+    t.ghost_context += k * ghosts
+    t.step += k
+    t.steps += k
+    t.rounds += 1
+    t.busy_s += now - began
+    t.host_s += now - began - busy_sum
+    t.ratio = max(rules.ratio_least, t.ratio - k * rules.ratio_decay)
+    t.tokens += k * batch
+    if t.waiting > 0:
+        if batch >= rules.max_num_seqs:
+            t.seats_s += now - began
+        else:
+            t.kv_s += now - began
+    if k > 0:
+        for j in range(t.stalled):
+            _note_gaps(s.gaps, began - s.stalls[j] + first, began - s.stalls[j] + first, 1)
+        _note_gaps(s.gaps, waited + first, waited + first, batch - t.stalled)
+        _note_gaps(s.gaps, first, taken, (k - 1) * batch)
+        t.stalled = 0
+        t.emitted_s = now
+
+
+@kernel
+def _note_gaps(gaps: Ints, shortest: float, longest: float, weight: int) -> None:
+    """Counts `weight` gaps spread evenly between two lengths."""
+    if longest <= 0.0 or weight <= 0:
+        return
+    shortest = max(shortest, GAP_LEAST)
+    longest = max(longest, shortest)
+    pieces = min(weight, 1 + int(math.log(longest / shortest) / GAP_RATIO))
+    for i in range(pieces):
+        length = shortest + (longest - shortest) * (i + 0.5) / pieces
+        place = int(math.log(length / GAP_LEAST) / GAP_RATIO)
+        gaps[min(max(place, 0), GAP_BINS - 1)] += weight // pieces + (1 if i < weight % pieces else 0)
