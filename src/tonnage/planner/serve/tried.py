@@ -84,7 +84,7 @@ def tried(request: Serve, replica: Replica, *, requests: Requests, guess: Point,
 
     n = int(min(MOST_REQUESTS, max(LEAST_REQUESTS[close], _beyond(request), TURNOVERS * guess.concurrency)))
     few = requests._replace(**{name: getattr(requests, name)[:n] for name in
-                               ("sent_s", "prompt", "output", "cached", "priority", "think_s")})  # fmt: skip
+                               ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")})  # fmt: skip
     arrays = _arrays(request, replica, longest=int((few.prompt + few.output).max()))
     delivery = arrays.delivery_s + _pipelined_s(replica, arrays, request)
     s = request.slo
