@@ -139,3 +139,9 @@ def test_an_open_loop_beyond_capacity_says_so() -> None:
 
 
 BASE = table(placement())
+
+
+def test_an_engine_without_a_budget_prefills_everything_at_once() -> None:
+    bounded = static_batch(BASE, batch=4.0, prompt_tokens=512.0, output_tokens=8.0, budget=2048.0)
+    free = static_batch(BASE, batch=4.0, prompt_tokens=512.0, output_tokens=8.0, budget=float("inf"))
+    assert free.ttft_s == pytest.approx(bounded.ttft_s) and free.ttft_s > 0

@@ -19,8 +19,9 @@ def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget:
     """Seconds to prefill `prompts` whole prompts together, in steps of at most `budget` tokens."""
     total, most = prompts * prompt_tokens, max(budget, 1.0)
     full = math.floor(total / most + 1e-9) if total > most else 0
-    rest = max(0.0, total - full * most)
-    seconds, steps = 0.0, full + (rest > most * 1e-9)
+    # An engine without a budget takes everything at once; nothing times infinity is not a number.
+    rest = max(0.0, total - full * most) if full else total
+    seconds, steps = 0.0, full + (rest > total * 1e-9)
     # Steps are filled to the budget, as engines fill them; in equal shares a longer prompt could be faster.
     for tokens, times in ((most, full), (rest, steps - full)):
         if times:
