@@ -121,7 +121,7 @@ def training_peak_bytes(
     --------
     >>> from tonnage.nouns.profile import Moment
     >>> net = Profile(schema="tonnage.profile/1", name="net", inputs=(), samples=1, parameters=1e6,
-    ...               trainable_parameters=1e6, largest_parameter=1e6, forward=(), 
+    ...               trainable_parameters=1e6, largest_parameter=1e6, forward=(),
     ...               moments=(Moment(activation_values=5e6, gradient_values=1e6),))
     >>> training_peak_bytes(net, batch=2, value_bytes=4, gradient_bytes=4, held_bytes=12e6, step_bytes=8e6)
     56000000.0
