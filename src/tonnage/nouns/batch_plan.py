@@ -97,4 +97,6 @@ class BatchPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     evaluated: int = 0
     quality: tuple[QualityChange, ...] = ()
     """What the formats of the options keep of the score as released, as published."""
+    relaxing: tuple[str, ...] = ()
+    """When nothing works: what dropping one constraint at a time buys."""
     provenance: Provenance

@@ -235,4 +235,6 @@ class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """The first option over a day, a week, or bursts and pauses; absent when the load is not said to vary so."""
     quality: tuple[QualityChange, ...] = ()
     """What the formats of the options keep of the score as released, as published."""
+    relaxing: tuple[str, ...] = ()
+    """When nothing works: what dropping one constraint at a time buys."""
     provenance: Provenance

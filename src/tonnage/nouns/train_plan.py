@@ -202,4 +202,6 @@ class TrainPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     flips: tuple[Flip, ...] = ()
     binding: Verdict | None = None
     evaluated: int = 0
+    relaxing: tuple[str, ...] = ()
+    """When nothing works: what dropping one constraint at a time buys."""
     provenance: Provenance

@@ -7,7 +7,8 @@ removed them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -21,7 +22,7 @@ from tonnage.nouns.money import Offer, Provider
 from tonnage.nouns.plan import Rejection
 from tonnage.nouns.workload import Filters
 
-__all__ = ["Site", "sites"]
+__all__ = ["Site", "none_passes", "sites"]
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +95,25 @@ def sites(filters: Filters, *, additions: Additions) -> tuple[tuple[Site, ...], 
             why = f"removes the last of {len(offers)} offers" if offers else "has no offer in the catalogue"
             excluded.append(_excluded(accelerator, last, why))
     return tuple(open_sites), tuple(excluded)
+
+
+def none_passes(excluded: Iterable[Rejection], *, usual: str = "filter") -> Verdict:
+    """
+    The filter that stands in the way when no offer is left: of the accelerators that came closest, the last one.
+
+    Filters are tried in order; whatever fails at a later one passed all before, so that dropping that one is enough.
+    """
+    order = [*ACCELERATOR_TESTS, *OFFER_TESTS]
+    counts = Counter(loser.verdict.limit or usual for loser in excluded)
+    last = max(counts, key=lambda name: (order.index(name) if name in order else -1, counts[name]), default=usual)
+    number = counts[last]
+    return Verdict(
+        ok=False,
+        limit=last,
+        reason=f"no offer passes the filters; '{last}' removes the last of {number} "
+        f"accelerator{'' if number == 1 else 's'}",
+        nearest=f"drop or widen '{last}'",
+    )
 
 
 def _passing(filters: Filters, offers: list[Offer], providers: Mapping[str, Provider]) -> tuple[list[Offer], str]:

@@ -48,6 +48,7 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
         lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
     lines(console, "What fewer bits cost in quality", texts=[change.told for change in plan.quality])
     lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
+    lines(console, "What relaxing one constraint buys", texts=list(plan.relaxing))
     lines(console, f"Cannot serve it ({len(plan.rejected)})", texts=_rejections(plan))
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
     dates = "".join(f"; {name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))

@@ -46,6 +46,7 @@ def show_train_plan(plan: TrainPlan, *, top: int = 8) -> None:
     if plan.flips:
         lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
     lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
+    lines(console, "What relaxing one constraint buys", texts=list(plan.relaxing))
     lines(console, f"Cannot do it, or at least twice as dear ({len(plan.rejected)})", texts=_rejections(plan))
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
     dates = ", ".join(f"{name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
+from msgspec.structs import replace
+
 from tonnage import __version__, catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
@@ -33,6 +35,7 @@ from tonnage.planner.levels import serve_level
 from tonnage.planner.missed import Missed
 from tonnage.planner.placement import BASIS_OF_RUNG
 from tonnage.planner.quality import changes_among, floored
+from tonnage.planner.relax import bought
 from tonnage.planner.serve import formats, limits
 from tonnage.planner.serve.setup import setup
 from tonnage.planner.serve.story import catalogue_dates, model_facts
@@ -62,7 +65,19 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing finishes in time is
         an answer: `feasible` is False and `binding` says what would.
     """
-    today = today or date.today()
+    plan = _planned(request, additions=additions, today=today or date.today())
+    if plan.feasible:
+        return plan
+
+    def leads(other: Batch) -> str | None:
+        again = _planned(other, additions=additions, today=today or date.today())
+        return story.led_by(again.options[0]) if again.options else None
+
+    return replace(plan, relaxing=bought(request, leads))
+
+
+def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
+    """The plan, without what relaxing its constraints would buy."""
     model = resolve(request.model, additions=additions)
     if not model.layers:
         raise BadRequest(f"model: {model.id} is no language model; plan batch counts prompts and answers")

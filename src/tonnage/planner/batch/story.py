@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,12 +15,14 @@ from tonnage.nouns.workload import Batch
 from tonnage.planner.batch.option import Found, Work
 from tonnage.planner.batch.runs import JobRun, Place, run_on
 from tonnage.planner.missed import Missed
+from tonnage.planner.sites import none_passes
 from tonnage.search.frontier import frontier
 from tonnage.units import show
 
 __all__ = [
     "assumptions",
     "binding",
+    "led_by",
     "rejections",
     "sentence",
     "spot_against",
@@ -56,6 +57,13 @@ def sentence(request: Batch, options: tuple[BatchOption, ...], *, binding: Verdi
         f"({show(cost.low or 0, 'USD')}-{show(cost.high or 0, 'USD')}) for {request.items:,.0f} items, "
         f"{show(best.usd_per_thousand_items, 'USD')} a thousand ({best.bill.term}, {best.bill.as_of}{old}; {layout})."
     )
+
+
+def led_by(option: BatchOption) -> str:
+    """An option in a few words."""
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    when = f"in {show(option.wall_s.value, 's')} ({option.bill.term})"
+    return f"{name} for {show(option.cost.value, 'USD')} {when}"
 
 
 def with_verdicts(options: tuple[BatchOption, ...]) -> tuple[BatchOption, ...]:
@@ -185,14 +193,7 @@ def binding(missed: list[Missed], excluded: tuple[Rejection, ...]) -> Verdict:
     """The limit that stops what came closest."""
     if missed:
         return min(missed, key=_nearness).verdict
-    counts = Counter(loser.verdict.limit or "filter" for loser in excluded)
-    limit = counts.most_common(1)[0][0] if counts else "filter"
-    return Verdict(
-        ok=False,
-        limit=limit,
-        reason=f"no offer passes the filters; '{limit}' removes {counts[limit]} accelerators",
-        nearest=f"drop or widen '{limit}'",
-    )
+    return none_passes(excluded)
 
 
 def rejections(missed: list[Missed], options: tuple[BatchOption, ...]) -> tuple[Rejection, ...]:

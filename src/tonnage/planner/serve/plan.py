@@ -9,9 +9,10 @@ keeps its reason.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import date
+
+from msgspec.structs import replace
 
 from tonnage import __version__, catalog
 from tonnage.catalog import Additions
@@ -25,13 +26,14 @@ from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Serve
 from tonnage.planner.missed import Missed
 from tonnage.planner.quality import changes_among, floored
+from tonnage.planner.relax import bought
 from tonnage.planner.replica import build_replica
 from tonnage.planner.serve import formats, limits, story
 from tonnage.planner.serve.day import fleet_day
 from tonnage.planner.serve.decide import best_of_each, decided, estimated
 from tonnage.planner.serve.flips import serve_flips
 from tonnage.planner.serve.option import Candidate, bills_of, load_of
-from tonnage.planner.sites import Site, sites
+from tonnage.planner.sites import Site, none_passes, sites
 from tonnage.search.frontier import frontier
 from tonnage.search.layouts import replica_layouts
 
@@ -54,7 +56,19 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
-    today = today or date.today()
+    plan = _planned(request, additions=additions, today=today or date.today())
+    if plan.feasible:
+        return plan
+
+    def leads(other: Serve) -> str | None:
+        again = _planned(replace(other, quick=True), additions=additions, today=today or date.today())
+        return story.led_by(again.options[0]) if again.options else None
+
+    return replace(plan, relaxing=bought(request, leads))
+
+
+def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
+    """The plan, without what relaxing its constraints would buy."""
     model = resolve(request.model, additions=additions)
     formats.check_context(model, request)
     allowed, refused, no_format = floored(request, model)
@@ -194,14 +208,7 @@ def _missed_memory(missed: list[Missed]) -> bool:
 def _binding(request: Serve, missed: list[Missed], excluded: tuple[Rejection, ...]) -> Verdict:
     """When nothing serves: the limit that stops the configuration that came closest, and what would work."""
     if not missed:
-        counts = Counter(loser.verdict.limit or "filter" for loser in excluded)
-        limit = counts.most_common(1)[0][0] if counts else "filter"
-        return Verdict(
-            ok=False,
-            limit=limit,
-            reason=f"no offer passes the filters; '{limit}' removes {counts[limit]} accelerators",
-            nearest=f"drop or widen '{limit}'",
-        )
+        return none_passes(excluded)
     named = {miss.verdict.limit for miss in missed}
     if named <= {"memory", "cache", "offer", "tp"}:
         return min(missed, key=_nearness).verdict

@@ -31,6 +31,7 @@ __all__ = [
     "cheaper_at_risk",
     "choices",
     "is_sure",
+    "led_by",
     "model_facts",
     "sentence",
     "trail",
@@ -62,6 +63,12 @@ def is_sure(request: Serve, capacity: Capacity, *, basis: Basis) -> bool:
 def _holds_within_error(request: Serve, capacity: Capacity) -> bool:
     limits = ((capacity.ttft_s, request.slo.ttft_s), (capacity.tpot_s, request.slo.tpot_s))
     return all(limit is None or (latency.high or latency.value) <= limit for latency, limit in limits)
+
+
+def led_by(option: ServeOption) -> str:
+    """An option in a few words."""
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    return f"{name} at {show(option.bill.usd_per_hour, 'USD/h')} ({option.bill.term})"
 
 
 def with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:

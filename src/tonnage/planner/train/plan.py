@@ -25,8 +25,9 @@ from tonnage.nouns.answer import Verdict
 from tonnage.nouns.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.nouns.train_plan import TrainOption, TrainPlan
 from tonnage.nouns.workload import FineTune, Train
+from tonnage.planner.relax import bought
 from tonnage.planner.serve.story import model_facts
-from tonnage.planner.sites import Site, sites
+from tonnage.planner.sites import Site, none_passes, sites
 from tonnage.planner.train import story
 from tonnage.planner.train.flips import train_flips
 from tonnage.planner.train.job import PATIENCE_S, job_of
@@ -81,7 +82,19 @@ def plan_train(
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can do it is an answer:
         `feasible` is False and `binding` says what stands in the way.
     """
-    today = today or date.today()
+    plan = _planned(request, additions=additions, today=today or date.today())
+    if plan.feasible:
+        return plan
+
+    def leads(other: Train | FineTune) -> str | None:
+        again = _planned(other, additions=additions, today=today or date.today())
+        return story.led_by(again.options[0]) if again.options else None
+
+    return replace(plan, relaxing=bought(request, leads))
+
+
+def _planned(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
+    """The plan, without what relaxing its constraints would buy."""
     model = with_training_totals(resolve(request.model, additions=additions))
     job = job_of(request, model)
     if model.max_context and job.seq_len > model.max_context:
@@ -305,18 +318,13 @@ def _binding(
 ) -> Verdict:
     """When nothing does it: the limit that stops the try that came closest, and what would work."""
     if not missed:
-        counts = Counter(loser.verdict.limit or "filter" for loser in excluded)
-        limit = counts.most_common(1)[0][0] if counts else "offer"
-        if not counts or open_sites:
+        if not excluded or open_sites:
             wanted = asked.request.count or asked.request.filters.max_count
             return Verdict(
                 ok=False, limit="offer", reason=f"no offer that passes the filters joins {wanted} accelerators",
                 nearest="another count, or more providers",
             )  # fmt: skip
-        return Verdict(
-            ok=False, limit=limit, nearest=f"drop or widen '{limit}'",
-            reason=f"no offer passes the filters; '{limit}' removes {counts[limit]} accelerators",
-        )  # fmt: skip
+        return none_passes(excluded)
     closest = min(missed, key=_nearness).verdict
     if closest.limit not in {"memory", "layout"}:
         return closest

@@ -24,6 +24,7 @@ __all__ = [
     "assumptions",
     "catalogue_dates",
     "cheaper_at_risk",
+    "led_by",
     "purpose",
     "sentence",
     "trail",
@@ -57,6 +58,12 @@ def sentence(asked: Asked, options: tuple[TrainOption, ...], *, binding: Verdict
         f"{made.region} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); MFU {best.mfu:.0%}, "
         f"{useful:.1%} of the time useful."
     )
+
+
+def led_by(option: TrainOption) -> str:
+    """An option in a few words."""
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    return f"{name} for {show(option.cost.value, 'USD')} in {show(option.run.wall_s.value, 's')} ({option.bill.term})"
 
 
 def with_verdicts(asked: Asked, options: tuple[TrainOption, ...]) -> tuple[TrainOption, ...]:
