@@ -55,7 +55,7 @@ def test_by_keyboard_alone(visit: Any) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector(".sentence", timeout=ANSWER_MS)
     assert "16,000" in page.inner_text(".sentence")
-    page.wait_for_function("document.activeElement.id === 'main'")
+    page.wait_for_function("() => document.activeElement.id === 'main'")
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -88,7 +88,7 @@ def test_an_own_configuration(visit: Any, tmp_path: Any) -> None:
     )
     page = visit("/fit")
     page.set_input_files("#upload", str(config))
-    page.wait_for_function("document.getElementById('f-model').value.startsWith('upload:')")
+    page.wait_for_function("() => document.getElementById('f-model').value.startsWith('upload:')")
     assert "fits" in send(page) or "needs" in page.inner_text(".sentence")
 
 

@@ -101,11 +101,11 @@ def _question(path: str) -> Any:
     async def handle(request: Request[Any, Any, Any]) -> Response[Any]:
         given = {name: value for name, value in request.query_params.items() if value}
         if _wants_json(request):
-            return _json(pages.document((await ask(_desk(request), path, nested(given)))[1]))
+            return _json(pages.document((await ask(_desk(request), path, request=nested(given)))[1]))
         if not given:
             return _html(pages.question_page(question, given={}))
         try:
-            key, answer = await ask(_desk(request), path, nested(given))
+            key, answer = await ask(_desk(request), path, request=nested(given))
         except Busy:
             raise
         except TonnageError as wrong:
@@ -120,7 +120,7 @@ def _posted(path: str) -> Any:
     """POST of a question: fields as JSON in, the answer as JSON out."""
 
     async def handle(request: Request[Any, Any, Any]) -> Response[bytes]:
-        _, answer = await ask(_desk(request), path, mapping(await request.body()))
+        _, answer = await ask(_desk(request), path, request=mapping(await request.body()))
         return _json(pages.document(answer))
 
     return post(f"/{path}", name=f"ask {path}", status_code=200)(handle)
@@ -157,7 +157,7 @@ async def _progress(request: Request[Any, Any, Any]) -> ServerSentEvent:
     async def events() -> AsyncIterator[ServerSentEventMessage]:
         end: dict[str, str] = {}
         try:
-            async for done, total in follow(held, "simulate", given):
+            async for done, total in follow(held, "simulate", request=given):
                 yield ServerSentEventMessage(event="progress", data=_text({"done": done, "total": total}))
         except TonnageError as wrong:
             end = {"error": str(wrong)}

@@ -75,7 +75,7 @@ def kept(desk: Desk, key: str) -> Kept | None:
     return found
 
 
-async def ask(desk: Desk, path: str, request: dict[str, Any]) -> tuple[str, Any]:
+async def ask(desk: Desk, path: str, *, request: dict[str, Any]) -> tuple[str, Any]:
     """
     The key and the answer of a question; the same question is not worked out twice while its answer is kept.
 
@@ -94,7 +94,7 @@ async def ask(desk: Desk, path: str, request: dict[str, Any]) -> tuple[str, Any]
     return key, await asyncio.shield(_job(desk, key, path=path, request=request).task)
 
 
-async def follow(desk: Desk, path: str, request: dict[str, Any]) -> AsyncIterator[tuple[int, int]]:
+async def follow(desk: Desk, path: str, *, request: dict[str, Any]) -> AsyncIterator[tuple[int, int]]:
     """
     How far a question is, as (done, total), until it is answered.
 
