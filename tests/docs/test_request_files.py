@@ -43,6 +43,20 @@ FACTS: dict[str, Check] = {
         and first(p)["run"]["useful_time_fraction"]["value"] > 0.9
         and first(p)["run"]["interruptions"] > 300
     ),
+    "video-streams.yaml": lambda p: (
+        first(p)["count"] == 1
+        and first(p)["streams_per_accelerator"] >= 20
+        and first(p)["capacity_per_s"]["low"] >= 500
+        and first(p)["latency_s"]["value"] < 0.2
+    ),
+    "transcribe.yaml": lambda p: first(p)["capacity_per_s"]["value"] * first(p)["count"] > 100,
+    "images-sdxl.yaml": lambda p: first(p)["latency_s"]["value"] < 30 and first(p)["used"] < 0.8,
+    "embed-texts.yaml": lambda p: first(p)["count"] <= 4 and first(p)["latency_s"]["value"] < 0.25,
+    "edge-battery.yaml": lambda p: (
+        first(p)["accelerator"].startswith("jetson")
+        and first(p)["battery_h"] > 4
+        and 0 < first(p)["decode_used"] < 1
+    ),
     "pretrain-moe.yaml": lambda p: hours(p) < 60 * 24 and first(p)["configuration"]["layout"].get("ep", 1) > 1,
 }  # fmt: skip
 

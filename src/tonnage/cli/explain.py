@@ -13,6 +13,7 @@ __all__ = ["explain"]
 def explain(path: str, rank: int) -> None:
     """Open one option of a plan (`-` = standard input): memory, capacity or run, bill, sources."""
     from tonnage.nouns.batch_plan import BatchPlan
+    from tonnage.nouns.infer_plan import InferPlan
     from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.plan import ServePlan
     from tonnage.planner.plans import read_plan
@@ -26,6 +27,10 @@ def explain(path: str, rank: int) -> None:
         from tonnage.report.batch import explain_batch_plan
 
         explain_batch_plan(plan, rank=rank)
+    elif isinstance(plan, InferPlan):
+        from tonnage.report.infer import show_infer_plan
+
+        show_infer_plan(plan)
     elif isinstance(plan, LifecyclePlan):
         from tonnage.report.lifecycle import show_lifecycle_plan
 

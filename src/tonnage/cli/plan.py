@@ -15,6 +15,7 @@ import msgspec
 
 from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
+from tonnage.planner.infer.door import INFER_FIELDS
 from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class _Plan(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|lifecycle MODEL [OPTIONS]")
+@click.group(cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|infer|lifecycle MODEL [OPTIONS]")
 def plan() -> None:
     """Rank the ways to run a workload: accelerators, layout, precision, offers, time, cost."""
 
@@ -131,6 +132,16 @@ def _finetune(ctx: click.Context, /, **options: Any) -> None:
     _from_flags(ctx, "finetune", options)
 
 
+@plan.command("infer")
+@click.argument("model")
+@_field_options(INFER_FIELDS)
+@_output_options
+@click.pass_context
+def _infer(ctx: click.Context, /, **options: Any) -> None:
+    """Accelerators for cameras, images, texts or audio through MODEL, which decodes no text, and how much is used."""
+    _from_flags(ctx, "infer", options)
+
+
 @plan.command("lifecycle")
 @click.argument("model")
 @_field_options(LIFECYCLE_FIELDS)
@@ -183,6 +194,7 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
 
 def _shown(answer: Plan, top: int) -> None:
     from tonnage.nouns.batch_plan import BatchPlan
+    from tonnage.nouns.infer_plan import InferPlan
     from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.plan import ServePlan
 
@@ -194,6 +206,10 @@ def _shown(answer: Plan, top: int) -> None:
         from tonnage.report.batch import show_batch_plan
 
         show_batch_plan(answer, top=top)
+    elif isinstance(answer, InferPlan):
+        from tonnage.report.infer import show_infer_plan
+
+        show_infer_plan(answer, top=top)
     elif isinstance(answer, LifecyclePlan):
         from tonnage.report.lifecycle import show_lifecycle_plan
 

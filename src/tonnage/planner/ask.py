@@ -38,6 +38,9 @@ QUESTIONS: Final[dict[str, Question]] = {
     "finetune": Question(
         reader="tonnage.planner.door:finetune_request", planner="tonnage.planner.train.plan:plan_train"
     ),
+    "infer": Question(
+        reader="tonnage.planner.infer.door:infer_request", planner="tonnage.planner.infer.plan:plan_infer"
+    ),
     "lifecycle": Question(
         reader="tonnage.planner.lifecycle.door:lifecycle_request",
         planner="tonnage.planner.lifecycle.plan:plan_lifecycle",

@@ -8,6 +8,7 @@ import msgspec
 
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.infer_plan import InferPlan
 from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.nouns.plan import PLAN_SCHEMA, ServePlan
 from tonnage.nouns.train_plan import TrainPlan
@@ -15,12 +16,14 @@ from tonnage.planner.files import read_text
 
 __all__ = ["Plan", "read_plan"]
 
-Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan
+Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan
 """Any plan; `kind` in the file tells which."""
 
-_NOUNS: Final[dict[str, type[ServePlan] | type[TrainPlan] | type[BatchPlan] | type[LifecyclePlan]]] = {
+_NOUNS: Final[
+    dict[str, type[ServePlan] | type[TrainPlan] | type[BatchPlan] | type[LifecyclePlan] | type[InferPlan]]
+] = {
     "serve": ServePlan, "train": TrainPlan, "finetune": TrainPlan, "batch": BatchPlan,
-    "lifecycle": LifecyclePlan,
+    "lifecycle": LifecyclePlan, "infer": InferPlan,
 }  # fmt: skip
 
 

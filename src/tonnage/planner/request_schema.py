@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
+from tonnage.planner.infer.door import INFER_FIELDS
 from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
 __all__ = ["property_of", "request_schema"]
@@ -22,6 +23,7 @@ KINDS: Final = {
     "batch": BATCH_FIELDS,
     "train": TRAIN_FIELDS,
     "finetune": FINETUNE_FIELDS,
+    "infer": INFER_FIELDS,
 }
 BARE: Final = frozenset({"count", "tokens", "fraction", "USD"})
 """Dimensions whose numbers need no unit."""

@@ -31,7 +31,7 @@ from tonnage.planner.levels import infer_level
 from tonnage.planner.predict.infer_work import Stages, precision_of, stages_of
 from tonnage.units import show
 
-__all__ = ["Setup", "Times", "answer", "batch_times", "load_times", "predict_infer", "setup_of"]
+__all__ = ["Setup", "Times", "answer", "batch_times", "level_of", "load_times", "memory_of", "predict_infer", "setup_of"]
 
 _BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _ENOUGH: Final = 0.96
@@ -90,7 +90,7 @@ def answer(setup: Setup) -> InferResult:
     """The result of a case whose names are resolved."""
     case = setup.case
     times, latency, rate = load_times(setup)
-    memory = _memory(setup, times)
+    memory = memory_of(setup, times)
     usable = setup.accelerator.driver_memory_bytes * case.accelerator_fraction
     notes = (*setup.notes, *times.stages.notes)
     if memory.value > usable:
@@ -103,7 +103,7 @@ def answer(setup: Setup) -> InferResult:
         latency_s=_quantity(latency, "s", "latency_s", setup, _parts(times, latency)),
         step_s=None if times.step_s is None else _quantity(times.step_s, "s", "step_s", setup),
         memory=memory,
-        level=_level(setup),
+        level=level_of(setup),
         why=_why(setup, times),
         notes=notes,
     )
@@ -224,7 +224,7 @@ def _best(setup: Setup) -> Times:
 
 def _fits(setup: Setup, times: Times) -> bool:
     usable = setup.accelerator.driver_memory_bytes * setup.case.accelerator_fraction
-    return _memory(setup, times).value <= usable
+    return memory_of(setup, times).value <= usable
 
 
 def _served(setup: Setup, rate: float) -> tuple[Times, float, float]:
@@ -249,7 +249,7 @@ def _served(setup: Setup, rate: float) -> tuple[Times, float, float]:
     return times, fill + times.latency_s + load * times.interval_s, min(rate, capacity * _replicas(setup.case))
 
 
-def _memory(setup: Setup, times: Times) -> Quantity:
+def memory_of(setup: Setup, times: Times) -> Quantity:
     """Weights, the largest layer's activations, scratch memory and the process's own."""
     name = setup.case.precision
     weights = _weights(setup, name)
@@ -281,10 +281,10 @@ def _weights(setup: Setup, name: str) -> float:
 
 def _quantity(value: float, unit: str, name: str, setup: Setup, parts: tuple[Part, ...] = ()) -> Quantity:
     found = Quantity(value=value, unit=unit, basis=setup.basis, parts=parts)
-    return found.within(factor("infer", name, rung=_level(setup)))
+    return found.within(factor("infer", name, rung=level_of(setup)))
 
 
-def _level(setup: Setup) -> str:
+def level_of(setup: Setup) -> str:
     return infer_level(setup.case, setup.model, basis=setup.basis.value, engine=setup.runtime.engine)
 
 

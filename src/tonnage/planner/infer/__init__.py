@@ -1,0 +1,1 @@
+"""Cameras, images, audio, embeddings: from a load to the accelerators that carry it."""

@@ -1,0 +1,77 @@
+"""An inference plan as a person reads it: the sentence, the parts that carry the load, how much of them it uses."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tonnage.nouns.infer_plan import InferOption, InferPlan
+from tonnage.report.console import lines, make_console
+from tonnage.units import show
+
+__all__ = ["show_infer_plan"]
+
+UNKNOWN = "–"
+MOST_REJECTIONS = 6
+
+
+def show_infer_plan(plan: InferPlan, *, top: int = 8) -> None:
+    """Print a plan: one sentence that answers, a table, then reasons and what was assumed."""
+    from rich.table import Table
+
+    console = make_console()
+    console.print(plan.sentence, style="bold" if plan.feasible else "bold red", markup=False)
+    if plan.options:
+        table = Table(box=None, pad_edge=False)
+        for head in (
+            "#",
+            "accelerators",
+            "format",
+            "engine",
+            "batch",
+            "each does",
+            "used",
+            "to an answer",
+            "draws",
+            "cost",
+        ):
+            table.add_column(
+                head, justify="left" if head in {"accelerators", "format", "engine"} else "right", no_wrap=True
+            )
+        for place, option in enumerate(plan.options[:top], start=1):
+            table.add_row(str(place), *_cells(option))
+        console.print()
+        console.print(table)
+        told = [f"{i}. {o.accelerator}: {o.verdict}" for i, o in enumerate(plan.options[:top], start=1)]
+        lines(console, "Why this one, why not the others?", texts=told)
+    sources = sorted({option.source for option in plan.options[:top] if option.source})
+    lines(console, "Decoder rates from", texts=sources)
+    lines(console, "A smaller one?", texts=[plan.smaller] if plan.smaller else [])
+    counts = Counter(loser.verdict.limit for loser in plan.rejected)
+    shown = [f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected[:MOST_REJECTIONS]]
+    if len(plan.rejected) > MOST_REJECTIONS:
+        rest = ", ".join(f"{limit} {count}" for limit, count in counts.most_common())
+        shown.append(f"… {len(plan.rejected)} in all by reason: {rest}")
+    lines(console, f"Cannot do it ({len(plan.rejected)})", texts=shown)
+    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
+
+
+def _cells(option: InferOption) -> tuple[str, ...]:
+    capacity = option.capacity_per_s
+    cost = UNKNOWN
+    if option.bill is not None:
+        cost = show(option.bill.usd_per_hour, "USD/h") + ("*" if option.bill.stale else "")
+    elif option.price_usd is not None:
+        cost = f"{show(option.price_usd, 'USD')} to buy"
+    return (
+        f"{option.count} x {option.accelerator}",
+        option.precision,
+        option.engine,
+        str(option.batch),
+        f"{capacity.value:,.3g}/s ({capacity.low or 0:,.2g}-{capacity.high or 0:,.2g})"
+        if capacity.value < 100
+        else f"{capacity.value:,.0f}/s ({capacity.low or 0:,.0f}-{capacity.high or 0:,.0f})",
+        f"{option.used:.0%}",
+        show(option.latency_s.value, "s"),
+        show(option.power_w, "W") if option.power_w is not None else UNKNOWN,
+        cost,
+    )
