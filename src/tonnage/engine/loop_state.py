@@ -127,7 +127,7 @@ class Script(NamedTuple):
     power: Record
 
 
-def new_world(table: StepArrays, limits: Limits, requests: Requests) -> World:
+def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World:
     """Requests of which nothing is known yet, and what they will be served by."""
     n = len(requests.prompt)
     hashed = len(requests.offsets) > 1

@@ -181,7 +181,7 @@ def loop_of(
 
     sent = kept(requests, ~refused(requests, limits))
     n = len(sent.prompt)
-    world = parts.new_world(table, limits, sent)
+    world = parts.new_world(table, limits, requests=sent)
     span = float(sent.sent_s[-1]) if n and clients is None else 0.0
     every = every_s or (span * 1.1 / 200.0 if span > 0 else 1.0)
     control = np.zeros(1, parts.CONTROL)
