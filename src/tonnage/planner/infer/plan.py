@@ -77,7 +77,7 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
     return InferPlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
-        sentence=story.sentence(request, model, ranked, binding=binding),
+        sentence=story.sentence(request, model, options=ranked, binding=binding),
         request=request,
         model=model_facts(model),
         options=ranked,

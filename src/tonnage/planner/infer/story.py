@@ -31,7 +31,7 @@ def load_of(request: Infer, model: Model | None = None) -> str:
     return f"{request.rate_per_s:,.4g} samples/s"
 
 
-def sentence(request: Infer, model: Model, options: tuple[InferOption, ...], *, binding: Verdict | None) -> str:
+def sentence(request: Infer, model: Model, *, options: tuple[InferOption, ...], binding: Verdict | None) -> str:
     """The answer in one sentence."""
     load = load_of(request, model)
     if not options:
