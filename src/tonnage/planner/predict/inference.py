@@ -31,7 +31,17 @@ from tonnage.planner.levels import infer_level
 from tonnage.planner.predict.infer_work import Stages, precision_of, stages_of
 from tonnage.units import show
 
-__all__ = ["Setup", "Times", "answer", "batch_times", "level_of", "load_times", "memory_of", "predict_infer", "setup_of"]
+__all__ = [
+    "Setup",
+    "Times",
+    "answer",
+    "batch_times",
+    "level_of",
+    "load_times",
+    "memory_of",
+    "predict_infer",
+    "setup_of",
+]
 
 _BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _ENOUGH: Final = 0.96
