@@ -195,10 +195,30 @@ def test_a_longer_context_is_answered_when_meant() -> None:
     assert any("exceed the 131,072" in note for note in answer.rows[0].notes)
 
 
-def test_a_network_without_cache_is_sent_elsewhere() -> None:
-    networks = (id for id, model in catalog.models().items() if not model.layers and not model.encoder)
-    with pytest.raises(BadRequest, match="no language model"):
-        ask(next(networks), accelerator="H100")
+def test_a_network_without_layers_fits_by_its_batch() -> None:
+    small, large = (ask(model="timm/resnet50.a1_in1k", accelerator="T4", concurrency=n).rows[0] for n in (1, 64))
+    assert small.verdict.ok and large.verdict.ok
+    assert large.memory.value > small.memory.value
+    assert large.memory.part("weights") == small.memory.part("weights")
+    (found,) = large.largest
+    assert ask(model="timm/resnet50.a1_in1k", accelerator="T4", concurrency=int(found.value)).fits
+    beyond = ask(model="timm/resnet50.a1_in1k", accelerator="T4", concurrency=int(found.value) + 1)
+    assert not beyond.fits and beyond.rows[0].verdict.nearest == f"a batch of {found.value:,.0f}"
+
+
+def test_every_network_of_the_catalogue_is_answered() -> None:
+    networks = [
+        id for id, model in catalog.models().items() if not model.layers and not model.encoder and model.network
+    ]
+    assert networks
+    for name in networks:
+        assert ask(model=name, accelerator="H100", concurrency=1).rows[0].memory.value > 0
+
+
+@pytest.mark.parametrize("field", [{"context": 100}, {"tp": 2}, {"solve": "context", "accelerator": "T4"}])
+def test_a_network_has_no_context_and_runs_whole(field: dict[str, object]) -> None:
+    with pytest.raises(BadRequest):
+        ask(**{"model": "timm/resnet50.a1_in1k", "accelerator": "T4", **field})
 
 
 def test_every_language_model_of_the_catalogue_is_answered() -> None:

@@ -80,7 +80,7 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
     """The plan, without what relaxing its constraints would buy."""
     model = resolve(request.model, additions=additions)
     if not model.layers:
-        raise BadRequest(f"model: {model.id} is no language model; plan batch counts prompts and answers")
+        raise BadRequest(f"model: {model.id} is no language model; ask `tonnage plan infer {model.id} --rate …`")
     formats.check_context(model, _as_serve(request))
     allowed, refused, no_format = floored(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())

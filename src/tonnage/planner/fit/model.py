@@ -21,6 +21,7 @@ from tonnage.nouns.precision import Precision, number_format
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.physics.rules import inference_rule_bytes
+from tonnage.planner.fit.network import PRECISION, is_network, network_row, smallest_network
 from tonnage.planner.fit.serving import MOST_RANKS, check_layout, demand_of, serving_row, smallest_serving
 from tonnage.planner.fit.training import purpose, smallest_training, training_assumptions, training_row, training_rules
 from tonnage.units import show
@@ -40,7 +41,7 @@ def fit_model(model: Model, request: FitRequest, *, additions: Additions = NOTHI
     _check_context(model, request)
     named = [catalog.accelerator(name, additions) for name in request.accelerators]
     said = [catalog.ambiguity(name, additions) for name in request.accelerators]
-    row, search = _faces(model, request)
+    row, search = _faces(model, request, additions=additions)
     if named:
         rows = tuple(row(accelerator) for accelerator in named)
         too_small = 0
@@ -73,8 +74,11 @@ def _usual(accelerator: Accelerator, request: FitRequest) -> bool:
     return unsupported(request.engine, accelerator) is None
 
 
-def _faces(model: Model, request: FitRequest) -> tuple[Row, Search]:
+def _faces(model: Model, request: FitRequest, *, additions: Additions) -> tuple[Row, Search]:
     """How one named accelerator is answered, and how the smallest count of an unnamed one is found."""
+    if request.goal == "serve" and is_network(model):
+        known = {"request": request, "additions": additions}
+        return partial(network_row, model, **known), partial(smallest_network, model, **known)
     if request.goal == "serve":
         check_layout(model, request)
         return partial(serving_row, model, request=request), partial(smallest_serving, model, request=request)
@@ -84,6 +88,10 @@ def _faces(model: Model, request: FitRequest) -> tuple[Row, Search]:
 def _rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
     if request.goal != "serve":
         return training_rules(model, request, row=row)
+    if is_network(model):
+        held = row.memory.part("weights")
+        return (Rule(name="weights and 20 %", rule_bytes=1.2 * held, real_bytes=row.memory.value,
+                     why="knows neither the batch nor what the framework takes"),)  # fmt: skip
     held = row.precision.get("experts") or row.precision.get("weights", "bf16")
     weights = number_format(str(held))
     said = inference_rule_bytes(parameters=parameters(model).value, bits=weights.bits)
@@ -101,6 +109,9 @@ def _rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
 def _assumed(model: Model, request: FitRequest) -> tuple[str, ...]:
     if request.goal != "serve":
         return training_assumptions(request)
+    if is_network(model):
+        said = [] if request.concurrency or request.solve else ["concurrency not given: a batch of 1 sample"]
+        return (*said, *(() if request.precision else (f"precision not given: {PRECISION}",)))
     found = list(assumptions(Engine(name=request.engine, version=request.engine_version)))
     if request.context is None:
         found.append(f"context not given: {demand_of(model, request).context_tokens:,.0f} tokens")
@@ -140,6 +151,9 @@ def _sentence(model: Model, request: FitRequest, *, rows: tuple[FitRow, ...], to
 def _purpose(model: Model, request: FitRequest) -> str:
     if request.goal != "serve":
         return purpose(request)
+    if is_network(model):
+        batch = "" if request.solve else f" with a batch of {request.concurrency or 1:,}"
+        return f"in {request.precision or PRECISION}{batch}"
     demand = demand_of(model, request)
     count, context = demand.concurrency, demand.context_tokens
     weights = request.precision or _weights_name(checkpoint_precision(model))

@@ -18,6 +18,7 @@ from tonnage import __version__, catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.engine.capacity import at_concurrency, largest_concurrency
+from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model
@@ -70,6 +71,8 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
 def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     """The plan, without what relaxing its constraints would buy."""
     model = resolve(request.model, additions=additions)
+    if not model.layers:
+        raise BadRequest(f"model: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
     formats.check_context(model, request)
     allowed, refused, no_format = floored(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
