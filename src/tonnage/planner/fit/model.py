@@ -77,8 +77,10 @@ def _usual(accelerator: Accelerator, request: FitRequest) -> bool:
 def _faces(model: Model, request: FitRequest, *, additions: Additions) -> tuple[Row, Search]:
     """How one named accelerator is answered, and how the smallest count of an unnamed one is found."""
     if request.goal == "serve" and is_network(model):
-        known = {"request": request, "additions": additions}
-        return partial(network_row, model, **known), partial(smallest_network, model, **known)
+        return (
+            partial(network_row, model, request=request, additions=additions),
+            partial(smallest_network, model, request=request, additions=additions),
+        )
     if request.goal == "serve":
         check_layout(model, request)
         return partial(serving_row, model, request=request), partial(smallest_serving, model, request=request)
