@@ -35,7 +35,7 @@ def table_of(seats: int, rows: int) -> StepArrays:
 
 
 def block_ids(pick: random.Random, prompts: list[int], size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Requests of three families that share a leading part of their prompts."""
+    """Requests of three families that share a leading part of their blocks."""
     offsets, ids = [0], []
     for i, prompt in enumerate(prompts):
         whole = prompt // size
@@ -84,6 +84,7 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         gather_s=pick.choice([0.0, 0.05, 1.0]),
     )
     clients = pick.choice([None, None, pick.randint(1, 6)])
+    named = [p + o for p, o in zip(prompt, output, strict=True)] if pick.random() < 0.5 else prompt
     gaps = [pick.choice([0.0, pick.random() * pick.choice([0.01, 0.2])]) for _ in range(n)]
     requests = requests_of(
         np.zeros(n) if clients else np.cumsum(gaps),
@@ -93,7 +94,7 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         priority=np.array([pick.randint(0, 2) for _ in range(n)]),
         think_s=np.array([pick.choice([0.0, pick.random() * 0.1]) for _ in range(n)]),
         adapter=np.array([pick.randint(0, 3) for _ in range(n)]),
-        blocks=block_ids(pick, prompt, size) if hashed else None,
+        blocks=block_ids(pick, named, size) if hashed else None,
     )
     return table_of(seats, budget + seats * (drafts + 2)), limits, requests, clients
 

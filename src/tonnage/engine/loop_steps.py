@@ -136,6 +136,12 @@ def _note_decodes(world: World, s: State, decodes: int, walked: bool) -> None:
     t.stalled = 0
     t.emitted_s = t.now_s
     t.ratio = max(rules.ratio_least, t.ratio - rules.ratio_decay)
+    for k in range(t.running if walked and rules.hashed else 0):
+        mine = asked[s.running[k]]
+        done = mine.base + t.step
+        # What an answer filled is noted when the next block is taken.
+        if mine.decoding and s.given[k] > 0 and done % size == 0:
+            _note_block(world, s, s.running[k], done // size - 1)
     t.step += 1
     t.context += t.running - t.prefilling
     t.ghost_context += t.ghosts
@@ -209,10 +215,17 @@ def _note_prompts(world: World, s: State, chunks: int) -> None:
 
 @kernel
 def _note_blocks(world: World, s: State, r: int, first: int) -> None:
-    """Blocks of a prompt that have become full can be found from now on, in host memory too."""
+    """Blocks of a prompt that have become full."""
+    for place in range(first, world.asked[r].base // world.rules.block_tokens):
+        _note_block(world, s, r, place)
+
+
+@kernel
+def _note_block(world: World, s: State, r: int, place: int) -> None:
+    """A full block can be found from now on, in host memory too."""
     mine = world.asked[r]
     ids = world.ids[mine.first_id : mine.end_id]
-    for place in range(first, min(mine.base // world.rules.block_tokens, len(ids))):
+    if place < len(ids):
         block_note(s.pool, ids, s.table[mine.row], place)
         if world.rules.host_blocks > 0 and host_put(s.host, ids[place]):
             s.tally[0].stored += world.rules.block_tokens
@@ -267,7 +280,7 @@ def _run(world: World, s: State, until: float) -> None:
         steps = 1  # the room that admission keeps shrinks with every step
     fixed, slope = world.by_batch[seats].decode_s, world.by_batch[seats].context_s
     host, hidden = rules.host_s + rules.host_sequence_s * seats, rules.hidden_s
-    counted, exact = not rules.reserve_output, rules.hashed
+    counted, exact = rules.hashed or not rules.reserve_output, rules.hashed
     now, context, free, phase = t.now_s, t.context + t.ghost_context, t.free, (-t.step) % size
     began, waited = now, now - t.emitted_s
     first, taken, busy_sum, k = 0.0, 0.0, 0.0, 0

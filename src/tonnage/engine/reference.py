@@ -354,9 +354,8 @@ def _admit(w: Row, limits: Limits, left: int) -> None:
             row["held"] = math.ceil((row["prompt"] + row["output"]) / size)
             w["free"] -= row["held"]
         assert _allocate(w, limits, row, row["prompt"] + row["output"] if limits.reserve_output else found + need)
-        for place, name in enumerate(recalled, len(hits)):
-            _host_put(w, limits, name)
-            _note(w, row, place)
+        for place in range(len(hits), len(hits) + len(recalled)):
+            _note(w, limits, row, place)
         w["recalled"] += len(recalled) * size + row["swapped"]
         w["host_free"] += math.ceil(row["swapped"] / size)
         row["swapped"] = 0
@@ -399,6 +398,8 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
     for row in decodes + prompts:
         before = row["computed"]
         if row in decodes:
+            if row["ids"] is not None and before % limits.block_tokens == 0:
+                _note(w, limits, row, before // limits.block_tokens - 1)
             moved = 1
             if row["given"] > 1:
                 moved += _accepted(limits, row, row["given"] - 1)
@@ -410,9 +411,7 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
             row["computed"] += row["given"]
             if row["ids"] is not None:
                 for place in range(before // limits.block_tokens, row["computed"] // limits.block_tokens):
-                    _note(w, row, place)
-                    if limits.host_blocks and place < len(row["ids"]):
-                        _host_put(w, limits, row["ids"][place])
+                    _note(w, limits, row, place)
             if _decoding(row):
                 row["tokens"].append(w["now"])
         if len(row["tokens"]) == row["output"]:
@@ -432,9 +431,13 @@ def _in_order(w: Row, some: list[Row]) -> list[Row]:
     return [row for row in w["running"] if any(row is other for other in some)]
 
 
-def _note(w: Row, row: Row, place: int) -> None:
-    """A block is full: it can be found from now on, unless another holds the same."""
-    if place >= len(row["ids"]) or row["mine"][place][1] is not None:
+def _note(w: Row, limits: Limits, row: Row, place: int) -> None:
+    """A block is full: it can be found from now on, unless another holds the same; host memory keeps it, too."""
+    if place >= len(row["ids"]):
+        return
+    if limits.host_blocks:
+        _host_put(w, limits, row["ids"][place])
+    if row["mine"][place][1] is not None:
         return
     name = row["ids"][place]
     if name not in w["where"]:

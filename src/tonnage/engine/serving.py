@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from tonnage.engine.metrics import e2e_s, tpot_s, ttft_s
 from tonnage.engine.simulated import Floats, Ints, Limits, Requests, StepArrays
 
-__all__ = ["Loop", "Simulated", "Timeline", "gap_quantile", "kept", "loop_of", "played", "refused", "simulate"]
+__all__ = ["Loop", "Simulated", "Timeline", "gap_quantile", "kept", "loop_of", "played", "refused", "simulate",
+           "with_own_blocks"]  # fmt: skip
 
 PIECE = 200_000
 """Requests between two looks at the clock, so that a long run can be watched and broken off."""
@@ -122,6 +123,21 @@ def kept(requests: Requests, mask: Any) -> Requests:
     columns = {name: getattr(requests, name)[mask] for name in
                ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")}  # fmt: skip
     return requests._replace(offsets=offsets, blocks=blocks, **columns)
+
+
+def with_own_blocks(requests: Requests, block_tokens: int) -> Requests:
+    """
+    Requests that share nothing, each with the names of its own blocks, answer included.
+
+    With a prefix cache a preempted request finds what nobody has overwritten since.
+    """
+    import numpy as np
+
+    if len(requests.offsets) > 1:
+        return requests
+    whole = (requests.prompt + requests.output) // block_tokens
+    offsets = np.concatenate(([0], np.cumsum(whole))).astype(np.int64)
+    return requests._replace(offsets=offsets, blocks=np.arange(offsets[-1], dtype=np.int64), num_ids=int(offsets[-1]))
 
 
 def simulate(

@@ -30,7 +30,7 @@ __all__ = [
 SIMULATE_SCHEMA = "tonnage.simulate/1"
 
 Process = Literal["poisson", "gamma", "wandering", "on-off", "even"]
-Router = Literal["round-robin", "least-loaded"]
+Router = Literal["round-robin", "least-loaded", "prefix-aware"]
 
 
 class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
