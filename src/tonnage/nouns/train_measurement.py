@@ -47,7 +47,8 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def sum_s(self) -> float:
         """All parts together. [s]"""
-        return sum(value for value in (getattr(self, name) for name in self.__struct_fields__) if value is not None)
+        values: list[float | None] = [getattr(self, name) for name in self.__struct_fields__]
+        return sum(value for value in values if value is not None)
 
 
 class DeviceActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
