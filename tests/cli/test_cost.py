@@ -8,6 +8,8 @@ from click.testing import CliRunner, Result
 
 from tonnage.cli import root
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(root, ["cost", "rent-or-buy", *arguments, "--today", "2026-11-21"])
@@ -52,3 +54,15 @@ def test_nothing_to_compare_exits_three() -> None:
 def test_a_mistake_is_one_sentence_and_code_two(arguments: list[str], told: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2 and told in result.output and "Traceback" not in result.output
+
+
+def test_the_start_up_of_the_examples_is_told_what_decides() -> None:
+    """Eight H100 at work in under half of their hours: rent from the cheapest, own rather than a hyperscaler's."""
+    answer = json.loads(run("--file", str(EXAMPLES / "rent-or-buy.yaml"), "--json").output)
+    rents = [rent for rent in answer["rents"] if rent["term"] == "on-demand"]
+    by_price = sorted(rents, key=lambda rent: float(rent["usd_per_accelerator_hour"]))
+    assert answer["sentence"].startswith("Rent")
+    assert not by_price[0].get("owning_wins") and by_price[0]["break_even_utilisation"] > 0.45
+    assert by_price[-1]["kind"] == "hyperscaler" and by_price[-1]["owning_wins"]
+    told = sum(part["value"] for part in answer["owning"]["parts"])
+    assert answer["owning"]["value"] == pytest.approx(told)

@@ -14,6 +14,7 @@ from tonnage.planner.files import read_mapping
 EXAMPLES = Path(__file__).parents[2] / "examples"
 REQUESTS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if "plan" in read_mapping(str(path)))
 
+EU = {"AT", "BE", "DE", "ES", "FI", "FR", "IE", "IT", "LU", "NL", "PL", "PT", "SE", "DK", "CZ", "EE"}
 Check = Callable[[dict[str, Any]], bool]
 
 
@@ -28,6 +29,19 @@ def hours(plan: dict[str, Any]) -> float:
 
 def usd(plan: dict[str, Any]) -> float:
     return float(first(plan)["cost"]["value"])
+
+
+def monthly(plan: dict[str, Any], accelerator: str) -> float:
+    """The least that serving costs on one kind of accelerator. [USD/month]"""
+    kind = [o["usd_per_month"] for o in plan["options"] if o["configuration"]["accelerator"].startswith(accelerator)]
+    return min(map(float, kind))
+
+
+def cheapest_way(plan: dict[str, Any]) -> dict[str, Any]:
+    """The way to follow the day's load that the plan calls the cheapest."""
+    (best,) = (way for way in plan["day"]["ways"] if way["name"] == plan["day"]["best"])
+    found: dict[str, Any] = best
+    return found
 
 
 # What a person who knows the job would check. Prices move; these do not.
@@ -56,6 +70,26 @@ FACTS: dict[str, Check] = {
         first(p)["accelerator"].startswith("jetson")
         and first(p)["battery_h"] > 4
         and 0 < first(p)["decode_used"] < 1
+    ),
+    "intermittent-7b.yaml": lambda p: (
+        cheapest_way(p)["name"] == "scale-to-zero"
+        and first(p)["usd_per_month"] < 0.7 * monthly(p, "a100")
+        and cheapest_way(p)["usd_per_month"] < 0.1 * min(monthly(p, "a100"), monthly(p, "h100"))
+    ),
+    "chat-70b-eu.yaml": lambda p: (
+        {o["bill"]["country"] for o in p["options"]} <= EU
+        and all(change.get("passes") is not False for change in p["quality"])
+    ),
+    "nightly-batch.yaml": lambda p: (
+        first(p)["wall_s"]["value"] < 8 * 3600
+        and usd(p) < 1000
+        and p["frontier"][-1]["times_faster"] > 1.5 * p["frontier"][-1]["times_the_price"]
+    ),
+    "lifecycle-13b.yaml": lambda p: (
+        p["serve_share"] > 0.8
+        and p["one_type_text"].startswith(("yes", "no"))
+        and p["one_type"][0]["times_the_mix"] < 1.2
+        and p["bill"]["value"] == pytest.approx(sum(part["value"] for part in p["bill"]["parts"]))
     ),
     "pretrain-moe.yaml": lambda p: hours(p) < 60 * 24 and first(p)["configuration"]["layout"].get("ep", 1) > 1,
 }  # fmt: skip
