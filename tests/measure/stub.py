@@ -9,6 +9,7 @@ import contextlib
 import json
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -33,6 +34,10 @@ class Stub:
     port: int = 0
     seen: list[bytes] = field(default_factory=list)
     heads: list[bytes] = field(default_factory=list)
+    first_s: list[float] = field(default_factory=list)
+    """What each answer really took until its first token: on a busy machine longer than it was told to."""
+    gap_s: list[float] = field(default_factory=list)
+    """What each answer's tokens really took on average after it."""
     gate: asyncio.Semaphore | None = None
     down: Callable[[], None] | None = None
 
@@ -104,7 +109,10 @@ async def answer(stub: Stub, writer: asyncio.StreamWriter, *, body: dict, head: 
     if fault == "error":
         writer.write(event({"error": {"message": "out of memory"}}) + END)
         return True
+    begun = time.perf_counter()
     await asyncio.sleep(stub.ttft_s)
+    first = time.perf_counter()
+    stub.first_s.append(first - begun)
     for number in range(wanted):
         if number and stub.itl_s:
             await asyncio.sleep(stub.itl_s)
@@ -113,6 +121,7 @@ async def answer(stub: Stub, writer: asyncio.StreamWriter, *, body: dict, head: 
             return False
         if fault != "mute":
             writer.write(TOKEN)
+    stub.gap_s.append((time.perf_counter() - first) / max(wanted - 1, 1))
     truth = {"prompt_tokens": prompt, "completion_tokens": wanted}
     usage = stub.usage(prompt, wanted) if stub.usage else truth
     writer.write(LAST + (event({"choices": [], "usage": usage}) if usage is not None else b"") + END)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 
 import pytest
 from click.testing import CliRunner
@@ -35,17 +36,19 @@ def spec(url: str, **changes: object) -> Spec:
 
 
 def test_a_closed_loop_reports_what_the_server_does(tmp_path: Path) -> None:
-    with serving(Stub(ttft_s=0.02, itl_s=0.01)) as url:
+    stub = Stub(ttft_s=0.02, itl_s=0.01)
+    with serving(stub) as url:
         found = measure_serve(spec(url), tmp_path / "a.jsonl")
     point = found.points[0]
     assert (point.completed, point.failed, point.concurrency) == (40, 0, 4)
     assert (point.prompt_tokens, point.output_tokens) == (50, 8)
-    assert 0.02 <= point.ttft_s.p50 < 0.04
-    assert 0.01 <= point.tpot_s.p50 < 0.02
+    assert 0.02 <= point.ttft_s.p50 == pytest.approx(median(stub.first_s), rel=0.25, abs=0.01)
+    assert 0.01 <= point.tpot_s.p50 == pytest.approx(median(stub.gap_s[-40:]), rel=0.25)
     assert point.itl_s.count == 40 * 7
     assert point.e2e_s.mean == pytest.approx(point.ttft_s.mean + 7 * point.tpot_s.mean, rel=1e-6)
     assert point.output_tokens_per_s == pytest.approx(8 * point.requests_per_s)
-    assert point.requests_per_s == pytest.approx(4 / point.e2e_s.mean, rel=0.25)
+    at_once = point.requests_per_s * point.e2e_s.mean  # Little's law
+    assert 2.5 < at_once <= 4.0 + 1e-6
 
 
 def test_an_open_loop_counts_from_the_intended_time(tmp_path: Path) -> None:
@@ -55,8 +58,9 @@ def test_an_open_loop_counts_from_the_intended_time(tmp_path: Path) -> None:
         found = measure_serve(spec(url, load=load, slo=Slo(ttft_s=0.1)), tmp_path / "a.jsonl")
     point = found.points[0]
     assert point.completed == 30
-    last_wait = 30 * 0.05 - 30 / 40
-    assert point.ttft_s.most == pytest.approx(last_wait, rel=0.35)
+    # A busy machine makes the server slower than it was told, never faster.
+    assert point.ttft_s.most >= 30 * 0.05 - 29 / 40
+    assert point.ttft_s.most == pytest.approx(point.duration_s - 29 / 40, abs=0.02)
     assert point.goodput_per_s < 0.4 * point.requests_per_s
 
 
