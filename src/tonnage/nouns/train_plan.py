@@ -11,12 +11,12 @@ from typing import Any, Literal
 import msgspec
 
 from tonnage.nouns.answer import Quantity, Verdict
+from tonnage.nouns.host import HostNeed
 from tonnage.nouns.layout import TrainLayout
 from tonnage.nouns.plan import Bill, Decision, Flip, Provenance, Rejection
 from tonnage.nouns.workload import FineTune, Train
 
 __all__ = [
-    "HostNeed",
     "Milestone",
     "Run",
     "ScalingPoint",
@@ -106,18 +106,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def billed_s(self) -> float:
         """What is paid: the wall time without waiting for capacity. [s]"""
         return self.wall_s.value - self.waiting_s
-
-
-class HostNeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something the accelerators need from their host or storage, beside what the offer has."""
-
-    name: str
-    need: float
-    unit: str
-    has: float | None = None
-    """Of the offer, for the same share of instances; absent = not listed."""
-    enough: bool | None = None
-    why: str = ""
 
 
 class Milestone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

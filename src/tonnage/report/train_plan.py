@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Quantity
+from tonnage.nouns.host import HostNeed
 from tonnage.nouns.plan import Bill
-from tonnage.nouns.train_plan import HostNeed, ScalingPoint, TrainOption, TrainPlan
+from tonnage.nouns.train_plan import ScalingPoint, TrainOption, TrainPlan
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
 from tonnage.units import show

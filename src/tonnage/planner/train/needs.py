@@ -6,8 +6,9 @@ from typing import Final
 
 from tonnage import catalog
 from tonnage.catalog.failures import run_fact
+from tonnage.nouns.host import HostNeed
 from tonnage.nouns.money import Offer
-from tonnage.nouns.train_plan import HostNeed, TrainOption
+from tonnage.nouns.train_plan import TrainOption
 from tonnage.planner.train.option import Asked
 from tonnage.units import GiB, show
 
