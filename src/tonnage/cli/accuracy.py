@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tonnage.accuracy.rows import Row
     from tonnage.accuracy.scoring import Score
     from tonnage.nouns.accuracy import Regret
+    from tonnage.report.accuracy import Page
 
 __all__ = ["accuracy"]
 
@@ -59,8 +60,9 @@ def accuracy(
     """
     from msgspec.structs import replace
 
+    from tonnage.accuracy.logs import FILE, log_errors, read_facts
     from tonnage.accuracy.summary import report_of
-    from tonnage.report.accuracy import as_text
+    from tonnage.report.accuracy import as_markdown, as_text
     from tonnage.report.document import as_json as json_text
 
     paths = [Path(file) for file in files] or _shipped()
@@ -69,10 +71,11 @@ def accuracy(
     if leave_out:
         scores = _left_out(scores, leave_out, root=_root(paths))
     report = report_of(scores, by=by, unusable=unusable, out_of_memory=_scored(facts, rows_file=None, workers=1))
-    report = replace(report, regret=tuple(_regret(wanted, scores)))
+    logs = () if blocks else log_errors(read_facts(_root(paths) / FILE))
+    report = replace(report, regret=tuple(_regret(wanted, scores)), logs=logs)
     if markdown:
         page = _page(wanted, scores, markdown=Path(markdown), root=_root(paths))
-        Path(markdown).write_text(page, encoding="utf-8")
+        Path(markdown).write_text(as_markdown(replace(report_of(scores), logs=logs), page), encoding="utf-8")
     click.echo(json_text(report) if as_json else as_text(report))
 
 
@@ -87,7 +90,7 @@ def _shipped() -> list[Path]:
 
 def _root(paths: list[Path]) -> Path:
     """The checkout that the first table lies in: what is kept beside it is read from there."""
-    return paths[0].resolve().parents[1]
+    return paths[0].resolve().parent.parent
 
 
 def _left_out(scores: list[Score], kind: str, *, root: Path) -> list[Score]:
@@ -173,18 +176,18 @@ def _with_progress(scores: Iterable[Score], rows: int) -> Iterator[Score]:
             yield item
 
 
-def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -> str:
+def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -> Page:
     from tonnage.accuracy.baselines import baseline_scores
     from tonnage.accuracy.left_out import left_out_predictions, left_out_scores
     from tonnage.accuracy.peers import FILE, NAME, beside
     from tonnage.accuracy.regret import latencies_of, regrets
-    from tonnage.accuracy.summary import by_quantity, report_of
-    from tonnage.report.accuracy import Page, as_markdown
+    from tonnage.accuracy.summary import by_quantity
+    from tonnage.report.accuracy import Page
 
     rivals = tuple((name, tuple(by_quantity(own))) for name, own in baseline_scores(rows, scores))
     stored = {kind: left_out_predictions(root, kind) for kind in LEAVE_OUT}
     unseen = [item for own in stored.values() for item in left_out_scores(scores, own)]
-    page = Page(
+    return Page(
         overall=tuple(by_quantity(scores)),
         baselines=rivals,
         explanations={
@@ -209,7 +212,6 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -
             ),
         ),
     )
-    return as_markdown(report_of(scores), page)
 
 
 def _companion(markdown: Path, name: str, columns: tuple[str, ...]) -> list[dict[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["SCHEMA", "AccuracyReport", "BlockErrors", "PeerErrors", "Regret", "SkippedRow"]
+__all__ = ["SCHEMA", "AccuracyReport", "BlockErrors", "Figure", "LogErrors", "PeerErrors", "Regret", "SkippedRow"]
 
 SCHEMA = "tonnage.accuracy/1"
 
@@ -40,6 +40,28 @@ class BlockErrors(msgspec.Struct, frozen=True, kw_only=True):
     below_knee: int | None = None
     """Predicted rows that the prediction puts below saturation; only latencies have it."""
     below_knee_median_ape: float | None = None
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One figure of a group of rows beside what it is to be, as shares (0.1 is 10 %)."""
+
+    group: str
+    figure: str
+    """What the value is: median error of the step, share covered."""
+    rows: int
+    """Numbers that it is taken over; 0 = nothing to compare."""
+    value: float | None = None
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the value lies within its bounds; none without a value."""
+        if self.value is None:
+            return None
+        return (self.at_most is None or self.value <= self.at_most) and (
+            self.at_least is None or self.value >= self.at_least
+        )
 
 
 class PeerErrors(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +111,26 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What picking at random among those that keep the limit would reach, median over questions."""
 
 
+class LogErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine's request log, played again: predicted over measured, less one, at each percentile."""
+
+    log: str
+    model: str
+    accelerator: str
+    layout: str
+    engine: str
+    requests: int
+    by: str
+    """physics, or the log that a few numbers were fitted on."""
+    ttft: tuple[float, ...]
+    """At p50, p90, p95 and p99, as the others."""
+    tpot: tuple[float, ...]
+    e2e: tuple[float, ...]
+    date: str
+    """When it was predicted."""
+    source: str
+
+
 class SkippedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row that one sentence explains: why it was not predicted, or what crashed."""
 
@@ -114,5 +156,9 @@ class AccuracyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Of those, predicted not to fit."""
     regret: tuple[Regret, ...] = ()
     """Decisions taken by these predictions, where serving points were scored."""
+    training: tuple[Figure, ...] = ()
+    """Groups of training rows beside what each is to reach, where training rows were scored."""
+    logs: tuple[LogErrors, ...] = ()
+    """Request logs of real engines, played again."""
     schema: str = SCHEMA
     version: str = ""

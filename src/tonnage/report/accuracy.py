@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors, Regret
+from tonnage.report.accuracy_logs import log_page, log_rows
 from tonnage.report.regret import regret_page, regret_rows
 
 __all__ = ["Page", "as_markdown", "as_text", "sentence", "worst_first"]
@@ -58,6 +59,9 @@ def as_text(report: AccuracyReport) -> str:
     if report.regret:
         parts += ["", "Picks by these predictions among measured configurations (tokens/s per accelerator):", ""]
         parts += [_aligned(regret_rows(report.regret))]
+    if report.logs:
+        parts += ["", "Request logs played again, predicted over measured, less one:", ""]
+        parts += [_aligned(log_rows(report.logs))]
     calm = [line for line in report.blocks if _differs(line)]
     if calm:
         lines = [
@@ -100,6 +104,7 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
         *_unseen(page),
         *_peers(page),
         *regret_page(page.regret),
+        *log_page(report.logs),
         "## Block by block, worst first",
         _blocks(report, page),
         "## Not predicted",
