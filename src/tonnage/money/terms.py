@@ -26,6 +26,7 @@ __all__ = [
     "idle_usd",
     "mean_between_reclaims_s",
     "run_lines",
+    "stated_step_s",
     "unit_costs",
     "useful_share",
 ]
@@ -259,8 +260,7 @@ def billing_rules(provider: Provider | None) -> BillingRules:
     Texts such as "10 minutes", "block (day)" and "24 h" are the provider table's own.
     """
     facts = provider.facts if provider is not None else {}
-    text = facts.get("billing_granularity", "")
-    step = _span_s(text) or next((seconds for word, seconds in _STEPS.items() if word in text), None)
+    text, step = facts.get("billing_granularity", ""), stated_step_s(provider)
     term = facts.get("min_term", "")
     least = max(_span_s(facts.get("min_charge", "")) or 0.0, _span_s(term) or 0.0)
     return BillingRules(
@@ -270,6 +270,12 @@ def billing_rules(provider: Provider | None) -> BillingRules:
         stated=text or "not published: whole hours assumed",
         source=provider.source if provider is not None else "",
     )
+
+
+def stated_step_s(provider: Provider | None) -> float | None:
+    """The step that a provider says it bills time in; None where it says none. [s]"""
+    text = provider.facts.get("billing_granularity", "") if provider is not None else ""
+    return _span_s(text) or next((seconds for word, seconds in _STEPS.items() if word in text), None)
 
 
 def unit_costs(

@@ -73,6 +73,20 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Include offers whose sources state no licence."""
     community: bool = False
     """Include marketplaces, auctions and brokers, which promise no service level."""
+    mig: bool | None = None
+    """Parts that split into slices with memory and bandwidth of their own."""
+    always_on: bool | None = None
+    """Parts built and licensed to work around the clock in a data centre."""
+    provider_kinds: tuple[str, ...] = ()
+    """hyperscaler, neocloud, serverless …: what the provider table calls them."""
+    eu_owned: bool | None = None
+    """Providers that belong to a company of the European Union, out of reach of other countries' orders."""
+    billing_step_s: float | None = None
+    """Coarsest step that time may be billed in. [s]"""
+    free_egress: bool | None = None
+    """Providers that charge nothing for bytes that leave."""
+    provisioning_s: float | None = None
+    """Longest time from the order to the instance, as published. [s]"""
 
 
 class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="serve"):

@@ -41,6 +41,9 @@ ENGINES: Final = ("vllm", "sglang", "trtllm", "lmdeploy", "llamacpp", "hf")
 TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y", "block")
 CERTIFICATIONS: Final = ("gdpr", "iso27001", "soc2", "hipaa")
 SEGMENTS: Final = ("datacenter", "cloud-only", "workstation", "consumer", "edge", "apple", "cpu")
+PROVIDER_KINDS: Final = ("hyperscaler", "neocloud", "serverless", "marketplace", "hosting", "bare-metal", "eu-cloud")
+BILLING: Final = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
+"""Steps that a request may ask time to be billed in. [s]"""
 TRAINING_PRECISIONS: Final = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
 SECONDS_BETWEEN_REQUESTS: Final = 60.0
 """Of one active user, when the request does not say. Assumed, and said so in the plan. [s]"""
@@ -76,6 +79,13 @@ FILTER_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="community", reads="flag", help="include community marketplaces, auctions and brokers"),
     Field(name="max_accelerators", reads="integer", help="most accelerators in all", high=1e6),
     Field(name="max_power", reads="W", help="power limit of one accelerator", high=1e6),
+    Field(name="mig", reads="flag", help="only accelerators that split into slices"),
+    Field(name="always_on", reads="flag", help="only parts meant to work around the clock: no consumer boards"),
+    Field(name="provider_kind", reads="list", help="only providers of this kind", choices=PROVIDER_KINDS),
+    Field(name="eu_owned", reads="flag", help="only providers owned in the European Union"),
+    Field(name="billing", reads="text", help="time is billed in steps no longer than this", choices=tuple(BILLING)),
+    Field(name="free_egress", reads="flag", help="only providers that state no charge for bytes that leave"),
+    Field(name="provisioning", reads="s", help="longest wait for an instance, as published", high=86400.0 * 365),
 )
 """Which accelerators and offers may be used: the same for every kind of plan."""
 
@@ -343,7 +353,12 @@ def _read(value: Any, field: Field) -> Any:
 
 def _range(field: Field) -> str:
     high = "" if field.high == math.inf else f" and at most {units.show(field.high, _dimension(field))}"
-    return f"more than {units.show(max(field.low, 0.0), _dimension(field))}{high}"
+    least = (
+        f"at least {units.show(0.0, _dimension(field))}"
+        if field.low < 0
+        else (f"more than {units.show(field.low, _dimension(field))}")
+    )
+    return f"{least}{high}"
 
 
 def _dimension(field: Field) -> str:
@@ -466,6 +481,13 @@ def read_filters(given: Mapping[str, Any], additions: Additions) -> Filters:
         max_power_w=given.get("max_power"),
         marketplace=given.get("marketplace", True),
         community=given.get("community", False),
+        mig=given.get("mig") or None,
+        always_on=given.get("always_on") or None,
+        provider_kinds=given.get("provider_kind", ()),
+        eu_owned=given.get("eu_owned") or None,
+        billing_step_s=BILLING[given["billing"]] if "billing" in given else None,
+        free_egress=given.get("free_egress") or None,
+        provisioning_s=given.get("provisioning"),
     )
 
 

@@ -21,7 +21,9 @@ Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune)
 FLAGS: Final = {
     "accelerators": "accelerator", "exclude_accelerators": "exclude", "vendors": "vendor", "segments": "segment",
     "providers": "provider", "regions": "region", "countries": "country", "max_count": "max-accelerators",
-    "certifications": "certification", "max_power_w": "max-power", "terms": "term",
+    "certifications": "certification", "max_power_w": "max-power", "terms": "term", "always_on": "always-on",
+    "provider_kinds": "provider-kind", "eu_owned": "eu-owned", "billing_step_s": "billing",
+    "free_egress": "free-egress", "provisioning_s": "provisioning",
 }  # fmt: skip
 """Fields whose flag has another name."""
 LIMITS: Final = {

@@ -7,6 +7,7 @@ removed them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.money.terms import billing_rules, stated_step_s
 from tonnage.nouns.accelerator import Accelerator, Link
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.money import Offer, Provider
@@ -36,6 +38,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     offers: tuple[Offer, ...]
 
 
+NOT_ALWAYS_ON: Final = frozenset({"consumer", "apple"})
+"""Segments not meant for a data centre, from which the GeForce driver licence excludes its boards."""
+_SECONDS: Final = re.compile(r"\d+")
+
 AcceleratorTest = Callable[[Filters, Accelerator], bool]
 
 ACCELERATOR_TESTS: Final[dict[str, AcceleratorTest]] = {
@@ -45,6 +51,8 @@ ACCELERATOR_TESTS: Final[dict[str, AcceleratorTest]] = {
     "segment": lambda f, a: not f.segments or a.segment in f.segments,
     "ecc": lambda f, a: f.ecc is None or a.ecc is f.ecc,
     "max_power": lambda f, a: f.max_power_w is None or (a.power_w is not None and a.power_w <= f.max_power_w),
+    "mig": lambda f, a: f.mig is None or bool(a.mig_slices),
+    "always_on": lambda f, a: f.always_on is None or a.segment not in NOT_ALWAYS_ON,
 }
 """Filters on the part itself; unknown facts do not pass."""
 
@@ -59,6 +67,11 @@ OFFER_TESTS: Final[dict[str, OfferTest]] = {
     "country": lambda f, o, p: not f.countries or o.country in f.countries,
     "eu": lambda f, o, p: f.eu is None or o.eu is f.eu,
     "certification": lambda f, o, p: _certified(f, p.get(o.provider)),
+    "provider_kind": lambda f, o, p: not f.provider_kinds or _of_kind(f, p.get(o.provider)),
+    "eu_owned": lambda f, o, p: f.eu_owned is None or _fact(p.get(o.provider), "eu_owned_entity").startswith("yes"),
+    "billing": lambda f, o, p: f.billing_step_s is None or _billed_by(f.billing_step_s, p.get(o.provider)),
+    "free_egress": lambda f, o, p: f.free_egress is None or _egress(p.get(o.provider)) == 0.0,
+    "provisioning": lambda f, o, p: f.provisioning_s is None or _starts_within(f.provisioning_s, p.get(o.provider)),
     "nvlink": lambda f, o, p: f.nvlink is None or o.nvlink is True,
     "term": lambda f, o, p: any(o.usd_per_hour(term) is not None for term in f.terms),
     "max_accelerators": lambda f, o, p: f.max_count is None or o.count <= max(f.max_count, 1),
@@ -148,6 +161,31 @@ def _by_link(accelerator: Accelerator, offers: list[Offer]) -> list[Site]:
 def _is_community(provider: Provider | None) -> bool:
     """Hosts of strangers, without a service level: marketplaces, auctions, brokers."""
     return provider is not None and any(word in provider.kind for word in ("marketplace", "broker"))
+
+
+def _fact(provider: Provider | None, name: str) -> str:
+    """What the provider table says; empty = unknown."""
+    return provider.facts.get(name, "") if provider is not None else ""
+
+
+def _of_kind(filters: Filters, provider: Provider | None) -> bool:
+    kind = provider.kind.lower() if provider is not None else ""
+    return any(wanted.replace("-", " ") in kind for wanted in filters.provider_kinds)
+
+
+def _billed_by(step_s: float, provider: Provider | None) -> bool:
+    """Published steps only: what is assumed for a provider that publishes none does not pass."""
+    return stated_step_s(provider) is not None and billing_rules(provider).step_s <= step_s
+
+
+def _egress(provider: Provider | None) -> float | None:
+    return provider.egress_usd_per_gb if provider is not None else None
+
+
+def _starts_within(limit_s: float, provider: Provider | None) -> bool:
+    """By the slow end of what is published ("60-300" s)."""
+    ends = [float(end) for end in _SECONDS.findall(_fact(provider, "provisioning_time_s"))]
+    return bool(ends) and max(ends) <= limit_s
 
 
 def _certified(filters: Filters, provider: Provider | None) -> bool:
