@@ -17,7 +17,7 @@ from pathlib import Path
 import grids
 import msgspec
 import pandas as pd
-from tables import FAMILIES, SYSTEMS, newest
+from tables import FAMILIES, SYSTEMS, newest, served
 
 from tonnage import catalog
 from tonnage.nouns.accelerator import Accelerator
@@ -44,7 +44,7 @@ def family_grids(root: Path, system: str, family: str, accelerator: Accelerator)
     """Every grid of one engine's kernels on one system."""
     found: dict[str, Grid] = {}
     for operation, name, build in TABLES:
-        table = newest(root, system, operation, family, name)
+        table = served(root, system, operation, family, name)
         if table is not None:
             found.update(build(table[1], accelerator, f"{family} {table[0]}"))
     table = newest(root, system, "comm", family, "custom_allreduce")

@@ -54,16 +54,18 @@ class Ready(NamedTuple):
         return np.array([place for place, name in enumerate(self.ids) if name not in hidden], dtype=int)
 
 
-def prepare() -> None:
-    """Everything that all refits share, computed once before processes fork."""
-    _engines()
+def prepare(*tables: str) -> None:
+    """Everything that all refits share, computed once before processes fork; of training alone when it is named."""
     _training()
-    _networks()
+    if not tables:
+        _engines()
+        _networks()
 
 
-def seen() -> list[tuple[str, ...]]:
-    """Row ids of each fit."""
-    return [*(ready.ids for ready in _engines().values()), _training().ids, _networks().ids]
+def seen(*tables: str) -> list[tuple[str, ...]]:
+    """Row ids of each fit, or of training's when it is named."""
+    others = [] if tables else [*(ready.ids for ready in _engines().values()), _networks().ids]
+    return [*others, _training().ids]
 
 
 # Engines
@@ -100,12 +102,10 @@ def _engine(key: EngineKey, rows: list[serving.Sample]) -> Ready:
         found = {place: serving.log_ratios(rows[place], overheads) for place in wanted}
         return np.array([found[terms[place]][place - first[terms[place]]] for place in places])
 
-    wide = 1.0 if key[1] == "NVIDIA" else serving.UNTABULATED
     about = [serving.PARAMETERS[name] for name in names]
     values = Overheads(**_era(key).values)
     shipped = [_to_theta(name, getattr(values, name)) for name in names]
     low, high = np.array([a[2] for a in about]), np.array([a[3] for a in about])
-    factors = [1.0 if name in serving.SCALE else wide for name in names]
     task = Problem(
         name=" ".join(key),
         errors=errors,
@@ -113,7 +113,7 @@ def _engine(key: EngineKey, rows: list[serving.Sample]) -> Ready:
         weight=np.ones(len(terms)),
         soft=0.1 / np.array(weight),
         prior=np.array([a[0] for a in about]),
-        spread=np.array([a[1] for a in about]) * factors,
+        spread=serving.spreads(rows, names),
         low=low,
         high=high,
         extra=lambda theta: serving.apart(dict(zip(names, theta, strict=True))),

@@ -16,9 +16,11 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import multiprocessing
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
 
@@ -95,8 +97,16 @@ EAGER = frozenset({"hf", "megatron"})
 """Engines that launch from Python: host time per kernel overlaps with the accelerator, and binds small models."""
 SCORED_ONLY = frozenset({"MLP41"})
 """Sources whose replica size and lengths are estimates: scored, not fitted."""
+TABULATED = frozenset({"vllm", "sglang", "trtllm"})
+"""Engines whose own kernels were measured one by one, on NVIDIA's parts."""
+FEWEST_FAMILIES, ENOUGH_FAMILIES = 3, 12
+"""Model families from which on the spreads of the priors hold; fewer tighten them in proportion."""
 UNTABULATED = 5.0
 """Priors on factors are this much wider for vendors without kernel tables."""
+
+
+Key = tuple[str, str, str]
+"""Engine, vendor, and the release at which its era begins."""
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -108,7 +118,7 @@ class Sample(msgspec.Struct, frozen=True):
     targets: tuple[Measured, ...]
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> Key:
         """Which fit it belongs to."""
         engine, vendor = self.at.times.engine, self.at.placement.accelerator.vendor
         eras = ERAS.get((engine, vendor), ("0",))
@@ -259,9 +269,7 @@ def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> 
     """Fitted overheads of one engine, vendor and era."""
     names = tuple(name for name in free_parameters(rows) if name not in fixed)
     prior = np.array([PARAMETERS[name][0] for name in names])
-    # Where no kernel was tabulated the curve is a guess, and whole-engine runs have to correct it.
-    wide = 1.0 if rows[0].key[1] == "NVIDIA" else UNTABULATED
-    spread = np.array([PARAMETERS[name][1] * (1.0 if name in SCALE else wide) for name in names])
+    spread = spreads(rows, names)
     low = np.array([PARAMETERS[name][2] for name in names])
     high = np.array([PARAMETERS[name][3] for name in names])
     sizes: dict[tuple[str, ...], int] = defaultdict(int)
@@ -283,6 +291,21 @@ def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> 
         print("   ", ", ".join(f"{n} {v:.3g}" for n, v in zip(names, solution.x, strict=True)), file=sys.stderr)
     fitted = overheads_of(names, solution.x, fixed)
     return {name: getattr(fitted, name) for name in names} | fixed
+
+
+def spreads(rows: list[Sample], names: tuple[str, ...]) -> np.ndarray:
+    """
+    How far the parameters may leave their priors.
+
+    Where no kernel was tabulated the curve is a guess, and whole-engine runs have to correct it. A fit that saw few
+    model families stays near the priors: what three families have in common is not yet the engine's.
+    """
+    engine, vendor, _ = rows[0].key
+    wide = 1.0 if vendor == "NVIDIA" else UNTABULATED
+    families = len({sample.at.placement.model.family for sample in rows})
+    tabulated = vendor == "NVIDIA" and engine in TABULATED
+    seen = min(1.0, max(families, FEWEST_FAMILIES) / ENOUGH_FAMILIES) if tabulated else 1.0
+    return np.array([PARAMETERS[name][1] * seen * (1.0 if name in SCALE else wide) for name in names])
 
 
 def apart(values: dict[str, float]) -> np.ndarray:
@@ -322,9 +345,9 @@ def scored_only(sample: Sample) -> bool:
     return row.block in SCORED_ONLY or by_hand
 
 
-def by_key(rows: list[Sample]) -> dict[tuple[str, str, str], list[Sample]]:
+def by_key(rows: list[Sample]) -> dict[Key, list[Sample]]:
     """Samples by the fit they belong to."""
-    found: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
+    found: dict[Key, list[Sample]] = defaultdict(list)
     for sample in rows:
         if sample.targets and sample.key[:2] in ERAS and not scored_only(sample):
             found[sample.key].append(sample)
@@ -346,16 +369,14 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--transfer", action="store_true")
     parser.add_argument("--only", default="", help="engine name")
+    parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
     rows = [s for s in samples(every=2 if chosen.fit or chosen.transfer else 1) if chosen.only in s.key[0]]
     if chosen.transfer:
         transfer(rows)
         return
     if chosen.fit:
-        fitted = {}
-        for key, mine in sorted(by_key(rows).items()):
-            print(key, len(mine), "rows", file=sys.stderr)
-            fitted[key] = fit(mine, fixed=FIXED.get(key[:2], {}))
+        fitted = fit_all(by_key(rows), workers=chosen.workers)
         write(fitted)
         report(
             [s for s in rows if s.key in fitted],
@@ -368,6 +389,23 @@ def main() -> None:
         lambda s: s.at.overheads,
         by=lambda s: f"{s.row.block} {s.at.case.engine} {s.key[2]} {s.at.case.accelerator}",
     )
+
+
+def fit_all(found: dict[Key, list[Sample]], *, workers: int) -> dict[Key, dict[str, float]]:
+    """Every engine's fit; they share nothing, so they run beside each other, the longest first."""
+    keys = sorted(found, key=lambda key: -len(found[key]))
+    _FITTED.update(found)
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+        return dict(zip(keys, pool.map(_fit_one, keys), strict=True))
+
+
+_FITTED: dict[Key, list[Sample]] = {}
+"""What a fit's process inherits: samples are large to send."""
+
+
+def _fit_one(key: Key) -> dict[str, float]:
+    print(key, len(_FITTED[key]), "rows", file=sys.stderr)
+    return fit(_FITTED[key], fixed=FIXED.get(key[:2], {}))
 
 
 def transfer(rows: list[Sample]) -> None:
@@ -389,7 +427,7 @@ def transfer(rows: list[Sample]) -> None:
         report(scored, lambda s, found=left_out: found[s.row.id], by=lambda s: " ".join(s.key))
 
 
-def write(fitted: dict[tuple[str, str, str], dict[str, float]]) -> None:
+def write(fitted: dict[Key, dict[str, float]]) -> None:
     """Rewrite the rows of the table that were fitted; others stay."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = {(r["engine"], r["vendor"], r["since"]): r for r in csv.DictReader(file)}

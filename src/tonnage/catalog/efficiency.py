@@ -35,15 +35,11 @@ _ORDER: Final = {
 }
 """Families whose grids stand in for one another, best first; `library` is PyTorch with the vendor's libraries."""
 
-_NOT_SERVED: Final = {
-    "sglang": ("elementwise",),
-    "trtllm": ("gemm/nvfp4", "grouped_gemm/nvfp4"),
-}
+_NOT_SERVED: Final = {"sglang": ("elementwise",)}
 """
 Grids by family that timed another kernel than the engine serves with; another family's come first on the same part.
 
-SGLang's element-wise table takes 8 us at no size and reaches a tenth of the bandwidth, unlike any other's. The FP4
-table of TensorRT-LLM takes twice as long as vLLM's and SGLang's, and served runs decode as if it did not.
+SGLang's element-wise table takes 8 us at no size and reaches a tenth of the bandwidth, unlike any other's.
 """
 
 _OWN_KERNELS: Final = frozenset({"llama.cpp", "ollama", "mlx", "exllamav2"})
