@@ -91,6 +91,7 @@ def simulate_disaggregated(
     workers: tuple[int, int],
     transfer_s: Floats,
     delivery_s: float = 0.0,
+    watch: Callable[[int, int], None] | None = None,
 ) -> Simulated:
     """
     Prompts on one pool of workers, answers on another: each pair of arguments is (prefill, decode).
@@ -105,9 +106,11 @@ def simulate_disaggregated(
     sent, moved = kept(requests, ~bad), np.asarray(transfer_s, float)[~bad]
     first = simulate_fleet(
         tables[0], limits[0], requests=sent._replace(output=np.ones_like(sent.output)), replicas=workers[0],
-        delivery_s=delivery_s,
+        delivery_s=delivery_s, watch=watch,
     )  # fmt: skip
     longer = sent.output > 1
+    if first.partial:
+        return first._replace(requests=sent, last_s=np.where(longer, np.nan, first.last_s), num_refused=int(bad.sum()))
     arrive = first.first_s + moved
     order = np.argsort(arrive[longer], kind="stable")
     rows = np.nonzero(longer)[0][order]
@@ -121,16 +124,17 @@ def simulate_disaggregated(
             blocks=np.zeros(0, np.int64), num_ids=0,
         )  # fmt: skip
         second = simulate_fleet(
-            tables[1], limits[1]._replace(cached_again=False), requests=following, replicas=workers[1]
-        )
+            tables[1], limits[1]._replace(cached_again=False), requests=following, replicas=workers[1],
+            watch=watch,
+        )  # fmt: skip
         last[rows], preempted[rows] = second.last_s, second.preempted
         # Between first and second token stands the transfer; the rest is the second pool's own.
         first = first._replace(
-            gaps=second.gaps, steps=first.steps + second.steps,
+            gaps=second.gaps, steps=first.steps + second.steps, partial=second.partial,
             prompt_tokens=first.prompt_tokens + second.prompt_tokens - len(rows),
         )  # fmt: skip
         paid, timeline = np.concatenate((paid, second.paid_s)), second.timeline
-    end = float(last.max())
+    end = float(np.nanmax(last)) if np.isfinite(last).any() else float(arrive.max())
     return first._replace(
         requests=sent, started_s=started, last_s=last, preempted=preempted, timeline=timeline,
         paid_s=np.full(len(paid), end - float(sent.sent_s[0])), num_refused=int(bad.sum()),

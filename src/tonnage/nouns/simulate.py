@@ -12,7 +12,7 @@ import msgspec
 
 from tonnage.nouns.answer import Basis
 from tonnage.nouns.case import Latency
-from tonnage.nouns.layout import Layout
+from tonnage.nouns.layout import Disaggregation, Layout
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Slo
 
@@ -96,6 +96,8 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     replicas: int = 1
     """Most replicas behind the router."""
     router: Router = "least-loaded"
+    disaggregation: Disaggregation | None = None
+    """Prompts on one pool of workers, answers on another, instead of replicas; each with its layout."""
     scaling: AutoScaling | None = None
     """Starts and stops replicas with the load; absent = all of them are on."""
     capacity: bool = False

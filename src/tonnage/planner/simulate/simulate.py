@@ -18,9 +18,11 @@ from tonnage.engine.simulated import Requests
 from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Basis
 from tonnage.nouns.case import ServeCase, Traffic
+from tonnage.nouns.layout import Layout
 from tonnage.nouns.simulate import SIMULATE_SCHEMA, Simulated, Simulation
 from tonnage.planner.replica_arrays import MOST_CACHE, ReplicaArrays, replica_arrays
 from tonnage.planner.serve.setup import Setup, setup
+from tonnage.planner.simulate.apart import check_apart, run_apart
 from tonnage.planner.simulate.told import told
 from tonnage.planner.simulate.traffic import Traced, traffic_of
 
@@ -52,8 +54,12 @@ def simulate(
     TonnageError
         Something is unknown, or the traffic cannot be read. That nothing fits is an answer.
     """
+    check_apart(asked)
     traffic = traffic_of(asked.traffic)
-    at = setup(_case(asked, traffic), additions=additions)
+    split = asked.disaggregation
+    layouts = (asked.layout,) if split is None else (split.prefill, split.decode)
+    setups = tuple(setup(_case(asked, traffic, layout), additions=additions) for layout in layouts)
+    at = next((one for one in setups if not one.pool.verdict.ok), setups[-1])
     if not at.pool.verdict.ok:
         why = at.pool.verdict.reason or "it does not fit"
         return Simulated(
@@ -64,11 +70,15 @@ def simulate(
             why=why,
             assumed=at.notes,
         )
-    replica = _replica(asked, at, traffic)
-    run, copies = _run(asked, replica, traffic, watch)
+    replicas = [_replica(asked, one, traffic) for one in setups]
+    if split is None:
+        run, copies = _run(asked, replicas[0], traffic, watch)
+    else:
+        first, second = zip(setups, replicas, strict=True)
+        run, copies = run_apart(asked, (first, second), traffic=traffic, watch=watch), 1
     if keep is not None:
         keep(run)
-    return told(asked, at, replica=replica, traffic=traffic, run=run, copies=copies)
+    return told(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
 
 
 def _run(
@@ -108,7 +118,7 @@ def _share(requests: Requests, replicas: int) -> Requests:
     return kept(requests, np.arange(len(requests.prompt)) % replicas == 0)
 
 
-def _case(asked: Simulation, traffic: Traced) -> ServeCase:
+def _case(asked: Simulation, traffic: Traced, layout: Layout) -> ServeCase:
     """The serving case at the mean lengths, whose memory and engine are settled."""
     return ServeCase(
         model=asked.model,
@@ -116,7 +126,7 @@ def _case(asked: Simulation, traffic: Traced) -> ServeCase:
         traffic=Traffic(rate_per_s=asked.traffic.rate_per_s or 1.0),
         isl=traffic.prompt_mean,
         osl=traffic.output_mean,
-        layout=asked.layout,
+        layout=layout,
         precision=asked.precision,
         engine=asked.engine,
         engine_version=asked.engine_version,

@@ -69,7 +69,7 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
         goodput_per_s=_goodput(asked, run, span, copies),
         slo_met=_met(asked, run),
         cached_share=run.cached_tokens / max(1, run.cached_tokens + run.prompt_tokens),
-        occupancy=_occupancy(run, replica.limits, replicas=1 if copies > 1 else asked.replicas),
+        occupancy=_occupancy(run, replica.limits, replicas=_replicas(asked, copies)),
         capacity=_capacity(asked, replica, traffic),
         fleet=_fleet(asked, run),
         steps=run.steps,
@@ -124,6 +124,13 @@ def _met(asked: Simulation, run: Run) -> bool | None:
     return all(most is None or float(np.nanpercentile(values, slo.percentile)) <= most for values, most in pairs)
 
 
+def _replicas(asked: Simulation, copies: int) -> int:
+    """Replicas that a run's timeline is summed over; of pools apart, those that answer."""
+    if asked.disaggregation is not None:
+        return asked.disaggregation.decode_workers
+    return 1 if copies > 1 else asked.replicas
+
+
 def _occupancy(run: Run, limits: Limits, *, replicas: int) -> Occupancy | None:
     line = run.timeline
     if not len(line.at_s):
@@ -142,7 +149,7 @@ def _occupancy(run: Run, limits: Limits, *, replicas: int) -> Occupancy | None:
 
 def _fleet(asked: Simulation, run: Run) -> FleetSeen | None:
     """Replicas paid for, where a router was simulated."""
-    if not len(run.paid_s):
+    if not len(run.paid_s) or asked.disaggregation is not None:
         return None
     return FleetSeen(
         replicas=asked.replicas,

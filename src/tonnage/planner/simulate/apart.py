@@ -1,0 +1,79 @@
+"""Prompts on one pool of workers, answers on another: the run, with the cache moved between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tonnage.errors import BadRequest
+from tonnage.nouns.simulate import Simulation
+from tonnage.physics.cache import cache_bytes_per_sequence
+from tonnage.physics.operators import operator_s
+from tonnage.physics.work import Operator
+from tonnage.planner.replica_arrays import ReplicaArrays
+from tonnage.planner.serve.setup import Setup
+from tonnage.planner.simulate.traffic import Traced
+
+if TYPE_CHECKING:
+    from tonnage.engine.serving import Simulated as Run
+
+__all__ = ["check_apart", "run_apart"]
+
+
+def check_apart(asked: Simulation) -> None:
+    """
+    What pools apart cannot be combined with.
+
+    Raises
+    ------
+    BadRequest
+        A field that means one kind of replica, or no workers.
+    """
+    split = asked.disaggregation
+    if split is None:
+        return
+    if asked.traffic.concurrency is not None:
+        raise BadRequest("disaggregation needs a rate; clients who wait for answers are played on one pool only")
+    for name, given in (("scaling", asked.scaling is not None), ("capacity", asked.capacity)):
+        if given:
+            raise BadRequest(f"{name} is of one pool; leave it out, or leave out disaggregation")
+    if asked.replicas != 1:
+        raise BadRequest("replicas: with disaggregation write prefill_workers and decode_workers instead")
+    if split.prefill_workers < 1 or split.decode_workers < 1:
+        raise BadRequest(
+            f"disaggregation: {split.prefill_workers} prefill and {split.decode_workers} decode workers; "
+            "each pool needs at least 1"
+        )
+
+
+def run_apart(
+    asked: Simulation,
+    sides: tuple[tuple[Setup, ReplicaArrays], tuple[Setup, ReplicaArrays]],
+    *,
+    traffic: Traced,
+    watch: Callable[[int, int], None] | None,
+) -> Run:
+    """The run of two pools, prefill and decode, each with its own layout and scheduler."""
+    from tonnage.engine.router import simulate_disaggregated
+
+    split = asked.disaggregation
+    assert split is not None
+    (at, first), (_, second) = sides
+    return simulate_disaggregated(
+        (first.table, second.table), (first.limits, second.limits), requests=traffic.requests,
+        workers=(split.prefill_workers, split.decode_workers), transfer_s=_moved_s(at, traffic.requests.prompt),
+        delivery_s=first.delivery_s, watch=watch,
+    )  # fmt: skip
+
+
+def _moved_s(at: Setup, prompt: Any) -> Any:
+    """Seconds for each prompt's cache from the ranks that made it to their peers, over the network: affine in it."""
+    p, mean = at.placement, max(1.0, float(prompt.mean()))
+
+    def seconds(tokens: float) -> float:
+        kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=p.layout, context=tokens)
+        move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=True)
+        return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]
+
+    slope = (seconds(2.0 * mean) - seconds(mean)) / mean
+    return seconds(mean) + slope * (prompt - mean)
