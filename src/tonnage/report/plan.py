@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.fleet import FleetDay, FleetWay
 from tonnage.nouns.plan import ServeOption, ServePlan
+from tonnage.report.account import account_texts
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
 from tonnage.units import show
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["show_plan"]
+
+WIDE = 118
+"""Columns of a terminal from which on the table has room for intervals, room and prices of tokens."""
 
 MOST_REJECTIONS = 12
 """Losers named one by one before the rest is counted."""
@@ -27,7 +31,7 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     console.print(plan.sentence, style="bold" if plan.feasible else "bold red", markup=False)
     if plan.options:
         console.print()
-        console.print(_options_table(plan.options[:top]))
+        console.print(_options_table(plan.options[:top], wide=console.width >= WIDE))
         if any(option.capacity.simulated is None for option in plan.options[:top]):
             console.print("  ~ estimated by averages, not simulated", style="dim", markup=False)
         if any(option.bill.stale for option in plan.options[:top]):
@@ -37,6 +41,7 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
         )
         if len(plan.options) > top:
             console.print(f"  … and {len(plan.options) - top} more options (--top {len(plan.options)} shows them)")
+    lines(console, "What the money buys", texts=account_texts(plan.options[0]) if plan.options else [])
     lines(console, "Cheaper, at a risk?", texts=[plan.cheaper_at_risk] if plan.cheaper_at_risk else [])
     lines(console, "Why not fewer?", texts=[plan.why_not_fewer] if plan.why_not_fewer else [])
     if plan.choices:
@@ -80,36 +85,61 @@ def _count(accelerators: int) -> str:
     return f"{accelerators} accelerator{'' if accelerators == 1 else 's'}"
 
 
-def _options_table(options: tuple[ServeOption, ...]) -> Table:
+def _options_table(options: tuple[ServeOption, ...], *, wide: bool) -> Table:
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    numbers = {"#", "free", "$/h", "$/1M out"}
-    for name in ("#", "accelerators", "weights", "layout", "TTFT", "TPOT", "free", "$/h", "$/1M out", "offer", "basis"):
-        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=name != "offer")
-    for rank, option in enumerate(options, 1):
-        bill = option.bill
+    # What is long gives way word by word, so that nothing is cut inside a word.
+    offers = [f"{o.bill.provider} {o.bill.region}, {o.bill.as_of}{'*' if o.bill.stale else ''}" for o in options]
+    bases = [o.basis + ("" if o.sure else ", unsure") for o in options]
+    widths = {"offer": _longest_word(offers), "basis": _longest_word(bases)}
+    least = {"accelerators": max(len(o.configuration.accelerator) for o in options) if wide else 12, "layout": 11}
+    heads = [
+        "#",
+        "accelerators",
+        "layout",
+        "TTFT",
+        "TPOT",
+        *["free"] * wide,
+        "$/h",
+        *["$/1M out"] * wide,
+        "offer",
+        "basis",
+    ]
+    for name in heads:
+        table.add_column(name, justify="right" if name in {"#", "free", "$/h", "$/1M out"} else "left",
+                         no_wrap=name not in widths | least, width=widths.get(name),
+                         min_width=least.get(name), overflow="fold")  # fmt: skip
+    shown = _interval if wide else _value
+    for rank, (option, offer, basis) in enumerate(zip(options, offers, bases, strict=True), 1):
         table.add_row(
             f"{rank}{'' if option.capacity.simulated else '~'}",
             f"{option.accelerators} x {option.configuration.accelerator}",
-            option.configuration.precision.weights,
-            _layout(option),
-            _interval(option.capacity.ttft_s),
-            _interval(option.capacity.tpot_s),
-            f"{option.headroom:.0%}",
-            f"{bill.usd_per_hour:,.2f}",
-            f"{option.usd_per_million_output_tokens:,.2f}",
-            f"{bill.provider} {bill.region}, {bill.as_of}{'*' if bill.stale else ''}",
-            option.basis + ("" if option.sure else ", unsure"),
+            f"{_layout(option)} {option.configuration.precision.weights}",
+            shown(option.capacity.ttft_s),
+            shown(option.capacity.tpot_s),
+            *[f"{option.headroom:.0%}"] * wide,
+            f"{option.bill.usd_per_hour:,.2f}",
+            *[f"{option.usd_per_million_output_tokens:,.2f}"] * wide,
+            offer,
+            basis,
         )
     return table
+
+
+def _longest_word(texts: list[str]) -> int:
+    return max(len(word) for text in texts for word in text.split())
 
 
 def _layout(option: ServeOption) -> str:
     layout = option.configuration.layout
     degrees = [f"{name}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1]
     return f"{option.replicas} x {' '.join(degrees) or 'tp1'}"
+
+
+def _value(quantity: Quantity) -> str:
+    return show(quantity.value, "s")
 
 
 def _interval(quantity: Quantity) -> str:

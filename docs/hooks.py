@@ -1,0 +1,54 @@
+"""What the site holds that code says better: the table of the HTTP API, from the document that the server itself gives."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+MARK = "<!-- paths of the API -->"
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+((?!decisions/)[^)#]+)\)")
+"""A link to a file of the repository that is no page of the site."""
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Fill the place of the table, on the page that has one; name the files that lie outside of the site."""
+    inside = page.file.src_uri.count("/")
+    told = OUTSIDE.sub(lambda link: named(link, inside), markdown)
+    return told.replace(MARK, paths()) if MARK in told else told
+
+
+def named(link: re.Match[str], inside: int) -> str:
+    """A link that leads out of the folder of pages becomes the name of the file; others stay."""
+    return link[0] if link[0].count("../") <= inside else f"{link[1]} (`{link[2]}` of the repository)"
+
+
+def paths() -> str:
+    """One section a path: what it answers, its fields, and an example to send."""
+    from tonnage.web.openapi import openapi
+
+    document = openapi()
+    return "\n\n".join(section(path, told["post"]) for path, told in document["paths"].items())
+
+
+def section(path: str, post: dict[str, Any]) -> str:
+    body = post["requestBody"]["content"]["application/json"]
+    rows = [f"| `{name}` | {kind(field)} | {field.get('description', '')} |" for name, field in fields(body["schema"])]
+    shown = json.dumps(body["example"], ensure_ascii=False) if "example" in body else '{"cases": […]}'
+    call = f"curl -s localhost:8042{path} -H 'Content-Type: application/json' \\\n  -d '{shown}'"
+    table = "\n".join(["| field | type | means |", "|---|---|---|", *rows])
+    return f"## POST {path}\n\n{post['summary']}.\n\n```sh\n{call}\n```\n\n{table}"
+
+
+def fields(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Fields by name; those of a group as group.name."""
+    found = []
+    for name, field in schema["properties"].items():
+        inner = field.get("properties")
+        found += [(f"{name}.{own}", told) for own, told in inner.items()] if inner else [(name, field)]
+    return found
+
+
+def kind(field: dict[str, Any]) -> str:
+    told = field.get("type") or [option.get("type", "") for option in field.get("anyOf", ())]
+    return " or ".join(told) if isinstance(told, list) else str(told)

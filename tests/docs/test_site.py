@@ -1,0 +1,66 @@
+"""The site of documents builds without a warning, asks no other host, and its references name what there is."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tonnage.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+pytest.importorskip("mkdocs", reason="the site is built with the docs extra")
+
+LOADED = re.compile(r'<(?:script|img|iframe|source)[^>]*\ssrc="(?!data:)([^"]+)"|<link[^>]*\shref="([^"]+)"')
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT, capture_output=True, text=True, timeout=200, check=False, env=offline(),
+    )  # fmt: skip
+    assert built.returncode == 0 and "WARNING" not in built.stderr, built.stderr
+    return folder
+
+
+def offline() -> dict[str, str]:
+    """Nothing but what building needs; a proxy that nobody answers stands in the way of every fetch."""
+    import os
+
+    nowhere = "http://127.0.0.1:9"
+    return {**os.environ, "NO_MKDOCS_2_WARNING": "1", "http_proxy": nowhere, "https_proxy": nowhere}
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 10
+    for page in pages:
+        for found in LOADED.finditer(page.read_text(encoding="utf-8")):
+            address = found[1] or found[2]
+            assert not re.match(r"(https?:)?//", address), f"{page.relative_to(site)} loads {address}"
+
+
+def test_reference_names_every_command(site: Path) -> None:
+    text = (site / "reference" / "cli" / "index.html").read_text(encoding="utf-8")
+    assert all(f'id="tonnage-{name}"' in text or f">{name}<" in text for name in COMMANDS)
+    assert "Sentinel" not in text
+
+
+def test_reference_holds_every_question_of_the_api(site: Path) -> None:
+    pytest.importorskip("litestar")
+    from tonnage.web.questions import QUESTIONS
+
+    text = (site / "reference" / "http" / "index.html").read_text(encoding="utf-8")
+    assert all(f"POST /{path}" in text for path in QUESTIONS)
+
+
+def test_every_page_is_in_the_contents() -> None:
+    import yaml
+
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    nav = re.findall(r"[\w/-]+\.md", str(yaml.safe_load(text)["nav"]))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages == set(nav)
