@@ -255,3 +255,28 @@ def test_a_profile_stands_for_the_model_in_memory_and_training() -> None:
     model = model_of(traced(lambda: networks.resnet(side=64), training=True))
     assert parameters(model).value == 25_557_032
     assert model.network is not None and model.network.input_px == 64
+
+
+class Staged(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Looks at values while it is made, as most libraries of vision transformers do; one weight is shared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        rates = [rate.item() for rate in torch.linspace(0, 0.1, 3)]
+        self.layers = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(rate))
+                                            for rate in rates))  # fmt: skip
+        self.register_buffer("table", torch.arange(8.0))
+        self.head = torch.nn.Linear(8, 8, bias=False)
+        self.tail = torch.nn.Linear(8, 8, bias=False)
+        self.tail.weight = self.head.weight
+
+    def forward(self, x: Any) -> Any:
+        return self.tail(self.head(self.layers(x + self.table)))
+
+
+def test_a_factory_that_looks_at_values_is_made_on_real_tensors() -> None:
+    found = traced(lambda: (Staged(), torch.zeros(2, 8)), training=True)
+    assert found.parameters == 3 * (8 * 8 + 8) + 8 * 8, "the shared weight once"
+    assert found.flop == 5 * 2 * 8 * 8
+    assert found.backward
+    assert torch.nn.Linear(2, 2).weight.device.type == "cpu", "modules take their parameters as before"

@@ -2,8 +2,10 @@
 Which passes are traced, and what becomes of them? Inference first, then one training step; both become a `Profile`.
 
 The module is made and run on fake tensors: shapes without data. So a model of any size is traced in seconds on a
-small machine, and nothing of it is allocated. What looks at values (`.item()`, a loop until something converges,
-routing to experts by `nonzero`) cannot be followed, and is said so.
+small machine, and nothing of it is allocated. A factory that looks at values while it makes the module (rates of
+dropped paths, relative positions) is called once more on real tensors, its parameters alone without data. A forward
+pass that looks at values (`.item()`, a loop until something converges, routing to experts by `nonzero`) cannot be
+followed, and is said so.
 """
 
 from __future__ import annotations
@@ -101,7 +103,7 @@ def _fake(torch: Any) -> Any:
 
 def _made(torch: Any, make: Callable[[], Any], name: str) -> Given:
     try:
-        found = make()
+        found = _called(torch, make)
     except TonnageError:
         raise
     except Exception as problem:
@@ -119,6 +121,64 @@ def _made(torch: Any, make: Callable[[], Any], name: str) -> Given:
             wrapped = tuple(part) if isinstance(part, list | tuple) else (part,)
             given = Given(module=module, inputs=wrapped, keywords=given.keywords)
     return given
+
+
+def _called(torch: Any, make: Callable[[], Any]) -> Any:
+    """What the factory returns; one that looks at values is called again with real tensors beside its parameters."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    try:
+        return make()
+    except Exception as problem:
+        if not _looks(problem):
+            raise
+    with unset_fake_temporarily(), _weightless(torch):
+        found = make()
+    module = found[0] if isinstance(found, tuple) and found else found
+    if isinstance(module, torch.nn.Module):
+        _empty(torch, module)
+    return found
+
+
+@contextmanager
+def _weightless(torch: Any) -> Any:
+    """Parameters lose their data as a module takes them in, so that no weight is filled; all else is real."""
+    plain = torch.nn.Module.register_parameter
+    taken: dict[int, tuple[Any, Any]] = {}
+
+    def register(self: Any, name: str, param: Any) -> None:
+        if param is not None and param.device.type != "meta":
+            if id(param) not in taken:  # the first is kept, so that no other gets its id
+                taken[id(param)] = param, torch.nn.Parameter(param.detach().to("meta"), param.requires_grad)
+            param = taken[id(param)][1]
+        plain(self, name, param)
+
+    torch.nn.Module.register_parameter = register
+    try:
+        yield
+    finally:
+        torch.nn.Module.register_parameter = plain
+
+
+def _empty(torch: Any, module: Any) -> None:
+    """Fake tensors for the parameters and buffers of a module that was made outside; shared ones stay shared."""
+    made: dict[int, Any] = {}
+    for part in module.modules():
+        for name, param in part._parameters.items():
+            if param is not None:
+                if id(param) not in made:
+                    data = torch.empty_strided(param.shape, param.stride(), dtype=param.dtype)
+                    made[id(param)] = torch.nn.Parameter(data, param.requires_grad)
+                part._parameters[name] = made[id(param)]
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                part._buffers[name] = torch.empty_strided(buffer.shape, buffer.stride(), dtype=buffer.dtype)
+
+
+def _looks(problem: Exception) -> bool:
+    """PyTorch's errors where a value is asked of a tensor without data."""
+    kind = type(problem).__name__
+    return "DataDependent" in kind or "DynamicOutputShape" in kind
 
 
 def _inputs(
@@ -172,7 +232,7 @@ def _infer(
 def _why(problem: Exception) -> str:
     kind = type(problem).__name__
     said = echo(str(problem).strip().split("\n")[0])
-    if "DataDependent" in kind or "DynamicOutputShape" in kind:
+    if _looks(problem):
         return f"it looks at values, which a trace does not have ({said}); trace the part without that step"
     return f"{kind}: {said}"
 
