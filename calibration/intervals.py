@@ -3,6 +3,7 @@ Fit the 90 % factors of every estimate and write them where predictions look the
 
     python calibration/left_out.py        first: what fits say that never saw the row's group
     python calibration/intervals.py
+    python calibration/intervals.py --kind train    one table; --dry writes none
 
 The residuals are those of calibration/left_out.csv.gz: each number as predicted without its accelerator, family,
 engine and source. One factor per kind, quantity and level is fitted on whole groups (tonnage.accuracy.intervals),
@@ -47,9 +48,10 @@ def main() -> None:
     """Fit, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--dry", action="store_true", help="print only")
+    parser.add_argument("--kind", choices=KINDS, help="only this kind of case; the other tables stay")
     given = parser.parse_args()
     rows = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path) if row.usable]
-    scores = left_out(rows)
+    scores = [item for item in left_out(rows) if given.kind in (None, item.kind)]
     doubtful = contradicting(rows)
     factors = fit(item for item in scores if item.id not in doubtful)
     for found in factors:
@@ -58,7 +60,7 @@ def main() -> None:
         print(f"  {found.groups:4} groups {found.rows:6} numbers  covered: groups {groups}, rows {every}")
     show(scores, factors, doubtful)
     if not given.dry:
-        for kind in KINDS:
+        for kind in KINDS if given.kind is None else (given.kind,):
             write(kind, [found for found in factors if found.kind == kind])
 
 

@@ -3,6 +3,7 @@ How far off are we on what no fit has seen? Every fit again, with whole groups o
 
     python calibration/left_out.py                 about six minutes on two cores
     python calibration/left_out.py --only family   one kind of group
+    python calibration/left_out.py --rows training the rows of one table only; what is stored of the others stays
     python calibration/left_out.py --check         some refits against complete fits
     python calibration/left_out.py --audit         engines' parameters against groups, fitted against prior
 
@@ -46,6 +47,10 @@ from tonnage.accuracy.scoring import Score, score
 
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "calibration" / "left_out.csv.gz"
+PARTS = 8
+"""Shares that the rows as shipped are predicted in."""
+TABLES: list[str] = []
+"""Tables whose rows are left out; empty = all."""
 PAGE = ROOT / "docs" / "accuracy.left_out.csv"
 
 
@@ -60,6 +65,7 @@ def main() -> None:
     """Leave every group out, write both tables, print the medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--only", choices=LEFT_OUT)
+    parser.add_argument("--rows", choices=["training"])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--audit", action="store_true")
@@ -68,13 +74,15 @@ def main() -> None:
         fits.check() if given.check else fits.audit()
         return
     start = time.monotonic()
+    if given.rows:
+        TABLES.append(given.rows)
     rows = all_rows()
     kinds = (given.only,) if given.only else LEFT_OUT
     groups = [Fold(kind, name) for kind in kinds for name in grouped(rows, lambda r, k=kind: group_name(r, k))]
     context = multiprocessing.get_context("fork")
-    fits.prepare()
+    fits.prepare(*TABLES)
     with ProcessPoolExecutor(given.workers, mp_context=context) as pool:
-        shipped = {(s.id, s.quantity): s for part in pool.map(as_shipped, range(given.workers * 4)) for s in part}
+        shipped = {(s.id, s.quantity): s for part in pool.map(as_shipped, range(PARTS)) for s in part}
         found = dict(zip(groups, pool.map(without, groups), strict=True))
     left_out = {kind: dict(shipped) for kind in kinds}
     for fold, scores in found.items():
@@ -89,7 +97,7 @@ def main() -> None:
 @cache
 def all_rows() -> tuple[Row, ...]:
     """Every usable row."""
-    files = sorted((ROOT / "measurements").glob("*.csv.gz"))
+    files = sorted((ROOT / "measurements").glob(f"{TABLES[0] if TABLES else '*'}.csv.gz"))
     return tuple(row for path in files for row in read_rows(path) if row.usable)
 
 
@@ -100,20 +108,22 @@ def group_name(row: Row, kind: str) -> str:
 
 def as_shipped(part: int) -> list[Score]:
     """A share of the rows as users get them."""
-    return list(score(all_rows()[part::8]))
+    return list(score(all_rows()[part::PARTS]))
 
 
 def without(fold: Fold) -> list[Score]:
     """The rows of a group as predicted by fits that never saw it; nothing where no fit did."""
     rows = [row for row in all_rows() if group_name(row, fold.kind) == fold.name]
     hidden = {row.id for row in rows}
-    if not any(hidden & set(ids) for ids in fits.seen()):
+    if not any(hidden & set(ids) for ids in fits.seen(*TABLES)):
         return []
     with ExitStack() as stack:
-        serving = fits.serving_without(hidden, engine=fold.name if fold.kind == "engine" else "")
-        stack.enter_context(swapped(overheads_table, "_rows", lambda: MappingProxyType(serving)))
         training = fits.training_without(hidden)
         stack.enter_context(swapped(train_door, "training_coefficients", lambda: training))
+        if TABLES:
+            return list(score(rows))
+        serving = fits.serving_without(hidden, engine=fold.name if fold.kind == "engine" else "")
+        stack.enter_context(swapped(overheads_table, "_rows", lambda: MappingProxyType(serving)))
         networks = fits.infer_without(hidden)
         stack.enter_context(swapped(infer_door, "offline", lambda: networks))
         return list(score(rows))
@@ -134,14 +144,18 @@ Key = tuple[str, str]
 
 
 def store(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]]) -> None:
-    """Every number with its four left-out predictions and what each rests on."""
+    """Every number with its four left-out predictions and what each rests on; those of other tables as they were."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for key, own in shipped.items():
+    if TABLES:
+        own = {row.id for row in all_rows()}
+        with gzip.open(STORED, "rt", encoding="utf-8", newline="") as file:
+            writer.writerows(line for line in list(csv.reader(file))[1:] if line[0] not in own)
+    for key, said in shipped.items():
         cells: list[str] = []
         for kind in LEFT_OUT:
-            item = left_out[kind].get(key, own)
+            item = left_out[kind].get(key, said)
             cells += ["", ""] if item.predicted is None else [f"{item.predicted:.6g}", item.level]
         writer.writerow([*key, *cells])
     with STORED.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
@@ -150,17 +164,22 @@ def store(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]]) -> N
 
 def write_page(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]]) -> None:
     """Medians by block and quantity, and over all blocks, for docs/accuracy.md."""
+    lines: list[list[str]] = []
+    if TABLES:
+        fresh = {score.kind for score in shipped.values()}
+        with PAGE.open(encoding="utf-8", newline="") as file:
+            lines = [line for line in list(csv.reader(file))[1:] if line[1] not in fresh]
+    for every in (False, True):
+        for (block, kind, quantity), own in grouped(
+            shipped.values(), lambda s, e=every: ("all" if e else s.block, s.kind, s.quantity)
+        ).items():
+            medians = [median(own, left_out[group]) for group in LEFT_OUT]
+            if quantity != "fits" and any(value is not None for value in medians):
+                lines.append([block, kind, quantity, *("" if v is None else f"{v:.4f}" for v in medians)])
     with PAGE.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["block", "kind", "quantity", *LEFT_OUT])
-        for every in (False, True):
-            for (block, kind, quantity), own in sorted(
-                grouped(shipped.values(), lambda s, e=every: ("all" if e else s.block, s.kind, s.quantity)).items()
-            ):
-                medians = [median(own, left_out[group]) for group in LEFT_OUT]
-                if quantity != "fits" and any(value is not None for value in medians):
-                    cells = ["" if value is None else f"{value:.4f}" for value in medians]
-                    writer.writerow([block, kind, quantity, *cells])
+        writer.writerows(sorted(lines, key=lambda line: (line[0] == "all", line)))
 
 
 def median(own: Iterable[Score], of: dict[Key, Score]) -> float | None:

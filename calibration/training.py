@@ -25,6 +25,7 @@ import numpy as np
 
 from tonnage import catalog
 from tonnage.accuracy.rows import Row, number, read_rows, text
+from tonnage.accuracy.stated_flop import flop_of_sequence
 from tonnage.accuracy.train_cases import train_case
 from tonnage.catalog.training import training_coefficients, with_training_totals
 from tonnage.engine.training import step_time
@@ -79,23 +80,8 @@ def measured_step_s(row: Row, setup: TrainSetup, model: Model) -> float | None:
         return seconds
     rate = number(row, "tflops_per_accel")
     if rate and model.layers:
-        return stated_flop(row, setup, model) / ranks / (rate * 1e12)
+        return batch * flop_of_sequence(row) / ranks / (rate * 1e12)
     return None
-
-
-def stated_flop(row: Row, setup: TrainSetup, model: Model) -> float:
-    """FLOP of a step as the source counts it: 6 (8 with recompute) per weight, whole or half attention, the head."""
-    group = model.layers[0]
-    layers = sum(g.count for g in model.layers)
-    from tonnage.physics.parameters import layer_parameters
-
-    weights = sum(g.count * layer_parameters(g, model.hidden_size, active=True) for g in model.layers)
-    mixer: Any = group.mixer
-    width = mixer.num_attention_heads * mixer.head_dim
-    attention = 2 * layers * width * setup.seq_len * (1.0 if text(row, "attn_flops") != "causal" else 0.5)
-    passes = 8 if text(row, "tflops_definition") == "hardware" and setup.recompute == "full" else 6
-    head = 6 * model.hidden_size * model.vocab_size
-    return setup.global_batch * setup.seq_len * (passes * (weights + attention) + head)
 
 
 def samples(rows: Iterable[Row], coefficients: TrainCoefficients, problems: list[str] | None = None) -> list[Sample]:

@@ -54,6 +54,7 @@ QUANTITY_OF: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("train", "step_time_s"): ("step_s",),
     ("train", "tokens_per_s_per_accel"): ("step_s",),
     ("train", "samples_per_s_per_accel"): ("step_s",),
+    ("train", "tflops_per_accel"): ("step_s",),
     ("train", "peak_mem_gb"): ("memory_peak_bytes",),
     ("infer", "e2e_ms"): ("latency_s",),
     ("infer", "tpot_ms"): ("step_s",),

@@ -4,7 +4,8 @@ Which numbers of a row are scored, and which number of a result answers each?
 A mean is scored against the mean and a median against the median. Where a source gives both, the mean is the one
 scored. Rates are those of the whole system behind the printed figure: a prediction covers every replica. Device memory
 counts only where it was really needed (a pre-allocated pool says nothing), and training speed and memory only where
-the row is marked as usable for them. Diffusion prints one denoising iteration in the column of the time per token.
+the row is marked as usable for them; a row that prints FLOP/s and nothing else is scored on those, counted as its
+source counts them. Diffusion prints one denoising iteration in the column of the time per token.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Final, Literal
 import msgspec
 
 from tonnage.accuracy.rows import Row, number, text
-from tonnage.errors import BadFact
+from tonnage.accuracy.stated_flop import flop_of_sequence
+from tonnage.errors import BadFact, TonnageError
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.case import InferResult, Latency, Result, ServeResult, TrainResult
 
@@ -22,7 +24,8 @@ __all__ = ["NAMES", "Measured", "Predicted", "measured", "predicted"]
 
 NAMES: Final = (
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",
-    "memory_gb", "step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "peak_mem_gb", "fits",
+    "memory_gb", "step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel",
+    "peak_mem_gb", "fits",
 )  # fmt: skip
 """Every scored quantity, in the order of the tables."""
 
@@ -37,6 +40,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     statistic: Statistic = "mean"
     problem: str = ""
     """Why the cell cannot be read; then there is no value."""
+    flop: float = 0.0
+    """What its source counts for one sequence, where FLOP/s are scored. [FLOP]"""
 
 
 class Predicted(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +82,7 @@ def predicted(result: Result, wanted: Measured) -> Predicted | None:
     if isinstance(result, ServeResult):
         return _of_serve(result, wanted)
     if isinstance(result, TrainResult):
-        return _of_train(result, wanted.quantity)
+        return _of_train(result, wanted)
     return _of_infer(result, wanted.quantity)
 
 
@@ -92,13 +97,24 @@ def _of_training(row: Row) -> list[Measured]:
                 ("tokens_per_s_per_accel", "tokens_per_s_per_accel_eff"),
                 ("samples_per_s_per_accel", "samples_per_s_per_accel"),
             ),
-        )
+        ) or _flop_rate(row)
     if "memory" in usable_for:
         found += _present(row, (("peak_mem_gb", "peak_mem_gb"),))
     outcome = text(row, "outcome")
     if outcome:
         found.append(Measured(quantity="fits", value=float(outcome != "oom")))
     return found
+
+
+def _flop_rate(row: Row) -> list[Measured]:
+    """FLOP/s of a language model, of a source that prints no other speed."""
+    cell = _cell(row, "tflops_per_accel", "tflops_per_accel", "mean") if text(row, "kind") in {"llm", "moe"} else None
+    if cell is None or cell.problem:
+        return [cell] if cell else []
+    try:
+        return [msgspec.structs.replace(cell, flop=flop_of_sequence(row))]
+    except TonnageError as error:
+        return [msgspec.structs.replace(cell, value=None, problem=str(error))]
 
 
 def _present(row: Row, columns: tuple[tuple[str, str], ...]) -> list[Measured]:
@@ -150,14 +166,16 @@ def _of_serve(result: ServeResult, wanted: Measured) -> Predicted | None:
     return None
 
 
-def _of_train(result: TrainResult, quantity: str) -> Predicted | None:
-    match quantity:
+def _of_train(result: TrainResult, wanted: Measured) -> Predicted | None:
+    match wanted.quantity:
         case "step_time_s":
             return _scaled(result.step_s)
         case "tokens_per_s_per_accel":
             return _scaled(result.tokens_per_s_per_accelerator)
         case "samples_per_s_per_accel":
             return _scaled(result.samples_per_s_per_accelerator)
+        case "tflops_per_accel":
+            return _scaled(result.samples_per_s_per_accelerator, wanted.flop * 1e-12)
         case "peak_mem_gb":
             return _scaled(result.memory_peak_bytes, 1e-9)
     return None

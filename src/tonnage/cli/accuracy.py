@@ -17,7 +17,7 @@ from tonnage.errors import BadFact, UnknownName, echo
 if TYPE_CHECKING:
     from tonnage.accuracy.rows import Row
     from tonnage.accuracy.scoring import Score
-    from tonnage.nouns.accuracy import Regret
+    from tonnage.nouns.accuracy import Figure, Regret
     from tonnage.report.accuracy import Page
 
 __all__ = ["accuracy"]
@@ -39,6 +39,7 @@ BY = ("engine", "accelerator", "family", "precision", "load")
     type=click.Choice(LEAVE_OUT),
     help="Score what fits say that never saw the row's group (calibration/left_out.py).",
 )
+@click.option("--layouts", is_flag=True, help="Hold published training layouts against the search too (15 s).")
 @click.option("--limit", type=click.IntRange(min=1), help="At most this many rows of each block.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
 def accuracy(
@@ -49,6 +50,7 @@ def accuracy(
     blocks: tuple[str, ...],
     by: str | None,
     leave_out: str | None,
+    layouts: bool,
     limit: int | None,
     workers: int,
 ) -> None:
@@ -70,12 +72,17 @@ def accuracy(
     scores = _scored(wanted, rows_file=rows_file, workers=workers)
     if leave_out:
         scores = _left_out(scores, leave_out, root=_root(paths))
-    report = report_of(scores, by=by, unusable=unusable, out_of_memory=_scored(facts, rows_file=None, workers=1))
+    failed = _scored(facts, rows_file=None, workers=1)
+    report = report_of(scores, by=by, unusable=unusable, out_of_memory=failed)
     logs = () if blocks else log_errors(read_facts(_root(paths) / FILE))
-    report = replace(report, regret=tuple(_regret(wanted, scores)), logs=logs)
+    groups = () if blocks or limit or leave_out else _training(wanted, scores, failed=failed, root=_root(paths))
+    groups += _layouts(wanted) if layouts or markdown else ()
+    report = replace(report, regret=tuple(_regret(wanted, scores)), logs=logs, training=groups)
     if markdown:
         page = _page(wanted, scores, markdown=Path(markdown), root=_root(paths))
-        Path(markdown).write_text(as_markdown(replace(report_of(scores), logs=logs), page), encoding="utf-8")
+        Path(markdown).write_text(
+            as_markdown(replace(report_of(scores), logs=logs, training=groups), page), encoding="utf-8"
+        )
     click.echo(json_text(report) if as_json else as_text(report))
 
 
@@ -154,6 +161,27 @@ def _regret(rows: list[Row], scores: list[Score]) -> list[Regret]:
 
     said = latencies_of({(item.id, item.quantity): item.predicted for item in scores if item.predicted is not None})
     return [*regrets(rows, said=said), *regrets(rows, said=said, by="engine")[-1:]]
+
+
+def _training(rows: list[Row], scores: list[Score], *, failed: list[Score], root: Path) -> tuple[Figure, ...]:
+    """Groups of training rows beside what they are to reach, those that no fit reads among them."""
+    from tonnage.accuracy.left_out import left_out_predictions
+    from tonnage.accuracy.rows import read_rows
+    from tonnage.accuracy.training_groups import training_figures
+
+    if not any(row.layout == "training" for row in rows):
+        return ()
+    outside = [row for path in sorted((root / "measurements" / "outside").glob("*.csv.gz")) for row in read_rows(path)]
+    stored = {kind: left_out_predictions(root, kind) for kind in LEAVE_OUT}
+    every = [*scores, *_scored(outside, rows_file=None, workers=1)]
+    return training_figures([*rows, *outside], every, stored=stored, out_of_memory=failed)
+
+
+def _layouts(rows: list[Row]) -> tuple[Figure, ...]:
+    from tonnage.accuracy.layouts import compared_layouts
+    from tonnage.accuracy.training_groups import layout_figures
+
+    return layout_figures(list(compared_layouts(rows)))
 
 
 def _cells(item: Score) -> list[str]:
