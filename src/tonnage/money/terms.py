@@ -25,6 +25,7 @@ __all__ = [
     "egress_usd",
     "idle_usd",
     "mean_between_reclaims_s",
+    "mean_charged_s",
     "run_lines",
     "stated_step_s",
     "unit_costs",
@@ -78,6 +79,42 @@ def billed_hours(run_s: float, *, step_s: float = 1.0, least_s: float = 0.0) -> 
         return math.inf
     # A run computed to end exactly on a step must not be charged another one for the last bit of a float.
     return max(math.ceil(run_s / step_s - 1e-9) * step_s, least_s) / 3600.0
+
+
+def mean_charged_s(mean_run_s: float, *, step_s: float, least_s: float = 0.0) -> float:
+    """
+    Time that is charged on average for runs that end anywhere in a billing step.
+
+    c = max(t + step / 2, least)
+
+    Parameters
+    ----------
+    mean_run_s : number
+        t, from start to stop, on average. [s]
+    step_s : number
+        Smallest unit that is charged. [s]
+    least_s : number
+        Smallest charge. [s]
+
+    Returns
+    -------
+    number
+        Charged time of a run. [s]
+
+    Valid
+    -----
+    Runs whose lengths differ by more than a step; for one run of known length see `billed_hours`.
+
+    Source
+    ------
+    Mean of rounding up: half a step.
+
+    Examples
+    --------
+    >>> mean_charged_s(7800, step_s=3600), mean_charged_s(30, step_s=1, least_s=60)
+    (9600.0, 60)
+    """
+    return max(mean_run_s + step_s / 2.0, least_s)
 
 
 def charged_hours(run_s: float, *, rules: BillingRules, term: str) -> float:

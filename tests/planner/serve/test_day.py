@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tonnage.errors import TonnageError
+from tonnage.nouns.cost import BillingRules
 from tonnage.nouns.fleet import FleetDay, FleetWay
 from tonnage.nouns.plan import ServeOption
 from tonnage.nouns.workload import Serve
@@ -143,3 +144,37 @@ def test_a_reserved_fleet_saves_nothing_by_switching_off() -> None:
 def test_what_contradicts_is_said(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(TonnageError, match=says):
         asked(**changes)
+
+
+def billed(step_s: float, least_s: float = 0.0, **changes: Any) -> FleetDay:
+    """The same fleet at a provider that bills by this step."""
+    rules = BillingRules(step_s=step_s, least_s=least_s, stated=f"{step_s:g} s")
+    found = fleet_day(asked(**changes), replace(option(), billing=rules))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("changes", [BURSTS, {"rate": "4/h", "day": "consumer"}], ids=["bursts", "by the hour"])
+def test_time_is_charged_in_the_providers_steps(changes: dict[str, Any]) -> None:
+    cheap, dear, least = (billed(*rules, **changes) for rules in ((1.0,), (3600.0,), (1.0, 7200.0)))
+    for name in ("scale-to-zero", "autoscaled"):
+        most = way(cheap, "peak").usd_per_hour * (1 + 1e-9)
+        assert most >= way(dear, name).usd_per_hour >= way(cheap, name).usd_per_hour
+    assert way(dear, "scale-to-zero").usd_per_hour > 1.05 * way(cheap, "scale-to-zero").usd_per_hour
+    assert way(least, "scale-to-zero").usd_per_hour > 1.05 * way(cheap, "scale-to-zero").usd_per_hour
+
+
+def test_a_burst_is_charged_until_half_a_step_after_its_end() -> None:
+    """10 min of requests, 15 min of waiting for more, half an hour of rounding, of 6 h 10 min."""
+    found = way(billed(3600.0, **BURSTS, cold_start="1 s"), "scale-to-zero")
+    peak = way(billed(3600.0, **BURSTS, cold_start="1 s"), "peak")
+    assert found.usd_per_hour / peak.usd_per_hour == pytest.approx((10 + 15 + 30) / 370, rel=0.02)
+
+
+def test_the_sentence_tells_what_following_the_load_saves() -> None:
+    half_a_day = {"rate": "60/h", "on_for": "12 h", "off_for": "12 h", "cold_start": "1 min"}
+    plan = plan_serve(asked(**half_a_day), today=date(2026, 11, 21))
+    assert plan.day is not None and plan.day.best == "scale-to-zero"
+    best, peak = way(plan.day, "scale-to-zero").usd_per_month, way(plan.day, "peak").usd_per_month
+    assert plan.sentence.endswith(f"(scale-to-zero) it is ${best:,.0f} a month, not ${peak:,.0f}.") and best < peak
+    assert "a month, not" not in plan_serve(asked(), today=date(2026, 11, 21)).sentence

@@ -3,18 +3,22 @@ The first option while its load rises and falls: sized for the peak or the mean,
 
 The load repeats: a day or a week by the hour, or bursts and pauses. A fleet that follows it starts replicas a cold
 start before they are needed, for the hours are known; one that scales to zero is switched off when nobody has asked
-for a while, and the next request waits for a start. Costs are those of whole instances.
+for a while, and the next request waits for a start. Costs are those of whole instances, for the time that the provider
+charges: every stop loses half of its billing step on average.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Final
 
 from tonnage.catalog.shapes import shapes
 from tonnage.engine.autoscale import Idle, fleet_of, idle_of_bursts, idle_of_poisson, replicas_of_day
 from tonnage.money.bills import HOURS_PER_MONTH, usd_per_hour_of
+from tonnage.money.terms import billing_rules, mean_charged_s
 from tonnage.nouns.answer import Basis, Part, Quantity
+from tonnage.nouns.cost import BillingRules
 from tonnage.nouns.fleet import FleetDay, FleetWay, Valleys
 from tonnage.nouns.plan import ServeOption
 from tonnage.nouns.workload import Serve
@@ -45,7 +49,7 @@ def fleet_day(request: Serve, option: ServeOption) -> FleetDay | None:
     ways = (
         _peak(request, option, rates, usable),
         _average(request, option, rates, usable),
-        _autoscaled(request, option, replicas, start.value),
+        _autoscaled(request, option, replicas, start_s=start.value, interval_s=interval),
         _to_zero(request, option, rates, usable=usable, start_s=start.value),
     )
     fit = [way for way in ways if way.meets]
@@ -160,11 +164,15 @@ def _average(request: Serve, option: ServeOption, rates: tuple[float, ...], usab
     )
 
 
-def _autoscaled(request: Serve, option: ServeOption, replicas: tuple[int, ...], start_s: float) -> FleetWay:
+def _autoscaled(
+    request: Serve, option: ServeOption, replicas: tuple[int, ...], *, start_s: float, interval_s: float
+) -> FleetWay:
     mean = sum(replicas) / len(replicas)
     reserved = _reserved(option)
     costs = {n: _usd(option, max(replicas) if reserved else n) for n in set(replicas)}
     cost = sum(costs[n] for n in replicas) / len(replicas)
+    if not reserved:
+        cost = min(costs[max(replicas)], cost + _rounding(option, replicas, interval_s=interval_s))
     shape = request.shape
     missed = _late(request, start_s) if shape.on_s and max(replicas) > min(replicas) else 0.0
     return FleetWay(
@@ -184,6 +192,23 @@ def _autoscaled(request: Serve, option: ServeOption, replicas: tuple[int, ...], 
     )  # fmt: skip
 
 
+def _rules(option: ServeOption) -> BillingRules:
+    return option.billing or billing_rules(None)
+
+
+def _rounding(option: ServeOption, replicas: tuple[int, ...], *, interval_s: float) -> float:
+    """What billing steps add to a fleet that follows its load: half a step for each replica that stops. [USD/h]"""
+    stops = sum(max(0, before - after) for before, after in pairwise((*replicas, replicas[0])))
+    return stops * _rules(option).step_s / 2.0 / (len(replicas) * interval_s) * _usd(option, 1)
+
+
+def _charged(option: ServeOption, idle: Idle, *, cycle_s: float) -> float:
+    """Share of time that is charged when a fleet is on once a cycle. [-]"""
+    rules = _rules(option)
+    on_s = mean_charged_s(idle.on_share * cycle_s, step_s=rules.step_s, least_s=rules.least_s)
+    return min(1.0, on_s / cycle_s)
+
+
 def _late(request: Serve, start_s: float) -> float:
     """Requests of a burst that come before what it needs has started. [-]"""
     return min(1.0, start_s / (request.shape.on_s or math.inf))
@@ -199,13 +224,16 @@ def _to_zero(
         idle = idle_of_bursts(
             on_s=shape.on_s, off_s=shape.off_s or 0.0, rate_on_per_s=peak, timeout_s=theta, start_s=start_s
         )
-        mean, most, cost = idle.on_share * replicas, replicas, idle.on_share * _usd(option, replicas)
+        paid = _charged(option, idle, cycle_s=shape.on_s + (shape.off_s or 0.0))
+        mean, most, cost = idle.on_share * replicas, replicas, paid * _usd(option, replicas)
     else:
         each = [(_in_all(request, _needed(r, usable)), _idle(r, theta, start_s)) for r in rates]
         mean = sum(n * idle.on_share for n, idle in each) / len(each)
         most = max(n for n, _ in each)
         usd = {n: _usd(option, n) for n, _ in each}
-        cost = sum(usd[n] * idle.on_share for n, idle in each) / len(each)
+        shares = [_paid(option, idle, rate=rate) for rate, (_, idle) in zip(rates, each, strict=True)]
+        paid = sum(shares) / len(shares)
+        cost = sum(usd[n] * share for (n, _), share in zip(each, shares, strict=True)) / len(each)
         waiting = sum(r * idle.cold_share for r, (_, idle) in zip(rates, each, strict=True)) / sum(rates)
         idle = Idle(cold_share=waiting, on_share=sum(idle.on_share for _, idle in each) / len(each))
     if _reserved(option):
@@ -220,7 +248,7 @@ def _to_zero(
         usd_per_month=cost * HOURS_PER_MONTH,
         arithmetic=(
             f"on {idle.on_share:.1%} of the time: off {show(theta, 's')} after the last request, started anew in "
-            f"{show(start_s, 's')}"
+            f"{show(start_s, 's')}; {paid:.1%} is charged, by {_rules(option).stated}"
         ),
         meets=not timed or idle.cold_share <= allowed,
         cold_share=idle.cold_share,
@@ -228,6 +256,13 @@ def _to_zero(
         f"they may"
         if timed and idle.cold_share > allowed else "",
     )  # fmt: skip
+
+
+def _paid(option: ServeOption, idle: Idle, *, rate: float) -> float:
+    """Share of time charged under steady chance arrivals: a fleet is off for a mean gap once a cycle. [-]"""
+    if rate <= 0.0 or idle.on_share >= 1.0:
+        return idle.on_share
+    return _charged(option, idle, cycle_s=1.0 / (rate * (1.0 - idle.on_share)))
 
 
 def _idle(rate: float, theta: float, start_s: float) -> Idle:

@@ -102,7 +102,10 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOp
     working, share = working_of(request, replicas), share_of(request, replicas)
     point = found.point or _mean_field_at(request, replica, share)
     full = best.rate_per_s if request.rate_per_s is not None else best.concurrency
-    tokens_per_s = point.rate_per_s * working / request.shape.peak_to_mean * request.lengths.output_tokens
+    carried = point.rate_per_s * working / request.shape.peak_to_mean
+    # A rate that was asked for is the mean load itself; a number in flight becomes one by the latencies found.
+    mean_rate = request.rate_per_s if request.rate_per_s is not None else carried
+    tokens_per_s = mean_rate * request.lengths.output_tokens
     capacity = _capacity(found, point=point)
     cost = _cost_interval(request, bills[0], found=found)
     return ServeOption(

@@ -85,10 +85,11 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     ranked = story.with_verdicts(request, tuple(best_of_each(request, serving)))
     rejected = (*refused, *_rejections(missed, ranked), *excluded)
     binding = no_format or _binding(request, missed, excluded)
+    day = fleet_day(request, ranked[0]) if ranked else None
     return ServePlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
-        sentence=story.sentence(request, ranked, binding=binding),
+        sentence=story.sentence(request, ranked, binding=binding) + story.following(day),
         request=request,
         model=story.model_facts(model),
         options=ranked,
@@ -105,7 +106,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         evaluated=len(outcomes),
         simulated=sum(option.capacity.simulated is not None for _, option in serving),
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
-        day=fleet_day(request, ranked[0]) if ranked else None,
+        day=day,
         provenance=Provenance(
             version=__version__,
             catalogue=story.catalogue_dates(option.bill for option in ranked),

@@ -17,6 +17,7 @@ from tonnage.engine.autoscale import carrying
 from tonnage.engine.capacity import Point
 from tonnage.money.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.nouns.answer import Basis, Verdict
+from tonnage.nouns.fleet import FleetDay
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, ServeOption, SimulatedCapacity
 from tonnage.nouns.workload import Serve
@@ -30,6 +31,7 @@ __all__ = [
     "catalogue_dates",
     "cheaper_at_risk",
     "choices",
+    "following",
     "is_sure",
     "led_by",
     "model_facts",
@@ -153,6 +155,20 @@ def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdi
         f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), "
         f"{p} TTFT {show(ttft.value, 's', digits=2)} {bounds}, {p} TPOT {show(tpot.value, 's', digits=2)} {limits}."
     )
+
+
+def following(day: FleetDay | None) -> str:
+    """The rest of the sentence where the load varies: what the cheapest way to follow it costs; empty without one."""
+    if day is None:
+        return ""
+    ways = {way.name: way for way in day.ways}
+    best, peak = ways[day.best], ways["peak"]
+    if best.usd_per_month >= peak.usd_per_month:
+        return ""
+    how = {"scale-to-zero": "Switched off between requests", "autoscaled": "Following the load"}.get(
+        best.name, "Sized for the mean"
+    )
+    return f" {how} ({best.name}) it is ${best.usd_per_month:,.0f} a month, not ${peak.usd_per_month:,.0f}."
 
 
 def _degrees(option: ServeOption) -> str:
