@@ -208,3 +208,11 @@ def test_host_needs_are_told_beside_what_the_offer_has(month: TrainPlan) -> None
     assert needs["checkpoint storage"].need == pytest.approx(3 * 14 * 8.03e9, rel=0.01)
     assert needs["RAM per instance"].need > 14 * 8.03e9 / month.options[0].bill.instances
     assert all(need.has is None or need.enough is (need.has >= need.need) for need in needs.values())
+
+
+def test_a_quick_run_is_charged_the_least_that_the_term_is_sold_for() -> None:
+    """A capacity block is bought by the day: minutes cost a day, at either end of the interval."""
+    best = finetune(term="block").options[0]
+    assert best.run.billed_s < 3600
+    for bound in (best.cost.low, best.cost.value, best.cost.high):
+        assert bound == pytest.approx(best.bill.usd_per_hour * 24)

@@ -201,8 +201,8 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
         run=run,
         bill=made,
         cost=Quantity(
-            value=usd, unit="USD", low=min(usd, made.usd_per_hour * low / 3600),
-            high=max(usd, made.usd_per_hour * high / 3600), basis=basis, parts=lines,
+            value=usd, unit="USD", low=min(usd, _charged_usd(made, low)), high=max(usd, _charged_usd(made, high)),
+            basis=basis, parts=lines,
         ),
         energy_wh=place.count * power * run.billed_s / 3600 if power else None,
         basis=str(basis),
@@ -216,6 +216,12 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
 
 def _usd(made: Bill, run: Run) -> float:
     return sum(line.value for line in _lines(with_spares(made, spares=run.spares), run))
+
+
+def _charged_usd(made: Bill, billed_s: float) -> float:
+    """What so long a run is charged: the provider's steps and its least charge hold for a quick one too."""
+    rules = billing_rules(catalog.providers().get(made.provider))
+    return made.usd_per_hour * charged_hours(billed_s, rules=rules, term=made.term)
 
 
 def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
