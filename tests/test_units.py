@@ -76,3 +76,23 @@ def test_any_text_is_a_number_or_one_sentence(text: str, dimension: str) -> None
         assert math.isfinite(read(text, dimension))
     except UnitError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("text", ["€2/h", "2 EUR/h", "£2/h", "200 CHF/h", "¥300/h"])
+def test_other_currencies_are_named_and_refused(text: str) -> None:
+    with pytest.raises(UnitError, match=r"rent: .* is in (euro|pounds|francs|yen); prices here are in USD"):
+        read(text, "USD/h", field="rent")
+
+
+def test_the_dollar_may_stand_before_or_behind() -> None:
+    assert read("$2.10/h", "USD/h") == read("2.10 $/h", "USD/h") == read("2.10 USD/h", "USD/h") == 2.1
+
+
+@pytest.mark.parametrize("text", ["2020-01-01", "2030-1-1 08:00"])
+def test_a_date_is_no_length_of_time(text: str) -> None:
+    with pytest.raises(UnitError, match="is a date; write how long from now"):
+        read(text, "s", field="deadline")
+
+
+def test_one_day_is_no_days() -> None:
+    assert [show(n * 86400.0, "s") for n in (1, 1.5, 365)] == ["1 day", "1.5 days", "1 year"]

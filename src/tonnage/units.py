@@ -83,8 +83,12 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
 }
 """Accepted unit spellings and their factor to the base unit, by dimension."""
 
-_QUANTITY: Final = re.compile(r"\s*([$€])?\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*\Z", re.DOTALL)
+_QUANTITY: Final = re.compile(r"\s*([$])?\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*\Z", re.DOTALL)
 _LONGEST: Final = 64
+_CURRENCIES: Final = {"€": "euro", "£": "pounds", "¥": "yen", "₹": "rupees", "EUR": "euro", "GBP": "pounds",
+                      "CHF": "francs", "JPY": "yen", "CNY": "yuan", "INR": "rupees"}  # fmt: skip
+_CURRENCY: Final = re.compile("|".join(rf"{sign}(?![A-Za-z])" for sign in _CURRENCIES))
+_DATE: Final = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}")
 
 
 def read(text: str | float, dimension: str, *, field: str = "value") -> float:
@@ -118,15 +122,16 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     4.0
     """
     units = DIMENSIONS[dimension]
+    _refuse_kin(text, dimension, field)
     match = _QUANTITY.match(str(text)[:_LONGEST]) if not isinstance(text, bool) else None
     if match is None or len(str(text)) > _LONGEST:
         raise UnitError(f"{field}: '{echo(text)}' is not a quantity; write for example '{_example(dimension)}'")
     sign, digits, unit = match.groups()
     unit = unit.strip()
+    if dimension.startswith("USD/") and sign is None:
+        unit = unit.removeprefix("$")  # "2.10 $/h", as half of Europe writes it
     if sign == "$" and not dimension.startswith("USD"):
         raise UnitError(f"{field}: '{echo(text)}' is money, but {dimension} is expected: '{_example(dimension)}'")
-    if sign == "€":
-        raise UnitError(f"{field}: '{echo(text)}' is in euro; prices here are in USD, write '{_example(dimension)}'")
     factor = _factor(unit, units)
     if factor is None:
         raise UnitError(_explain(text, unit, dimension, field))
@@ -134,6 +139,16 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     if not math.isfinite(value):
         raise UnitError(f"{field}: '{echo(text)}' is not a finite quantity")
     return value
+
+
+def _refuse_kin(text: object, dimension: str, field: str) -> None:
+    """Other currencies, whose rates nobody gave, and dates where a length of time is expected."""
+    money = _CURRENCY.search(str(text)[:_LONGEST]) if dimension.startswith("USD") else None
+    if money is not None:
+        other = _CURRENCIES[money[0]]
+        raise UnitError(f"{field}: '{echo(text)}' is in {other}; prices here are in USD, write '{_example(dimension)}'")
+    if dimension == "s" and _DATE.match(str(text)[:_LONGEST]):
+        raise UnitError(f"{field}: '{echo(text)}' is a date; write how long from now, for example '8 h' or '30 days'")
 
 
 def _factor(unit: str, units: Mapping[str, float]) -> float | None:
@@ -186,7 +201,10 @@ def show(value: float, dimension: str, *, digits: int = 3) -> str:
         return f"{_digits(value, digits)}{'' if dimension == 'count' else ' ' + dimension}"
     size = abs(value)
     unit, factor = next(((unit, factor) for unit, factor in scale if size >= factor * 0.9995), scale[-1])
-    return f"{_digits(value / factor, digits)}{'' if dimension == '1/s' else ' '}{unit}"
+    number = _digits(value / factor, digits)
+    if number == "1":
+        unit = {"days": "day", "years": "year"}.get(unit, unit)
+    return f"{number}{'' if dimension == '1/s' else ' '}{unit}"
 
 
 _SCALES: Final[dict[str, tuple[tuple[str, float], ...]]] = {
