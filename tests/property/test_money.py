@@ -79,6 +79,27 @@ def test_break_even_rises_with_every_cost(name: str, machine: OwnedMachine, more
     assert even(dearer, price) >= even(machine, price) * (1 - 1e-12)
 
 
+@settings(max_examples=30)
+@given(MACHINES, st.floats(1.01, 2.0), PRICES)
+def test_break_even_falls_with_the_years_a_machine_is_kept(machine: OwnedMachine, more: float, price: float) -> None:
+    """What is bought once is spread over more years, and it loses less value every further year."""
+    assert even(replace(machine, years=machine.years * more), price) <= even(machine, price) * (1 + 1e-12)
+
+
+def test_every_input_of_a_machine_has_its_law() -> None:
+    """A new input without a law below fails here."""
+    elsewhere = {"years", "interruptions", "repair", "accelerators"}
+    assert {*DEARER_WITH_MORE, *CHEAPER_WITH_MORE, *elsewhere} == set(OwnedMachine.__struct_fields__)
+
+
+@settings(max_examples=30)
+@given(MACHINES, st.floats(1.01, 4.0), PRICES)
+def test_break_even_falls_with_the_accelerators_in_a_machine(machine: OwnedMachine, more: float, price: float) -> None:
+    """For the same money; that they do not stop each other is left out, for that is the law of failures."""
+    steady = replace(machine, interruptions=0.0)
+    assert even(replace(steady, accelerators=steady.accelerators * more), price) <= even(steady, price) * (1 + 1e-12)
+
+
 @pytest.mark.parametrize("name", CHEAPER_WITH_MORE)
 @settings(max_examples=25)
 @given(machine=MACHINES, more=st.floats(1.01, 1.5), price=PRICES)
