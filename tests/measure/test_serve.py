@@ -82,8 +82,10 @@ def test_a_sweep_finds_where_more_at_once_stops_paying(tmp_path: Path) -> None:
     with serving(Stub(ttft_s=0.03, itl_s=0.0, slots=4)) as url:
         found = measure_serve(spec(url, load=load, sweep="concurrency", most=64.0), tmp_path / "a.jsonl")
     assert found.knee is not None
-    assert 3 <= found.knee.level <= 10 and found.knee.limit == "throughput"
-    assert found.knee.first_bad > found.knee.level
+    assert found.knee.limit == "throughput" and found.knee.first_bad > found.knee.level
+    # Four at once are all it serves. A busy machine may take noise for a gain, but never measures more than that.
+    best = max(point.requests_per_s for point in found.points)
+    assert found.knee.level >= 3 and 0.7 * best <= found.knee.requests_per_s <= 4 / 0.03 * 1.01
 
 
 def test_a_sweep_of_rates_stops_where_the_queue_grows(tmp_path: Path) -> None:

@@ -69,6 +69,9 @@ def _slo_options(command: Any) -> Any:
 @click.option("--ignore-eos/--no-ignore-eos", default=True, help="Ask for answers of full length.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--key-env", help="Environment variable that holds the API key (OPENAI_API_KEY without this).")
+@click.option(
+    "--metrics", multiple=True, help="Metrics page to read beside it (engine, DCGM or node exporter); repeat."
+)
 @click.option("--output", type=click.Path(dir_okay=False), help="File of results, JSON lines.")
 @click.option("--resume", is_flag=True, help="Go on with --output where it was interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.measurement/1).")
@@ -89,8 +92,9 @@ def serve(**options: Any) -> None:
     click.echo(f"results: {output}", err=True)
     try:
         found = measure_serve(
-            spec, output, resume=options["resume"], key_env=options["key_env"], progress=_progress(spec)
-        )
+            spec, output, resume=options["resume"], key_env=options["key_env"], progress=_progress(spec),
+            metrics=options["metrics"],
+        )  # fmt: skip
     except KeyboardInterrupt:
         click.echo(f"interrupted; what was measured is in {output}, --output {output} --resume goes on", err=True)
         raise

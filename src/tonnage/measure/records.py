@@ -16,11 +16,12 @@ from typing import Literal, TypeVar
 import msgspec
 
 from tonnage.errors import BadFact, BadRequest, echo
+from tonnage.nouns.diagnosis import Reading
 from tonnage.nouns.measurement import Load, ServerState
 from tonnage.nouns.workload import Slo
 
-__all__ = ["LOG_SCHEMA", "Header", "Log", "Outcome", "Segment", "Spec", "StageEnd", "append", "create", "read_log",
-           "reopen", "sync"]  # fmt: skip
+__all__ = ["LOG_SCHEMA", "Header", "Log", "Outcome", "Scrape", "Segment", "Spec", "StageEnd", "append", "create",
+           "read_log", "reopen", "sync"]  # fmt: skip
 
 LOG_SCHEMA = "tonnage.measurement-log/1"
 
@@ -91,6 +92,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="request", omit_def
     server_predicted_s: float | None = None
 
 
+class Scrape(msgspec.Struct, frozen=True, kw_only=True, tag="scrape"):
+    """One look at a metrics page while a stage runs; its moment counts since the stage's pages were first asked."""
+
+    segment: int
+    page: str
+    reading: Reading
+
+
 class StageEnd(msgspec.Struct, frozen=True, kw_only=True, tag="stage", omit_defaults=True):
     """A stage is complete, or was stopped."""
 
@@ -104,7 +113,7 @@ class StageEnd(msgspec.Struct, frozen=True, kw_only=True, tag="stage", omit_defa
 
 
 T = TypeVar("T")
-Line = Header | Segment | Outcome | StageEnd
+Line = Header | Segment | Outcome | Scrape | StageEnd
 
 _LINE = msgspec.json.Decoder(Line)
 _ENCODER = msgspec.json.Encoder()
@@ -117,6 +126,7 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[Segment, ...]
     outcomes: tuple[Outcome, ...]
     ends: tuple[StageEnd, ...]
+    scrapes: tuple[Scrape, ...] = ()
     complete_bytes: int
     """Length of the file without a last line that was cut."""
 
@@ -185,6 +195,7 @@ def read_log(path: Path) -> Log:
         segments=tuple(_only(Segment, decoded)),
         outcomes=tuple(_only(Outcome, decoded)),
         ends=tuple(_only(StageEnd, decoded)),
+        scrapes=tuple(_only(Scrape, decoded)),
         complete_bytes=complete,
     )
 

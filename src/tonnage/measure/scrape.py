@@ -1,99 +1,131 @@
-"""What does the server say of itself? Its metrics page, beside the requests.
+"""What does the server say of itself? Its metrics page, and others that were named, beside the requests.
 
-Pages are fetched from the host that is measured and from no other, kept as bytes, and read after the
-stage, so that reading them delays no timestamp. Names are mapped by engine; a page without any of
-them says nothing.
+Each look is one line in the file of results as soon as it is there. Pages are cut down to the lines that are known
+before they are parsed, and read once a second at most, so that reading them delays no timestamp that counts. Asked
+are the host that is measured and the addresses the user named, no other; no key is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
+from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.measure.client import Target
+from tonnage.measure.diagnose.window import evidence_of
+from tonnage.measure.metrics import reading_of
+from tonnage.nouns.diagnosis import Reading
 from tonnage.nouns.measurement import ServerState
 
-__all__ = ["ENGINES", "fetch", "state_of", "watch"]
+__all__ = ["fetch", "page_of", "pages_of", "state_of", "watch"]
 
 EVERY_S: Final = 1.0
 LARGEST_PAGE: Final = 4 * 1024 * 1024
 TIMEOUT_S: Final = 2.0
 
-ENGINES: Final[Mapping[str, Mapping[str, str]]] = {
-    "vllm": {
-        "running": "vllm:num_requests_running",
-        "waiting": "vllm:num_requests_waiting",
-        "kv_used": "vllm:kv_cache_usage_perc",
-        "prompt_tokens": "vllm:prompt_tokens_total",
-        "output_tokens": "vllm:generation_tokens_total",
-        "preemptions": "vllm:num_preemptions_total",
-    },
-    "sglang": {
-        "running": "sglang:num_running_reqs",
-        "waiting": "sglang:num_queue_reqs",
-        "kv_used": "sglang:token_usage",
-        "prompt_tokens": "sglang:prompt_tokens_total",
-        "output_tokens": "sglang:generation_tokens_total",
-    },
-    "llama.cpp": {
-        "running": "llamacpp:requests_processing",
-        "waiting": "llamacpp:requests_deferred",
-        "prompt_tokens": "llamacpp:prompt_tokens_total",
-        "output_tokens": "llamacpp:tokens_predicted_total",
-    },
-    "tgi": {"running": "tgi_batch_current_size", "waiting": "tgi_queue_size"},
-}
-"""Engine to our names to its own. Gauges are summed over labels: one page is one server."""
 
-_COUNTERS: Final = ("prompt_tokens", "output_tokens", "preemptions")
+def page_of(url: str) -> Target:
+    """
+    The metrics page that an address means; /metrics where it names no page.
+
+    Examples
+    --------
+    >>> page_of("http://127.0.0.1:9400").url
+    'http://127.0.0.1:9400/metrics'
+    """
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if parts.scheme not in {"http", "https"} or not host or any(c in url for c in " \r\n\t"):
+        raise BadRequest(f"--metrics: '{echo(url)}' is no address such as http://127.0.0.1:9400/metrics")
+    if parts.username or parts.password:
+        raise BadRequest("--metrics: keys do not belong into an address")
+    tls = parts.scheme == "https"
+    path = parts.path if parts.path not in {"", "/"} else "/metrics"
+    return Target(
+        host=host, port=port or (443 if tls else 80), tls=tls, path=path, kind="completions", model=""
+    )  # fmt: skip
 
 
-async def fetch(target: Target, path: str = "/metrics") -> bytes | None:
-    """The page, or nothing when the server has none. Plain HTTP/1.0: the answer ends with its connection."""
+def pages_of(target: Target, named: Sequence[str]) -> tuple[tuple[Target, bool], ...]:
+    """The pages to watch, and whether the user named each: one that was only guessed may be absent."""
+    guess = Target(
+        host=target.host, port=target.port, tls=target.tls, path="/metrics", kind="completions", model=""
+    )  # fmt: skip
+    own = tuple((page_of(url), True) for url in named)
+    return own if any(page.url == guess.url for page, _ in own) else ((guess, False), *own)
+
+
+async def fetch(page: Target) -> bytes | None:
+    """The page, or nothing when there is none. Plain HTTP/1.0: the answer ends with its connection."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(target.host, target.port, ssl=target.tls or None)
-            host = f"[{target.host}]" if ":" in target.host else target.host
-            writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}:{target.port}\r\n\r\n".encode())
-            page = b""
+            reader, writer = await asyncio.open_connection(page.host, page.port, ssl=page.tls or None)
+            host = f"[{page.host}]" if ":" in page.host else page.host
+            writer.write(f"GET {page.path} HTTP/1.0\r\nHost: {host}:{page.port}\r\n\r\n".encode())
+            found = b""
             while part := await reader.read(65_536):
-                page += part
-                if len(page) > LARGEST_PAGE:
+                found += part
+                if len(found) > LARGEST_PAGE:
                     break
             writer.close()
     except (OSError, TimeoutError):
         return None
-    head, _, body = page.partition(b"\r\n\r\n")
+    head, _, body = found.partition(b"\r\n\r\n")
     return body if b" 200" in head.partition(b"\r\n")[0] else None
 
 
-async def watch(target: Target, pages: list[bytes]) -> None:
-    """Collect pages until cancelled; stops by itself where there is none."""
-    while (page := await fetch(target)) is not None:
-        pages.append(page)
+async def watch(page: Target, keep: Callable[[Reading], None], *, named: bool = False) -> None:
+    """
+    Read a page until cancelled, and hand on what it says; a page that was only guessed and is absent ends it.
+
+    Raises
+    ------
+    BadRequest
+        A page that the user named does not answer at first, or says nothing that is known here.
+    """
+    start = time.perf_counter()
+    first = True
+    while True:
+        found = await fetch(page)
+        try:
+            reading = None if found is None else reading_of(found, at_s=round(time.perf_counter() - start, 3))
+        except TonnageError:
+            if named:
+                raise
+            return
+        if reading is not None:
+            keep(reading)
+        elif first and named:
+            raise BadRequest(f"--metrics: {page.url} {'has no metric known here' if found else 'does not answer'}")
+        elif first:
+            return
+        first = False
         await asyncio.sleep(EVERY_S)
 
 
-def state_of(pages: Sequence[bytes]) -> ServerState | None:
-    """The most that gauges showed and the growth of counters over the pages."""
-    for engine, names in ENGINES.items():
-        series = {ours: [v for page in pages if (v := _value(page, name)) is not None] for ours, name in names.items()}
-        if not any(series.values()):
-            continue
-        found = {
-            ours: (values[-1] - values[0] if ours in _COUNTERS else max(values))
-            for ours, values in series.items()
-            if values and (ours not in _COUNTERS or len(values) > 1)
-        }
-        return ServerState(engine=engine, **found)
-    return None
-
-
-def _value(page: bytes, name: str) -> float | None:
-    lines = re.findall(rb"^%s(?:\{[^\n]*\})? +([0-9.eE+-]+)" % re.escape(name.encode()), page, re.MULTILINE)
-    try:
-        return sum(float(line) for line in lines) if lines else None
-    except ValueError:
+def state_of(readings: Sequence[Reading]) -> ServerState | None:
+    """The most that gauges showed and the growth of counters; nothing without an engine's page."""
+    if not any(reading.engine for reading in readings):
         return None
+    own = [reading for reading in readings if reading.engine]
+    seen = evidence_of(own)
+
+    def growth(name: str) -> float | None:
+        values = [reading.values[name] for reading in own if name in reading.values]
+        return values[-1] - values[0] if len(values) > 1 else None
+
+    return ServerState(
+        engine=seen.engine or "",
+        running=seen.running_most,
+        waiting=seen.waiting_most,
+        kv_used=seen.kv_used_most,
+        prompt_tokens=growth("prompt_tokens"),
+        output_tokens=growth("output_tokens"),
+        preemptions=growth("preemptions"),
+    )

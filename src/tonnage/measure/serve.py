@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tonnage import __version__
 from tonnage.errors import BadRequest, echo
-from tonnage.measure.client import Door, close, key_of, open_door, target_of
+from tonnage.measure.client import Door, Target, close, key_of, open_door, target_of
 from tonnage.measure.knee import next_level
 from tonnage.measure.load import Stage, run_stage
 from tonnage.measure.prompts import words_for
@@ -26,6 +26,7 @@ from tonnage.measure.records import (
     Header,
     Log,
     Outcome,
+    Scrape,
     Segment,
     Spec,
     StageEnd,
@@ -35,8 +36,9 @@ from tonnage.measure.records import (
     reopen,
     sync,
 )
-from tonnage.measure.scrape import state_of, watch
+from tonnage.measure.scrape import pages_of, state_of, watch
 from tonnage.measure.summary import measurement_of, point_of
+from tonnage.nouns.diagnosis import Reading
 from tonnage.nouns.measurement import Load, Measurement
 
 __all__ = ["Progress", "check", "measure_serve"]
@@ -44,6 +46,8 @@ __all__ = ["Progress", "check", "measure_serve"]
 MOST_REQUESTS = 1_000_000
 MOST_DURATION_S = 24 * 3600.0
 MOST_CONCURRENCY = 4096
+Pages = tuple[tuple[Target, bool], ...]
+"""Metrics pages, and whether the user named each."""
 REQUESTS_EACH = 4
 """Requests that each place of a closed loop sends at least, in a sweep."""
 
@@ -75,7 +79,13 @@ def check(spec: Spec) -> None:
 
 
 def measure_serve(
-    spec: Spec, output: Path, *, resume: bool = False, key_env: str | None = None, progress: Progress | None = None
+    spec: Spec,
+    output: Path,
+    *,
+    resume: bool = False,
+    key_env: str | None = None,
+    progress: Progress | None = None,
+    metrics: Sequence[str] = (),
 ) -> Measurement:
     """
     Measure an endpoint and return what the file then says.
@@ -92,13 +102,16 @@ def measure_serve(
         Environment variable that holds the API key.
     progress : Progress, optional
         Whom to tell.
+    metrics : sequence of str
+        Metrics pages to read beside the requests, besides the server's own.
     """
     check(spec)
     target = target_of(spec.url, model=spec.model, kind=spec.kind)
     door = open_door(target, key=key_of(key_env))
     log = _resumable(spec, output) if resume else None
     _raise_file_limit()
-    asyncio.run(_run(spec, output, door=door, log=log, progress=progress))
+    pages = pages_of(target, metrics)
+    asyncio.run(_run(spec, output, door=door, log=log, progress=progress, pages=pages))
     return measurement_of(read_log(output))
 
 
@@ -118,7 +131,12 @@ def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-async def _run(spec: Spec, output: Path, *, door: Door, log: Log | None, progress: Progress | None) -> None:
+async def _run(
+    spec: Spec, output: Path, *, door: Door, log: Log | None, progress: Progress | None, pages: Pages
+) -> None:
+    for page, named in pages:
+        if named:
+            await _answers(page)
     words = await words_for(door, spec)
     if log is not None and log.segments:
         words = log.segments[0].words
@@ -133,25 +151,52 @@ async def _run(spec: Spec, output: Path, *, door: Door, log: Log | None, progres
                 door=door, spec=spec, load=load, stage=number, segment=segment, words=words, file=file, done=done,
                 spent_s=spent_s,
             )  # fmt: skip
-            await _stage(stage, progress)
+            await _stage(stage, progress, pages)
             segment += 1
     finally:
         os.close(file)
         close(door)
 
 
-async def _stage(stage: Stage, progress: Progress | None) -> None:
+async def _answers(page: Target) -> None:
+    """A page that the user named must be there before anything is sent."""
+    seen = asyncio.Event()
+
+    def keep(reading: Reading) -> None:
+        seen.set()
+
+    asked = asyncio.create_task(watch(page, keep, named=True))
+    waiter = asyncio.create_task(seen.wait())
+    done, _ = await asyncio.wait({asked, waiter}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (asked, waiter):
+        task.cancel()
+    if asked in done:
+        asked.result()
+
+
+async def _stage(stage: Stage, progress: Progress | None, pages: Pages) -> None:
     if progress is not None:
         progress.begin(stage.load)
-    pages: list[bytes] = []
-    watcher = asyncio.create_task(watch(stage.door.target, pages))
+    readings: list[Reading] = []
+
+    def keeper(page: Target) -> Callable[[Reading], None]:
+        def keep(reading: Reading) -> None:
+            append(stage.file, Scrape(segment=stage.segment, page=page.url, reading=reading))
+            if reading.engine:
+                readings.append(reading)
+
+        return keep
+
+    watchers = [asyncio.create_task(watch(page, keeper(page))) for page, _ in pages]
     try:
         stop = await run_stage(stage, progress.step if progress is not None else None)
     finally:
-        watcher.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watcher
-    end = StageEnd(stage=stage.stage, stopped=stop.reason, fatal=stop.fatal, lag_s=stop.lag_s, server=state_of(pages))
+        for watcher in watchers:
+            watcher.cancel()
+        await asyncio.gather(*watchers, return_exceptions=True)
+    end = StageEnd(
+        stage=stage.stage, stopped=stop.reason, fatal=stop.fatal, lag_s=stop.lag_s, server=state_of(readings)
+    )
     append(stage.file, end)
     sync(stage.file)
     if progress is not None:

@@ -30,6 +30,7 @@ ABOUT: Final = (
 TOOLS: Final[dict[str, str]] = {path.replace("/", "_").replace("-", "_"): path for path in QUESTIONS}
 """Name of a tool -> path of its question."""
 CASES: Final = "predict"
+DIAGNOSE: Final = "diagnose"
 
 
 def tool_list() -> list[dict[str, Any]]:
@@ -47,7 +48,20 @@ def tool_list() -> list[dict[str, Any]]:
             "properties": {"cases": {"type": "array", "minItems": 1, "maxItems": 50, "items": {"type": "object"}}},
         },
     }
-    return [*asked, cases]
+    limits = {
+        "name": DIAGNOSE,
+        "description": "What limits a running server or training run, by which evidence, and the next step. Sources: "
+        "addresses of Prometheus or of a /metrics page, files of scrapes and measurements on this machine.",
+        "schema": {
+            "type": "object",
+            "required": ["sources"],
+            "properties": {
+                "sources": {"type": "array", "minItems": 1, "maxItems": 8, "items": {"type": "string"}},
+                **{name: {"type": "string"} for name in ("window", "match", "baseline", "model", "accelerator")},
+            },
+        },
+    }
+    return [*asked, cases, limits]
 
 
 def call(name: str, arguments: dict[str, Any], *, additions: Additions) -> str:
@@ -61,8 +75,10 @@ def call(name: str, arguments: dict[str, Any], *, additions: Additions) -> str:
     """
     if name == CASES:
         return _predicted(arguments, additions)
+    if name == DIAGNOSE:
+        return _diagnosed(arguments, additions)
     if name not in TOOLS:
-        raise UnknownName("tool", name, known=(*TOOLS, CASES))
+        raise UnknownName("tool", name, known=(*TOOLS, CASES, DIAGNOSE))
     answer = answered(QUESTIONS[TOOLS[name]], arguments, additions=additions)
     return markdown(blocks_of(answer, top=TOP))
 
@@ -117,6 +133,20 @@ def _predicted(arguments: dict[str, Any], additions: Additions) -> str:
             return {"error": str(wrong)}
 
     return _text([one(case) for case in cases])
+
+
+def _diagnosed(arguments: dict[str, Any], additions: Additions) -> str:
+    from tonnage.measure.diagnose.sources import diagnose, watch_of
+    from tonnage.planner.remedy import known_of, with_plan
+
+    given = dict(arguments)
+    sources, model = given.pop("sources", None), given.pop("model", None)
+    if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
+        raise BadRequest("sources: a list of addresses or files is expected")
+    known = known_of(accelerator=given.pop("accelerator", None), model=model, additions=additions)
+    baseline = given.pop("baseline", None)
+    found = diagnose(*sources, watch=watch_of(given), baseline=baseline, known=known)
+    return markdown(blocks_of(found if model is None else with_plan(found, model=model, additions=additions)))
 
 
 def _text(value: Any) -> str:

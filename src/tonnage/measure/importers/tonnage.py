@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.measure.records import LOG_SCHEMA, Header, Log, Outcome, Segment, StageEnd
+from tonnage.measure.records import LOG_SCHEMA, Header, Log, Outcome, Scrape, Segment, StageEnd
 from tonnage.measure.summary import measurement_of
 from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Measurement
 
@@ -25,7 +25,7 @@ def read(document: Any) -> Measurement:
     if isinstance(document, dict) and document["schema"] == MEASUREMENT_SCHEMA:
         return msgspec.convert(document, Measurement)
     rows = document if isinstance(document, list) else [document]
-    found = [msgspec.convert(row, Header | Segment | Outcome | StageEnd) for row in rows]
+    found = [msgspec.convert(row, Header | Segment | Outcome | Scrape | StageEnd) for row in rows]
     if not isinstance(found[0], Header):
         raise ValueError("the first line is no header")
     return measurement_of(
@@ -34,6 +34,7 @@ def read(document: Any) -> Measurement:
             segments=tuple(line for line in found if isinstance(line, Segment)),
             outcomes=tuple(line for line in found if isinstance(line, Outcome)),
             ends=tuple(line for line in found if isinstance(line, StageEnd)),
+            scrapes=tuple(line for line in found if isinstance(line, Scrape)),
             complete_bytes=0,
         )
     )

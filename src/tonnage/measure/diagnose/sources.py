@@ -1,0 +1,168 @@
+"""What is this source, and what does it say? An address or a file becomes `Evidence`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.errors import BadFact, BadRequest, echo
+from tonnage.measure.client import key_of
+from tonnage.measure.diagnose.judge import judge
+from tonnage.measure.diagnose.pages import watched
+from tonnage.measure.diagnose.prometheus import is_prometheus, readings_between
+from tonnage.measure.diagnose.recorded import against, of_log, of_measurement, of_training
+from tonnage.measure.diagnose.window import evidence_of, merged
+from tonnage.measure.importers import read_report
+from tonnage.measure.metrics import reading_of
+from tonnage.measure.records import LOG_SCHEMA, read_log
+from tonnage.nouns.diagnosis import Diagnosis, Evidence
+from tonnage.nouns.measurement import Measurement
+from tonnage.nouns.train_measurement import TRAIN_MEASUREMENT_SCHEMA, TrainMeasurement
+from tonnage.units import read
+
+__all__ = ["Watch", "diagnose", "evidence_from", "watch_of"]
+
+LIVE_S: Final = 10.0
+STORED_S: Final = 3600.0
+LARGEST: Final = 2 * 1024**3
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True):
+    """How to look at an address."""
+
+    window_s: float | None = None
+    """Absent: 10 s of a live endpoint, the last hour of a Prometheus server. [s]"""
+    every_s: float = 1.0
+    """Between looks at a live endpoint. [s]"""
+    match: str | None = None
+    """Labels that series of a Prometheus server must have."""
+    key_env: str | None = None
+
+
+def diagnose(
+    *sources: str, watch: Watch | None = None, baseline: str | None = None, known: Mapping[str, Any] | None = None
+) -> Diagnosis:
+    """
+    What limits the system that the sources look at, each from another side.
+
+    Parameters
+    ----------
+    *sources : str
+        Address of a Prometheus server or of a live endpoint, file of a scrape, of a measurement, of a trace.
+    watch : Watch, optional
+        How to look at addresses.
+    baseline : str, optional
+        An earlier measurement of the same loads.
+    known : mapping, optional
+        Fields of `Evidence` that the user states, such as the accelerator's link speed.
+
+    Raises
+    ------
+    TonnageError
+        A source cannot be read, or says nothing that is known here.
+    """
+    if not sources:
+        raise BadRequest("SOURCE: name an address or a file to diagnose")
+    watch = watch or Watch()
+    if watch.window_s is not None and not 0.5 <= watch.window_s <= 31 * 86_400:
+        raise BadRequest(f"--window: {watch.window_s:g} s is outside 0.5 s to 31 days")
+    found = merged([evidence_from(source, watch=watch) for source in sources])
+    if baseline is not None:
+        found = replace(found, baseline=against(_measured(sources[0]), _measured(baseline)))
+    return judge(replace(found, **known) if known else found)
+
+
+def watch_of(fields: Mapping[str, Any]) -> Watch:
+    """How to look, from fields as people write them: window, every, match, key_env."""
+    for name in fields:
+        if name not in {"window", "every", "match", "key_env"}:
+            raise BadRequest(f"no field '{echo(name)}'; known: window, every, match, key_env, baseline")
+    window, every = fields.get("window"), fields.get("every")
+    return Watch(
+        window_s=None if window is None else read(str(window), "s", field="window"),
+        every_s=1.0 if every is None else read(str(every), "s", field="every"),
+        match=fields.get("match"),
+        key_env=fields.get("key_env"),
+    )
+
+
+def evidence_from(source: str, *, watch: Watch) -> Evidence:
+    """What one source says."""
+    if source.startswith(("http://", "https://")):
+        return _from_address(source, watch)
+    return _from_file(Path(source))
+
+
+def _from_address(url: str, watch: Watch) -> Evidence:
+    key = key_of(watch.key_env) if watch.key_env else None
+    if not url.rstrip("/").endswith("/metrics") and is_prometheus(url, key=key):
+        window = watch.window_s or STORED_S
+        readings = readings_between(url, window_s=window, match=watch.match, key=key)
+        if not readings:
+            raise BadRequest(
+                f"{echo(url)}: this Prometheus has no series known here in the last {window:g} s; "
+                "does it scrape the engine, and is --match right?"
+            )
+    else:
+        readings = watched(url, window_s=watch.window_s or LIVE_S, every_s=watch.every_s, key=key)
+    return evidence_of(readings, source=url)
+
+
+def _from_file(path: Path) -> Evidence:
+    name = str(path)
+    if not path.is_file():
+        raise BadRequest(f"'{echo(name)}' is neither a file nor an address such as http://127.0.0.1:9090")
+    if path.stat().st_size > LARGEST:
+        raise BadFact(f"'{echo(name)}' is larger than {LARGEST // 1024**3} GiB")
+    if _starts_json(path):
+        return _from_json(path)
+    reading = reading_of(path.read_bytes(), at_s=0.0)
+    if reading is None:
+        raise BadFact(f"'{echo(name)}' is neither JSON nor a metrics page of an engine or exporter known here")
+    return evidence_of([reading], source=name)
+
+
+def _starts_json(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(256).lstrip()[:1] in {b"{", b"["}
+
+
+def _from_json(path: Path) -> Evidence:
+    name = str(path)
+    document = _document(path)
+    if document is None or document.get("schema") == LOG_SCHEMA:
+        return _from_report(path)
+    if document.get("schema") == TRAIN_MEASUREMENT_SCHEMA:
+        try:
+            return of_training(msgspec.convert(document, TrainMeasurement), source=name)
+        except msgspec.ValidationError as error:
+            raise BadFact(f"'{echo(name)}': {error}") from None
+    return _from_report(path)
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    """The one JSON object of a file, or nothing where it holds lines or a list."""
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _from_report(path: Path) -> Evidence:
+    with path.open("rb") as file:
+        first = file.readline(4096)
+    measurement = read_report(path)
+    if LOG_SCHEMA.encode() in first:
+        return of_log(read_log(path), measurement, source=str(path))
+    return of_measurement(measurement, source=str(path))
+
+
+def _measured(source: str) -> Measurement:
+    if source.startswith(("http://", "https://")) or not Path(source).is_file():
+        raise BadRequest(f"--baseline compares files of measurements, and '{echo(source)}' is none")
+    return read_report(Path(source))

@@ -1,0 +1,246 @@
+"""What do readings over a window amount to? Gauges to means, counters to growth, histograms to what arrived."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tonnage.measure.metrics import COUNTERS
+from tonnage.nouns.diagnosis import Evidence, Histogram, LoadLevel, Reading
+
+__all__ = ["evidence_of", "grown", "merged", "percentile"]
+
+PARTS: Final = 6
+"""A window is cut into so many parts, to see load and latency move together."""
+ENOUGH: Final = 20
+"""Requests that a part needs to have a 95th percentile. [requests]"""
+
+THROTTLED: Final = {
+    0x04: "power cap", 0x08: "hardware slowdown", 0x20: "temperature (driver)", 0x40: "temperature (hardware)",
+    0x80: "power brake",
+}  # fmt: skip
+"""Bits of NVML's nvmlClocksEventReasons that slow the clock down; idle and a clock the user set are none."""
+
+
+def evidence_of(readings: Sequence[Reading], *, source: str = "") -> Evidence:
+    """
+    All that readings of one system say; one reading alone holds totals since its servers started.
+
+    A page that was read together with others (an engine's, its accelerators', its host's) is one of the readings;
+    what only some of them state counts over those.
+    """
+    ordered = sorted(readings, key=lambda reading: reading.at_s)
+    window = ordered[-1].at_s - ordered[0].at_s if ordered else 0.0
+    found = Evidence(
+        kinds=_kinds(ordered),
+        sources=(source,) if source else (),
+        engine=next((reading.engine for reading in ordered if reading.engine), None),
+        accelerator=_word(ordered, "accelerator"),
+        model=_word(ordered, "model"),
+        window_s=window or None,
+        samples=len(ordered),
+    )
+    for part in (_serving(ordered, window), _accelerator(ordered, window), _host(ordered)):
+        found = replace(found, **{name: value for name, value in part.items() if value is not None})
+    return found
+
+
+def merged(parts: Sequence[Evidence]) -> Evidence:
+    """Several sources as one: what an earlier one states wins, kinds and names of sources add up."""
+    whole = parts[0]
+    for part in parts[1:]:
+        fresh = {
+            name: getattr(part, name)
+            for name in Evidence.__struct_fields__
+            if getattr(whole, name) in (None, ()) and getattr(part, name) not in (None, ())
+        }
+        both = {"kinds": tuple(dict.fromkeys(whole.kinds + part.kinds)), "sources": whole.sources + part.sources}
+        whole = replace(whole, **{**fresh, **both})
+    return whole
+
+
+def _kinds(readings: Sequence[Reading]) -> tuple[Any, ...]:
+    names = {name for reading in readings for name in (*reading.values, *reading.histograms)}
+    marks = (
+        ("serving", {"running", "waiting", "ttft_s", "e2e_s", "queue_total_s"}),
+        ("accelerator", {"utilisation", "tensor_active", "dram_active", "clock_reasons", "power_throttled_s"}),
+        ("host", {"cpu_total_s", "disk_busy_s"}),
+    )
+    return tuple(kind for kind, mark in marks if mark & names)
+
+
+def _word(readings: Sequence[Reading], name: str) -> str | None:
+    return next((reading.names[name] for reading in readings if name in reading.names), None)
+
+
+def _series(readings: Sequence[Reading], name: str) -> list[float]:
+    return [reading.values[name] for reading in readings if name in reading.values]
+
+
+def _mean(readings: Sequence[Reading], name: str) -> float | None:
+    found = _series(readings, name)
+    return sum(found) / len(found) if found else None
+
+
+def _most(readings: Sequence[Reading], name: str) -> float | None:
+    return max(_series(readings, name), default=None)
+
+
+def grown(readings: Sequence[Reading], name: str) -> float | None:
+    """What a counter grew by; a counter that falls was started anew. One reading: since its server started."""
+    assert name in COUNTERS, name
+    found = _series(readings, name)
+    if len(found) < 2:
+        return found[0] if found else None
+    return sum(later - earlier if later >= earlier else later for earlier, later in itertools.pairwise(found))
+
+
+def _arrived(readings: Sequence[Reading], name: str) -> Histogram | None:
+    """What a histogram took in over the window."""
+    found = [reading.histograms[name] for reading in readings if name in reading.histograms]
+    if len(found) < 2:
+        return found[0] if found and found[0].count else None
+    count = total = 0.0
+    buckets: dict[float, float] = {}
+    for earlier, later in itertools.pairwise(found):
+        fresh = later.count < earlier.count
+        count += later.count - (0.0 if fresh else earlier.count)
+        total += later.total - (0.0 if fresh else earlier.total)
+        before = {} if fresh else dict(earlier.buckets)
+        for bound, value in later.buckets:
+            buckets[bound] = buckets.get(bound, 0.0) + value - before.get(bound, 0.0)
+    return Histogram(count=count, total=total, buckets=tuple(sorted(buckets.items()))) if count > 0 else None
+
+
+def percentile(found: Histogram, rank: float) -> float | None:
+    """
+    The value below which a share `rank` lies, evenly spread inside its bucket; absent beyond the last bucket.
+
+    Examples
+    --------
+    >>> percentile(Histogram(count=10, total=5.0, buckets=((0.5, 5.0), (1.0, 10.0))), 0.9)
+    0.9
+    """
+    wanted, below, start = rank * found.count, 0.0, 0.0
+    for bound, count in found.buckets:
+        if count >= wanted and count > below:
+            return start + (bound - start) * (wanted - below) / (count - below)
+        below, start = count, bound
+    return None
+
+
+def _average(found: Histogram | None) -> float | None:
+    return found.total / found.count if found is not None and found.count else None
+
+
+def _ratio(total: float | None, count: float | None) -> float | None:
+    return total / count if total is not None and count else None
+
+
+def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
+    hist: Callable[[str], Histogram | None] = lambda name: _arrived(readings, name)  # noqa: E731
+    e2e, ttft = hist("e2e_s"), hist("ttft_s")
+    finished = grown(readings, "requests")
+    done = e2e.count if e2e is not None else finished
+    prompt = _ratio(grown(readings, "prompt_tokens"), done) or _average(hist("prompt_length"))
+    output = _ratio(grown(readings, "output_tokens"), done) or _average(hist("output_length"))
+    aborted = grown(readings, "aborted")
+    waiting = "waiting" if _series(readings, "waiting") else "pending"
+    kv = _series(readings, "kv_used") or [
+        reading.values["kv_used_blocks"] / reading.values["kv_blocks"]
+        for reading in readings
+        if reading.values.get("kv_blocks") and "kv_used_blocks" in reading.values
+    ]
+    idle = [
+        not reading.values["running"] and not reading.values.get(waiting, 0.0)
+        for reading in readings
+        if "running" in reading.values
+    ]
+    return {
+        "requests": done,
+        "failed_share": _ratio(aborted, (done or 0.0) + (aborted or 0.0)),
+        "requests_per_s": _ratio(done, window),
+        "prompt_tokens": prompt,
+        "output_tokens": output,
+        "running": _mean(readings, "running"),
+        "running_most": _most(readings, "running"),
+        "running_limit": _most(readings, "running_limit"),
+        "waiting": _mean(readings, waiting),
+        "waiting_most": _most(readings, waiting),
+        "idle_share": sum(idle) / len(idle) if len(idle) > 1 else None,
+        "kv_used": sum(kv) / len(kv) if kv else None,
+        "kv_used_most": max(kv, default=None),
+        "preemptions": grown(readings, "preemptions"),
+        "queue_s": _average(hist("queue_s")) if hist("queue_s") else _ratio(grown(readings, "queue_total_s"), finished),
+        "prefill_s": _average(hist("prefill_s")),
+        "ttft_s": _average(ttft),
+        "ttft_p95_s": percentile(ttft, 0.95) if ttft is not None else None,
+        "tpot_s": _average(hist("tpot_s")),
+        "e2e_s": _average(e2e) if e2e is not None else _ratio(grown(readings, "e2e_total_s"), finished),
+        "e2e_p95_s": percentile(e2e, 0.95) if e2e is not None else None,
+        "levels": _levels(readings, window),
+    }
+
+
+def _levels(readings: Sequence[Reading], window: float) -> tuple[LoadLevel, ...] | None:
+    """Parts of the window as loads, those with too few requests left out."""
+    if len(readings) < 2 * PARTS or not window:
+        return None
+    found = []
+    for number in range(PARTS):
+        low = readings[0].at_s + window * number / PARTS
+        high = readings[0].at_s + window * (number + 1) / PARTS
+        part = [reading for reading in readings if low - 1e-9 <= reading.at_s <= high + 1e-9]
+        took = _arrived(part, "e2e_s") if len(part) > 1 else None
+        span = part[-1].at_s - part[0].at_s if part else 0.0
+        if took is None or took.count < ENOUGH or not span:
+            continue
+        p95 = percentile(took, 0.95)
+        at_once = [r.values["running"] + r.values.get("waiting", 0.0) for r in part if "running" in r.values]
+        if p95 is not None and at_once:
+            level = sum(at_once) / len(at_once)
+            found.append(LoadLevel(level=level, requests_per_s=took.count / span, p95_s=p95, requests=took.count))
+    return tuple(sorted(found, key=lambda level: level.level)) or None
+
+
+def _accelerator(readings: Sequence[Reading], window: float) -> dict[str, Any]:
+    used, free = _most(readings, "memory_used_bytes"), _most(readings, "memory_free_bytes")
+    whole = _most(readings, "memory_bytes") or (None if used is None or free is None else used + free)
+    bits = {int(value) for value in _series(readings, "clock_reasons")}
+    power, heat = grown(readings, "power_throttled_s"), grown(readings, "thermal_throttled_s")
+    over = len(readings) > 1 and window
+    return {
+        **{
+            name: _mean(readings, name)
+            for name in ("utilisation", "sm_active", "tensor_active", "dram_active", "power_w")
+        },
+        "temperature_c": _most(readings, "temperature_c"),
+        "memory_used_share": _ratio(used, whole),
+        "memory_capacity_bytes": whole,
+        "power_throttled_share": min(1.0, power / window) if over and power is not None else None,
+        "thermal_throttled_share": min(1.0, heat / window) if over and heat is not None else None,
+        "throttle_reasons": tuple(
+            name for bit, name in THROTTLED.items() if any(value & bit for value in bits)
+        ) or None,
+        # An engine that does not count its work exports zero, which is not none done.
+        "flop_per_s": _ratio(grown(readings, "flop_each") or None, window) if over else None,
+        "memory_bytes_per_s": _ratio(grown(readings, "read_bytes_each") or None, window) if over else None,
+        "link_bytes_per_s": _ratio(grown(readings, "link_bytes"), window) if over else None,
+    }  # fmt: skip
+
+
+def _host(readings: Sequence[Reading]) -> dict[str, Any]:
+    if len(readings) < 2:
+        return {}
+    total, idle, iowait = (grown(readings, f"cpu_{name}_s") for name in ("total", "idle", "iowait"))
+    window = readings[-1].at_s - readings[0].at_s
+    disk = grown(readings, "disk_busy_s")
+    waits = 0.0 if iowait is None else iowait
+    return {
+        "cpu_busy": None if total is None or not total or idle is None else max(0.0, 1.0 - (idle + waits) / total),
+        "cpu_iowait": None if total is None or not total or iowait is None else iowait / total,
+        "disk_busy": None if disk is None or not window else min(1.0, disk / window),
+    }
