@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tonnage.nouns.batch_plan import BatchPlan
     from tonnage.nouns.case import Case, Result
     from tonnage.nouns.cost import RentOrBuy
+    from tonnage.nouns.diagnosis import Diagnosis
     from tonnage.nouns.fit import FitAnswer
     from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.model import Model
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "accelerator",
+    "diagnose",
     "fit",
     "model",
     "plan_batch",
@@ -228,6 +230,34 @@ def simulate(*, additions: Additions | None = None, **fields: Any) -> Simulated:
     from tonnage.report.notebook import drawn
 
     return drawn(answer(simulation_of(fields), additions=additions or NOTHING))
+
+
+def diagnose(
+    *sources: str,
+    model: str | None = None,
+    accelerator: str | None = None,
+    additions: Additions | None = None,
+    **fields: Any,
+) -> Diagnosis:
+    """
+    What limits a running system: sources and fields as in `tonnage diagnose --help`.
+
+    Raises
+    ------
+    TonnageError
+        A source cannot be read. That evidence lacks is an answer: `missing` says what to enable.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.measure.diagnose.sources import diagnose as answer
+    from tonnage.measure.diagnose.sources import watch_of
+    from tonnage.planner.remedy import known_of, with_plan
+    from tonnage.report.notebook import drawn
+
+    own = additions or NOTHING
+    known = known_of(accelerator=accelerator, model=model, additions=own)
+    baseline = fields.pop("baseline", None)
+    found = answer(*sources, watch=watch_of(fields), baseline=baseline, known=known)
+    return drawn(with_plan(found, model=model, additions=own) if model is not None else found)
 
 
 def to_dict(answer: Any) -> dict[str, Any]:

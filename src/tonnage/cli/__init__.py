@@ -40,6 +40,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "check": ("tonnage.cli.check:check", "What changed against a kept plan: for continuous integration."),
     "accuracy": ("tonnage.cli.accuracy:accuracy", "Predicted against measured, by block."),
     "measure": ("tonnage.cli.measure:measure", "What an endpoint really does; reports of other tools; size from them."),
+    "diagnose": ("tonnage.cli.diagnose:diagnose", "What limits a running system, by which evidence, and what to do."),
+    "history": ("tonnage.cli.history:history", "Every measurement made here: list, show, export."),
     "mcp": ("tonnage.cli.mcp:mcp", "The planner as tools for assistants (Model Context Protocol)."),
     "web": ("tonnage.cli.web:web", "The page and the HTTP API, on this machine."),
     "trace": ("tonnage.cli.trace:trace", "Any PyTorch module becomes a profile that stands wherever a model does."),

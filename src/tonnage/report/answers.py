@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tonnage.nouns.batch_plan import BatchPlan
 from tonnage.nouns.cost import RentOrBuy
+from tonnage.nouns.diagnosis import Diagnosis
 from tonnage.nouns.fit import FitAnswer
 from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.nouns.plan import ServePlan
@@ -29,6 +30,7 @@ SHOWN_BY: Final[dict[type, str]] = {
     FitAnswer: "tonnage.report.memory:show_fit",
     RentOrBuy: "tonnage.report.cost:show_rent_or_buy",
     Simulated: "tonnage.report.simulate:show_simulation",
+    Diagnosis: "tonnage.report.diagnose:show_diagnosis",
 }
 """Kind of answer -> the report that prints it, as "module:function"."""
 TOP: Final = 12
