@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tonnage.nouns.accelerator import Accelerator
     from tonnage.nouns.batch_plan import BatchPlan
     from tonnage.nouns.case import Case, Result
+    from tonnage.nouns.compare import Comparison
     from tonnage.nouns.cost import RentOrBuy
     from tonnage.nouns.diagnosis import Diagnosis
     from tonnage.nouns.fit import FitAnswer
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "accelerator",
+    "compare",
     "diagnose",
     "fit",
     "model",
@@ -230,6 +232,23 @@ def simulate(*, additions: Additions | None = None, **fields: Any) -> Simulated:
     from tonnage.report.notebook import drawn
 
     return drawn(answer(simulation_of(fields), additions=additions or NOTHING))
+
+
+def compare(*, additions: Additions | None = None, **fields: Any) -> Comparison:
+    """
+    The same requests served in several ways. Fields as in a FILE of `tonnage compare`, its `ways` among them.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That no way fits is an answer: `fits` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.compare.compare import compare as answer
+    from tonnage.planner.compare.ways import comparing_of
+    from tonnage.report.notebook import drawn
+
+    return drawn(answer(comparing_of(fields), additions=additions or NOTHING))
 
 
 def diagnose(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -10,17 +9,24 @@ from typing import Any
 
 import click
 
-__all__ = ["simulate"]
+__all__ = ["INFEASIBLE", "INTERRUPTED", "simulate", "watch_bar"]
 
 INFEASIBLE = 3
 INTERRUPTED = 130
-QUIET_S = 2.0
+QUIET_S = 1.0
 """Shorter runs say nothing while they run. [s]"""
+BETWEEN_S = 0.1
+"""Between two drawings of the bar. [s]"""
+BAR = 30
+"""Characters of the bar."""
 
 
 @click.command()
 @click.argument("case", type=click.Path(dir_okay=False, allow_dash=True))
-@click.option("--requests", "rows", type=click.Path(dir_okay=False), help="also write a row for each request (CSV)")
+@click.option(
+    "--requests", "rows", type=click.Path(dir_okay=False), help="also write a row for each request: .csv, .parquet"
+)
+@click.option("--plot", type=click.Path(dir_okay=False), help="draw it, too: FILE.svg, .png, or .html with the report")
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.simulate/1")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
@@ -40,49 +46,55 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     from tonnage.planner.files import read_mapping
     from tonnage.planner.simulate.door import simulation_of
     from tonnage.planner.simulate.simulate import simulate as answer
-    from tonnage.planner.simulate.told import request_rows
+    from tonnage.planner.simulate.told import request_columns
+    from tonnage.report import picture
+    from tonnage.report.answers import plot as draw
+    from tonnage.report.answers import show
     from tonnage.report.document import as_json
+    from tonnage.report.requests import check_path, write_requests
 
+    path, plot = options["rows"], options["plot"]
+    if path is not None:
+        check_path(path)
+    if plot is not None:
+        picture.check_path(plot)
     asked = simulation_of(read_mapping(case, what="case"))
     additions = gather(paths=options["folders"], overrides=options["overrides"])
-    path = options["rows"]
     found = answer(
         asked,
         additions=additions,
-        watch=_watch(),
-        keep=None if path is None else lambda run: _write(path, request_rows(run)),
+        watch=watch_bar(),
+        keep=None if path is None else lambda run: write_requests(path, request_columns(run)),
     )
+    if plot is not None:
+        draw(found, plot)
     if options["as_json"]:
         click.echo(as_json(found))
     else:
-        from tonnage.report.simulate import show_simulation
-
-        show_simulation(found)
+        show(found)
     if found.partial:
         ctx.exit(INTERRUPTED)
     if not found.fits:
         ctx.exit(INFEASIBLE)
 
 
-def _watch() -> Callable[[int, int], None]:
-    """Says on stderr how far a long run is, if someone looks there."""
-    began = time.monotonic()
+def watch_bar() -> Callable[[int, int], None]:
+    """Draws on stderr how far a long run is, if someone looks there."""
+    began, drawn, seen = time.monotonic(), 0.0, sys.stderr.isatty()
 
     def tell(done: int, total: int) -> None:
-        if sys.stderr.isatty() and time.monotonic() - began > QUIET_S:
-            end = "\n" if done >= total else ""
-            click.echo(f"\r{done:,} of {total:,} requests", err=True, nl=False)
-            click.echo(end, err=True, nl=False)
+        nonlocal began, drawn
+        now = time.monotonic()
+        ended = done >= total
+        due = now - drawn > BETWEEN_S if drawn else now - began > QUIET_S
+        if seen and (due or (drawn and ended)):
+            drawn = now
+            share = done / max(1, total)
+            bar = "#" * round(BAR * share)
+            left = (now - began) * (1.0 - share) / share if share else 0.0
+            rest = "" if ended else f", {left:,.0f} s left"
+            click.echo(f"\r[{bar:<{BAR}}] {done:,} of {total:,} requests{rest}\x1b[K", err=True, nl=ended)
+        if ended:
+            began, drawn = time.monotonic(), 0.0  # the next run, where there are several
 
     return tell
-
-
-def _write(path: str, table: tuple[tuple[str, ...], list[tuple[Any, ...]]]) -> None:
-    import csv
-
-    header, rows = table
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        # Not a number: never answered, or no second token; an empty cell in the file.
-        writer.writerows(["" if isinstance(x, float) and math.isnan(x) else x for x in row] for row in rows)

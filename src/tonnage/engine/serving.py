@@ -16,7 +16,7 @@ from tonnage.engine.simulated import Floats, Ints, Limits, Requests, StepArrays
 __all__ = ["Loop", "Simulated", "Timeline", "gap_quantile", "kept", "loop_of", "played", "refused", "simulate",
            "with_own_blocks"]  # fmt: skip
 
-PIECE = 200_000
+PIECE = 20_000
 """Requests between two looks at the clock, so that a long run can be watched and broken off."""
 MOST_SAMPLES = 20_000
 

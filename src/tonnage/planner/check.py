@@ -18,7 +18,7 @@ from tonnage.nouns.train_plan import TrainOption, TrainPlan
 from tonnage.planner.plans import Plan
 from tonnage.units import show
 
-__all__ = ["DEFAULT_TOLERANCE", "check"]
+__all__ = ["DEFAULT_TOLERANCE", "Comparable", "check", "figures"]
 
 DEFAULT_TOLERANCE: Final = 0.05
 Comparable = ServePlan | BatchPlan | TrainPlan
@@ -58,10 +58,10 @@ def check(baseline: Plan, fresh: Plan, *, tolerance: float = DEFAULT_TOLERANCE) 
 
 
 def _named(plan: Comparable) -> Iterator[tuple[str, Figure]]:
-    yield from ((figure[0], figure) for figure in _figures(plan))
+    yield from ((figure[0], figure) for figure in figures(plan))
 
 
-def _figures(plan: Comparable) -> Iterator[Figure]:
+def figures(plan: Comparable) -> Iterator[Figure]:
     """What is compared, in the order it is told."""
     yield "feasible", "", "yes" if plan.feasible else "no", None
     yield "model", "", str(plan.model.get("id", plan.request.model)), None

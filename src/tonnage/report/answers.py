@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.compare import Comparison
 from tonnage.nouns.cost import RentOrBuy
 from tonnage.nouns.diagnosis import Diagnosis
 from tonnage.nouns.fit import FitAnswer
@@ -31,6 +32,7 @@ SHOWN_BY: Final[dict[type, str]] = {
     RentOrBuy: "tonnage.report.cost:show_rent_or_buy",
     Simulated: "tonnage.report.simulate:show_simulation",
     Diagnosis: "tonnage.report.diagnose:show_diagnosis",
+    Comparison: "tonnage.report.compare:show_comparison",
 }
 """Kind of answer -> the report that prints it, as "module:function"."""
 TOP: Final = 12

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tonnage.errors import BadRequest, echo
 from tonnage.report.charts.chart import Chart, specification
 
-__all__ = ["SUFFIXES", "save", "svg"]
+__all__ = ["SUFFIXES", "check_path", "save", "svg"]
 
 SUFFIXES: Final = (".svg", ".png", ".html")
 
@@ -25,6 +25,22 @@ def svg(chart: Chart, *, theme: str = "light") -> str:
     """
     drawn: str = _renderer().vegalite_to_svg(specification(chart, theme=theme))
     return drawn
+
+
+def check_path(path: str) -> None:
+    """
+    Refuse a file that could not be drawn later, before a long calculation is wasted on it.
+
+    Raises
+    ------
+    BadRequest
+        Another suffix, or the `plots` extra missing.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise BadRequest(f"--plot: '{echo(path)}' must end in {', '.join(SUFFIXES)}")
+    if suffix != ".html":
+        _renderer()
 
 
 def save(charts: tuple[Chart, ...], path: str, *, title: str = "Tonnage", page: str = "") -> None:
@@ -47,9 +63,8 @@ def save(charts: tuple[Chart, ...], path: str, *, title: str = "Tonnage", page: 
     BadRequest
         Another suffix, nothing to draw, the `plots` extra missing, or the file cannot be written.
     """
+    check_path(path)
     suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise BadRequest(f"--plot: '{echo(path)}' must end in {', '.join(SUFFIXES)}")
     if not charts and not page:
         raise BadRequest("--plot: this answer has nothing to draw; its sentence says why")
     if suffix == ".html":

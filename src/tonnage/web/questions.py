@@ -9,6 +9,7 @@ import msgspec
 
 from tonnage.catalog import Additions
 from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.compare import Comparison
 from tonnage.nouns.cost import RentOrBuy
 from tonnage.nouns.fit import FitAnswer
 from tonnage.nouns.lifecycle import LifecyclePlan
@@ -66,6 +67,7 @@ _SIMULATE_FIELDS: Final = (
     Field(name="replicas", reads="integer", help="replicas behind the router"),
     Field(name="capacity", reads="flag", help="also look for the largest rate within the objectives"),
 )  # fmt: skip
+_COMPARE_FIELDS: Final = tuple(field for field in _SIMULATE_FIELDS if field.name != "capacity")
 _WHOLE: Final = ("layout.tp", "replicas", "traffic.concurrency", "traffic.requests")
 
 LLAMA_8B: Final = "meta-llama/Llama-3.1-8B-Instruct"
@@ -125,6 +127,12 @@ QUESTIONS: Final[dict[str, Question]] = {
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
                      "slo.ttft": "1 s", "slo.tpot": "50 ms"},
         ),
+        Question(
+            path="compare/ways", title="Compare ways to batch", fields=_COMPARE_FIELDS, answers=Comparison,
+            essentials=tuple(field.name for field in _COMPARE_FIELDS),
+            example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
+                     "traffic.requests": "5000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "replicas": "2"},
+        ),
     )
 }  # fmt: skip
 """Every form by its path, in the order the page lists them."""
@@ -183,6 +191,13 @@ def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | N
     return simulate(simulation_of(_typed(request)), additions=additions, watch=watch or (lambda *_: None))
 
 
+def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Comparison:
+    from tonnage.planner.compare.compare import compare
+    from tonnage.planner.compare.ways import comparing_of
+
+    return compare(comparing_of(_typed(request)), additions=additions, watch=watch)
+
+
 def _typed(request: Mapping[str, Any]) -> dict[str, Any]:
     """Whole numbers and flags of the simulation form, which a browser sends as text."""
     from tonnage.planner.door import read_fields
@@ -202,4 +217,5 @@ _OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], 
     "fit": _fit,
     "cost/rent-or-buy": _rent_or_buy,
     "simulate": _simulate,
+    "compare/ways": _compare,
 }

@@ -23,7 +23,7 @@ from tonnage.units import show
 if TYPE_CHECKING:
     from tonnage.engine.serving import Simulated as Run
 
-__all__ = ["request_rows", "told"]
+__all__ = ["request_columns", "told"]
 
 OCCUPANCY_POINTS: Final = 200
 
@@ -70,7 +70,7 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
         slo_met=_met(asked, run),
         cached_share=run.cached_tokens / max(1, run.cached_tokens + run.prompt_tokens),
         occupancy=_occupancy(run, replica.limits, replicas=_replicas(asked, copies)),
-        capacity=_capacity(asked, replica, traffic),
+        capacity=_capacity(asked, replica, traffic=traffic, partial=run.partial),
         fleet=_fleet(asked, run),
         steps=run.steps,
         assumed=notes,
@@ -161,8 +161,10 @@ def _fleet(asked: Simulation, run: Run) -> FleetSeen | None:
     )
 
 
-def _capacity(asked: Simulation, replica: ReplicaArrays, traffic: Traced) -> CapacityFound | None:
-    if not asked.capacity:
+def _capacity(
+    asked: Simulation, replica: ReplicaArrays, *, traffic: Traced, partial: bool
+) -> CapacityFound | None:  # fmt: skip
+    if not asked.capacity or partial:
         return None
     from tonnage.engine.slo import Slo as Limit
     from tonnage.engine.slo import slo_capacity
@@ -201,19 +203,14 @@ def _sentence(asked: Simulation, found: Simulated) -> str:
     return f"{start}{' (broken off: partial)' if found.partial else ''}."
 
 
-def request_rows(run: Run) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """A header and one row for each request of a run, for a CSV."""
-    header = (
-        "request",
-        "sent_s",
-        "prompt_tokens",
-        "output_tokens",
-        "queue_s",
-        "ttft_s",
-        "tpot_s",
-        "e2e_s",
-        "preemptions",
-    )
+def request_columns(run: Run) -> dict[str, Any]:
+    """A column for each thing known of every request of a run; what never came to be is not a number."""
+    import numpy as np
+
     r = run.requests
-    columns = (r.sent_s, r.prompt, r.output, run.started_s - r.sent_s, run.ttft_s, run.tpot_s, run.e2e_s, run.preempted)
-    return header, [(i, *row) for i, row in enumerate(zip(*(column.tolist() for column in columns), strict=True))]
+    columns = {
+        "request": np.arange(len(r.prompt)), "sent_s": r.sent_s, "prompt_tokens": r.prompt, "output_tokens": r.output,
+        "queue_s": run.started_s - r.sent_s, "ttft_s": run.ttft_s, "tpot_s": run.tpot_s, "e2e_s": run.e2e_s,
+        "preemptions": run.preempted,
+    }  # fmt: skip
+    return {**columns, "replica": run.replica} if len(run.replica) == len(r.prompt) > 0 else columns

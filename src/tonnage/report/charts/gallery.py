@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.compare import Comparison
 from tonnage.nouns.cost import RentOrBuy
 from tonnage.nouns.fit import FitAnswer
 from tonnage.nouns.lifecycle import LifecyclePlan
@@ -13,6 +14,7 @@ from tonnage.nouns.plan import ServePlan
 from tonnage.nouns.simulate import Simulated
 from tonnage.nouns.train_plan import TrainPlan
 from tonnage.report.charts.chart import Chart
+from tonnage.report.charts.comparison import comparison_charts
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.owning import cost_charts
 from tonnage.report.charts.serving import serve_charts
@@ -49,4 +51,5 @@ _GALLERY: Final[dict[type, Callable[[Any], tuple[Chart, ...]]]] = {
     RentOrBuy: cost_charts,
     FitAnswer: _fit_charts,
     Simulated: simulation_charts,
+    Comparison: comparison_charts,
 }

@@ -1,0 +1,62 @@
+"""`tonnage compare`: the same requests served in several ways, or several plans, requests or cases side by side."""
+
+from __future__ import annotations
+
+import click
+
+from tonnage.cli.simulate import INFEASIBLE, INTERRUPTED, watch_bar
+
+__all__ = ["compare"]
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--plot", type=click.Path(dir_okay=False), help="draw it, too: FILE.svg, .png, or .html with the report")
+@click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.compare/1")
+@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
+@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    /,
+    files: tuple[str, ...],
+    plot: str | None,
+    as_json: bool,
+    overrides: tuple[str, ...],
+    folders: tuple[str, ...],
+) -> None:
+    """
+    Answers side by side (- = standard input).
+
+    One FILE with a simulation: its requests served in static, dynamic and continuous batches and, with two replicas
+    or more, by prefill and decode workers apart; or in the `ways` that it names. Several FILES: plans as `tonnage plan
+    --output` wrote them, requests, simulations, or cases of `tonnage predict`, all of one sort.
+
+    \b
+    model: meta-llama/Llama-3.1-8B-Instruct
+    accelerator: H100
+    replicas: 2
+    traffic: {profile: chat, rate: 6/s}
+    slo: {ttft: 1 s, tpot: 50 ms}
+    ways:                                   # optional
+      small steps: {engine_options: {max_num_batched_tokens: 512}}
+      as it is: {}
+    """
+    from tonnage.catalog import gather
+    from tonnage.planner.compare.files import compare_files
+    from tonnage.report.answers import plot as draw
+    from tonnage.report.answers import show
+    from tonnage.report.document import as_json as json_text
+
+    additions = gather(paths=folders, overrides=overrides)
+    found = compare_files(files, additions=additions, watch=watch_bar())
+    if plot is not None:
+        draw(found, plot)
+    if as_json:
+        click.echo(json_text(found))
+    else:
+        show(found)
+    if found.partial:
+        ctx.exit(INTERRUPTED)
+    if not found.fits:
+        ctx.exit(INFEASIBLE)

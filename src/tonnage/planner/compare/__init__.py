@@ -1,0 +1,1 @@
+"""Several answers side by side."""
