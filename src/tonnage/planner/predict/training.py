@@ -14,18 +14,17 @@ from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, hub
 from tonnage.catalog.intervals import factor
 from tonnage.catalog.training import training_coefficients, with_training_totals
-from tonnage.engine.training import model_flop, step_time
+from tonnage.engine.training import step_time
 from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.answer import Basis, Quantity
+from tonnage.nouns.answer import Quantity
 from tonnage.nouns.case import TrainCase, TrainResult
 from tonnage.nouns.model import Model
 from tonnage.nouns.precision import number_format
-from tonnage.nouns.training import TrainCoefficients, TrainSetup
-from tonnage.physics.operators import peak_flop_per_s
+from tonnage.nouns.training import TrainSetup
 from tonnage.physics.training_memory import training_memory
-from tonnage.planner.levels import train_level
 from tonnage.planner.train.setup import Chosen, resolve_setup
+from tonnage.planner.train.sure import basis_of, level_of, mfu
 from tonnage.units import show
 
 __all__ = ["predict_train"]
@@ -57,9 +56,10 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING) -> TrainRe
     step = step_time(
         model, accelerator=_counted(accelerator, case), setup=setup, coefficients=coefficients
     )  # fmt: skip
-    rung = _rung(accelerator, coefficients)
-    level = train_level(model, basis=rung.value, method=setup.method, software=setup.software)
-    step = msgspec.structs.replace(step, basis=rung).within(factor("train", "step_s", rung=level))
+    level = level_of(model, accelerator=accelerator, setup=setup, coefficients=coefficients)
+    step = msgspec.structs.replace(step, basis=basis_of(accelerator, coefficients)).within(
+        factor("train", "step_s", rung=level)
+    )
     memory = memory.within(factor("train", "memory_peak_bytes", rung=level))
     found = _result(case, model, accelerator, chosen, step=step, memory=memory)
     return msgspec.structs.replace(found, level=level)
@@ -88,19 +88,11 @@ def _counted(accelerator: Accelerator, case: TrainCase) -> Accelerator:
     )
 
 
-def _rung(accelerator: Accelerator, coefficients: TrainCoefficients) -> Basis:
-    """Calibrated where the fit has seen the architecture, derived elsewhere."""
-    return Basis.CALIBRATED if accelerator.architecture in coefficients.gemm else Basis.DERIVED
-
-
 def _result(
     case: TrainCase, model: Model, accelerator: Accelerator, chosen: Chosen, *, step: Quantity, memory: Quantity
 ) -> TrainResult:
     setup = chosen.setup
     ranks = setup.layout.ranks
-    flop = model_flop(model, setup=setup)
-    sixteen = setup.precision if number_format(setup.precision).bits >= 16 else "bf16"
-    peak = peak_flop_per_s(accelerator, number_format(sixteen).compute) * case.accelerator_fraction
     usable = accelerator.driver_memory_bytes * case.accelerator_fraction
     return TrainResult(
         fits=chosen.fits,
@@ -110,7 +102,7 @@ def _result(
         if setup.seq_len > 1
         else None,
         samples_per_s_per_accelerator=_rate(setup.global_batch / ranks, step, "samples/s"),
-        mfu=flop / (ranks * step.value * peak),
+        mfu=mfu(model, accelerator=accelerator, setup=setup, step_s=step.value, share=case.accelerator_fraction),
         memory_peak_bytes=memory,
         layout=_layout(setup),
         why="" if chosen.fits else _shortfall(chosen, accelerator, usable),

@@ -14,23 +14,21 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
 from tonnage.catalog.intervals import factor
 from tonnage.engine.run import Cluster, RunSpec, run_over_time
-from tonnage.engine.training import model_flop, step_time
+from tonnage.engine.training import step_time
 from tonnage.money.bills import with_spares
 from tonnage.money.terms import billing_rules, charged_hours, run_lines
-from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Part, Quantity, Verdict
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Bill
-from tonnage.nouns.precision import number_format
 from tonnage.nouns.train_plan import Milestone, Run, TrainConfiguration, TrainOption
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.nouns.workload import FineTune, Train
 from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
-from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.training_memory import training_memory
 from tonnage.planner.train.job import Job
 from tonnage.planner.train.places import Rental
 from tonnage.planner.train.search import KEPT_FREE, arranged, state_bytes, trained_parameters
+from tonnage.planner.train.sure import basis_of, level_of, mfu
 from tonnage.search.train_layouts import Arrangement, Found
 from tonnage.units import show
 
@@ -164,15 +162,14 @@ def _date(start: date, after_s: float) -> str:
 
 def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> TrainOption:
     setup, place = best.setup, rental.place
-    basis = (
-        Basis.CALIBRATED if place.accelerator.architecture in asked.coefficients.gemm else Basis.DERIVED
-    )  # fmt: skip
-    error = factor("train", "step_s", rung=basis)
+    basis = basis_of(place.accelerator, asked.coefficients)
+    level = level_of(asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
+    error = factor("train", "step_s", rung=level)
     step = step_time(asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
     step = replace(step, basis=basis).within(error)
     memory = training_memory(
         asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients, memory_kind="device"
-    ).within(factor("train", "memory_peak_bytes", rung=basis))
+    ).within(factor("train", "memory_peak_bytes", rung=level))
     bills = [made for made in rental.bills if made.term == term]
     run = run_of(
         asked, setup, step_s=step.value, step_factor=error, instances=bills[0].instances,
@@ -195,7 +192,7 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
             value=rate / step.value, unit="tokens/s", low=rate / (step.high or 1), high=rate / (step.low or 1),
             basis=basis,
         ),
-        mfu=_mfu(asked, setup, place.count, step.value, place.accelerator),
+        mfu=mfu(asked.model, accelerator=place.accelerator, setup=setup, step_s=step.value),
         memory=memory,
         limit_bytes=place.accelerator.driver_memory_bytes,
         run=run,
@@ -244,12 +241,6 @@ def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
         usd_per_hour=made.usd_per_hour,
         told=f"{made.instances} x {made.usd_per_instance_hour:,.4g} USD/h{spares}",
     )
-
-
-def _mfu(asked: Asked, setup: TrainSetup, count: int, step_s: float, accelerator: Accelerator) -> float:
-    sixteen = setup.precision if number_format(setup.precision).bits >= 16 else "bf16"
-    peak = peak_flop_per_s(accelerator, number_format(sixteen).compute)
-    return model_flop(asked.model, setup=setup) / (count * step_s * peak)
 
 
 def _configuration(rental: Rental, setup: TrainSetup) -> TrainConfiguration:

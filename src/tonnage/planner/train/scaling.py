@@ -17,6 +17,7 @@ from tonnage.planner.sites import Site
 from tonnage.planner.train.option import Asked, run_of
 from tonnage.planner.train.places import MOST_ACCELERATORS, rentals
 from tonnage.planner.train.search import FRAMEWORK_OF, Place, arranged, templates
+from tonnage.planner.train.sure import level_of
 
 __all__ = ["PAYS", "rerun", "scaling", "setup_label", "setup_of", "stops_paying"]
 
@@ -62,8 +63,10 @@ def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
 def rerun(asked: Asked, option: TrainOption, *, instances: int, instance_size: float, term: str) -> Run:
     """The run of an option's step on other instances or another term."""
     setup = setup_of(asked, option)
+    card = catalog.accelerators(asked.additions)[option.configuration.accelerator]
+    level = level_of(asked.model, accelerator=card, setup=setup, coefficients=asked.coefficients)
     return run_of(
-        asked, setup, step_s=option.step_s.value, step_factor=factor("train", "step_s", rung=option.basis),
+        asked, setup, step_s=option.step_s.value, step_factor=factor("train", "step_s", rung=level),
         instances=instances, instance_size=instance_size, term=term,
     )  # fmt: skip
 

@@ -24,6 +24,7 @@ from tonnage.nouns.precision import number_format
 from tonnage.nouns.training import Recompute, Software, TrainCoefficients, TrainSetup
 from tonnage.physics.training_memory import training_memory
 from tonnage.planner.train import habits
+from tonnage.planner.train.sure import level_of
 
 __all__ = ["Chosen", "resolve_setup"]
 
@@ -73,7 +74,8 @@ def resolve_setup(
             fitting.append(found)
     assert smallest is not None  # _layouts raises when it has nothing to yield
     best = smallest if not fitting else fitting[0] if len(fitting) == 1 else min(fitting, key=seconds)
-    memory = best.memory.within(factor("train", "memory_peak_bytes"))
+    level = level_of(model, accelerator=accelerator, setup=best.setup, coefficients=coefficients)
+    memory = best.memory.within(factor("train", "memory_peak_bytes", rung=level))
     return msgspec.structs.replace(best, memory=memory, notes=_notes(case, best.setup))
 
 

@@ -1,0 +1,33 @@
+"""How sure a training prediction is: by the architectures that the fit has seen, the method, structure and software."""
+
+import pytest
+
+from tonnage import catalog
+from tonnage.catalog.training import training_coefficients
+from tonnage.engine.training import model_flop
+from tonnage.nouns.answer import Basis
+from tonnage.nouns.training import TrainSetup
+from tonnage.planner.train.sure import basis_of, level_of, mfu
+
+MODEL = catalog.model("meta-llama/Meta-Llama-3-8B")
+H100 = catalog.accelerator("h100-sxm5-80gb")
+
+
+def test_an_architecture_that_no_fit_has_seen_is_derived() -> None:
+    assert basis_of(H100, training_coefficients()) is Basis.CALIBRATED
+    assert basis_of(catalog.accelerator("mi300x"), training_coefficients()) is Basis.DERIVED
+
+
+def test_the_level_names_method_structure_and_software() -> None:
+    def level(setup: TrainSetup) -> str:
+        return level_of(MODEL, accelerator=H100, setup=setup, coefficients=training_coefficients())
+
+    assert level(TrainSetup(software="megatron")) == "calibrated:whole:dense:megatron"
+    assert level(TrainSetup(method="qlora", software="eager")) == "calibrated:adapter:dense:eager"
+
+
+def test_utilisation_counts_model_flop_on_the_dense_16_bit_peak() -> None:
+    setup = TrainSetup(seq_len=4096, precision="fp8")
+    found = mfu(MODEL, accelerator=H100, setup=setup, step_s=1.0)
+    assert found == pytest.approx(model_flop(MODEL, setup=setup) / H100.peaks["bf16"])
+    assert mfu(MODEL, accelerator=H100, setup=setup, step_s=1.0, share=0.5) == pytest.approx(2 * found)
