@@ -50,6 +50,83 @@ def test_json_and_rows_agree(tmp_path: Path) -> None:
     assert len(found["occupancy"]["at_s"]) == len(found["occupancy"]["running"])
 
 
+def test_rows_as_parquet_hold_what_the_csv_holds(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    short = CASE.replace("requests: 2000", "requests: 50").replace(
+        "profile: chat", "prompt_tokens: 900, output_tokens: 1"
+    )
+    for name in ("rows.csv", "rows.parquet"):
+        assert run("-", "--requests", str(tmp_path / name), text=short)[0] == 0
+    rows = duckdb.sql(f"select ttft_s, tpot_s from '{tmp_path / 'rows.parquet'}' order by request").fetchall()
+    with (tmp_path / "rows.csv").open(encoding="utf-8") as file:
+        plain = list(csv.DictReader(file))
+    assert [float(row["ttft_s"]) for row in plain] == [ttft for ttft, _ in rows]
+    assert {row["tpot_s"] for row in plain} == {""} and {tpot for _, tpot in rows} == {None}
+
+
+@pytest.mark.parametrize("suffix", ["html", "svg", "png"])
+def test_pictures(tmp_path: Path, suffix: str) -> None:
+    if suffix != "html":
+        pytest.importorskip("vl_convert")
+    path = tmp_path / f"seen.{suffix}"
+    assert run("-", "--plot", str(path), text=CASE.replace("2000", "200"))[0] == 0
+    begins = {"html": b"<!doctype html>", "svg": b"<svg", "png": b"\x89PNG"}[suffix]
+    content = path.read_bytes()
+    assert content[:20].lower().startswith(begins.lower())
+    if suffix != "png":
+        assert b"What happened over time" in content and b"Latency by percentile" in content
+
+
+@pytest.mark.parametrize(
+    ("flag", "path", "says"),
+    [
+        ("--requests", "rows.xlsx", "must end in .csv or .parquet"),
+        ("--requests", "no/such/folder/rows.csv", "does not exist"),
+        ("--plot", "seen.gif", "must end in .svg, .png, .html"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_said_before_the_run(flag: str, path: str, says: str) -> None:
+    code, out, err = run("-", flag, path, text=CASE.replace("requests: 2000", "requests: 20000000"))
+    assert code == 2 and not out and says in err and err.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal and a signal of POSIX")
+def test_a_long_run_shows_a_bar_and_ctrl_c_leaves_what_was_done(tmp_path: Path) -> None:
+    import os
+    import pty
+    import select
+    import signal
+    import time
+
+    rows = tmp_path / "rows.csv"
+    case = tmp_path / "long.yaml"
+    case.write_text(
+        "model: meta-llama/Llama-3.1-8B-Instruct\naccelerator: L4\nslo: {ttft: 1 s}\ncapacity: true\n"
+        "traffic: {prompt_tokens: 1k, output_tokens: 8k, length_spread: [0.5, 1.5], rate: 20/s, requests: 500000}\n"
+    )
+    ours, theirs = pty.openpty()
+    started = subprocess.Popen(
+        [sys.executable, "-m", "tonnage", "simulate", str(case), "--json", "--requests", str(rows)],
+        stdout=subprocess.PIPE, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    seen, limit = b"", time.monotonic() + 120
+    while b"of 500,000 requests" not in seen and time.monotonic() < limit and started.poll() is None:
+        if select.select([ours], [], [], 0.2)[0]:
+            seen += os.read(ours, 4096)
+    assert b"\r[" in seen, seen
+    started.send_signal(signal.SIGINT)
+    out, _ = started.communicate(timeout=60)
+    os.close(ours)
+    assert started.returncode == 130
+    found = json.loads(out)
+    assert found["partial"] and 0 < found["requests"] < 500_000 and "partial" in found["sentence"]
+    assert "capacity" not in found
+    with rows.open(encoding="utf-8") as file:
+        answered = sum(1 for row in csv.DictReader(file) if row["e2e_s"])
+    assert answered == found["requests"]
+
+
 def test_the_same_seed_gives_the_same_bytes() -> None:
     assert run("-", "--json", text=CASE)[1] == run("-", "--json", text=CASE)[1]
     assert run("-", "--json", text=CASE)[1] != run("-", "--json", text=CASE.replace("seed: 3", "seed: 4"))[1]
