@@ -51,7 +51,7 @@ def test_cross_attention_keeps_the_text_out_of_the_stream() -> None:
 
 
 def test_a_clip_has_the_tokens_of_its_frames() -> None:
-    assert latent_tokens(resolution=480, video=True) == pytest.approx(32760)
+    assert latent_tokens(resolution=480, frames=81) == pytest.approx(32760)
 
 
 def test_only_text_towers_encode_the_prompt() -> None:

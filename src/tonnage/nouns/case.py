@@ -149,6 +149,10 @@ class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     resolution: int | None = None
     steps: int | None = None
     seq_len: int | None = None
+    frames: int | None = None
+    """Of a video clip that is generated."""
+    beams: int = 1
+    """Hypotheses that a speech decoder keeps beside each other."""
     precision: str = "fp16"
     engine: str = "pytorch"
     engine_version: str | None = None

@@ -42,6 +42,10 @@ class Infer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Side of the square the network sees. [px]"""
     seq_len: int | None = None
     steps: int | None = None
+    frames: int | None = None
+    """Of a clip that is generated."""
+    beams: int = 1
+    """Hypotheses of a speech decoder."""
     precisions: tuple[str, ...] = ("fp16",)
     engine: str | None = None
     """Absent = TensorRT on NVIDIA parts for vision, PyTorch elsewhere."""

@@ -13,35 +13,39 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Tower
+from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Network, Tower
 from tonnage.nouns.precision import Precision, number_format
 from tonnage.physics.parameters import feed_forward_parameters, mixer_parameters
 from tonnage.physics.shares import Share, gemm, share, touch
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["denoiser_transformer_work", "latent_tokens", "text_encoder_work", "text_tokens"]
+__all__ = ["clip_frames", "denoiser_transformer_work", "latent_tokens", "text_encoder_work", "text_tokens"]
 
-_PATCH: Final = 16
-"""Pixels of the image per latent token, along a side: VAE 8, patch 2."""
-_VIDEO_FRAMES: Final = 21
-"""Latent frames of a clip of 81: one and one for every four more (Wan 2.1)."""
+_CLIP_FRAMES: Final = 81
+"""Of a clip whose model does not say how many (Wan 2.1)."""
 _VIDEO_ASPECT: Final = 832 / 480
 _TEXT_TOKENS: Final = 77
 """Tokens of CLIP's context."""
 
 
-def latent_tokens(*, resolution: float, video: bool = False) -> float:
+def latent_tokens(
+    *, resolution: float, latent_px: float = 16, frames: float = 0, frame_stride: float = 4
+) -> float:  # fmt: skip
     """
     Tokens that a diffusion transformer makes of an image or a clip.
 
-    n = (side / 16)^2; a clip is 21 latent frames of aspect 832 : 480.
+    n = (side / p)^2; a clip has an aspect of 832 : 480 and 1 + (frames - 1) / stride latent frames.
 
     Parameters
     ----------
     resolution : number
         Side of the square image; height of a clip. [px]
-    video : bool, optional
-        A clip of 81 frames.
+    latent_px : number, optional
+        p, pixels per token along a side: factor of the autoencoder times the patch. [px]
+    frames : number, optional
+        Of a clip; 0 = an image. [-]
+    frame_stride : number, optional
+        Frames of the clip per latent frame, after the first. [-]
 
     Returns
     -------
@@ -50,7 +54,7 @@ def latent_tokens(*, resolution: float, video: bool = False) -> float:
 
     Valid
     -----
-    Autoencoders of factor 8 with patches of 2 x 2 (FLUX, SD3, Wan).
+    Autoencoders of factor 8 with patches of 2 x 2 (FLUX, SD3, Wan, CogVideoX, HunyuanVideo); others by `latent_px`.
 
     Source
     ------
@@ -58,11 +62,19 @@ def latent_tokens(*, resolution: float, video: bool = False) -> float:
 
     Examples
     --------
-    >>> latent_tokens(resolution=1024)
-    4096.0
+    >>> latent_tokens(resolution=1024), latent_tokens(resolution=480, frames=81)
+    (4096.0, 32760.0)
     """
-    frame = (resolution / _PATCH) ** 2
-    return frame * _VIDEO_ASPECT * _VIDEO_FRAMES if video else frame
+    frame = (resolution / latent_px) ** 2
+    return frame * _VIDEO_ASPECT * (1 + (frames - 1) / frame_stride) if frames else frame
+
+
+def clip_frames(model: Model, frames: int | None = None) -> float:
+    """Frames of a clip: those asked for, else the model's own; 0 for a model of images."""
+    if not model.kind.startswith("video"):
+        return 0.0
+    known = model.network
+    return float(frames or (known.frames if known is not None else None) or _CLIP_FRAMES)
 
 
 def text_tokens(model: Model) -> float:
@@ -70,10 +82,16 @@ def text_tokens(model: Model) -> float:
     return float(model.max_context or _TEXT_TOKENS)
 
 
-def denoiser_transformer_work(model: Model, *, resolution: float, batch: float, precision: Precision) -> Work:
-    """One call of a diffusion transformer on `batch` latent images."""
+def denoiser_transformer_work(
+    model: Model, *, resolution: float, batch: float, precision: Precision, frames: int | None = None
+) -> Work:  # fmt: skip
+    """One call of a diffusion transformer on `batch` latent images, or clips of so many frames."""
     at = share(hidden=model.hidden_size, layout=Layout(), precision=precision, encoder=True)
-    image = latent_tokens(resolution=resolution, video=model.kind.startswith("video"))
+    known = model.network or Network(flop=0.0)
+    image = latent_tokens(
+        resolution=resolution, latent_px=known.latent_px, frames=clip_frames(model, frames),
+        frame_stride=known.frame_stride,
+    )  # fmt: skip
     text = text_tokens(model)
     work: list[Operator] = []
     for group in model.layers:

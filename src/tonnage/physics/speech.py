@@ -49,13 +49,20 @@ def encoder_work(model: Model, *, windows: float, precision: Precision, mel_bins
     return (*stem, *(op for op in body if op.kind != "embedding"), *memory)
 
 
-def decoder_step_work(model: Model, *, windows: float, context: float, precision: Precision) -> Work:
-    """One decoder step over `windows` sequences that hold `context` tokens each, and their windows."""
+def decoder_step_work(
+    model: Model, *, windows: float, context: float, precision: Precision, beams: float = 1.0
+) -> Work:  # fmt: skip
+    """
+    One decoder step over `windows` sequences that hold `context` tokens each, and their windows.
+
+    Every beam is a sequence of its own; the beams of a window read its keys and values once (CTranslate2 packs them).
+    """
     alone = msgspec.structs.replace(
         model, encoder=(), layers=tuple(msgspec.structs.replace(group, cross_attention=None) for group in model.layers)
     )
     tokens = Tokens(decodes=windows, context=context, emitted=windows)
-    own = step_work(alone, tokens, precision=precision, layout=Layout())
+    written = msgspec.structs.replace(tokens, decodes=windows * beams, emitted=windows * beams)
+    own = step_work(alone, written, precision=precision, layout=Layout())
     at = share(hidden=model.hidden_size, layout=Layout(), precision=precision)
     looks = [(group.cross_attention, group.count) for group in model.layers]
     crossed: list[Operator] = []

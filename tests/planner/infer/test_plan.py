@@ -104,3 +104,22 @@ def test_what_contradicts_is_one_sentence(fields: dict[str, Any], said: str) -> 
         plan(**fields)
     with pytest.raises(UnknownName):
         plan(**CAMERAS, codec="vp9")
+
+
+def test_clips_beams_and_images_that_are_asked_about() -> None:
+    clip = plan(model="Wan-AI/Wan2.1-T2V-14B", rate="10/h", resolution=480, accelerator=["h100-sxm5-80gb"])
+    short = plan(model="Wan-AI/Wan2.1-T2V-14B", rate="10/h", resolution=480, frames=17, accelerator=["h100-sxm5-80gb"])
+    assert short.options[0].capacity_per_s.value > 4 * clip.options[0].capacity_per_s.value
+    assert "10 samples an hour" in clip.sentence
+    spoken = {"model": "openai/whisper-large-v3", "audio": 50, "engine": "faster-whisper", "accelerator": ["l4"]}
+    one, five = (plan(**spoken, beams=beams).options[0] for beams in (1, 5))
+    assert one.batch == five.batch and five.capacity_per_s.value < one.capacity_per_s.value
+    seen = plan(model="Qwen/Qwen2.5-VL-7B-Instruct", rate="1/s", resolution=448, accelerator=["l40s"]).options[0]
+    assert 7e9 * 2 < seen.memory.value < 40e9
+    for model, fields, said in (
+        ("Qwen/Qwen2.5-VL-7B-Instruct", {}, "give resolution"),
+        ("timm/resnet50.a1_in1k", {"frames": 3}, "makes no clips"),
+        ("timm/resnet50.a1_in1k", {"beams": 3}, "no speech decoder"),
+    ):
+        with pytest.raises(BadRequest, match=said):
+            plan(model=model, rate="1/s", **fields)

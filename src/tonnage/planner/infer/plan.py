@@ -31,7 +31,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import PLAN_SCHEMA, Bill, Provenance, Rejection
 from tonnage.nouns.precision import number_format
 from tonnage.planner.infer import story
-from tonnage.planner.predict.infer_work import precision_of
+from tonnage.planner.predict.infer_work import precision_of, stages_of
 from tonnage.planner.predict.inference import Setup, Times, batch_times, level_of, memory_of, setup_of
 from tonnage.planner.serve.story import catalogue_dates, model_facts
 from tonnage.planner.sites import ACCELERATOR_TESTS, sites
@@ -40,6 +40,7 @@ __all__ = ["plan_infer"]
 
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LARGEST_FLEET: Final = 4096
+TEXT: Final = frozenset({"llm", "llm-moe", "hybrid-moe", "hybrid", "ssm", "vlm"})
 VISION: Final = ("cnn", "vision", "diffusion")
 IDLE: Final = 0.15
 """Share of the power limit that a part draws without work: T4 10 of 70 W, A100 50 to 60 of 400 W (nvidia-smi). [-]"""
@@ -57,8 +58,12 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
     """
     today = today or date.today()
     model = resolve(request.model, additions=additions)
-    if model.layers and model.has_head and model.kind in {"llm", "llm-moe", "hybrid-moe", "ssm", "vlm"}:
-        raise BadRequest(f"model: {model.id} decodes text; ask `tonnage plan serve {model.id}`")
+    seen = model.kind == "vlm" and request.resolution is not None
+    if model.layers and model.has_head and model.kind in TEXT and not seen:
+        images = "; for images give resolution" if model.kind == "vlm" else ""
+        raise BadRequest(f"model: {model.id} decodes text; ask `tonnage plan serve {model.id}`{images}")
+    # What the model cannot be asked is said once, not for each part.
+    stages_of(model, _case(request, model, "", precision=request.precisions[0]), batch=1)
     bills = _bills(request, additions=additions, today=today)
     options: list[InferOption] = []
     rejected: list[Rejection] = []
@@ -121,6 +126,14 @@ def _parts(request: Infer, bills: dict[str, list[Bill]], *, additions: Additions
             yield part
 
 
+def _case(request: Infer, model: Model, part: str, *, precision: str, engine: str = "pytorch") -> InferCase:
+    return InferCase(
+        model=model, accelerator=part, precision=precision, engine=engine, saturated=True,
+        resolution=request.resolution, seq_len=request.seq_len, steps=request.steps, frames=request.frames,
+        beams=request.beams,
+    )  # fmt: skip
+
+
 def _option(
     request: Infer, model: Model, part: Accelerator, *, precision: str, bills: dict[str, list[Bill]],
     additions: Additions,
@@ -130,10 +143,7 @@ def _option(
     if compute in {"fp8", "int8", "fp4"} and part.peak(compute) is None:
         return _lost(label, "precision", f"{part.name} has no {compute} unit")
     engine = request.engine or ("tensorrt" if part.vendor == "NVIDIA" and model.kind.startswith(VISION) else "pytorch")
-    case = InferCase(
-        model=model, accelerator=part.id, precision=precision, engine=engine, saturated=True,
-        resolution=request.resolution, seq_len=request.seq_len, steps=request.steps,
-    )  # fmt: skip
+    case = _case(request, model, part.id, precision=precision, engine=engine)
     setup = setup_of(case, additions)
     try:
         return _fleet(request, setup, label=label, made=bills.get(part.id, []))

@@ -16,6 +16,8 @@ from tonnage.units import show
 
 __all__ = ["assumptions", "binding", "load_of", "sentence", "smaller", "with_verdicts"]
 
+_SELDOM = 0.1
+"""Rates below are said by the hour. [1/s]"""
 IDLE_FROM = 0.25
 """A part that is used less than this is said to be too large. [-]"""
 
@@ -28,6 +30,8 @@ def load_of(request: Infer, model: Model | None = None) -> str:
         return f"{video.streams:,} streams at {video.frames_per_s:g} frames/s{looked}"
     if model is not None and model.kind == "asr":
         return f"{request.rate_per_s:,.4g} hours of audio an hour"
+    if request.rate_per_s < _SELDOM:
+        return f"{3600.0 * request.rate_per_s:,.4g} samples an hour"
     return f"{request.rate_per_s:,.4g} samples/s"
 
 
@@ -111,6 +115,8 @@ def assumptions(request: Infer, model: Model) -> tuple[str, ...]:
                     "they are taken to keep up: check them")  # fmt: skip
     if video is not None and video.decode == "host":
         said.append("processors of the host decode the streams; they are not counted here")
+    if model.kind == "asr" and model.encoder:
+        said.append("audio is transcribed window by window: 30 s are spoken before the time to an answer begins")
     if model.kind == "cnn-detect":
         said.append("the network alone: choosing among overlapping boxes is not counted")
     if request.battery_wh is not None:

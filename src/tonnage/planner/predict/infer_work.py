@@ -3,7 +3,8 @@ Which passes answer one batch of a case? A model and its input -> stages of work
 
 A vision model or an encoder is one pass. A diffusion model is text encoders once, the denoiser in every step (on
 twice the images under guidance), and a decoder. A speech recogniser is an encoder pass per window of audio and a
-decoder step per token. A recommender gathers embedding rows and runs small products.
+decoder step per token. A model that reads images is its vision tower, a prompt of image and text tokens, and a decoder
+step per token of the answer. A recommender gathers embedding rows and runs small products.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.offline import Shape
 from tonnage.nouns.precision import Precision, number_format
 from tonnage.nouns.profile import Profile
-from tonnage.physics.diffusion import denoiser_transformer_work, text_encoder_work, text_tokens
+from tonnage.physics.diffusion import clip_frames, denoiser_transformer_work, text_encoder_work, text_tokens
 from tonnage.physics.network import element_bytes, network_work, patch_tokens, scaled_to
 from tonnage.physics.parameters import parameters
+from tonnage.physics.shares import Tokens
 from tonnage.physics.speech import WINDOW_S, decoder_step_work, encoder_work
 from tonnage.physics.traced import profile_work
-from tonnage.physics.transformer import encode_work
+from tonnage.physics.transformer import encode_work, step_work
 from tonnage.physics.unet import unet_work, vae_decoder_work
 from tonnage.physics.work import Operator, Work
 
@@ -42,6 +44,11 @@ _STEPS: Final = {"distilled": 4, "transformer": 28, "unet": 50}
 _TEXT_LENGTH: Final = 128
 _DECODED_TOKENS: Final = 105
 """Tokens of a window of speech: 150 words a minute, 1.4 tokens a word. Whisper's own limit is 448."""
+_ANSWER_TOKENS: Final = 128
+_QUESTION_TOKENS: Final = 32
+"""Assumed about an image that is asked about: a short question, an answer of a few sentences. [tokens]"""
+_MERGED: Final = 4.0
+"""Patches that towers without a fixed number of tokens merge into one token (Qwen-VL, Pixtral of Mistral 3)."""
 _USUAL_PX: Final = frozenset({224, 256, 336, 384, 448, 512, 518, 1024})
 """Sides of square images that vision transformers are trained at."""
 _RECOMMENDER: Final = {"lookups": 214.0, "width": 128.0, "dense_parameters": 1.6e7}
@@ -85,30 +92,54 @@ def stages_of(model: Model, case: InferCase, *, batch: int) -> Stages:
     BadRequest, Unmeasured
         The case lacks what its model needs, such as the FLOP of a network nobody counted.
     """
-    asked = (case.resolution, case.seq_len, case.steps, case.precision, case.flop, case.activation_values, case.tp)
+    asked = Asked(
+        resolution=case.resolution, seq_len=case.seq_len, steps=case.steps, frames=case.frames, beams=case.beams,
+        precision=case.precision, flop=case.flop, values=case.activation_values, tp=case.tp,
+    )  # fmt: skip
     return _stages(model, asked, batch)
 
 
-_Asked = tuple[int | None, int | None, int | None, str, float | None, float | None, int]
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a case says about its sample."""
+
+    resolution: int | None
+    seq_len: int | None
+    steps: int | None
+    frames: int | None
+    beams: int
+    precision: str
+    flop: float | None
+    values: float | None
+    tp: int
 
 
 @lru_cache(maxsize=1024)
-def _stages(model: Model, asked: _Asked, batch: int) -> Stages:
-    resolution, seq_len, steps, name, flop, values, tp = asked
-    precision = precision_of(name)
+def _stages(model: Model, asked: Asked, batch: int) -> Stages:
+    resolution, seq_len, tp = asked.resolution, asked.seq_len, asked.tp
+    precision = precision_of(asked.precision)
+    _check(model, asked)
     if tp > 1 and (not model.layers or model.kind in {"asr", "diffusion", "video-diffusion"}):
         raise BadRequest(f"tp: {model.kind} models run whole on each accelerator; set tp to 1 and use count")
     if model.profile is not None:
         return _traced(model.profile, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision)
     if "diffusion" in model.kind:
-        return _diffusion(model, resolution=resolution, steps=steps, batch=batch, precision=precision)
-    if model.kind == "asr":
-        return _speech(model, tokens=seq_len or _DECODED_TOKENS, batch=batch, precision=precision)
+        return _diffusion(model, asked, batch=batch, precision=precision)
+    if model.kind == "asr" and model.network is None:
+        return _speech(model, asked, batch=batch, precision=precision)
+    if model.kind == "vlm":
+        return _seen(model, asked, batch=batch, precision=precision)
     if model.kind == "recommender":
         return _recommender(model, batch=batch, precision=precision)
     if model.layers or model.encoder:
         return _transformer(model, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision, tp=tp)
-    return _network(model, resolution=resolution, flop=flop, values=values, batch=batch, name=name)
+    return _network(model, asked, batch=batch)
+
+
+def _check(model: Model, asked: Asked) -> None:
+    if asked.frames is not None and not model.kind.startswith("video"):
+        raise BadRequest(f"frames: {model.id} makes no clips; frames belong to video models such as Wan2.1-T2V-1.3B")
+    if asked.beams > 1 and (model.kind != "asr" or not model.encoder):
+        raise BadRequest(f"beams: {model.id} has no speech decoder; beams belong to models such as whisper-large-v3")
 
 
 def _traced(
@@ -126,9 +157,8 @@ def _traced(
     return Stages(stages=(Stage(name="network", work=work),), notes=profile.notes)
 
 
-def _network(
-    model: Model, *, resolution: int | None, flop: float | None, values: float | None, batch: int, name: str
-) -> Stages:
+def _network(model: Model, asked: Asked, *, batch: int) -> Stages:
+    resolution, flop, values, name = asked.resolution, asked.flop, asked.values, asked.precision
     shape, depth = shape_of(offline(), model)
     known = model.network
     at_px = known.input_px if known is not None and known.input_px else shape.input_px
@@ -149,7 +179,10 @@ def _network(
     notes = (f"{model.id}: layer outputs estimated from its family",) if guessed else ()
     if model.kind == "cnn-detect":
         notes = (*notes, "the network alone: choosing among overlapping boxes is not counted")
-    return Stages(stages=(Stage(name="network", work=work),), guessed=guessed, notes=notes)
+    audio = known.sample_s if known is not None and known.sample_s else 1.0
+    if audio != 1.0:
+        notes = (*notes, f"a sample is {audio:g} s of audio; the rate is in seconds of audio")
+    return Stages(stages=(Stage(name="network", work=work),), per_sample=audio, guessed=guessed, notes=notes)
 
 
 def _kernels(shape: Shape, depth: float | None) -> float:
@@ -190,14 +223,14 @@ def _image_tokens(model: Model, resolution: int | None) -> tuple[float, tuple[st
     return patch_tokens(resolution=resolution, patch_px=patch, extra=extra), notes
 
 
-def _diffusion(model: Model, *, resolution: int | None, steps: int | None, batch: int, precision: Precision) -> Stages:
+def _diffusion(model: Model, asked: Asked, *, batch: int, precision: Precision) -> Stages:
     known = model.network
-    side = float(resolution or (known.input_px if known is not None and known.input_px else 1024))
+    side = float(asked.resolution or (known.input_px if known is not None and known.input_px else 1024))
     named = f"{model.family} {model.id}".lower()
     distilled = any(word in named for word in _DISTILLED)
     guided = not distilled and not any(word in named for word in _GUIDED_INSIDE)
     unet = unet_of(offline(), model)
-    calls = steps or (known.denoiser_calls if known is not None else None)
+    calls = asked.steps or (known.denoiser_calls if known is not None else None)
     notes: tuple[str, ...] = ()
     if calls is None:
         calls = _STEPS["distilled" if distilled else "transformer" if model.layers else "unet"]
@@ -206,14 +239,19 @@ def _diffusion(model: Model, *, resolution: int | None, steps: int | None, batch
     if unet is not None:
         denoiser = unet_work(unet, resolution=side, batch=images, precision=precision)
     elif model.layers:
-        denoiser = denoiser_transformer_work(model, resolution=side, batch=images, precision=precision)
+        denoiser = denoiser_transformer_work(
+            model, resolution=side, batch=images, precision=precision, frames=asked.frames
+        )  # fmt: skip
     else:
         denoiser = _counted_denoiser(model, side=side, images=images, precision=precision)
     sixteen = precision_of("fp16") if number_format(precision.weights).bits < 16 else precision
     channels = unet.latent_channels if unet is not None else 16
     tokens = unet.text_tokens if unet is not None else text_tokens(model)
     text = text_encoder_work(model.towers, tokens=tokens, batch=images, precision=sixteen)
-    decoder = vae_decoder_work(resolution=side, batch=batch, precision=sixteen, latent_channels=channels)
+    pictures = batch * max(clip_frames(model, asked.frames), 1.0)
+    decoder = vae_decoder_work(resolution=side, batch=pictures, precision=sixteen, latent_channels=channels)
+    if pictures > batch:
+        notes = (*notes, f"a sample is a clip of {pictures / batch:.0f} frames")
     stages = [Stage(name="denoiser", work=denoiser, times=float(calls)), Stage(name="image decoder", work=decoder)]
     if text:
         stages.append(Stage(name="text encoder", work=text))
@@ -235,11 +273,14 @@ def _counted_denoiser(model: Model, *, side: float, images: float, precision: Pr
     )  # fmt: skip
 
 
-def _speech(model: Model, *, tokens: int, batch: int, precision: Precision) -> Stages:
+def _speech(model: Model, asked: Asked, *, batch: int, precision: Precision) -> Stages:
+    tokens = asked.seq_len or _DECODED_TOKENS
     if not model.encoder or not model.layers:
         raise BadRequest(f"model {model.id}: a speech model needs an encoder and decoder layers")
     encoder = encoder_work(model, windows=batch, precision=precision)
-    step = decoder_step_work(model, windows=batch, context=tokens / 2.0, precision=precision)
+    step = decoder_step_work(
+        model, windows=batch, context=tokens / 2.0, precision=precision, beams=asked.beams
+    )  # fmt: skip
     return Stages(
         stages=(Stage(name="audio encoder", work=encoder), Stage(name="decoder", work=step, times=float(tokens))),
         per_sample=WINDOW_S,
@@ -247,6 +288,33 @@ def _speech(model: Model, *, tokens: int, batch: int, precision: Precision) -> S
             f"a sample is a window of {WINDOW_S:.0f} s of audio with {tokens} tokens; the rate is in seconds of audio",
         ),
     )
+
+
+def _seen(model: Model, asked: Asked, *, batch: int, precision: Precision) -> Stages:
+    """One image and a short question each: the tower, the prompt, and a step for each token of the answer."""
+    tower = next((t for t in model.towers if t.layers), None)
+    if tower is None or asked.resolution is None:
+        lacks = "its vision tower's layers are not known" if tower is None else "give resolution, the image's side"
+        raise BadRequest(f"model {model.id} reads images: {lacks}; for text alone ask `tonnage plan serve`")
+    patches = patch_tokens(resolution=asked.resolution, patch_px=tower.patch_size or 14, extra=0.0)
+    shown = float(tower.tokens_per_input or patches / _MERGED)
+    written = asked.seq_len or _ANSWER_TOKENS
+    eye = msgspec.structs.replace(
+        model, kind="vision", hidden_size=tower.hidden_size or model.hidden_size, layers=tower.layers, towers=(),
+        vocab_size=0, has_head=False, encoder=(),
+    )  # fmt: skip
+    prompt = shown + _QUESTION_TOKENS
+    at = Layout(tp=asked.tp)
+    looked = encode_work(eye, sequences=batch, length=patches, precision=precision, layout=at)
+    read = step_work(model, Tokens(prompts=batch, chunk=prompt, emitted=batch), precision=precision, layout=at)
+    wrote = step_work(
+        model, Tokens(decodes=batch, context=prompt + written / 2.0, emitted=batch), precision=precision, layout=at
+    )
+    return Stages(
+        stages=(Stage(name="vision tower", work=looked), Stage(name="prompt", work=read),
+                Stage(name="decoder", work=wrote, times=float(written))),
+        notes=(f"a sample is an image of {shown:.0f} tokens, {_QUESTION_TOKENS} of text, {written} of answer",),
+    )  # fmt: skip
 
 
 def _recommender(model: Model, *, batch: int, precision: Precision) -> Stages:

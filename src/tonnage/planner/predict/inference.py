@@ -52,6 +52,7 @@ _CONTEXT_BYTES: Final = 4.5e8
 """CUDA context and loaded kernels of one process (docs/physics.md 4)."""
 _WORKSPACE_BYTES: Final = 6.4e7
 """Scratch memory of matrix libraries (cuBLAS: 64 MiB on Hopper, less before)."""
+_CACHED: Final = frozenset({"attention_decode", "mla_decode"})
 _UNEVEN: Final = 6.0
 """Largest layer output over the mean, in a network known by its totals (ResNet-50: 0.8 of 11.1 M values)."""
 _EAGER_BEFORE: Final = 2023
@@ -275,9 +276,13 @@ def memory_of(setup: Setup, times: Times) -> Quantity:
         largest = inference_peak_bytes(setup.model.profile, batch=times.batch, value_bytes=wide)
         source = "traced: what is alive at the worst moment"
     on_host = setup.machine.silicon.host
+    kept = sum(
+        op.read_bytes * op.count for stage in times.stages.stages for op in stage.work if op.kind in _CACHED
+    )  # fmt: skip
     parts = [
         Part(name="weights", value=weights, source="parameters x bytes of their format"),
         Part(name="activations", value=largest, source=source),
+        *([Part(name="cache", value=kept, source="keys and values that a decoder step reads")] if kept else []),
         Part(name="workspace", value=0.0 if on_host else _WORKSPACE_BYTES, basis=Basis.ASSUMED),
         Part(name="context", value=0.0 if on_host else _CONTEXT_BYTES, basis=Basis.ASSUMED),
     ]
