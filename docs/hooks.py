@@ -1,4 +1,4 @@
-"""What the site holds that code says better: the table of the HTTP API, from the document that the server itself gives."""
+"""What the site holds that code says better: the HTTP API as the server itself describes it."""
 
 from __future__ import annotations
 

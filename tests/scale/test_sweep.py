@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.cli import root
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, UnknownName
+from tonnage.nouns.answer import Part
+from tonnage.nouns.plan import Bill
 from tonnage.scale import runners, store
 from tonnage.scale import sweep as sweeps
 from tonnage.scale.points import Sweep, points_of, sweep_of
@@ -124,6 +126,24 @@ def test_what_is_taken_comes_from_the_answer() -> None:
         "none": None,
         "deep": None,
     }
+
+
+def test_derived_figures_can_be_taken_and_a_wrong_name_is_told_with_the_nearest() -> None:
+    bill = Bill(
+        provider="p", instance_type="i", region="r", term="on-demand", instances=1, as_of="2026-05",
+        accelerators_per_instance=1.0, usd_per_instance_hour=3.0, lines=(Part(name="1 x i", value=3.0),),
+    )  # fmt: skip
+    assert taken((bill,), {"usd": "0.usd_per_hour"}) == {"usd": 3.0}
+    with pytest.raises(UnknownName, match="usd_per_hour"):
+        taken((bill,), {"usd": "0.usd_per_hours"})
+
+
+def test_another_column_asks_anew(tmp_path: Path) -> None:
+    first, other = sweep_of(GRID), sweep_of({**GRID, "take": {"why": "sentence"}})
+    asked = sweeps.run(first, tmp_path / "a.sqlite")
+    assert sweeps.run(first, tmp_path / "a.sqlite") == 0
+    assert sweeps.run(other, tmp_path / "a.sqlite") == asked
+    assert all(row["why"] for row in table(other, tmp_path / "a.sqlite"))
 
 
 @pytest.fixture

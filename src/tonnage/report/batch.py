@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.batch_plan import BatchOption, BatchPlan, TradeOff
+from tonnage.nouns.plan import Bill
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
+from tonnage.report.options_table import Column, options_table
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ def show_batch_plan(plan: BatchPlan, *, top: int = 8) -> None:
     console.print(plan.sentence, style="bold" if plan.feasible else "bold red", markup=False)
     if plan.options:
         console.print()
-        console.print(_options_table(plan.options[:top]))
+        console.print(_options_table(plan.options[:top], width=console.width))
         told = [f"{i + 1}. {o.verdict}{' [ties with 1]' if o.ties else ''}" for i, o in enumerate(plan.options[:top])]
         lines(console, "Why this one, why not the others?", texts=told)
         if len(plan.options) > top:
@@ -74,30 +76,30 @@ def explain_batch_plan(plan: BatchPlan, *, rank: int = 1) -> None:
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
 
 
-def _options_table(options: tuple[BatchOption, ...]) -> Table:
-    table = _table(
-        ("#", "right"), ("accelerators", "left"), ("precision", "left"), ("layout", "left"), ("time", "left"),
-        ("cost", "left"), ("$/1k items", "right"), ("$/1M out", "right"), ("kWh", "right"), ("kg CO2", "right"),
-        ("offer", "left"), ("basis", "left"),
+def _options_table(options: tuple[BatchOption, ...], *, width: int) -> Table:
+    return options_table(
+        (
+            Column("#", tuple(str(rank) for rank, _ in enumerate(options, 1)), True),
+            Column("accelerators", tuple(f"{o.accelerators} x {o.configuration.accelerator}" for o in options),
+                   wraps=True),
+            Column("layout", tuple(f"{o.replicas} x {_degrees(o)} {o.configuration.precision.weights}"
+                                   for o in options), wraps=True),
+            Column("time", tuple(_interval(o.wall_s) for o in options), wraps=True),
+            Column("cost", tuple(_interval(o.cost) for o in options), wraps=True),
+            Column("$/1k items", tuple(f"{o.usd_per_thousand_items:,.4g}" for o in options), True, spare=1),
+            Column("$/1M out", tuple(f"{o.usd_per_million_output_tokens:,.3g}" for o in options), True, spare=2),
+            Column("kWh", tuple("" if o.kwh is None else f"{o.kwh:,.0f}" for o in options), True, spare=3),
+            Column("kg CO2", tuple("" if o.kg_co2 is None else f"{o.kg_co2:,.0f}" for o in options), True, spare=4),
+            Column("offer", tuple(_offer(o.bill) for o in options), wraps=True),
+            Column("basis", tuple(o.basis + ("" if o.sure else ", unsure") for o in options), wraps=True),
+        ),
+        width=width,
     )  # fmt: skip
-    for rank, option in enumerate(options, 1):
-        bill = option.bill
-        where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}, {bill.term}, {bill.as_of}"
-        table.add_row(
-            str(rank),
-            f"{option.accelerators} x {option.configuration.accelerator}",
-            option.configuration.precision.weights,
-            f"{option.replicas} x {_degrees(option)}",
-            _interval(option.wall_s),
-            _interval(option.cost),
-            f"{option.usd_per_thousand_items:,.4g}",
-            f"{option.usd_per_million_output_tokens:,.3g}",
-            "" if option.kwh is None else f"{option.kwh:,.0f}",
-            "" if option.kg_co2 is None else f"{option.kg_co2:,.0f}",
-            where + (" (old price)" if bill.stale else ""),
-            option.basis + ("" if option.sure else ", unsure"),
-        )
-    return table
+
+
+def _offer(bill: Bill) -> str:
+    where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}, {bill.term}, {bill.as_of}"
+    return where + (" (old price)" if bill.stale else "")
 
 
 def _frontier_table(frontier: tuple[TradeOff, ...]) -> Table:

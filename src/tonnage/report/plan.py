@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.fleet import FleetDay, FleetWay
-from tonnage.nouns.plan import ServeOption, ServePlan
+from tonnage.nouns.plan import Bill, ServeOption, ServePlan
 from tonnage.report.account import account_texts
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
+from tonnage.report.options_table import Column, options_table
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["show_plan"]
 
 WIDE = 118
-"""Columns of a terminal from which on the table has room for intervals, room and prices of tokens."""
+"""Columns of a terminal from which on the table has room for intervals; `explain` has them."""
 
 MOST_REJECTIONS = 12
 """Losers named one by one before the rest is counted."""
@@ -31,7 +32,7 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     console.print(plan.sentence, style="bold" if plan.feasible else "bold red", markup=False)
     if plan.options:
         console.print()
-        console.print(_options_table(plan.options[:top], wide=console.width >= WIDE))
+        console.print(_options_table(plan.options[:top], width=console.width))
         if any(option.capacity.simulated is None for option in plan.options[:top]):
             console.print("  ~ estimated by averages, not simulated", style="dim", markup=False)
         if any(option.bill.stale for option in plan.options[:top]):
@@ -85,51 +86,30 @@ def _count(accelerators: int) -> str:
     return f"{accelerators} accelerator{'' if accelerators == 1 else 's'}"
 
 
-def _options_table(options: tuple[ServeOption, ...], *, wide: bool) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    # What is long gives way word by word, so that nothing is cut inside a word.
-    offers = [f"{o.bill.provider} {o.bill.region}, {o.bill.as_of}{'*' if o.bill.stale else ''}" for o in options]
-    bases = [o.basis + ("" if o.sure else ", unsure") for o in options]
-    widths = {"offer": _longest_word(offers), "basis": _longest_word(bases)}
-    least = {"accelerators": max(len(o.configuration.accelerator) for o in options) if wide else 12, "layout": 11}
-    heads = [
-        "#",
-        "accelerators",
-        "layout",
-        "TTFT",
-        "TPOT",
-        *["free"] * wide,
-        "$/h",
-        *["$/1M out"] * wide,
-        "offer",
-        "basis",
-    ]
-    for name in heads:
-        table.add_column(name, justify="right" if name in {"#", "free", "$/h", "$/1M out"} else "left",
-                         no_wrap=name not in widths | least, width=widths.get(name),
-                         min_width=least.get(name), overflow="fold")  # fmt: skip
-    shown = _interval if wide else _value
-    for rank, (option, offer, basis) in enumerate(zip(options, offers, bases, strict=True), 1):
-        table.add_row(
-            f"{rank}{'' if option.capacity.simulated else '~'}",
-            f"{option.accelerators} x {option.configuration.accelerator}",
-            f"{_layout(option)} {option.configuration.precision.weights}",
-            shown(option.capacity.ttft_s),
-            shown(option.capacity.tpot_s),
-            *[f"{option.headroom:.0%}"] * wide,
-            f"{option.bill.usd_per_hour:,.2f}",
-            *[f"{option.usd_per_million_output_tokens:,.2f}"] * wide,
-            offer,
-            basis,
-        )
-    return table
+def _options_table(options: tuple[ServeOption, ...], *, width: int) -> Table:
+    shown = _interval if width >= WIDE else _value
+    configurations = [option.configuration for option in options]
+    return options_table(
+        (
+            Column("#", tuple(f"{i}{'' if o.capacity.simulated else '~'}" for i, o in enumerate(options, 1)), True),
+            Column("accelerators", tuple(f"{o.accelerators} x {o.configuration.accelerator}" for o in options),
+                   wraps=True),
+            Column("layout", tuple(f"{_layout(o)} {c.precision.weights}"
+                                   for o, c in zip(options, configurations, strict=True)), wraps=True),
+            Column("TTFT", tuple(shown(o.capacity.ttft_s) for o in options)),
+            Column("TPOT", tuple(shown(o.capacity.tpot_s) for o in options)),
+            Column("free", tuple(f"{o.headroom:.0%}" for o in options), True, spare=2),
+            Column("$/h", tuple(f"{o.bill.usd_per_hour:,.2f}" for o in options), True),
+            Column("$/1M out", tuple(f"{o.usd_per_million_output_tokens:,.2f}" for o in options), True, spare=3),
+            Column("offer", tuple(_offer(o.bill) for o in options), wraps=True),
+            Column("basis", tuple(o.basis + ("" if o.sure else ", unsure") for o in options), wraps=True, spare=1),
+        ),
+        width=width,
+    )  # fmt: skip
 
 
-def _longest_word(texts: list[str]) -> int:
-    return max(len(word) for text in texts for word in text.split())
+def _offer(bill: Bill) -> str:
+    return f"{bill.provider} {bill.region}, {bill.as_of}{'*' if bill.stale else ''}"
 
 
 def _layout(option: ServeOption) -> str:

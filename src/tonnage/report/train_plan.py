@@ -11,6 +11,7 @@ from tonnage.nouns.plan import Bill
 from tonnage.nouns.train_plan import ScalingPoint, TrainOption, TrainPlan
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
+from tonnage.report.options_table import Column, options_table
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def show_train_plan(plan: TrainPlan, *, top: int = 8) -> None:
     if plan.options:
         best = plan.options[0]
         console.print()
-        console.print(_options_table(plan.options[:top]))
+        console.print(_options_table(plan.options[:top], width=console.width))
         lines(
             console, "Why this one, why not the others?", texts=[_why(i, o) for i, o in enumerate(plan.options[:top])]
         )
@@ -92,33 +93,35 @@ def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> None:
     console.print(f"\nMade {made.made} by tonnage {made.version}; {dates}.", style="dim", markup=False)
 
 
-def _options_table(options: tuple[TrainOption, ...]) -> Table:
-    from rich import box
-    from rich.table import Table
+def _options_table(options: tuple[TrainOption, ...], *, width: int) -> Table:
+    return options_table(
+        (
+            Column("#", tuple(str(rank) for rank, _ in enumerate(options, 1)), True),
+            Column("accelerators", tuple(f"{o.accelerators} x {o.configuration.accelerator}" for o in options),
+                   wraps=True),
+            Column("layout", tuple(o.configuration.degrees() for o in options), wraps=True),
+            Column("step", tuple(show(o.step_s.value, "s") for o in options), True, spare=3),
+            Column("MFU", tuple(f"{o.mfu:.0%}" for o in options), True, spare=2),
+            Column("memory", tuple(f"{o.memory.value / o.limit_bytes:.0%}" for o in options), True, spare=1),
+            Column("time", tuple(_interval(o.run.wall_s) for o in options), wraps=True),
+            Column("cost", tuple(_cost(o.cost) for o in options), wraps=True),
+            Column("offer", tuple(_where(o.bill) for o in options), wraps=True),
+            Column("basis", tuple(o.basis + ("" if o.sure else ", unsure") for o in options), wraps=True),
+        ),
+        width=width,
+    )  # fmt: skip
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for name, justify in (
-        ("#", "right"), ("accelerators", "left"), ("layout", "left"), ("step", "right"), ("MFU", "right"),
-        ("memory", "right"), ("time", "left"), ("cost", "left"), ("offer", "left"), ("basis", "left"),
-    ):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=name not in {"offer", "layout"})  # type: ignore[arg-type]
-    for rank, option in enumerate(options, 1):
-        bill = option.bill
-        flag = " (old price)" if bill.stale else ""
-        c = option.configuration
-        table.add_row(
-            str(rank),
-            f"{option.accelerators} x {c.accelerator}",
-            c.degrees(),
-            show(option.step_s.value, "s"),
-            f"{option.mfu:.0%}",
-            f"{option.memory.value / option.limit_bytes:.0%}",
-            _interval(option.run.wall_s),
-            _interval(option.cost),
-            f"{bill.provider} {bill.region}, {bill.as_of}{flag}",
-            option.basis + ("" if option.sure else ", unsure"),
-        )
-    return table
+
+def _cost(cost: Quantity) -> str:
+    """Value and bounds; from a million on in millions, for a column is narrow and the bill tells the rest."""
+    if cost.value < 1e6 or cost.low is None or cost.high is None:
+        return _interval(cost)
+    value, low, high = (f"${each / 1e6:,.3g}M" for each in (cost.value, cost.low, cost.high))
+    return f"{value} ({low}-{high})"
+
+
+def _where(bill: Bill) -> str:
+    return f"{bill.provider} {bill.region}, {bill.as_of}{' (old price)' if bill.stale else ''}"
 
 
 def _table(quantity: Quantity) -> Table:
@@ -191,7 +194,25 @@ def _run(option: TrainOption) -> list[str]:
         f"useful time {useful.value:.1%} ({useful.low or 0:.1%}-{useful.high or 0:.1%}), nine runs in ten at least "
         f"{run.useful_p90:.1%}",
         f"{option.accelerator_hours:,.0f} accelerator hours{energy}",
+        *_electricity(option),
     ]
+
+
+def _electricity(option: TrainOption) -> list[str]:
+    """kWh and CO2 of the run, and of a million tokens trained on."""
+    run, c, use = option.run, option.configuration, option.energy
+    if option.kwh is None or use is None:
+        return []
+    millions = run.steps * c.global_batch * c.seq_len / 1e6
+    told = (
+        f"{option.kwh:,.4g} kWh with hosts and cooling (mean {show(use.power_w, 'W')}, "
+        f"{show(use.power_w_low, 'W')}-{show(use.power_w_high, 'W')}, PUE {use.pue:g}), "
+        f"{option.kwh / millions:.3g} kWh per million tokens"
+    )
+    if option.kg_co2 is None:
+        return [f"{told}; carbon: the grid of this region is not known"]
+    grid = f"{use.grid}, {use.grams_per_kwh:g} g/kWh"
+    return [f"{told}; {option.kg_co2:,.4g} kg CO2, {option.kg_co2 / millions * 1e3:.3g} g per million ({grid})"]
 
 
 def _need(need: HostNeed) -> str:

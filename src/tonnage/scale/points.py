@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage import __version__
 from tonnage.errors import BadRequest, UnknownName, echo
 
 __all__ = ["ASKS", "Point", "Sweep", "points_of", "sweep_of"]
@@ -85,12 +86,13 @@ def points_of(sweep: Sweep) -> Iterator[Point]:
         request = sweep.base
         for name, value in varied.items():
             request = _with(request, name.split("."), value)
-        yield Point(index=index, key=key_of(sweep.ask, request), request=request, varied=varied)
+        yield Point(index=index, key=key_of(sweep.ask, request, take=sweep.take), request=request, varied=varied)
 
 
-def key_of(ask: str, request: Mapping[str, Any]) -> str:
-    """The same for the same question, whatever the order of its fields."""
-    return hashlib.sha256(msgspec.json.encode([ask, dict(request)], order="deterministic")).hexdigest()[:32]
+def key_of(ask: str, request: Mapping[str, Any], *, take: Mapping[str, str]) -> str:
+    """The same for the same question to the same release, whatever the order of its fields."""
+    told = [__version__, ask, dict(request), dict(take)]
+    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32]
 
 
 def _with(request: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:

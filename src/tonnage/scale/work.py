@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog import Additions, gather
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, UnknownName, echo
 
 __all__ = ["USUAL", "Chunk", "answered", "taken"]
 
@@ -50,9 +50,15 @@ def answered(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tuple[str
 
 
 def taken(answer: Any, take: Mapping[str, str]) -> dict[str, Any]:
-    """The named numbers of an answer; what it has not is null."""
-    plain = msgspec.to_builtins(answer)
-    return {name: _at(plain, path.split(".")) for name, path in take.items()}
+    """
+    The named numbers of an answer; a place it has not (an option of an infeasible plan) is null.
+
+    Raises
+    ------
+    UnknownName
+        No such answer has a figure of that name.
+    """
+    return {name: msgspec.to_builtins(_at(answer, path)) for name, path in take.items()}
 
 
 def _row(ask: str, request: dict[str, Any], take: Mapping[str, str], additions: Additions) -> dict[str, Any]:
@@ -84,12 +90,26 @@ def _asked(ask: str, request: dict[str, Any], additions: Additions) -> Any:
     return predict(case_of_object(request), additions=additions)
 
 
-def _at(value: Any, path: list[str]) -> Any:
-    for name in path:
-        if isinstance(value, dict):
+def _at(answer: Any, path: str) -> Any:
+    """The value at a path of names and places: fields and figures of nouns, keys of mappings, items of lists."""
+    value = answer
+    for name in path.split("."):
+        if isinstance(value, Mapping):
             value = value.get(name)
         elif isinstance(value, list | tuple):
             value = value[int(name)] if name.isdecimal() and int(name) < len(value) else None
+        elif isinstance(value, msgspec.Struct):
+            value = _figure(value, name, path=path)
         else:
             return None
     return value
+
+
+def _figure(noun: msgspec.Struct, name: str, *, path: str) -> Any:
+    """A field of a noun, or a figure derived from its fields."""
+    kind = type(noun)
+    derived = [own for own in dir(kind) if isinstance(getattr(kind, own), property)]
+    known = [*kind.__struct_fields__, *derived]
+    if name not in known:
+        raise UnknownName(f"figure in take, '{echo(path)}'", name, known=known)
+    return getattr(noun, name)
