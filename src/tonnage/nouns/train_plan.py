@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tonnage.nouns.answer import Quantity, Verdict
+from tonnage.nouns.cost import EnergyUse
 from tonnage.nouns.host import HostNeed
 from tonnage.nouns.layout import TrainLayout
 from tonnage.nouns.plan import Bill, Decision, Flip, Provenance, Rejection
@@ -150,6 +151,12 @@ class TrainOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Of the whole run. [USD]"""
     energy_wh: float | None = None
     """Of the accelerators at their power limit; absent = limit unknown. [Wh]"""
+    energy: EnergyUse | None = None
+    """Mean power while it runs, hosts and cooling included, and where its electricity comes from."""
+    kwh: float | None = None
+    """Of the whole run, hosts and cooling included. [kWh]"""
+    kg_co2: float | None = None
+    """Of the whole run; absent where the grid is not known. [kg]"""
     needs: tuple[HostNeed, ...] = ()
     timeline: tuple[Milestone, ...] = ()
     basis: str = ""

@@ -12,7 +12,7 @@ from tonnage.money.owning import mean_power_w
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.cost import EnergyUse
 from tonnage.nouns.plan import Bill
-from tonnage.planner.power import SERVING_LOAD, MachinePower, machine_power
+from tonnage.planner.power import SERVING_LOAD, LoadShare, MachinePower, machine_power
 
 __all__ = ["energy_use"]
 
@@ -27,6 +27,7 @@ def energy_use(
     busy: float,
     bill: Bill,
     output_tokens_per_s: float | None = None,
+    load: LoadShare = SERVING_LOAD,
 ) -> EnergyUse | None:
     """
     Mean power and what follows from it; absent where the accelerator's power is not published.
@@ -41,16 +42,18 @@ def energy_use(
         Where they stand: provider, region, country.
     output_tokens_per_s : float, optional
         Of all together, on average. [tokens/s]
+    load : LoadShare, optional
+        What a working machine draws of the most it draws.
     """
     try:
         machine = machine_power(accelerator, count=count)
     except Unmeasured:
         return None
     idle = catalog.parameter("server_power", "idle_share_of_max")
-    share = mean_power_w(power_w=1.0, utilisation=busy, load_share=SERVING_LOAD.value, idle_share=idle.value)
+    share = mean_power_w(power_w=1.0, utilisation=busy, load_share=load.value, idle_share=idle.value)
     pue, pue_low, pue_high, pue_source = _pue(bill.provider)
     watts = machine.watts * share * pue
-    down, up = _band(machine, pue=(pue / pue_low, pue_high / pue))
+    down, up = _band(machine, load=load, pue=(pue / pue_low, pue_high / pue))
     grid = catalog.carbon_of(country=bill.country, provider=bill.provider, region=bill.region)
     kwh = energy_kwh(power_w=watts)
     per_million = None
@@ -74,8 +77,8 @@ def energy_use(
         grid=f"{grid.name} ({grid.id})" if grid else "",
         sources=(
             machine.source,
-            f"working {busy:.0%} of the time at {SERVING_LOAD.value:.0%} of that, else {idle.value:.0%}: "
-            f"{SERVING_LOAD.source}; {idle.source}",
+            f"working {busy:.0%} of the time at {load.value:.0%} of that, else {idle.value:.0%}: "
+            f"{load.source}; {idle.source}",
             pue_source,
             *((f"{grid.grams_per_kwh:g} g/kWh: {grid.source}, {grid.as_of or 'no date'}",) if grid else ()),
         ),
@@ -92,9 +95,8 @@ def _pue(provider: str) -> tuple[float, float, float, str]:
     return row.value, low, high, f"PUE {row.value:g}: {row.source}"
 
 
-def _band(machine: MachinePower, *, pue: tuple[float, float]) -> tuple[float, float]:
+def _band(machine: MachinePower, *, load: LoadShare, pue: tuple[float, float]) -> tuple[float, float]:
     """Factors below and above the mean power: load, host and building, added in squares as logarithms."""
-    load = SERVING_LOAD
     down = math.hypot(math.log(load.value / load.low), math.log(machine.watts / machine.low), math.log(pue[0]))
     up = math.hypot(math.log(load.high / load.value), math.log(machine.high / machine.watts), math.log(pue[1]))
     return math.exp(down), math.exp(up)

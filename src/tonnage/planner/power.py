@@ -16,7 +16,7 @@ from tonnage import catalog
 from tonnage.errors import Unmeasured
 from tonnage.nouns.accelerator import Accelerator
 
-__all__ = ["SERVING_LOAD", "MachinePower", "host_factor", "machine_power"]
+__all__ = ["SERVING_LOAD", "TRAINING_LOAD", "LoadShare", "MachinePower", "host_factor", "machine_power"]
 
 
 class MachinePower(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +40,13 @@ class LoadShare(msgspec.Struct, frozen=True, kw_only=True):
 
 SERVING_LOAD: Final = LoadShare(
     value=0.6, low=0.4, high=0.8, source="ownership table, typical_load_factor: inference 0.4 to 0.8 of the maximum"
+)
+
+TRAINING_LOAD: Final = LoadShare(
+    value=0.9,
+    low=0.8,
+    high=1.0,
+    source="ownership table, typical_load_factor: training near 0.85 to 0.95 of the maximum",
 )
 
 

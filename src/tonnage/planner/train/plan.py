@@ -29,6 +29,7 @@ from tonnage.planner.relax import bought
 from tonnage.planner.serve.story import model_facts
 from tonnage.planner.sites import Site, none_passes, sites
 from tonnage.planner.train import story
+from tonnage.planner.train.electricity import with_electricity
 from tonnage.planner.train.flips import train_flips
 from tonnage.planner.train.job import PATIENCE_S, job_of
 from tonnage.planner.train.needs import host_needs
@@ -289,8 +290,13 @@ def _kept(asked: Asked, options: list[TrainOption]) -> list[TrainOption]:
 
 
 def _finished(asked: Asked, option: TrainOption) -> TrainOption:
-    """With what only kept options need: the timeline, and what host and storage must bring."""
-    return replace(option, needs=host_needs(asked, option), timeline=timeline(option, start=asked.today))
+    """With what only kept options need: electricity, the timeline, and what host and storage must bring."""
+    accelerator = catalog.accelerator(option.configuration.accelerator, asked.additions)
+    return replace(
+        with_electricity(option, accelerator=accelerator),
+        needs=host_needs(asked, option),
+        timeline=timeline(option, start=asked.today),
+    )
 
 
 def _rejections(missed: list[TrainMissed], options: tuple[TrainOption, ...]) -> tuple[Rejection, ...]:
