@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from tonnage.cli.history import keep
 from tonnage.errors import BadRequest
 from tonnage.nouns.measurement import Load, Measurement
 from tonnage.nouns.workload import Slo
@@ -98,6 +99,7 @@ def serve(**options: Any) -> None:
     except KeyboardInterrupt:
         click.echo(f"interrupted; what was measured is in {output}, --output {output} --resume goes on", err=True)
         raise
+    keep(found)
     _show(found, as_json=options["as_json"])
     if found.stopped:
         raise BadRequest(f"stopped early: {found.stopped}; what was measured is in {output}")
@@ -110,7 +112,9 @@ def import_(file: str, as_json: bool) -> None:
     """Read the report of guidellm, aiperf, vLLM bench or Tonnage, and show it in one set of definitions."""
     from tonnage.measure.importers import read_report
 
-    _show(read_report(Path(file)), as_json=as_json)
+    found = read_report(Path(file))
+    keep(found)
+    _show(found, as_json=as_json)
 
 
 @measure.command()
@@ -168,6 +172,7 @@ def device(
 
     found = measure_device(device, threads=threads, seconds=seconds)
     found = replace(found, id=name) if name else found
+    keep(found)
     if as_json:
         click.echo(json_text(found))
         return

@@ -1,0 +1,105 @@
+"""`tonnage history`: every measurement made here, and what it said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tonnage.errors import BadRequest
+
+__all__ = ["history", "keep"]
+
+
+@click.group()
+@click.option("--db", help="a file or postgresql://…; absent = TONNAGE_HISTORY, else a file in your data folder")
+@click.pass_context
+def history(ctx: click.Context, db: str | None) -> None:
+    """
+    Every measurement made here: list, show, export.
+
+    `tonnage measure` keeps each one with date, machine and versions; TONNAGE_HISTORY=off keeps none.
+    """
+    ctx.obj = db
+
+
+def _place(ctx: click.Context) -> Any:
+    from tonnage.measure.history.place import place_of
+
+    found = place_of(ctx.obj)
+    if found is None:
+        raise BadRequest("history: TONNAGE_HISTORY is 'off'; name a place by --db")
+    return found
+
+
+def keep(noun: Any) -> None:
+    """Keep a measurement; what hinders it is one sentence, for the measurement itself is safe in its file."""
+    from tonnage.errors import TonnageError
+    from tonnage.measure.history.place import place_of
+    from tonnage.measure.history.store import remember
+
+    try:
+        place = place_of()
+        if place is not None:
+            remember(noun, place=place)
+    except TonnageError as error:
+        click.echo(f"tonnage: not kept: {' '.join(str(error).split())}", err=True)
+
+
+@history.command(name="list")
+@click.option("--kind", help="serve, train, device")
+@click.option("--model", help="only of this model")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.history/1")
+@click.pass_context
+def list_(ctx: click.Context, kind: str | None, model: str | None, limit: int, as_json: bool) -> None:
+    """Entries, the latest first."""
+    from tonnage.measure.history.store import entries
+    from tonnage.report.document import as_json as json_text
+    from tonnage.report.history import show_history
+
+    found = entries(_place(ctx), kind=kind, model=model, most=limit)
+    if as_json:
+        click.echo(json_text(found))
+    else:
+        show_history(found)
+
+
+@history.command()
+@click.argument("number", type=int)
+@click.option("--json", "as_json", is_flag=True, help="the measurement as JSON: every command that reads one takes it")
+@click.pass_context
+def show(ctx: click.Context, number: int, as_json: bool) -> None:
+    """One measurement, as it was shown."""
+    import msgspec
+
+    from tonnage.measure.history.store import entry
+    from tonnage.nouns.measurement import Measurement
+    from tonnage.report.measure import show_measurement
+
+    found = entry(_place(ctx), number)
+    assert found.document is not None
+    if as_json or found.kind != "serve":
+        click.echo(msgspec.json.format(bytes(found.document), indent=2).decode())
+    else:
+        show_measurement(msgspec.json.decode(found.document, type=Measurement))
+
+
+@history.command()
+@click.option("--kind", help="serve, train, device")
+@click.option("--model", help="only of this model")
+@click.option("--output", "-o", type=click.Path(dir_okay=False), help="file to write; absent = standard output")
+@click.pass_context
+def export(ctx: click.Context, kind: str | None, model: str | None, output: str | None) -> None:
+    """All entries with their measurements as JSON lines, the oldest first."""
+    import msgspec
+
+    from tonnage.measure.history.store import export as exported
+
+    lines = b"".join(msgspec.json.encode(one) + b"\n" for one in exported(_place(ctx), kind=kind, model=model))
+    if output is not None:
+        Path(output).write_bytes(lines)
+    else:
+        sys.stdout.write(lines.decode())
