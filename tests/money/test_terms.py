@@ -11,9 +11,11 @@ from tonnage.money.terms import (
     idle_usd,
     mean_between_reclaims_s,
     run_lines,
+    stated_step_s,
     unit_costs,
     useful_share,
 )
+from tonnage.nouns.money import Provider
 
 
 @pytest.mark.parametrize(
@@ -105,3 +107,16 @@ def test_rounding_is_a_line_and_the_lines_are_the_bill() -> None:
     lines = run_lines({"work": 5000.0, "start": 100.0, "nothing": 0.0}, charged_h=2.0, usd_per_hour=3.0)
     assert [line.name for line in lines] == ["work", "start", "rounding of hours"]
     assert sum(line.value for line in lines) == pytest.approx(6.0, rel=1e-12)
+
+
+def test_only_a_step_that_a_provider_publishes_is_stated() -> None:
+    """What nobody says is billed by the hour to be safe, and yet no answer to "billed by the hour"."""
+    known = catalog.providers()
+    silent = Provider(id="silent", kind="neocloud", facts={"billing_granularity": "contract"})
+    assert stated_step_s(None) is None and stated_step_s(silent) is None
+    assert billing_rules(silent).step_s == 3600.0
+    assert [stated_step_s(known[name]) for name in ("aws", "verda", "seeweb")] == [1, 600, 3600]
+        1,
+        600,
+        3600,
+    )

@@ -100,6 +100,19 @@ def test_break_even_falls_with_the_accelerators_in_a_machine(machine: OwnedMachi
     assert even(replace(steady, accelerators=steady.accelerators * more), price) <= even(steady, price) * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("name", (*DEARER_WITH_MORE, *CHEAPER_WITH_MORE, "years", "interruptions", "repair"))
+def test_every_input_moves_the_break_even_of_a_usual_machine(name: str) -> None:
+    """Eight H100 with every input above nothing: a fifth more of any of them is seen, not merely allowed."""
+    usual = OwnedMachine(
+        accelerators=8.0, purchase=280e3, power=10_200.0, years=4.0, load=0.8, idle=0.25, pue=1.4, electricity=0.085,
+        hosting=184.0, network=35e3, storage=5e3, staff=3_250.0, spares=0.03, support=0.05, insurance=0.01,
+        interest=0.08, resale_3y=0.3, interruptions=0.173, repair=4 * 3600.0,
+    )  # fmt: skip
+    before, after = even(usual, 2.5), even(replace(usual, **{name: getattr(usual, name) * 1.2}), 2.5)
+    falls = name in {*CHEAPER_WITH_MORE, "years"}
+    assert after < before * (1 - 1e-6) if falls else after > before * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("name", CHEAPER_WITH_MORE)
 @settings(max_examples=25)
 @given(machine=MACHINES, more=st.floats(1.01, 1.5), price=PRICES)
@@ -191,6 +204,10 @@ def test_a_falling_price_lies_between_its_ends(decline: float, years: float) -> 
     factor = mean_price_factor(decline_per_year=decline, years=years)
     assert 0 < factor <= 1 + 1e-12
     assert factor >= 1 / (1 + decline * years) - 1e-9
+
+
+def test_a_price_that_hardly_falls_is_todays() -> None:
+    assert all(mean_price_factor(decline_per_year=g, years=4.0) == pytest.approx(1 - 2 * g) for g in (0.0, 1e-13, 1e-9))
 
 
 @given(st.floats(1.0, 1e7), st.sampled_from([1.0, 60.0, 600.0, 3600.0, 86400.0]), st.floats(0.0, 1e5))

@@ -6,7 +6,7 @@ the hour costs R u; a reservation costs R whether it is used or not.
 
 from __future__ import annotations
 
-from math import exp, sqrt
+from math import expm1, sqrt
 
 __all__ = ["break_even_utilisation", "mean_price_factor", "payback_years"]
 
@@ -137,4 +137,4 @@ def mean_price_factor(*, decline_per_year: float, years: float) -> float:
     0.688
     """
     fall = decline_per_year * years
-    return (1.0 - exp(-fall)) / fall if abs(fall) > 1e-12 else 1.0
+    return -expm1(-fall) / fall if fall else 1.0
