@@ -13,10 +13,13 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
+
 from tonnage.catalog import names, what_if
 from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
+from tonnage.catalog.calibrations import calibrations
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
-from tonnage.errors import BadFact
+from tonnage.errors import BadFact, UnknownName
 from tonnage.nouns.accelerator import Accelerator, Fact, Link
 from tonnage.units import GB, GiB, MiB
 
@@ -106,6 +109,11 @@ def _all(additions: Additions, _stamp: Stamp) -> Mapping[str, Accelerator]:
         for name, changes in what_if.parse_overrides(additions.overrides).items():
             changed = names.resolve(name, index).id
             known[changed] = what_if.override(known[changed], changes)
+    for own in calibrations(additions):
+        part = known.get(own.accelerator)
+        if part is None:
+            raise UnknownName("accelerator of a calibration", own.accelerator, known=known)
+        known[part.id] = msgspec.structs.replace(part, calibrations={**part.calibrations, own.engine: own})
     return MappingProxyType(known)
 
 

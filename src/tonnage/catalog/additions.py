@@ -22,7 +22,7 @@ from tonnage.errors import BadFact, echo, nearest
 __all__ = ["NOTHING", "SECTIONS", "TEMPLATE", "Additions", "Stamp", "gather", "stamp", "tables", "user_folder"]
 
 VARIABLE: Final = "TONNAGE_CATALOG"
-SECTIONS: Final = ("accelerator", "offer", "model")
+SECTIONS: Final = ("accelerator", "offer", "model", "calibration")
 """Lists a file may hold, one table per thing."""
 
 LARGEST_BYTES: Final = 4 * 1024 * 1024

@@ -21,7 +21,7 @@ import msgspec
 from tonnage.catalog.accelerators import accelerators
 from tonnage.errors import BadFact
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.efficiency import RUNGS, Grid, Ladder, Rung
+from tonnage.nouns.efficiency import PROCESSOR, RUNGS, Curve, Grid, Ladder, Rung
 
 __all__ = ["Stamp", "ladder", "measured", "stamp"]
 
@@ -104,10 +104,13 @@ def ladder(accelerator: Accelerator, *, family: str = "vllm", inter_node_bytes_p
             notes = (f"no kernel tables of {family}: those of vllm stand in",)
         grids = _grids(_part(accelerator), _ORDER.get(family, _ORDER["vllm"]))
     die = _dies().get(accelerator.id)
+    # Peaks of a processor's own microbenchmarks are rates that ran: the curve of GPUs would take its share twice.
+    ran = accelerator.segment == "cpu" and accelerator.measured.product is not None
     return Ladder(
         accelerator=accelerator.id,
         family=family,
         grids=grids,
+        curve=PROCESSOR if ran and family in _OWN_KERNELS else Curve(),
         multiprocessors=die.multiprocessors if die else None,
         sustained=_sustained().get(accelerator.architecture, 1.0),
         spread=_spread(),

@@ -60,6 +60,8 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
         arrivals_s=sum(_arrivals_s(counted, segment) for segment in {o.segment for o in counted}) or None,
         prompt_tokens=sum(read) / len(read) if read else None,
         output_tokens=written / len(good) if good else None,
+        output_least=min((o.output_tokens for o in good if o.output_tokens is not None), default=None),
+        output_most=max((o.output_tokens for o in good if o.output_tokens is not None), default=None),
         requests_per_s=len(good) / span if span > 0 else None,
         output_tokens_per_s=written / span if span > 0 else None,
         total_tokens_per_s=(written + sum(read)) / span if span > 0 and len(read) == len(good) > 0 else None,

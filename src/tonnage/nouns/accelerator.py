@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tonnage.nouns.calibration import Calibration
+
 __all__ = ["Accelerator", "Fact", "Link", "Measured"]
 
 
@@ -91,6 +93,8 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     launch_price_usd: float | None = None
     measured: Measured = Measured()
     """By microbenchmarks (`tonnage measure device`); empty for parts of the catalogue."""
+    calibrations: dict[str, Calibration] = {}
+    """The user's own (`tonnage calibrate`), by engine."""
     street_price_usd: float | None = None
     """An estimate unless the notes cite a seller. [USD]"""
 

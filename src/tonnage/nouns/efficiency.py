@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["LOG_STEP", "RUNGS", "Curve", "Grid", "Ladder", "Machine", "Rung"]
+__all__ = ["LOG_STEP", "PROCESSOR", "RUNGS", "Curve", "Grid", "Ladder", "Machine", "Rung"]
 
 Rung = Literal["own", "architecture", "generation", "generic"]
 
@@ -113,6 +113,27 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     hop_s: float = 1.0e-6
     collective_launch_s: float = 4e-6
     network_hop_s: float = 8e-6
+
+
+PROCESSOR: Final = Curve(
+    launch_s=1e-6,
+    eager_launch_s=1e-6,
+    narrow_launch_s=1e-6,
+    gemm={dtype: (1.0, 1.0, 0.0) for dtype in _GEMM},
+    dequantize=1.0,
+    prefill_launch_s=1e-6,
+    prefill_limit=1.0,
+    prefill_half=0.0,
+    decode_memory=1.0,
+    decode_occupancy=0.0,
+    decode_launch_s=1e-6,
+    elementwise_memory=1.0,
+    gather_memory=1.0,
+)
+"""
+A processor whose own microbenchmarks give its peaks: rates that ran, and no multiprocessors that a small shape leaves
+idle. What an engine's kernels reach of them is for its measurements to say. Launches are calls of a function (assumed).
+"""
 
 
 _SEED_SPREAD: Final[dict[Rung, float]] = {"own": 0.15, "architecture": 0.35, "generation": 0.5, "generic": 0.7}

@@ -104,6 +104,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Mean of a request. [tokens]"""
     output_tokens: float | None = None
     """Mean of a request. [tokens]"""
+    output_least: float | None = None
+    """Shortest answer. [tokens]"""
+    output_most: float | None = None
+    """Longest answer. [tokens]"""
     requests_per_s: float | None = None
     output_tokens_per_s: float | None = None
     total_tokens_per_s: float | None = None

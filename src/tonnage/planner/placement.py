@@ -14,8 +14,9 @@ from tonnage.nouns.answer import Basis
 from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
+from tonnage.planner.calibrated import calibration_of, overheads_under
 
-__all__ = ["BASIS_OF_RUNG", "overheads_of", "place"]
+__all__ = ["BASIS_OF_RUNG", "overheads_of", "overheads_on", "place"]
 
 BASIS_OF_RUNG: Final[dict[Rung, Basis]] = {
     "own": Basis.CALIBRATED,
@@ -44,3 +45,9 @@ def place(model: Model, accelerator: Accelerator, *, configuration: Configuratio
 def overheads_of(engine: str) -> Overheads:
     """What the newest release of an engine adds to its kernels."""
     return Overheads(**engine_times(engine).values)
+
+
+def overheads_on(accelerator: Accelerator, engine: str) -> Overheads:
+    """The same on an accelerator whose user may have calibrated it."""
+    own = calibration_of(accelerator, engine)
+    return overheads_of(engine) if own is None else overheads_under(overheads_of(engine), own.stretch)

@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog.intervals import factor
 from tonnage.engine.capacity import ReplicaTimes, quantile_factor
 from tonnage.engine.engines import defaults
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
@@ -20,8 +19,9 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
 from tonnage.nouns.workload import Lengths
 from tonnage.physics.transformer import Tokens
+from tonnage.planner.calibrated import basis_under, calibration_of, width
 from tonnage.planner.levels import structure
-from tonnage.planner.placement import BASIS_OF_RUNG, overheads_of, place
+from tonnage.planner.placement import BASIS_OF_RUNG, overheads_on, place
 
 __all__ = ["Replica", "build_replica", "concurrency_limit"]
 
@@ -63,15 +63,17 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
         return Replica(verdict=pool.verdict, memory=pool.need, kv_tokens=0.0, max_num_seqs=max_num_seqs, engine=engine)
     placement = place(model, accelerator, configuration=configuration)
     times, rung = _times(placement, lengths, engine=engine, pool=pool)
-    level = ":".join((BASIS_OF_RUNG[rung], "steady", structure(model), engine.name))
+    own = calibration_of(accelerator, engine.name)
+    basis = basis_under(BASIS_OF_RUNG[rung], own)
+    level = ":".join((basis, "steady", structure(model), engine.name))
     return Replica(
         verdict=pool.verdict,
         memory=pool.memory,
         kv_tokens=_reachable_tokens(pool, lengths),
         max_num_seqs=max_num_seqs,
         times=times,
-        basis=BASIS_OF_RUNG[rung],
-        factors={name: factor("serve", measured, rung=level) for name, measured in FACTORS.items()},
+        basis=basis,
+        factors={name: width(measured, own, level=level) for name, measured in FACTORS.items()},
         engine=engine,
         placement=placement,
     )
@@ -129,7 +131,9 @@ def _decode_s(placement: Placement, sequences: float, *, context: float, engine:
     ranks = placement.layout.dp * placement.layout.pp
     mine = max(1.0, sequences / ranks)
     parts = step_parts(placement, Tokens(decodes=mine, context=context, emitted=mine))
-    return seconds(parts, overheads_of(engine.name), sequences=sequences / placement.layout.dp), parts.rung
+    return seconds(
+        parts, overheads_on(placement.accelerator, engine.name), sequences=sequences / placement.layout.dp
+    ), parts.rung
 
 
 def _prefill_s(placement: Placement, prompt: float, engine: Engine) -> float:
@@ -140,5 +144,5 @@ def _prefill_s(placement: Placement, prompt: float, engine: Engine) -> float:
     # Equal chunks: attention of all of them sums to that of the whole prompt, so the mean cached length is right.
     cached = (prompt - chunk) / 2.0
     parts = step_parts(placement, Tokens(prompts=1.0, chunk=chunk, cached=cached, emitted=1.0))
-    own = overheads_of(engine.name)
+    own = overheads_on(placement.accelerator, engine.name)
     return own.request_s + steps * seconds(parts, own, sequences=0.0, prompts=1.0)

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from tonnage import __version__, catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.intervals import factor
 from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Basis, Verdict
 from tonnage.nouns.batch_plan import BatchOption, BatchPlan
@@ -31,6 +30,7 @@ from tonnage.planner.batch import story
 from tonnage.planner.batch.flips import Chance, batch_flips
 from tonnage.planner.batch.option import Found, Work, option_of
 from tonnage.planner.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
+from tonnage.planner.calibrated import basis_under, width
 from tonnage.planner.levels import serve_level
 from tonnage.planner.missed import Missed
 from tonnage.planner.placement import BASIS_OF_RUNG
@@ -184,6 +184,7 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
     basis = BASIS_OF_RUNG[rung]
     if at.times.borrowed and basis is Basis.CALIBRATED:
         basis = Basis.DERIVED
+    basis = basis_under(basis, at.calibration)
     level = serve_level(case, model, basis=basis.value, engine=at.times.engine, saturated=True)
     return Work(
         configuration=configuration,
@@ -191,7 +192,7 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
             items=request.items,
             items_per_s=found.requests_per_s,
             # Items are tokens over a fixed length, and tokens per second is what most measurements state.
-            factor=factor("serve", "output_tokens_per_s", rung=level),
+            factor=width("output_tokens_per_s", at.calibration, level=level),
             ranks=configuration.layout.ranks,
             weight_bytes=stored_bytes(model, configuration.precision),
             item_s=found.e2e_s,

@@ -12,10 +12,10 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.intervals import factor
 from tonnage.engine.served import Served
 from tonnage.nouns.answer import Basis, Quantity
 from tonnage.nouns.case import Latency, ServeCase, ServeResult
+from tonnage.planner.calibrated import basis_under, width
 from tonnage.planner.levels import serve_level
 from tonnage.planner.serve.setup import Setup, setup
 from tonnage.planner.serve.traffic import served
@@ -47,7 +47,7 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING) ->
     basis = _BASIS[rung]
     if at.times.borrowed and basis is Basis.CALIBRATED:
         basis = Basis.DERIVED
-    return _result(at, found, basis=basis, memory=memory)
+    return _result(at, found, basis=basis_under(basis, at.calibration), memory=memory)
 
 
 def _result(at: Setup, found: Served, *, basis: Basis, memory: dict[str, Any]) -> ServeResult:
@@ -59,16 +59,16 @@ def _result(at: Setup, found: Served, *, basis: Basis, memory: dict[str, Any]) -
     )
 
     def quantity(name: str, value: float, unit: str) -> Quantity:
-        return Quantity(value=value, unit=unit, basis=basis).within(factor("serve", name, rung=level))
+        return Quantity(value=value, unit=unit, basis=basis).within(width(name, at.calibration, level=level))
 
     return ServeResult(
         fits=True,
         basis=basis,
         memory=memory,
         kv_cache_tokens=at.pool.tokens,
-        ttft_s=None if case.phase == "decode" else _latency("ttft_s", found.ttft_s, found.ttft_tail_s, level),
-        tpot_s=None if case.osl <= 1 else _latency("tpot_s", found.tpot_s, found.tpot_tail_s, level),
-        e2e_s=_latency("e2e_s", found.e2e_s, None, level),
+        ttft_s=None if case.phase == "decode" else _latency(at, "ttft_s", found.ttft_s, (found.ttft_tail_s, level)),
+        tpot_s=None if case.osl <= 1 else _latency(at, "tpot_s", found.tpot_s, (found.tpot_tail_s, level)),
+        e2e_s=_latency(at, "e2e_s", found.e2e_s, (None, level)),
         output_tokens_per_s=quantity("output_tokens_per_s", output, "tokens/s") if case.osl else None,
         total_tokens_per_s=quantity("total_tokens_per_s", rate * (case.isl + case.osl), "tokens/s"),
         requests_per_s=quantity("requests_per_s", rate, "1/s"),
@@ -79,7 +79,9 @@ def _result(at: Setup, found: Served, *, basis: Basis, memory: dict[str, Any]) -
     )  # fmt: skip
 
 
-def _latency(name: str, mean: float, tail: tuple[float, float, float] | None, level: str) -> Latency:
-    width = factor("serve", name, rung=level)
+def _latency(at: Setup, name: str, mean: float, known: tuple[tuple[float, float, float] | None, str]) -> Latency:
+    """A mean with its tail where that is known, as sure as its level or the user's calibration makes it."""
+    tail, level = known
+    error = width(name, at.calibration, level=level)
     p50, p95, p99 = tail or (None, None, None)
-    return Latency(mean=mean, p50=p50, p95=p95, p99=p99, low=mean / width, high=mean * width)
+    return Latency(mean=mean, p50=p50, p95=p95, p99=p99, low=mean / error, high=mean * error)

@@ -25,6 +25,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import PLAN_SCHEMA, Configuration, Provenance, Rejection, ServeOption, ServePlan
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Serve
+from tonnage.planner.calibrated import notes_among
 from tonnage.planner.missed import Missed
 from tonnage.planner.quality import changes_among, floored
 from tonnage.planner.relax import bought
@@ -111,7 +112,10 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
             version=__version__,
             catalogue=story.catalogue_dates(option.bill for option in ranked),
             made=today.isoformat(),
-            assumed=story.assumptions(request, model, additions=additions),
+            assumed=(
+                *story.assumptions(request, model, additions=additions),
+                *notes_among((o.configuration for o in ranked), additions=additions),
+            ),
         ),
     )
 

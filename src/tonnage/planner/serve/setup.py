@@ -19,11 +19,13 @@ from tonnage.engine.overheads import Overheads
 from tonnage.engine.steps import Placement, Speculation
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.accelerator import Accelerator, Link
+from tonnage.nouns.calibration import Calibration
 from tonnage.nouns.case import ServeCase
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model
 from tonnage.nouns.precision import Precision, number_format
 from tonnage.physics.memory import checkpoint_precision
+from tonnage.planner.calibrated import calibration_of, note_of, overheads_under
 
 __all__ = ["Setup", "settled_precision", "setup"]
 
@@ -52,6 +54,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     times: EngineTimes
     overheads: Overheads
     pool: KvPool
+    calibration: Calibration | None = None
+    """The user's own, of this engine on this accelerator."""
     notes: tuple[str, ...] = ()
 
 
@@ -81,7 +85,8 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         family=_KERNELS.get(engine.name, engine.name),
         inter_node_bytes_per_s=case.links.inter_bytes_per_s,
     )
-    overheads = Overheads(**times.values)
+    own = calibration_of(accelerator, engine.name)
+    overheads = overheads_under(Overheads(**times.values), own.stretch if own else None)
     placement = Placement(
         model=model,
         accelerator=_reachable(accelerator, kernels.multiprocessors, overheads.reach_bytes_per_s),
@@ -92,8 +97,8 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         graphs=engine.cuda_graphs is not False,
         speculation=_speculation(engine),
     )
-    notes = (*note, *pool.notes, *model.assumed, *placement.ladder.notes)
-    if times.borrowed:
+    notes = (*note, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
+    if times.borrowed and own is None:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
     return Setup(
         case=case,
@@ -104,6 +109,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         times=times,
         overheads=overheads,
         pool=pool,
+        calibration=own,
         notes=notes,
     )
 

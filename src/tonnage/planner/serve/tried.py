@@ -19,7 +19,7 @@ from tonnage.engine.simulated import Requests
 from tonnage.nouns.plan import SimulatedCapacity
 from tonnage.nouns.simulate import SimulationTraffic
 from tonnage.nouns.workload import Serve
-from tonnage.planner.placement import overheads_of
+from tonnage.planner.placement import overheads_on
 from tonnage.planner.replica import Replica
 from tonnage.planner.replica_arrays import ReplicaArrays, replica_arrays
 
@@ -125,7 +125,7 @@ def _arrays(request: Serve, replica: Replica, *, longest: int) -> ReplicaArrays:
     assert replica.placement is not None
     return replica_arrays(
         replica.placement,
-        overheads_of(replica.engine.name),
+        overheads_on(replica.placement.accelerator, replica.engine.name),
         engine=replica.engine,
         kv_tokens=replica.kv_tokens,
         prompt_tokens=request.lengths.prompt_tokens,

@@ -1,0 +1,81 @@
+"""What a user's own measurements say of an engine on an accelerator: a few factors, how sure, from when and where.
+
+A `Stretch` is the few numbers that measurements may set; everything else stays the physics'. A `Calibration` is a
+stretch with its uncertainty, stored as one `[[calibration]]` table beside the user's own accelerators.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+__all__ = ["CALIBRATE_SCHEMA", "Calibrated", "Calibration", "CalibrationError", "Stretch"]
+
+CALIBRATE_SCHEMA: Final = "tonnage.calibrate/1"
+
+
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+    """The few numbers that measurements may set."""
+
+    memory: float = 1.0
+    """Factor on what memory bandwidth bounds, attention over the cache included. [-]"""
+    compute: float = 1.0
+    """Factor on what arithmetic bounds, attention over prompts included. [-]"""
+    step_s: float = 0.0
+    """Host time of a step. [s]"""
+    request_s: float = 0.0
+    """Added to the first token of a request. [s]"""
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One engine on one accelerator, as measured by its user."""
+
+    accelerator: str
+    """Id."""
+    engine: str
+    stretch: Stretch
+    spread: dict[str, float] = {}
+    """By number of the stretch: standard deviation of its logarithm, priors and measurements together. [-]"""
+    factors: dict[str, float] = {}
+    """By predicted quantity: the 90 % factor of predictions made with this calibration. [-]"""
+    date: str = ""
+    machine: str = ""
+    engine_version: str | None = None
+    models: tuple[str, ...] = ()
+    """Measured, by name."""
+    points: int = 0
+    """Loads measured. [-]"""
+    source: str = ""
+    """The file it was read from."""
+
+
+class CalibrationError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One measured quantity of one load, beside what is predicted without and with the calibration."""
+
+    model: str
+    load: str
+    quantity: str
+    unit: str
+    measured: float
+    before: float
+    after: float
+    left_out: float | None = None
+    """Predicted by a calibration that did not see this load; absent below three loads."""
+
+
+class Calibrated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer of `tonnage calibrate`."""
+
+    schema: str
+    sentence: str
+    calibration: Calibration
+    prior: Stretch
+    """Where the fit started: the catalogue's numbers."""
+    prior_spread: dict[str, float]
+    errors: tuple[CalibrationError, ...]
+    before: float
+    """Mean absolute error of all quantities. [-]"""
+    after: float
+    left_out: float | None = None
+    notes: tuple[str, ...] = ()
