@@ -116,7 +116,3 @@ def test_only_a_step_that_a_provider_publishes_is_stated() -> None:
     assert stated_step_s(None) is None and stated_step_s(silent) is None
     assert billing_rules(silent).step_s == 3600.0
     assert [stated_step_s(known[name]) for name in ("aws", "verda", "seeweb")] == [1, 600, 3600]
-        1,
-        600,
-        3600,
-    )
