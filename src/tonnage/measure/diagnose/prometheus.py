@@ -46,7 +46,7 @@ def readings_between(
     BadRequest
         The server refuses the query.
     """
-    step = step_s or max(5.0, window_s / MOST_POINTS)
+    step = step_s or max(1.0, window_s / MOST_POINTS)
     names = "|".join(re.escape(name).replace("\\", "\\\\") for name in all_names())
     labels = f'__name__=~"{names}"' + (f", {match}" if match else "")
     now = time.time()
