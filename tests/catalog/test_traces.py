@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,32 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x01" * 9)
     with pytest.raises(BadFact, match="not text"):
         read_trace(tmp_path / "binary")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_large_log_is_never_in_memory(tmp_path: Path, packed: bool) -> None:
+    line = '{"created": %d, "text": "%s", "usage": {"prompt_tokens": 12, "completion_tokens": 3}}\n'
+    path = tmp_path / "large"
+    with gzip.open(path, "wt", compresslevel=1) if packed else path.open("w") as file:
+        for i in range(12_000):
+            file.write(line % (i, "x" * 4_000))
+    tracemalloc.start()
+    part = read_trace(path, limit=10)
+    whole = read_trace(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(part.sent_s) == 10 and len(whole.sent_s) == 12_000
+    assert peak < 2e6  # of 48 MB
+
+
+def test_a_log_cut_short_in_its_middle_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "cut.gz"
+    rows = "".join(f"{i},{i * 7919 % 5000},{i * 104729 % 900}\n" for i in range(60_000))
+    whole = gzip.compress(("time,prompt_tokens,output_tokens\n" + rows).encode())
+    path.write_bytes(whole[: len(whole) * 2 // 3])
+    assert len(read_trace(path, limit=100).sent_s) == 100
+    with pytest.raises(BadFact, match="damaged gzip"):
+        read_trace(path)
 
 
 def test_every_public_log_names_its_licence() -> None:

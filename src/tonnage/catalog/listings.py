@@ -201,9 +201,7 @@ def traces_listing(known: Mapping[str, PublicTrace], *, order: Order = FIRST, to
         }
         for trace in known.values()
     ]
-    note = (
-        "fetch a file from its repository, then play it: traffic: {trace: FILE}; keep licence and citation with results"
-    )
+    note = "fetch one with --fetch NAME, then play it: traffic: {trace: NAME}; keep licence and citation with results"
     return _listing("traces", TRACES, rows=rows, failed={}, order=order, default="name", today=today, notes=(note,))
 
 

@@ -175,7 +175,7 @@ def _parsed(file: IO[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             header = [name.strip().lower() for name in next(csv.reader([text]))]
             _require(dict.fromkeys(header), number, path)
         else:
-            cells = next(csv.reader([text]))
+            cells = next(csv.reader([text])) if '"' in text else text.split(",")
             if len(cells) != len(header):
                 raise BadFact(f"'{echo(path)}' line {number} has {len(cells)} columns, the header {len(header)}")
             yield number, dict(zip(header, cells, strict=True))

@@ -161,9 +161,14 @@ def models_command(kinds: tuple[str, ...], **options: Any) -> None:
 
 
 @catalog.command("traces")
+@click.option("--fetch", metavar="NAME", help="download that log; a simulation then plays it by its name")
+@click.option("--folder", type=click.Path(file_okay=False), help="where to keep it; absent = the user's cache folder")
 @_with(_OUTPUT, _limit(0))
-def traces_command(**options: Any) -> None:
+def traces_command(fetch: str | None, folder: str | None, **options: Any) -> None:
     """Public request logs that a simulation can play: where each is, its licence, whom to cite."""
+    if fetch is not None:
+        _fetch(fetch, folder)
+        return
     asked = _asked(options)
     if asked is None:
         return
@@ -171,6 +176,20 @@ def traces_command(**options: Any) -> None:
     from tonnage.catalog.traces import public_traces
 
     _show(traces_listing(public_traces(), order=asked.order, today=asked.today), asked)
+
+
+def _fetch(name: str, folder: str | None) -> None:
+    """Downloads a log, its licence said first."""
+    from pathlib import Path
+
+    from tonnage.catalog.traces import public_trace
+    from tonnage.catalog.traces_fetch import fetch_trace
+
+    trace = public_trace(name)
+    click.echo(f"{trace.repository}, {trace.licence}; keep that with results, and cite {trace.cite}", err=True)
+    kept = fetch_trace(name, folder=Path(folder) if folder else None)
+    click.echo(f"{trace.requests:,} requests in {kept}")
+    click.echo(f"play them with: traffic: {{trace: {kept if folder else name}}}", err=True)
 
 
 class Asked(NamedTuple):

@@ -59,7 +59,8 @@ class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     off_s: float = 540.0
     hours: tuple[float, ...] = ()
     """Rate of each hour of a day relative to the mean; empty = even."""
-    num_requests: int = 20_000
+    num_requests: int | None = None
+    """Absent = 20,000 drawn ones, or the whole log."""
     seed: int = 0
     cached_share: float = 0.0
     """Share of each prompt whose cache is there: a common beginning. [-]"""

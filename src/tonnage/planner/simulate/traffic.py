@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tonnage.catalog.traces import Trace, public_traces, read_trace
+from tonnage.catalog.traces_fetch import found_trace
 from tonnage.catalog.traffic import profile
 from tonnage.engine import arrivals
 from tonnage.engine.simulated import Requests, requests_of
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, echo
 from tonnage.nouns.simulate import SimulationTraffic
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Traced", "scaled_lengths", "traffic_of"]
 
 MOST_REQUESTS = 20_000_000
+USUAL_REQUESTS = 20_000
+"""Drawn where nobody says how many: they settle a 99th percentile."""
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +62,8 @@ def _check(asked: SimulationTraffic) -> None:
         raise BadRequest("traffic.rate and traffic.concurrency contradict; clients who wait set their own rate")
     if asked.rate_per_s is None and asked.concurrency is None and asked.trace is None:
         raise BadRequest("traffic: no load is given; write a rate such as 4/s, or a concurrency")
-    if not 1 <= asked.num_requests <= MOST_REQUESTS:
-        raise BadRequest(f"traffic.num_requests {asked.num_requests} must be 1 to {MOST_REQUESTS:,}")
+    if asked.num_requests is not None and not 1 <= asked.num_requests <= MOST_REQUESTS:
+        raise BadRequest(f"traffic.requests {asked.num_requests} must be 1 to {MOST_REQUESTS:,}")
     if not 0.0 <= asked.cached_share < 1.0:
         raise BadRequest(f"traffic.cached_share {asked.cached_share:g} must be at least 0 and below 1")
 
@@ -67,7 +71,7 @@ def _check(asked: SimulationTraffic) -> None:
 def _drawn(asked: SimulationTraffic) -> Traced:
     import numpy as np
 
-    rng, n = arrivals.random(asked.seed), asked.num_requests
+    rng, n = arrivals.random(asked.seed), asked.num_requests or USUAL_REQUESTS
     notes: list[str] = []
     if asked.profile is not None:
         found = profile(asked.profile)
@@ -78,7 +82,7 @@ def _drawn(asked: SimulationTraffic) -> Traced:
     else:
         prompt = _around(rng, n, asked.prompt_tokens or 1.0, asked.length_spread)
         output = _around(rng, n, asked.output_tokens or 1.0, asked.length_spread)
-    sent = np.zeros(n) if asked.concurrency else _times(asked, rng, notes)
+    sent = np.zeros(n) if asked.concurrency else _times(asked, rng, notes=notes, n=n)
     if asked.hours:
         sent = arrivals.diurnal(sent, hours=asked.hours)
     requests = requests_of(
@@ -123,10 +127,10 @@ def _around(rng: np.random.Generator, n: int, tokens: float, spread: tuple[float
     return arrivals.spread_lengths(rng, n, nominal=tokens, spread=spread)
 
 
-def _times(asked: SimulationTraffic, rng: np.random.Generator, notes: list[str]) -> Any:
+def _times(asked: SimulationTraffic, rng: np.random.Generator, *, notes: list[str], n: int) -> Any:
     import numpy as np
 
-    n, rate = asked.num_requests, asked.rate_per_s or 1.0
+    rate = asked.rate_per_s or 1.0
     if asked.process == "even":
         return np.arange(n) / rate
     if asked.process == "gamma":
@@ -151,7 +155,11 @@ def _times(asked: SimulationTraffic, rng: np.random.Generator, notes: list[str])
 def _logged(asked: SimulationTraffic) -> Traced:
     import numpy as np
 
-    trace = read_trace(str(asked.trace), limit=asked.num_requests if asked.num_requests != 20_000 else None)
+    trace = read_trace(found_trace(str(asked.trace)), limit=asked.num_requests or MOST_REQUESTS + 1)
+    if len(trace.sent_s) > MOST_REQUESTS:
+        raise BadRequest(
+            f"'{echo(asked.trace)}' holds more than {MOST_REQUESTS:,} requests; play a part of it (requests)"
+        )
     rng = arrivals.random(asked.seed)
     recorded = np.frombuffer(trace.sent_s, np.float64).copy()
     sent = arrivals.unquantised(rng, recorded)
@@ -184,9 +192,11 @@ def _full_blocks(trace: Trace, prompt: Any) -> tuple[Any, Any] | None:
 
 
 def _licence(trace: Trace) -> str:
-    """Licence and citation of a public log, known by its number of requests and its file's name."""
+    """Licence and citation of a public log: a fetched one by its name, another by its length and its file's name."""
+    stem = Path(trace.source).name.partition(".")[0]
     for known in public_traces().values():
         words = known.name.replace("-", "_").split("_")
-        if known.requests == len(trace.sent_s) and any(word in trace.source for word in words):
+        alike = known.requests == len(trace.sent_s) and any(word in trace.source for word in words)
+        if stem == known.name or alike:
             return f"{known.repository}, {known.licence}; cite {known.cite}"
     return ""
