@@ -41,7 +41,7 @@ def show_train_plan(plan: TrainPlan, *, top: int = 8) -> None:
         lines(console, "Memory of the fullest accelerator", texts=[_memory(best)])
         lines(console, "One step", texts=[_parts(best.step_s)])
         lines(console, "The run", texts=_run(best))
-        lines(console, "Timeline", texts=[f"{point.date}  {point.what}" for point in best.timeline])
+        lines(console, "Timeline", texts=_timeline(best))
         lines(console, "Host and storage", texts=[_need(need) for need in best.needs])
         lines(console, "More accelerators?", texts=[plan.stops_paying] if plan.stops_paying else [])
         lines(console, "Spot?", texts=[plan.spot] if plan.spot else [])
@@ -77,7 +77,7 @@ def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> None:
         console.print("\nOne step", style="bold")
         console.print(_table(option.step_s))
         lines(console, "The run", texts=_run(option))
-        lines(console, "Timeline", texts=[f"{point.date}  {point.what}" for point in option.timeline])
+        lines(console, "Timeline", texts=_timeline(option))
         lines(console, "Host and storage", texts=[_need(need) for need in option.needs])
         console.print("\nCost of the run", style="bold")
         console.print(_table(option.cost))
@@ -193,9 +193,22 @@ def _run(option: TrainOption) -> list[str]:
         f"{show(run.blocking_s, 's')} and is written in {show(run.write_s, 's')}",
         f"useful time {useful.value:.1%} ({useful.low or 0:.1%}-{useful.high or 0:.1%}), nine runs in ten at least "
         f"{run.useful_p90:.1%}",
-        f"{option.accelerator_hours:,.0f} accelerator hours{energy}",
+        f"{_hours(option.accelerator_hours)} accelerator hours{energy}",
         *_electricity(option),
     ]
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
+
+
+def _timeline(option: TrainOption) -> list[str]:
+    """Date, and how long after the start."""
+    told = []
+    for point in option.timeline:
+        after = f"+{show(point.after_s, 's')}" if point.after_s else ""
+        told.append(f"{point.date}  {after:>10}  {point.what}")
+    return told
 
 
 def _electricity(option: TrainOption) -> list[str]:
@@ -238,7 +251,10 @@ def _bill(option: TrainOption) -> list[str]:
         for line in bill.lines
     ]
     billed = show(option.run.billed_s, "s")
-    total = f"{show(bill.usd_per_hour, 'USD/h')} for {billed} = {_interval(option.cost)}"
+    beside = "".join(
+        f" + {part.name} {show(part.value, 'USD')}" for part in option.cost.parts if part.name == "storage"
+    )
+    total = f"{show(bill.usd_per_hour, 'USD/h')} for {billed}{beside} = {_interval(option.cost)}"
     return [*opened, total, *([bill.notes] if bill.notes else [])]
 
 

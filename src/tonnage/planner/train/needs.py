@@ -10,21 +10,17 @@ from tonnage.nouns.host import HostNeed
 from tonnage.nouns.money import Offer
 from tonnage.nouns.train_plan import TrainOption
 from tonnage.planner.train.option import Asked
+from tonnage.planner.train.stored import KEPT_CHECKPOINTS, dataset_bytes, item_bytes
 from tonnage.units import GiB, show
 
 __all__ = ["host_needs"]
 
-_TOKEN_BYTES: Final = 4.0
-"""One 32-bit token id."""
-_IMAGE_BYTES: Final = 110e3
-"""Mean JPEG of ImageNet: 1.28 million in 140 GB."""
 _IMAGES_PER_CORE: Final = 100.0
 """Decoded and augmented per second by one core. Assumed: 10 ms each. [1/s]"""
 _WORKERS: Final = 3
 """Processes per accelerator for text: the trainer and two loaders, as PyTorch recipes start them. Assumed."""
 _HOST_BYTES: Final = 16 * GiB
 """System, loaders and libraries of one host. Assumed. [bytes]"""
-_KEPT_CHECKPOINTS: Final = 3
 _STALE: Final = 0.02
 """Share of the time between interruptions that a checkpoint may be old: it loses half of that. Chosen. [-]"""
 
@@ -36,7 +32,7 @@ def host_needs(asked: Asked, option: TrainOption) -> tuple[HostNeed, ...]:
     per = option.accelerators / instances
     images = asked.job.seq_len == 1
     rate = option.tokens_per_s_per_accelerator.value * per
-    item = _IMAGE_BYTES if images else _TOKEN_BYTES
+    item = item_bytes(asked.job)
     workers = rate / _IMAGES_PER_CORE + per if images else _WORKERS * per
     staged = option.run.checkpoint_bytes / instances
     burst = option.run.checkpoint_bytes / max(60.0, _STALE * option.run.between_s)
@@ -50,13 +46,13 @@ def host_needs(asked: Asked, option: TrainOption) -> tuple[HostNeed, ...]:
         _need("RAM per instance", _HOST_BYTES + staged, "bytes", ram * used if ram else None,
               "system, and its share of the checkpoint before it is written"),
         _need("dataset read per instance", rate * item, "bytes/s", network, f"{show(item, 'bytes')} an item"),
-        _need("dataset storage", asked.job.sequences * asked.job.seq_len * item, "bytes", None,
+        _need("dataset storage", dataset_bytes(asked.job), "bytes", None,
               "every item once; repeated epochs read it again"),
         _need("checkpoint burst per instance", burst / instances, "bytes/s", network,
               f"so that a checkpoint is never older than {_STALE:.0%} of the time between interruptions"),
-        _need("checkpoint storage", _KEPT_CHECKPOINTS * option.run.checkpoint_bytes, "bytes",
+        _need("checkpoint storage", KEPT_CHECKPOINTS * option.run.checkpoint_bytes, "bytes",
               offer.local_nvme_bytes if offer and instances == 1 else None,
-              f"the newest {_KEPT_CHECKPOINTS}, {run_fact('state_per_parameter').value:g} bytes a parameter"),
+              f"the newest {KEPT_CHECKPOINTS}, {run_fact('state_per_parameter').value:g} bytes a parameter"),
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from tonnage.physics.training_memory import training_memory
 from tonnage.planner.train.job import Job
 from tonnage.planner.train.places import Rental
 from tonnage.planner.train.search import KEPT_FREE, arranged, state_bytes, trained_parameters
+from tonnage.planner.train.stored import storage_line
 from tonnage.planner.train.sure import basis_of, level_of, mfu
 from tonnage.search.train_layouts import Arrangement, Found
 from tonnage.units import show
@@ -176,10 +177,12 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
         instance_size=bills[0].accelerators_per_instance, term=term,
     )  # fmt: skip
     priced = sorted(
-        ((with_spares(made, spares=run.spares), _usd(made, run)) for made in bills), key=lambda entry: entry[1]
+        ((with_spares(made, spares=run.spares), _usd(asked, made, run)) for made in bills), key=lambda entry: entry[1]
     )
     made, usd = priced[0]
-    lines = _lines(made, run)
+    stored = storage_line(asked.job, made, run)
+    lines = (*_lines(made, run), *stored)
+    aside = sum(line.value for line in stored)
     share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
     low, high = (run.wall_s.low or 0.0) * share, (run.wall_s.high or 0.0) * share
     rate = asked.job.global_batch * asked.job.seq_len / place.count
@@ -198,8 +201,8 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
         run=run,
         bill=made,
         cost=Quantity(
-            value=usd, unit="USD", low=min(usd, _charged_usd(made, low)), high=max(usd, _charged_usd(made, high)),
-            basis=basis, parts=lines,
+            value=usd, unit="USD", low=min(usd, _charged_usd(made, low) + aside),
+            high=max(usd, _charged_usd(made, high) + aside), basis=basis, parts=lines,
         ),
         energy_wh=place.count * power * run.billed_s / 3600 if power else None,
         basis=str(basis),
@@ -211,8 +214,9 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
     )  # fmt: skip
 
 
-def _usd(made: Bill, run: Run) -> float:
-    return sum(line.value for line in _lines(with_spares(made, spares=run.spares), run))
+def _usd(asked: Asked, made: Bill, run: Run) -> float:
+    lines = (*_lines(with_spares(made, spares=run.spares), run), *storage_line(asked.job, made, run))
+    return sum(line.value for line in lines)
 
 
 def _charged_usd(made: Bill, billed_s: float) -> float:

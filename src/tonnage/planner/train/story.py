@@ -17,7 +17,8 @@ from tonnage.planner.serve.story import catalogue_dates
 from tonnage.planner.train.job import PATIENCE_S
 from tonnage.planner.train.option import Asked
 from tonnage.planner.train.scaling import setup_of
-from tonnage.planner.train.search import KEPT_FREE, state_bytes
+from tonnage.planner.train.search import KEPT_FREE, state_bytes, trained_parameters
+from tonnage.planner.train.stored import stored_told
 from tonnage.units import show
 
 __all__ = [
@@ -198,6 +199,7 @@ def assumptions(asked: Asked, options: tuple[TrainOption, ...], *, additions: Ad
             f"a job-stopping interruption every {show(run.between_s, 's')} at {max(1.0, nodes):g} nodes of eight: "
             "published rates of clusters, not of this provider"
         )
+        said.append(stored_told(options[0], parameters=trained_parameters(asked.model, setup_of(asked, options[0]))))
         said += options[0].notes
     for name in request.filters.accelerators:
         taken = accelerator_ambiguity(name)
@@ -206,7 +208,7 @@ def assumptions(asked: Asked, options: tuple[TrainOption, ...], *, additions: Ad
     said += [f"what-if: {text}" for text in getattr(additions, "overrides", ())]
     if not request.filters.community:
         said.append("community marketplaces and brokers are left out (--community includes them)")
-    said.append("prices exclude VAT; list prices, not stock; data transfer and storage are not in the bill")
+    said.append("prices exclude VAT; list prices, not stock")
     return tuple(said)
 
 
