@@ -96,3 +96,7 @@ def test_a_date_is_no_length_of_time(text: str) -> None:
 
 def test_one_day_is_no_days() -> None:
     assert [show(n * 86400.0, "s") for n in (1, 1.5, 365)] == ["1 day", "1.5 days", "1 year"]
+
+
+def test_little_money_is_written_out() -> None:
+    assert [show(usd, "USD") for usd in (8.333e-05, 0.004747, 0.0, 0.31)] == ["$0.00008333", "$0.004747", "$0", "$0.31"]

@@ -230,4 +230,4 @@ def _digits(value: float, digits: int) -> str:
 
 
 def _money(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}" if abs(value) >= 0.1 else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}" if abs(value) >= 0.1 else _digits(value, 4)

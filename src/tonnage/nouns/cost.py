@@ -24,6 +24,7 @@ __all__ = [
     "Rent",
     "RentOrBuy",
     "RentOrBuyRequest",
+    "SampleCosts",
     "Swing",
     "UnitCosts",
 ]
@@ -239,6 +240,23 @@ class UnitCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requests_per_usd: float
     max_requests_per_s_per_usd_hour: float
     """Queries per second per dollar: largest rate within the objectives over the hourly price. [1/s per USD/h]"""
+
+
+class SampleCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What images, texts, frames or hours of audio cost at a load, and what they would at the most one may give."""
+
+    usd_per_month: float
+    usd_per_thousand: float | None = None
+    """A thousand images, texts, frames. [USD]"""
+    usd_per_thousand_full: float | None = None
+    """The same if the load used all of the capacity. [USD]"""
+    usd_per_audio_hour: float | None = None
+    """An hour of sound. [USD]"""
+    usd_per_audio_hour_full: float | None = None
+    usd_per_stream_month: float | None = None
+    """A camera that is watched all month. [USD/month]"""
+    per_s_per_usd_hour: float
+    """Samples per second, or hours of audio per hour, of all capacity for each dollar an hour. [1/s per USD/h]"""
 
 
 class EnergyUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

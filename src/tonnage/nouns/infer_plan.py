@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tonnage.nouns.answer import Quantity, Verdict
+from tonnage.nouns.cost import EnergyUse, SampleCosts
 from tonnage.nouns.plan import Bill, Provenance, Rejection
 from tonnage.nouns.workload import Filters
 
@@ -90,6 +91,10 @@ class InferOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     power_w: float | None = None
     """Mean draw of all of them at this load, boards alone. [W]"""
     battery_h: float | None = None
+    costs: SampleCosts | None = None
+    """Absent where nobody rents it."""
+    energy: EnergyUse | None = None
+    """Hosts and cooling included; absent for parts that are bought."""
     source: str = ""
     """Of the decoders' rate."""
     verdict: str = ""

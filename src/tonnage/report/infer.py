@@ -43,6 +43,7 @@ def show_infer_plan(plan: InferPlan, *, top: int = 8) -> None:
         console.print(table)
         told = [f"{i}. {o.accelerator}: {o.verdict}" for i, o in enumerate(plan.options[:top], start=1)]
         lines(console, "Why this one, why not the others?", texts=told)
+        lines(console, "What the money buys", texts=_account(plan.options[0]))
     sources = sorted({option.source for option in plan.options[:top] if option.source})
     lines(console, "Decoder rates from", texts=sources)
     lines(console, "A smaller one?", texts=[plan.smaller] if plan.smaller else [])
@@ -53,6 +54,35 @@ def show_infer_plan(plan: InferPlan, *, top: int = 8) -> None:
         shown.append(f"… {len(plan.rejected)} in all by reason: {rest}")
     lines(console, f"Cannot do it ({len(plan.rejected)})", texts=shown)
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
+
+
+def _account(option: InferOption) -> list[str]:
+    """The offer with its date; per month, thousand, hour of sound or camera; kWh and CO2."""
+    bill, costs, use = option.bill, option.costs, option.energy
+    if bill is None or costs is None:
+        return []
+    old = ", an old price: check it" if bill.stale else ""
+    where = " ".join((bill.provider, str(bill.instances), "x", bill.instance_type, bill.region)).strip()
+    told = [
+        f"{show(bill.usd_per_hour, 'USD/h')} at {where} ({bill.term}, {bill.as_of}{old}): "
+        f"${costs.usd_per_month:,.0f} a month of 730 h, without VAT"
+    ]
+    if costs.usd_per_thousand is not None and costs.usd_per_thousand_full is not None:
+        told.append(f"{show(costs.usd_per_thousand, 'USD')} per thousand at this load, "
+                    f"{show(costs.usd_per_thousand_full, 'USD')} at full use; at most "
+                    f"{show(costs.per_s_per_usd_hour, '1/s')} for each dollar an hour")  # fmt: skip
+    if costs.usd_per_audio_hour is not None and costs.usd_per_audio_hour_full is not None:
+        told.append(f"{show(costs.usd_per_audio_hour, 'USD')} per hour of audio at this load, "
+                    f"{show(costs.usd_per_audio_hour_full, 'USD')} at full use; at most "
+                    f"{costs.per_s_per_usd_hour:,.0f} hours of audio for a dollar")  # fmt: skip
+    if costs.usd_per_stream_month is not None:
+        told.append(f"{show(costs.usd_per_stream_month, 'USD')} a month for each stream")
+    if use is not None:
+        carbon = "the grid of this region is not known"
+        if use.kg_co2_per_month is not None:
+            carbon = f"{use.kg_co2_per_month:,.3g} kg CO2 a month ({use.grid}, {use.grams_per_kwh:g} g/kWh)"
+        told.append(f"{use.kwh_per_month:,.3g} kWh a month with hosts and cooling; {carbon}")
+    return told
 
 
 def _cells(option: InferOption) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import PLAN_SCHEMA, Bill, Provenance, Rejection
 from tonnage.nouns.precision import number_format
 from tonnage.planner.infer import story
+from tonnage.planner.infer.account import accounted
 from tonnage.planner.predict.infer_work import precision_of, stages_of
 from tonnage.planner.predict.inference import Setup, Times, batch_times, level_of, memory_of, setup_of
 from tonnage.planner.serve.story import catalogue_dates, model_facts
@@ -76,7 +77,11 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
                 options.append(outcome)
     wanted = set(request.filters.accelerators)
     everything = sorted(options, key=_order)
-    ranked = story.with_verdicts(tuple(o for o in everything if not wanted or o.accelerator in wanted), request)
+    parts, audio = catalog.accelerators(additions), story.is_audio(model)
+    kept = (o for o in everything if not wanted or o.accelerator in wanted)
+    ranked = story.with_verdicts(
+        tuple(accounted(request, o, accelerator=parts[o.accelerator], audio=audio) for o in kept), request
+    )
     turned = tuple(r for r in rejected if not wanted or r.what.split()[0] in wanted)
     binding = None if ranked else story.binding(turned)
     return InferPlan(

@@ -14,12 +14,17 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Rejection
 from tonnage.units import show
 
-__all__ = ["assumptions", "binding", "load_of", "sentence", "smaller", "with_verdicts"]
+__all__ = ["assumptions", "binding", "is_audio", "load_of", "sentence", "smaller", "with_verdicts"]
 
 _SELDOM = 0.1
 """Rates below are said by the hour. [1/s]"""
 IDLE_FROM = 0.25
 """A part that is used less than this is said to be too large. [-]"""
+
+
+def is_audio(model: Model) -> bool:
+    """Whether its samples are seconds of sound."""
+    return model.kind == "asr" or bool(model.network is not None and model.network.sample_s)
 
 
 def load_of(request: Infer, model: Model | None = None) -> str:
@@ -28,7 +33,7 @@ def load_of(request: Infer, model: Model | None = None) -> str:
     if video is not None:
         looked = f", one frame in {video.every}" if video.every > 1 else ""
         return f"{video.streams:,} streams at {video.frames_per_s:g} frames/s{looked}"
-    if model is not None and model.kind == "asr":
+    if model is not None and is_audio(model):
         return f"{request.rate_per_s:,.4g} hours of audio an hour"
     if request.rate_per_s < _SELDOM:
         return f"{3600.0 * request.rate_per_s:,.4g} samples an hour"
