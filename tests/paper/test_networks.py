@@ -59,6 +59,9 @@ def test_a_unet_call_from_its_layers(name: str, side: int, tera: float) -> None:
         ("stabilityai/stable-diffusion-3-medium", 1024, 8.91),
         ("black-forest-labs/FLUX.2-klein-base-4B", 1024, 34.8),
         ("Wan-AI/Wan2.1-T2V-14B", 480, 1678.0),
+        ("Wan-AI/Wan2.1-T2V-1.3B", 480, 283.0),
+        ("zai-org/CogVideoX-2b", 480, 120.0),
+        ("zai-org/CogVideoX-5b", 480, 332.2),
     ],
 )
 def test_a_diffusion_transformer_call_from_its_layers(name: str, side: int, tera: float) -> None:

@@ -200,6 +200,8 @@ def _changes(more: Mapping[str, str], found: Model) -> dict[str, Any]:
             flop=2e9 * float(more["network.gmacs"]),
             input_px=int(more["network.input_px"]) if "network.input_px" in more else None,
             activation_values=None if values is None else 1e6 * float(values),
+            kernels=int(more["network.kernels"]) if "network.kernels" in more else None,
+            sample_s=float(more["network.sample_s"]) if "network.sample_s" in more else None,
         )
     if "assumed" in changes:
         changes["assumed"] = (*found.assumed, *changes["assumed"])

@@ -189,12 +189,16 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     flop: float
     input_px: int | None = None
     activation_values: float | None = None
+    kernels: int | None = None
+    """Layers with weights."""
     denoiser_calls: int | None = None
     """Diffusion: calls of the network per image at guidance 1, when the model fixes it."""
     latent_px: int = 16
     """Diffusion transformers: pixels of the image per latent token, along a side. [px]"""
     frames: int | None = None
     """Video: frames of the clip that the model was made for."""
+    aspect: float | None = None
+    """Video: width over height of the clip that the model was made for. [-]"""
     frame_stride: int = 4
     """Video: frames per latent frame, after the first."""
     sample_s: float | None = None

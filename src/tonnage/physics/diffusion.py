@@ -29,12 +29,12 @@ _TEXT_TOKENS: Final = 77
 
 
 def latent_tokens(
-    *, resolution: float, latent_px: float = 16, frames: float = 0, frame_stride: float = 4
+    *, resolution: float, latent_px: float = 16, frames: float = 0, frame_stride: float = 4, aspect: float = 832 / 480
 ) -> float:  # fmt: skip
     """
     Tokens that a diffusion transformer makes of an image or a clip.
 
-    n = (side / p)^2; a clip has an aspect of 832 : 480 and 1 + (frames - 1) / stride latent frames.
+    n = (side / p)^2; a clip has 1 + (frames - 1) / stride latent frames of its aspect.
 
     Parameters
     ----------
@@ -46,6 +46,8 @@ def latent_tokens(
         Of a clip; 0 = an image. [-]
     frame_stride : number, optional
         Frames of the clip per latent frame, after the first. [-]
+    aspect : number, optional
+        Width over height of a clip. [-]
 
     Returns
     -------
@@ -66,7 +68,7 @@ def latent_tokens(
     (4096.0, 32760.0)
     """
     frame = (resolution / latent_px) ** 2
-    return frame * _VIDEO_ASPECT * (1 + (frames - 1) / frame_stride) if frames else frame
+    return frame * aspect * (1 + (frames - 1) / frame_stride) if frames else frame
 
 
 def clip_frames(model: Model, frames: int | None = None) -> float:
@@ -90,7 +92,7 @@ def denoiser_transformer_work(
     known = model.network or Network(flop=0.0)
     image = latent_tokens(
         resolution=resolution, latent_px=known.latent_px, frames=clip_frames(model, frames),
-        frame_stride=known.frame_stride,
+        frame_stride=known.frame_stride, aspect=known.aspect or _VIDEO_ASPECT,
     )  # fmt: skip
     text = text_tokens(model)
     work: list[Operator] = []

@@ -174,7 +174,7 @@ def _network(model: Model, asked: Asked, *, batch: int) -> Stages:
         outputs, guessed = total * (shape.activations_per_flop or 1.5e-3), True
     work = network_work(
         flop=total, activation_values=outputs, parameters=parameters(model).value or total / 300.0,
-        kernels=_kernels(shape, depth), batch=batch, precision=name, style=shape.style,
+        kernels=_kernels(model, shape, depth), batch=batch, precision=name, style=shape.style,
     )  # fmt: skip
     notes = (f"{model.id}: layer outputs estimated from its family",) if guessed else ()
     if model.kind == "cnn-detect":
@@ -185,7 +185,9 @@ def _network(model: Model, asked: Asked, *, batch: int) -> Stages:
     return Stages(stages=(Stage(name="network", work=work),), per_sample=audio, guessed=guessed, notes=notes)
 
 
-def _kernels(shape: Shape, depth: float | None) -> float:
+def _kernels(model: Model, shape: Shape, depth: float | None) -> float:
+    if model.network is not None and model.network.kernels:
+        return float(model.network.kernels)
     if depth and shape.kernels_per_depth:
         return depth * shape.kernels_per_depth
     return shape.kernels or 80.0
@@ -248,11 +250,14 @@ def _diffusion(model: Model, asked: Asked, *, batch: int, precision: Precision) 
     channels = unet.latent_channels if unet is not None else 16
     tokens = unet.text_tokens if unet is not None else text_tokens(model)
     text = text_encoder_work(model.towers, tokens=tokens, batch=images, precision=sixteen)
-    pictures = batch * max(clip_frames(model, asked.frames), 1.0)
-    decoder = vae_decoder_work(resolution=side, batch=pictures, precision=sixteen, latent_channels=channels)
-    if pictures > batch:
-        notes = (*notes, f"a sample is a clip of {pictures / batch:.0f} frames")
-    stages = [Stage(name="denoiser", work=denoiser, times=float(calls)), Stage(name="image decoder", work=decoder)]
+    frames = clip_frames(model, asked.frames)
+    decoder = vae_decoder_work(resolution=side, batch=batch, precision=sixteen, latent_channels=channels)
+    if frames:
+        notes = (*notes, f"a sample is a clip of {frames:.0f} frames, decoded one after another")
+    stages = [
+        Stage(name="denoiser", work=denoiser, times=float(calls)),
+        Stage(name="image decoder", work=decoder, times=max(frames, 1.0)),
+    ]
     if text:
         stages.append(Stage(name="text encoder", work=text))
     if guided:
