@@ -1,6 +1,8 @@
 """`python -m benchmarks.client`: the measuring client's own delay under load, against a stub in a process of its own.
 
-Wall time, unlike the other figures: a busy machine makes the client late, and that is what it reports.
+Wall time, unlike the other figures: a busy machine makes the client late, and that is what it reports. The last row is
+how late a program with nothing to do is woken on this machine meanwhile, which no client can be better than; on a busy
+one `chrt -f 10 python -m benchmarks.client` shows the client's own part.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from benchmarks.measuring import Row
@@ -37,6 +40,18 @@ def delay_ms(*, stub: list[str], load: dict[str, float], output_tokens: int) -> 
     return point.client_delay_s * 1e3
 
 
+def idle_ms(*, seconds: float = 5.0) -> float:
+    """p99 of how late an idle loop is woken: the machine's own part. [ms]"""
+    from tonnage.measure.load import HEARTBEAT_S
+
+    lags = []
+    end = time.perf_counter() + seconds
+    while (now := time.perf_counter()) < end:
+        time.sleep(HEARTBEAT_S)
+        lags.append(time.perf_counter() - now - HEARTBEAT_S)
+    return sorted(lags)[int(0.99 * len(lags))] * 1e3
+
+
 def client() -> list[Row]:
     """Many short requests, and many streams at once."""
     rate = delay_ms(stub=["0.001", "0"], load={"rate_per_s": 2000.0, "requests": 6000, "warmup": 500}, output_tokens=4)
@@ -46,6 +61,7 @@ def client() -> list[Row]:
     return [
         Row("client, own delay p99 at 2,000 requests/s", rate, "ms", MOST_DELAY_MS),
         Row("client, own delay p99 at 1,000 streams", streams, "ms", MOST_DELAY_MS),
+        Row("this machine, delay p99 with nothing to do", idle_ms(), "ms", MOST_DELAY_MS),
     ]
 
 

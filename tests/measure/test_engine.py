@@ -103,7 +103,7 @@ def spec(url: str, *, concurrency: int, requests: int) -> Spec:
         url=url,
         kind="completions",
         model="tiny",
-        load=Load(concurrency=concurrency, requests=requests, warmup=2, duration_s=30.0),
+        load=Load(concurrency=concurrency, requests=requests, warmup=2, duration_s=200.0),
         prompt_tokens=200,
         output_tokens=48,
     )
@@ -120,9 +120,11 @@ def test_latencies_agree_with_the_engines_own_clock(engine: str, tmp_path: Path)
     ours = np.array([o.last_s - o.sent_s for o in good])
     for rank in (50, 90, 95):
         server = float(np.percentile(theirs, rank))
-        assert float(np.percentile(ours, rank)) == pytest.approx(server, rel=0.03, abs=0.001 + 0.03 * server)
+        # On a busy machine the client is late, too, and says by how much.
+        late = point.client_delay_s or 0.0
+        assert float(np.percentile(ours, rank)) == pytest.approx(server, abs=0.001 + 0.03 * server + late)
     read = float(np.median([o.server_prompt_s for o in good]))
-    assert point.ttft_s.p50 == pytest.approx(read, abs=0.001 + 0.03 * read)
+    assert point.ttft_s.p50 == pytest.approx(read, abs=0.001 + 0.03 * read + (point.client_delay_s or 0.0))
 
 
 def test_the_engines_counters_are_read_beside(engine: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import os
 import ssl
 import time
 from collections import deque
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -242,8 +242,7 @@ class _Wire(asyncio.Protocol):
         self.reusable = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
 
     async def exchange(self, data: bytes, reply: Reply) -> None:
         """Send a request; returns when its answer is complete."""

@@ -111,8 +111,19 @@ def measure_serve(
     log = _resumable(spec, output) if resume else None
     _raise_file_limit()
     pages = pages_of(target, metrics)
-    asyncio.run(_run(spec, output, door=door, log=log, progress=progress, pages=pages))
+    with asyncio.Runner(loop_factory=_faster_loop()) as runner:
+        runner.run(_run(spec, output, door=door, log=log, progress=progress, pages=pages))
     return measurement_of(read_log(output))
+
+
+def _faster_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is installed: half the time between bytes that arrive and the clock that is read."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 def _resumable(spec: Spec, output: Path) -> Log:
