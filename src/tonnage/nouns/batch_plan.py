@@ -89,6 +89,8 @@ class BatchPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     options: tuple[BatchOption, ...] = ()
     frontier: tuple[TradeOff, ...] = ()
     """Cheapest first, each faster than the one before."""
+    card_for_card: tuple[str, ...] = ()
+    """Each dearer kind of accelerator against the cheapest by the hour: times the price, times the speed."""
     spot_against: str = ""
     """What interruptible capacity saves, and what it risks."""
     rejected: tuple[Rejection, ...] = ()

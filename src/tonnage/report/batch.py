@@ -36,6 +36,7 @@ def show_batch_plan(plan: BatchPlan, *, top: int = 8) -> None:
     if plan.frontier:
         console.print("\nWhat haste costs: no other way is both cheaper and faster", style="bold")
         console.print(_frontier_table(plan.frontier))
+    lines(console, "Dearer but faster? One accelerator against one", texts=list(plan.card_for_card))
     lines(console, "Spot or on-demand?", texts=[plan.spot_against] if plan.spot_against else [])
     if plan.flips:
         lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])

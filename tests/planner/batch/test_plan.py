@@ -1,5 +1,6 @@
 """Batch plans: done in time, cheapest first, nothing lost on the bill, and the nearest deadline when there is none."""
 
+import re
 from datetime import date
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.errors import BadRequest
-from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.batch_plan import BatchOption, BatchPlan
 from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.plan import PLAN_SCHEMA
 from tonnage.nouns.workload import Batch
@@ -207,3 +208,27 @@ def test_fleets_stay_within_the_stated_limit() -> None:
 def test_a_mistake_names_the_field(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(BadRequest, match=told):
         plan(**fields)
+
+
+def test_each_dearer_kind_is_weighed_against_the_cheapest_by_the_hour(nightly: BatchPlan) -> None:
+    """Times the price and times the speed are those of the options; who is cheaper per item follows from both."""
+    kinds: dict[str, BatchOption] = {}
+    for option in sorted(nightly.options, key=lambda o: o.cost.value):
+        if option.bill.term == "on-demand":
+            kinds.setdefault(option.configuration.accelerator, option)
+    hourly = {name: o.bill.usd_per_instance_hour / o.bill.accelerators_per_instance for name, o in kinds.items()}
+    rate = {name: o.items_per_s.value / o.configuration.layout.ranks for name, o in kinds.items()}
+    base = min(hourly, key=lambda name: hourly[name])
+    assert nightly.card_for_card
+    for told in nightly.card_for_card:
+        name, price, of, faster = re.fullmatch(
+            r"(\S+): ([\d.]+)x the hourly price of (\S+), ([\d.]+)x \(.*\) as fast: .*", told
+        ).groups()  # type: ignore[union-attr]
+        assert of == base and name != base
+        assert float(price) == pytest.approx(hourly[name] / hourly[base], rel=0.06)
+        assert float(faster) == pytest.approx(rate[name] / rate[base], rel=0.06)
+        assert ("cheaper per item" in told) is (rate[name] / rate[base] > hourly[name] / hourly[base])
+
+
+def test_one_kind_is_weighed_against_nothing() -> None:
+    assert plan(accelerator="H100", deadline=None).card_for_card == ()

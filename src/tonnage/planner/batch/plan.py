@@ -114,6 +114,7 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
         model=model_facts(model),
         options=ranked,
         frontier=story.trade_offs(found),
+        card_for_card=story.card_for_card(ranked),
         spot_against=story.spot_against(ranked),
         rejected=(*refused, *story.rejections(missed, ranked), *excluded),
         flips=batch_flips(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from msgspec.structs import replace
 
 from tonnage.catalog import ambiguity
-from tonnage.nouns.answer import Verdict
+from tonnage.nouns.answer import Quantity, Verdict
 from tonnage.nouns.batch_plan import BatchOption, TradeOff
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Rejection
@@ -19,9 +20,13 @@ from tonnage.planner.sites import none_passes
 from tonnage.search.frontier import frontier
 from tonnage.units import show
 
+MOST_KINDS: Final = 8
+"""Kinds of accelerators that are told side by side."""
+
 __all__ = [
     "assumptions",
     "binding",
+    "card_for_card",
     "led_by",
     "rejections",
     "sentence",
@@ -128,6 +133,52 @@ def _trade_off(point: tuple[float, float, Found, JobRun], *, cheapest: tuple[flo
         times_the_price=usd / cheapest[0],
         times_faster=cheapest[1] / wall_s,
     )
+
+
+def card_for_card(options: tuple[BatchOption, ...]) -> tuple[str, ...]:
+    """
+    Each kind of accelerator against the one with the lowest hourly price: "3x the price, 4x as fast" for this job.
+
+    The kinds that do the job for the least money, on the term that most of them have; speeds are items of one
+    accelerator.
+    """
+    terms = sorted({o.bill.term for o in options})
+    kinds = [
+        {o.configuration.accelerator: o for o in sorted(options, key=lambda o: -o.cost.value) if o.bill.term == term}
+        for term in terms
+    ]
+    best = max(kinds, key=len, default={})
+    if len(best) < 2:
+        return ()
+    ordered = sorted(sorted(best.values(), key=lambda o: o.cost.value)[:MOST_KINDS], key=_hourly)
+    return tuple(_against(option, ordered[0]) for option in ordered[1:] if _hourly(option) > _hourly(ordered[0]))
+
+
+def _hourly(option: BatchOption) -> float:
+    """Of one accelerator. [USD/h]"""
+    return option.bill.usd_per_instance_hour / option.bill.accelerators_per_instance
+
+
+def _against(option: BatchOption, base: BatchOption) -> str:
+    ranks, own = base.configuration.layout.ranks, option.configuration.layout.ranks
+    price = _hourly(option) / _hourly(base)
+    faster = option.items_per_s.value / own / (base.items_per_s.value / ranks)
+    # Errors of two predictions add in squares.
+    error = math.exp(math.hypot(_log_error(option.items_per_s), _log_error(base.items_per_s)))
+    said = "cheaper" if faster > price else "dearer"
+    tie = " [ties within error]" if faster / error <= price <= faster * error else ""
+    return (
+        f"{option.configuration.accelerator}: {_times(price)} the hourly price of {base.configuration.accelerator}, "
+        f"{_times(faster)} ({_times(faster / error)}-{_times(faster * error)}) as fast: {said} per item{tie}"
+    )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
+
+
+def _log_error(rate: Quantity) -> float:
+    return math.log((rate.high or rate.value) / rate.value)
 
 
 def spot_against(options: tuple[BatchOption, ...]) -> str:
