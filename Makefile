@@ -92,6 +92,18 @@ bench: $(DEV)  ## how fast Tonnage itself is
 	$(BIN)/python -m benchmarks $(ARGS)
 endif
 
+ifneq ($(wildcard fuzz/__main__.py),)
+TARGETS += fuzz
+fuzz: $(DEV)  ## a million bad inputs for every reader of files; ARGS='--guided' lets atheris look for them
+	$(BIN)/python -m fuzz $(ARGS)
+endif
+
+TARGETS += audit
+AUDIT := .venv-audit
+audit: $(DEV)  ## known vulnerabilities of what is installed; asks a server
+	test -x $(AUDIT)/bin/pip-audit || ($(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/python -m pip install --quiet pip-audit)
+	$(AUDIT)/bin/pip-audit --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') $(ARGS)
+
 ifneq ($(wildcard handoff-validators/write.py),)
 TARGETS += handoff
 HANDOFF := .venv-handoff

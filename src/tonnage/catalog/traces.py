@@ -172,10 +172,10 @@ def _parsed(file: IO[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if text.startswith("{"):
             yield number, _object(text, number, path)
         elif header is None:
-            header = [name.strip().lower() for name in next(csv.reader([text]))]
+            header = [name.strip().lower() for name in _cells(text, number, path)]
             _require(dict.fromkeys(header), number, path)
         else:
-            cells = next(csv.reader([text])) if '"' in text else text.split(",")
+            cells = _cells(text, number, path) if '"' in text else text.split(",")
             if len(cells) != len(header):
                 raise BadFact(f"'{echo(path)}' line {number} has {len(cells)} columns, the header {len(header)}")
             yield number, dict(zip(header, cells, strict=True))
@@ -193,6 +193,13 @@ def _object(text: str, number: int, path: Path) -> dict[str, Any]:
     return found
 
 
+def _cells(text: str, number: int, path: Path) -> list[str]:
+    try:
+        return next(csv.reader([text]))
+    except csv.Error as error:
+        raise BadFact(f"'{echo(path)}' line {number} is not CSV: {error}") from None
+
+
 def _require(row: Mapping[str, Any], number: int, path: Path) -> None:
     for what, names in (("time", TIMES), ("prompt length", PROMPTS), ("output length", OUTPUTS)):
         if not any(name in row for name in names):
@@ -204,7 +211,7 @@ def _time(row: Mapping[str, Any], number: int, path: Path) -> float:
     value = next(row[name] for name in TIMES if name in row)
     try:
         at = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         at = _date(value, number, path)
     if not math.isfinite(at) or at < 0:
         raise BadFact(
@@ -232,7 +239,7 @@ def _lengths(row: Mapping[str, Any], number: int, path: Path) -> tuple[int, int]
         value = next(row[name] for name in names if name in row)
         try:
             tokens = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             tokens = math.nan
         if not (0 <= tokens <= MOST_TOKENS) or tokens != int(tokens):
             raise BadFact(f"'{echo(path)}' line {number}: {what} length '{echo(value)}' is no number of tokens")

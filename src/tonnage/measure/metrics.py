@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
-from tonnage.errors import BadFact, BadRequest
+from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.nouns.diagnosis import Histogram, Reading
 
 __all__ = ["COUNTERS", "EXPORTERS", "Series", "all_names", "reading_of", "reading_of_samples", "samples_of"]
@@ -211,7 +212,10 @@ def samples_of(page: bytes | str) -> tuple[list[Sample], dict[str, str]]:
 def reading_of(page: bytes | str, *, at_s: float) -> Reading | None:
     """What one page says; nothing when it has no name that is known."""
     samples, help_of = samples_of(page)
-    return reading_of_samples(samples, at_s=at_s, help_of=help_of)
+    try:
+        return reading_of_samples(samples, at_s=at_s, help_of=help_of)
+    except ValueError as error:
+        raise BadFact(f"the metrics page breaks the format of Prometheus: {echo(error)}") from None
 
 
 def reading_of_samples(
@@ -220,7 +224,8 @@ def reading_of_samples(
     """The same from samples, wherever they come from."""
     index: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for name, labels, value in samples:
-        if not math.isnan(value):
+        # The format's parser takes whole numbers of any length.
+        if abs(value) <= sys.float_info.max:
             index.setdefault(name, []).append((labels, value))
     values: dict[str, float] = {}
     histograms: dict[str, Histogram] = {}

@@ -38,7 +38,7 @@ def read_report(path: Path) -> Measurement:
         if module.recognise(document):
             try:
                 found: Measurement = module.read(document)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            except (KeyError, TypeError, ArithmeticError, ValueError, IndexError, AttributeError) as error:
                 raise BadFact(
                     f"'{echo(path)}' looks like a report of {name}, but cannot be read: "
                     f"{type(error).__name__} {echo(error)}"

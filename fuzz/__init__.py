@@ -1,0 +1,1 @@
+"""Random and mutated inputs for every reader: an answer or one sentence, quickly, in little memory."""
