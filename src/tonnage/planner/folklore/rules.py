@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.nouns.case import ServeCase, Traffic
+from tonnage.nouns.case import InferCase, ServeCase, Traffic
 from tonnage.nouns.fit import FitAnswer
 from tonnage.nouns.folklore import FolkRule
 from tonnage.nouns.precision import Precision
@@ -20,6 +20,7 @@ from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planner.fit.door import fit_request
 from tonnage.planner.fit.fit import fit
 from tonnage.planner.folklore.money import MONEY
+from tonnage.planner.predict.inference import predict_infer
 from tonnage.planner.predict.serving import predict_serve
 from tonnage.units import GB
 
@@ -249,8 +250,47 @@ def _b200_over_h100() -> FolkRule:
     )
 
 
+def _two_for_one() -> FolkRule:
+    one, long = (
+        2.0 * _rate("l40s", BF16, **fields) / _rate("h100-sxm5-80gb", BF16, **fields)
+        for fields in ({}, {"isl": 4096, "osl": 16})
+    )
+    pair = min(one, long), max(one, long)
+    return FolkRule(
+        id="two-for-one",
+        area="speed",
+        rule="two mid-range cards do the work of one large one",
+        computed=f"2 x L40S, a replica each, over one H100 with 8B in BF16: {one:.2f}x for chat at full load, "
+        f"{long:.2f}x for long prompts; a model that needs both cards pays for the link besides",
+        verdict="holds" if pair[0] >= 1.0 - CLOSE else "roughly" if pair[0] >= 1.0 - NEAR else
+        "depends" if pair[1] >= 1.0 - NEAR else "fails",
+    )  # fmt: skip
+
+
+def _single_image() -> FolkRule:
+    shares = {}
+    for name, model in (("ResNet-50", "timm/resnet50.a1_in1k"), ("ViT-B/16", "google/vit-base-patch16-224")):
+        rates = []
+        for batch in (1, 128):
+            case = InferCase(model=model, accelerator="a100-sxm4-80gb", batch=batch, precision="fp16",
+                             engine="tensorrt", resolution=224)  # fmt: skip
+            found = predict_infer(case).samples_per_s
+            assert found is not None
+            rates.append(found.value)
+        shares[name] = rates[0] / rates[1]
+    told = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    return FolkRule(
+        id="single-image",
+        area="speed",
+        rule="a single image uses a tenth of an A100",
+        computed=f"images one by one over those of batches of 128, 224 px in FP16: {told}",
+        verdict="roughly" if all(0.05 <= share <= 0.2 for share in shares.values()) else "fails",
+    )
+
+
 RULES: Final[tuple[Callable[[], FolkRule], ...]] = (
     _inference_bytes, _training_bytes, _training_over_inference, _adapters, _qlora_70b, _full_70b, _int8_on_a100,
-    _eight_times_seven, _consumer_70b, _h100_over_a100, _h200_over_h100, _b200_over_h100,
+    _eight_times_seven, _consumer_70b, _h100_over_a100, _h200_over_h100, _b200_over_h100, _two_for_one,
+    _single_image,
 )  # fmt: skip
 """Memory and speed."""
