@@ -35,7 +35,7 @@ def test_stated_degrees_are_kept() -> None:
 
 def test_what_does_not_divide_is_refused_with_the_rule() -> None:
     with pytest.raises(BadRequest, match="tp x pp x cp x dp must equal the count"):
-        resolved(replace(LLAMA_8B, count=64, layout=TrainCaseLayout(tp=3)))
+        resolved(replace(LLAMA_8B, count=12, layout=TrainCaseLayout(tp=8)))
     with pytest.raises(BadRequest, match="dp 5"):
         resolved(replace(LLAMA_8B, count=64, layout=TrainCaseLayout(dp=5)))
 

@@ -20,6 +20,7 @@ from tonnage.nouns.training import Recompute, Software
 __all__ = [
     "expert_degree",
     "flash_attention",
+    "frameworks",
     "frozen_flop",
     "fused_loss",
     "loads_whole",
@@ -56,6 +57,11 @@ _ENCODER_FLOP_PER_PIXEL: Final = 4.2e6
 
 _NO_FLASH: Final = frozenset({"Volta", "Turing", "Pascal", "Maxwell"})
 """Architectures older than the flash-attention kernels of training frameworks."""
+
+
+def frameworks() -> tuple[str, ...]:
+    """Every name that says which software runs; a framework is known by a name that it contains."""
+    return tuple(_SOFTWARE)
 
 
 def software_of(framework: str | None, *, method: str = "pretrain", count: int = 1, layered: bool = True) -> Software:

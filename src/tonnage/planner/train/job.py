@@ -28,6 +28,9 @@ _SEQ_LEN: Final = 4096
 _FINE_TUNE_BATCH: Final = 32
 """Sequences per step: BERT used 16 or 32 (arXiv 1810.04805, A.3), QLoRA 16 (arXiv 2305.14314, table 9)."""
 
+_IMAGE_BATCH: Final = 256
+"""Images per step: ResNet's on ImageNet (arXiv 1512.03385, 3.4)."""
+
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The work, whoever runs it."""
@@ -107,8 +110,9 @@ def _fine_tuning(request: FineTune, model: Model) -> Job:
     length, sequences = _fine_tuning_sequences(request, model, said)
     batch = request.global_batch
     if batch is None:
-        batch = min(_FINE_TUNE_BATCH, _power_below(sequences))
-        said.append(f"global batch not given: {batch} sequences")
+        images = not (model.layers or model.encoder)
+        batch = min(_IMAGE_BATCH if images else _FINE_TUNE_BATCH, _power_below(sequences))
+        said.append(f"global batch not given: {batch} {'images' if images else 'sequences'}")
     return Job(
         kind="finetune",
         method=request.method,

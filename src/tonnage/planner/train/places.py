@@ -19,6 +19,7 @@ from tonnage.money.bills import bill
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.money import Offer
 from tonnage.nouns.plan import Bill, Rejection
+from tonnage.nouns.precision import number_format
 from tonnage.nouns.workload import Filters
 from tonnage.planner.sites import Site
 from tonnage.planner.train.search import Place
@@ -46,18 +47,23 @@ class Rental(msgspec.Struct, frozen=True, kw_only=True):
         return self.bills[0].usd_per_hour
 
 
-def trainable(sites: tuple[Site, ...], *, filters: Filters) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
-    """Sites whose accelerator trains: processors only when asked for, inference-only parts never."""
+def trainable(
+    sites: tuple[Site, ...], *, filters: Filters, precision: str = "bf16"
+) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
+    """Sites whose accelerator trains so: processors only when asked for, inference-only or wider parts never."""
+    narrow = number_format(precision).compute if number_format(precision).bits < 16 else ""
     kept, refused = [], []
     for site in sites:
         why = _inference_only().get(site.accelerator.id)
         named = site.accelerator.id in filters.accelerators or "cpu" in filters.segments
         if why is None and site.accelerator.segment == "cpu" and not named:
             why = "a processor; name it with --accelerator to see how slow"
-        if why is None:
+        lacking = why is None and bool(narrow) and narrow not in site.accelerator.peaks
+        if why is None and not lacking:
             kept.append(site)
         else:
-            verdict = Verdict(ok=False, limit="training", reason=f"not for training ({why})")
+            reason = f"computes no {narrow}; bf16 runs there" if lacking else f"not for training ({why})"
+            verdict = Verdict(ok=False, limit="precision" if lacking else "training", reason=reason)
             refused.append(Rejection(what=site.accelerator.id, verdict=verdict))
     return tuple(kept), tuple(refused)
 

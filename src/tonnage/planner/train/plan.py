@@ -20,7 +20,7 @@ from tonnage import __version__, catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.training import training_coefficients, with_training_totals
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.nouns.train_plan import TrainOption, TrainPlan
@@ -31,6 +31,7 @@ from tonnage.planner.sites import Site, none_passes, sites
 from tonnage.planner.train import story
 from tonnage.planner.train.electricity import with_electricity
 from tonnage.planner.train.flips import train_flips
+from tonnage.planner.train.habits import frameworks
 from tonnage.planner.train.job import PATIENCE_S, job_of
 from tonnage.planner.train.needs import host_needs
 from tonnage.planner.train.option import Asked, TrainMissed, evaluate, timeline
@@ -100,6 +101,9 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
     job = job_of(request, model)
     if model.max_context and job.seq_len > model.max_context:
         raise BadRequest(f"seq_len: {job.seq_len:,} is beyond the {model.max_context:,} tokens that {model.id} takes")
+    framework = request.framework
+    if framework is not None and not any(name in framework.lower() for name in frameworks()):
+        raise UnknownName("framework", framework, known=frameworks())
     asked = Asked(
         request=request,
         model=model,
@@ -109,7 +113,7 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
         additions=additions,
     )
     found, excluded = sites(request.filters, additions=additions)
-    open_sites, refused = trainable(found, filters=request.filters)
+    open_sites, refused = trainable(found, filters=request.filters, precision=job.precision)
     tries: list[_Try] = []
     missed: list[TrainMissed] = []
     for site in open_sites:
@@ -216,7 +220,7 @@ def _evaluated(asked: Asked, tries: list[_Try]) -> tuple[list[TrainOption], list
         place = attempt.rental.place
         key = (place.accelerator.id, place.intra_link)
         if attempt.usd > min(WORTH * best, asked.request.budget_usd or inf) and evaluated:
-            missed.append(_too_dear(attempt, best))
+            missed.append(_too_dear(attempt, best, budget_usd=asked.request.budget_usd))
             continue
         # Perfect scaling from the fastest so far would still be late, or more would only cost more.
         enough = in_time[key] >= ENOUGH and _goal_s(asked) < inf
@@ -256,13 +260,20 @@ def _larger(asked: Asked, tries: list[_Try], *, ranked: tuple[TrainOption, ...])
     return [option for option in found if option is not None]
 
 
-def _too_dear(attempt: _Try, best: float) -> TrainMissed:
-    place = attempt.rental.place
-    verdict = Verdict(
-        ok=False, limit="cost", short_by=attempt.usd - best, unit="USD",
-        reason=f"costs at least {show(attempt.usd, 'USD')}, {attempt.usd / best:.1f} times the best, "
-        "however it is arranged",
-    )  # fmt: skip
+def _too_dear(attempt: _Try, best: float, *, budget_usd: float | None) -> TrainMissed:
+    """Beyond the budget at best, or far beyond the best found."""
+    place, least = attempt.rental.place, show(attempt.usd, "USD")
+    if budget_usd is not None and attempt.usd > budget_usd:
+        verdict = Verdict(
+            ok=False, limit="budget", short_by=attempt.usd - budget_usd, unit="USD",
+            reason=f"{attempt.what} costs at least {least} however it is arranged, and {show(budget_usd, 'USD')} are "
+            "allowed",
+        )  # fmt: skip
+    else:
+        verdict = Verdict(
+            ok=False, limit="cost", short_by=attempt.usd - best, unit="USD",
+            reason=f"costs at least {least}, {attempt.usd / best:.1f} times the best, however it is arranged",
+        )  # fmt: skip
     return TrainMissed(what=attempt.what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
 
 
@@ -324,6 +335,9 @@ def _binding(
 ) -> Verdict:
     """When nothing does it: the limit that stops the try that came closest, and what would work."""
     if not missed:
+        unfit = next((loser for loser in excluded if loser.verdict.limit in {"precision", "training"}), None)
+        if unfit is not None and not open_sites:
+            return replace(unfit.verdict, reason=f"{unfit.what}: {unfit.verdict.reason}")
         if not excluded or open_sites:
             wanted = asked.request.count or asked.request.filters.max_count
             return Verdict(

@@ -24,6 +24,7 @@ from tonnage.nouns.precision import number_format
 from tonnage.nouns.training import Recompute, Software, TrainCoefficients, TrainSetup
 from tonnage.physics.training_memory import training_memory
 from tonnage.planner.train import habits
+from tonnage.planner.train.degrees import check_degrees
 from tonnage.planner.train.sure import level_of
 
 __all__ = ["Chosen", "resolve_setup"]
@@ -47,6 +48,7 @@ def resolve_setup(
     case: TrainCase, *, model: Model, accelerator: Accelerator, coefficients: TrainCoefficients
 ) -> Chosen:
     """The setup of a case: the fastest candidate that fits, or the smallest when none does."""
+    check_degrees(case, model)
     software = habits.software_of(case.framework, method=case.method, count=case.count, layered=bool(model.layers))
     usable = accelerator.driver_memory_bytes * case.accelerator_fraction
 
@@ -76,7 +78,7 @@ def resolve_setup(
     best = smallest if not fitting else fitting[0] if len(fitting) == 1 else min(fitting, key=seconds)
     level = level_of(model, accelerator=accelerator, setup=best.setup, coefficients=coefficients)
     memory = best.memory.within(factor("train", "memory_peak_bytes", rung=level))
-    return msgspec.structs.replace(best, memory=memory, notes=_notes(case, best.setup))
+    return msgspec.structs.replace(best, memory=memory, notes=_notes(case, best.setup, model, accelerator=accelerator))
 
 
 def _settled(fitting: list[Chosen], layout: TrainLayout) -> bool:
@@ -141,7 +143,7 @@ def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[Trai
                         schedule=habits.schedule(case, pp=pp), async_tp=said.async_tp,
                     )  # fmt: skip
     if not found:
-        stated = ", ".join(f"{k} {v}" for k, v in msgspec.structs.asdict(said).items() if isinstance(v, int))
+        stated = ", ".join(f"{k} {v}" for k, v in msgspec.structs.asdict(said).items() if type(v) is int)
         raise BadRequest(
             f"layout: {stated or 'no degrees'} on {case.count} accelerators leaves no whole data-parallel degree; "
             f"tp x pp x cp x dp must equal the count"
@@ -222,7 +224,7 @@ def _networked(setup: TrainSetup, model: Model) -> TrainSetup:
     )
 
 
-def _notes(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:
+def _notes(case: TrainCase, setup: TrainSetup, model: Model, *, accelerator: Accelerator) -> tuple[str, ...]:
     layout, said = setup.layout, case.layout
     names = [
         f"{name} {getattr(layout, name)}"
@@ -230,6 +232,11 @@ def _notes(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:
         if getattr(said, name) is None and (name in {"tp", "pp", "sharding"} or getattr(layout, name) > 1)
     ]
     notes = []
+    compute = number_format(setup.precision).compute
+    if compute not in accelerator.peaks and number_format(setup.precision).bits < 16:
+        notes.append(f"{accelerator.name} computes no {compute}: its products run in 16 bits")
+    if model.max_context and setup.seq_len > model.max_context:
+        notes.append(f"{setup.seq_len:,} tokens are beyond the {model.max_context:,} that the model was made for")
     if names and case.count > 1:
         notes.append(f"chosen, not stated: {', '.join(names)}")
     if case.recompute is None:

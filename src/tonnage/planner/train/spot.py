@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tonnage import catalog
 from tonnage.catalog.failures import spot_uptime
 from tonnage.engine.run import spot_mix
@@ -14,6 +16,9 @@ from tonnage.planner.train.scaling import rerun
 from tonnage.units import show
 
 __all__ = ["spot_against_on_demand"]
+
+NOWHERE: Final = 0.05
+"""Useful share of the time below which spot is no way to run a job: at least twenty times the bill. Chosen. [-]"""
 
 
 def spot_against_on_demand(asked: Asked, best: TrainOption, *, sites: tuple[Site, ...]) -> str:
@@ -33,7 +38,7 @@ def spot_against_on_demand(asked: Asked, best: TrainOption, *, sites: tuple[Site
     between, down = show(run.between_s, "s", digits=2), show(up.mean_down_s, "s", digits=2)
     each = f"a stop every {between} on traces of older parts, {down} until back"
     useful = run.useful_time_fraction.value
-    if useful <= 0:
+    if useful < NOWHERE:
         return f"{name}: {each}{told}; it would get nowhere."
     usd = instances * usd_per_h * run.billed_s / 3600
     ratio = usd / best.cost.value

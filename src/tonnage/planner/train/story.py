@@ -11,6 +11,7 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog import ambiguity as accelerator_ambiguity
 from tonnage.nouns.answer import Quantity, Verdict
 from tonnage.nouns.plan import Decision
+from tonnage.nouns.precision import number_format
 from tonnage.nouns.train_plan import TrainOption
 from tonnage.nouns.workload import FineTune, Train
 from tonnage.planner.serve.story import catalogue_dates
@@ -56,9 +57,14 @@ def sentence(asked: Asked, options: tuple[TrainOption, ...], *, binding: Verdict
     return (
         f"Rent {best.accelerators} x {best.configuration.accelerator} ({best.configuration.degrees()}, "
         f"{best.configuration.software}{more}) for {_bounded(run.wall_s)}: {_bounded(best.cost)} at {made.provider} "
-        f"{made.region} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); MFU {best.mfu:.0%}, "
-        f"{useful:.1%} of the time useful."
+        f"{made.region} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); "
+        f"MFU {best.mfu:.0%}{_of_peak(best)}, {useful:.1%} of the time useful."
     )
+
+
+def _of_peak(option: TrainOption) -> str:
+    """What utilisation is counted on where products are narrower than that."""
+    return " of the 16-bit peak" if number_format(option.configuration.precision).bits < 16 else ""
 
 
 def led_by(option: TrainOption) -> str:
