@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from tonnage.cli.history import keep
+from tonnage.cli.measure_train import train
 from tonnage.errors import BadRequest
-from tonnage.nouns.measurement import Load, Measurement
+from tonnage.nouns.measurement import Capacity, Load, Measurement
 from tonnage.nouns.workload import Slo
 from tonnage.units import read
 
 if TYPE_CHECKING:
     from tonnage.measure.records import Spec
     from tonnage.measure.serve import Progress
+    from tonnage.nouns.train_budget import TrainBudget
+    from tonnage.nouns.train_measurement import TrainMeasurement
 
 __all__ = ["measure"]
 
@@ -28,6 +31,9 @@ DEFAULT_MOST = {"rate": 1024.0, "concurrency": 256.0}
 @click.group()
 def measure() -> None:
     """What a serving endpoint really does: measure it, read reports of other tools, size from them."""
+
+
+measure.add_command(train)
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -119,20 +125,55 @@ def import_(file: str, as_json: bool) -> None:
 
 @measure.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--rate", required=True, help="Mean load, as '40/s'.")
-@click.option("--peak", type=float, default=1.0, show_default=True, help="Peak over mean.")
-@click.option("--headroom", default="25%", show_default=True, help="Share of each replica kept free at the peak.")
-@click.option("--spare", type=int, default=0, show_default=True, help="Replicas that may fail at the peak.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.capacity/1).")
+@click.option("--rate", help="Serving: mean load, as '40/s'.")
+@click.option("--peak", type=float, default=1.0, show_default=True, help="Serving: peak over mean.")
+@click.option("--headroom", default="25%", show_default=True, help="Serving: kept free of each replica at the peak.")
+@click.option("--spare", type=int, default=0, show_default=True, help="Serving: replicas that may fail at the peak.")
+@click.option("--tokens", help="Training: tokens to train on, as '100B'.")
+@click.option("--samples", help="Training: samples to train on, instead.")
+@click.option("--steps", type=int, help="Training: steps to make, instead.")
+@click.option("--devices", type=int, help="Training: accelerators; absent = as measured, or what the deadline needs.")
+@click.option("--deadline", callback=_seconds, help="Training: all of it done in this time, as '14 days'.")
+@click.option("--retries", default="10%", show_default=True, help="Training: for interruptions, of the run.")
+@click.option("--validation", default="5%", show_default=True, help="Training: for evaluations, of the run.")
+@click.option("--experiments", default="20%", show_default=True, help="Training: for trials before it, of the run.")
+@click.option("--start", type=click.DateTime(["%Y-%m-%d"]), help="Training: first day; the timeline then has dates.")
+@click.option("--share-of-day", default="100%", show_default=True, help="Training: of each day that it may run.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable (tonnage.capacity/1, tonnage.train_budget/1).")
 @_slo_options
 def capacity(file: str, **options: Any) -> None:
-    """Replicas for a load, from a measured sweep: any FILE that `import` reads."""
+    """
+    What a load or a training run needs, from what was measured in FILE.
+
+    A measured server (any FILE that `import` reads) and --rate: replicas for the peak. A measured training run (FILE of
+    `tonnage measure train`) and --tokens, --samples or --steps: accelerator-hours with headroom, on a timeline.
+    """
+    from tonnage.measure.diagnose.sources import training_of
+    from tonnage.report.document import as_json as json_text
+    from tonnage.report.measure import show_budget, show_capacity
+
+    trained = training_of(Path(file))
+    if trained is not None:
+        budget = _budget(trained, options)
+        if options["as_json"]:
+            click.echo(json_text(budget))
+        else:
+            show_budget(budget)
+        return
+    answer = _capacity(file, options)
+    if options["as_json"]:
+        click.echo(json_text(answer))
+    else:
+        show_capacity(answer)
+
+
+def _capacity(file: str, options: dict[str, Any]) -> Capacity:
     from tonnage.measure.capacity import Demand, capacity_of
     from tonnage.measure.importers import read_report
-    from tonnage.report.document import as_json as json_text
-    from tonnage.report.measure import show_capacity
 
     found = read_report(Path(file))
+    if options["rate"] is None:
+        raise BadRequest("--rate: name the load to be served, as '40/s'")
     own = _slo(options)
     demand = Demand(
         rate_per_s=read(options["rate"], "1/s", field="--rate"),
@@ -141,11 +182,29 @@ def capacity(file: str, **options: Any) -> None:
         spare=options["spare"],
         slo=own if any((own.ttft_s, own.tpot_s, own.e2e_s)) else found.slo,
     )
-    answer = capacity_of(found, demand)
-    if options["as_json"]:
-        click.echo(json_text(answer))
-    else:
-        show_capacity(answer)
+    return capacity_of(found, demand)
+
+
+def _budget(trained: TrainMeasurement, options: dict[str, Any]) -> TrainBudget:
+    from tonnage.measure.train_capacity import Work, budget_of
+
+    def amount(name: str, unit: str) -> float | None:
+        return None if options[name] is None else read(options[name], unit, field=f"--{name}")
+
+    shares = {
+        name: read(options[name], "fraction", field=f"--{name.replace('_', '-')}")
+        for name in ("retries", "validation", "experiments", "share_of_day")
+    }
+    work = Work(
+        tokens=amount("tokens", "tokens"),
+        samples=amount("samples", "tokens"),
+        steps=options["steps"],
+        devices=options["devices"],
+        deadline_s=options["deadline"],
+        start=options["start"].date() if options["start"] is not None else None,
+        **shares,
+    )
+    return budget_of(trained, work)
 
 
 @measure.command()

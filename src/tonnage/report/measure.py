@@ -6,11 +6,20 @@ from collections.abc import Callable, Sequence
 
 from tonnage.nouns.device import DeviceMeasurement
 from tonnage.nouns.measurement import Capacity, Latency, Measurement, Point
+from tonnage.nouns.train_budget import TrainBudget
 from tonnage.nouns.workload import Slo
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 
-__all__ = ["capacity_sentence", "progress_line", "sentence", "show_capacity", "show_device", "show_measurement"]
+__all__ = [
+    "budget_sentence",
+    "capacity_sentence",
+    "progress_line",
+    "sentence",
+    "show_capacity",
+    "show_device",
+    "show_measurement",
+]
 
 UNKNOWN = "–"
 
@@ -143,6 +152,34 @@ def show_capacity(capacity: Capacity) -> None:
     console = make_console()
     console.print(capacity_sentence(capacity), markup=False)
     lines(console, "Why", texts=list(capacity.reasons))
+
+
+def budget_sentence(budget: TrainBudget) -> str:
+    """The answer in one sentence."""
+    noun = "accelerator" if budget.devices == 1 else "accelerators"
+    late = "" if budget.fits_deadline in {None, True} else " That is later than the deadline."
+    return (
+        f"{budget.accelerator_hours:,.4g} accelerator-hours: {budget.devices:,} {noun} for "
+        f"{show(budget.total_s, 's')}, of which the run alone takes {budget.run_accelerator_hours:,.4g} in {show(budget.run_s, 's')} "
+        f"({budget.steps:,} steps of {show(budget.step_s, 's')}).{late}"
+    )
+
+
+def show_budget(budget: TrainBudget) -> None:
+    """Print accelerator-hours and their timeline."""
+    from rich.table import Table
+
+    console = make_console()
+    console.print(budget_sentence(budget), markup=False)
+    table = Table(box=None, pad_edge=False)
+    for head in ("phase", "from", "to", "accelerator-hours"):
+        table.add_column(head, justify="right" if head == "accelerator-hours" else "left", no_wrap=True)
+    for phase in budget.phases:
+        begin, end = phase.begin or show(phase.begin_s, "s"), phase.end or show(phase.end_s, "s")
+        table.add_row(phase.name, begin.replace("T", " "), end.replace("T", " "), _three(phase.accelerator_hours))
+    console.print()
+    console.print(table)
+    lines(console, "Why", texts=list(budget.reasons))
 
 
 def show_device(found: DeviceMeasurement, *, path: str) -> None:

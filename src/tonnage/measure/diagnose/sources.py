@@ -24,7 +24,7 @@ from tonnage.nouns.measurement import Measurement
 from tonnage.nouns.train_measurement import TRAIN_MEASUREMENT_SCHEMA, TrainMeasurement
 from tonnage.units import read
 
-__all__ = ["Watch", "diagnose", "evidence_from", "watch_of"]
+__all__ = ["Watch", "diagnose", "evidence_from", "training_of", "watch_of"]
 
 LIVE_S: Final = 10.0
 STORED_S: Final = 3600.0
@@ -112,6 +112,17 @@ def _from_address(url: str, watch: Watch) -> Evidence:
     return evidence_of(readings, source=url)
 
 
+def training_of(path: Path) -> TrainMeasurement | None:
+    """The measured training run in a file; nothing where it holds something else."""
+    document = _document(path) if _starts_json(path) else None
+    if document is None or document.get("schema") != TRAIN_MEASUREMENT_SCHEMA:
+        return None
+    try:
+        return msgspec.convert(document, TrainMeasurement)
+    except msgspec.ValidationError as error:
+        raise BadFact(f"'{echo(str(path))}': {error}") from None
+
+
 def _from_file(path: Path) -> Evidence:
     name = str(path)
     if not path.is_file():
@@ -132,16 +143,8 @@ def _starts_json(path: Path) -> bool:
 
 
 def _from_json(path: Path) -> Evidence:
-    name = str(path)
-    document = _document(path)
-    if document is None or document.get("schema") == LOG_SCHEMA:
-        return _from_report(path)
-    if document.get("schema") == TRAIN_MEASUREMENT_SCHEMA:
-        try:
-            return of_training(msgspec.convert(document, TrainMeasurement), source=name)
-        except msgspec.ValidationError as error:
-            raise BadFact(f"'{echo(name)}': {error}") from None
-    return _from_report(path)
+    trained = training_of(path)
+    return _from_report(path) if trained is None else of_training(trained, source=str(path))
 
 
 def _document(path: Path) -> dict[str, Any] | None:
