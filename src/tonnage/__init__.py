@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tonnage.nouns.cost import RentOrBuy
     from tonnage.nouns.diagnosis import Diagnosis
     from tonnage.nouns.fit import FitAnswer
+    from tonnage.nouns.fleet_plan import FleetPlan
     from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.model import Model
     from tonnage.nouns.plan import ServePlan
@@ -40,6 +41,7 @@ __all__ = [
     "model",
     "plan_batch",
     "plan_finetune",
+    "plan_fleet",
     "plan_lifecycle",
     "plan_serve",
     "plan_train",
@@ -122,6 +124,24 @@ def plan_lifecycle(model: str, *, additions: Additions | None = None, **fields: 
 
     own = additions or NOTHING
     return drawn(answer(lifecycle_request({"model": model, **fields}, additions=own), additions=own))
+
+
+def plan_fleet(*, additions: Additions | None = None, **fields: Any) -> FleetPlan:
+    """
+    The cheapest mixed fleet for several workloads. Fields as in a request file: `workloads`, `quotas`, `own`, filters.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That nothing carries the load is an answer: `feasible` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.fleet.door import fleet_request
+    from tonnage.planner.fleet.plan import plan_fleet as answer
+    from tonnage.report.notebook import drawn
+
+    own = additions or NOTHING
+    return drawn(answer(fleet_request(fields, additions=own), additions=own))
 
 
 def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: Any) -> RentOrBuy:

@@ -13,6 +13,7 @@ __all__ = ["explain"]
 def explain(path: str, rank: int) -> None:
     """Open one option of a plan (`-` = standard input): memory, capacity or run, bill, sources."""
     from tonnage.nouns.batch_plan import BatchPlan
+    from tonnage.nouns.fleet_plan import FleetPlan
     from tonnage.nouns.infer_plan import InferPlan
     from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.plan import ServePlan
@@ -31,6 +32,10 @@ def explain(path: str, rank: int) -> None:
         from tonnage.report.infer import show_infer_plan
 
         show_infer_plan(plan)
+    elif isinstance(plan, FleetPlan):
+        from tonnage.report.fleet import show_fleet_plan
+
+        show_fleet_plan(plan)
     elif isinstance(plan, LifecyclePlan):
         from tonnage.report.lifecycle import show_lifecycle_plan
 

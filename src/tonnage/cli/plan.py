@@ -15,6 +15,7 @@ import msgspec
 
 from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
+from tonnage.planner.fleet.door import FLEET_FIELDS
 from tonnage.planner.infer.door import INFER_FIELDS
 from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
@@ -38,7 +39,9 @@ class _Plan(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|infer|lifecycle MODEL [OPTIONS]")
+@click.group(
+    cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|infer|lifecycle MODEL | fleet REQUEST.yaml"
+)
 def plan() -> None:
     """Rank the ways to run a workload: accelerators, layout, precision, offers, time, cost."""
 
@@ -155,6 +158,20 @@ def _lifecycle(ctx: click.Context, /, **options: Any) -> None:
     _from_flags(ctx, "lifecycle", options)
 
 
+@plan.command("fleet")
+@click.argument("path", metavar="REQUEST.yaml")
+@_field_options(FLEET_FIELDS)
+@_output_options
+@click.pass_context
+def _fleet(ctx: click.Context, /, path: str, **options: Any) -> None:
+    """The cheapest mix of accelerators and terms, by the hour, for the workloads that a file lists; flags override."""
+    from tonnage.planner.files import read_mapping
+
+    output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
+    fields = {name: value for name, value in read_mapping(path).items() if name != "plan"}
+    _answer(ctx, "fleet", {**fields, **{name: value for name, value in options.items() if value is not None}}, output)
+
+
 def _from_flags(ctx: click.Context, kind: str, options: dict[str, Any]) -> None:
     output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
     _answer(ctx, kind, options, output)
@@ -194,6 +211,7 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
 
 def _shown(answer: Plan, top: int) -> None:
     from tonnage.nouns.batch_plan import BatchPlan
+    from tonnage.nouns.fleet_plan import FleetPlan
     from tonnage.nouns.infer_plan import InferPlan
     from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.plan import ServePlan
@@ -210,6 +228,10 @@ def _shown(answer: Plan, top: int) -> None:
         from tonnage.report.infer import show_infer_plan
 
         show_infer_plan(answer, top=top)
+    elif isinstance(answer, FleetPlan):
+        from tonnage.report.fleet import show_fleet_plan
+
+        show_fleet_plan(answer, top=top)
     elif isinstance(answer, LifecyclePlan):
         from tonnage.report.lifecycle import show_lifecycle_plan
 

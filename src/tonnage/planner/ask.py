@@ -45,6 +45,9 @@ QUESTIONS: Final[dict[str, Question]] = {
         reader="tonnage.planner.lifecycle.door:lifecycle_request",
         planner="tonnage.planner.lifecycle.plan:plan_lifecycle",
     ),
+    "fleet": Question(
+        reader="tonnage.planner.fleet.door:fleet_request", planner="tonnage.planner.fleet.plan:plan_fleet"
+    ),
 }
 """Every kind of plan, in the order people meet them."""
 

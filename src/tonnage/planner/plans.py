@@ -8,6 +8,7 @@ import msgspec
 
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.batch_plan import BatchPlan
+from tonnage.nouns.fleet_plan import FleetPlan
 from tonnage.nouns.infer_plan import InferPlan
 from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.nouns.plan import PLAN_SCHEMA, ServePlan
@@ -16,14 +17,17 @@ from tonnage.planner.files import read_text
 
 __all__ = ["Plan", "read_plan"]
 
-Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan
+Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan
 """Any plan; `kind` in the file tells which."""
 
 _NOUNS: Final[
-    dict[str, type[ServePlan] | type[TrainPlan] | type[BatchPlan] | type[LifecyclePlan] | type[InferPlan]]
+    dict[
+        str,
+        type[ServePlan] | type[TrainPlan] | type[BatchPlan] | type[LifecyclePlan] | type[InferPlan] | type[FleetPlan],
+    ]
 ] = {
     "serve": ServePlan, "train": TrainPlan, "finetune": TrainPlan, "batch": BatchPlan,
-    "lifecycle": LifecyclePlan, "infer": InferPlan,
+    "lifecycle": LifecyclePlan, "infer": InferPlan, "fleet": FleetPlan,
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
+from tonnage.planner.fleet.door import BUCKET_FIELDS, FLEET_FIELDS, FLEET_GROUPS
 from tonnage.planner.infer.door import INFER_FIELDS
 from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
@@ -37,10 +38,11 @@ def request_schema() -> dict[str, Any]:
         "description": "What `tonnage plan REQUEST.yaml` reads.",
         "type": "object",
         "required": ["plan"],
-        "properties": {"plan": {"enum": [*KINDS, "lifecycle"], "description": "what to plan"}},
+        "properties": {"plan": {"enum": [*KINDS, "lifecycle", "fleet"], "description": "what to plan"}},
         "allOf": [
             *(_if_kind(kind, _properties(fields), required=["model"]) for kind, fields in KINDS.items()),
             _if_kind("lifecycle", _lifecycle(), required=["months", "serve"]),
+            _if_kind("fleet", _fleet(), required=["workloads"]),
         ],
     }
 
@@ -63,6 +65,21 @@ def _lifecycle(groups: tuple[str, ...] = ("serve", "train", "finetune")) -> dict
         for name in groups
     }
     return {**_properties(LIFECYCLE_FIELDS), **grouped}
+
+
+def _fleet() -> dict[str, Any]:
+    """Its own fields, and lists of groups of fields."""
+
+    def listed(fields: tuple[Field, ...], **more: Any) -> dict[str, Any]:
+        one = {"type": "object", "properties": {**_properties(fields), **more}, "additionalProperties": False}
+        return {"type": "array", "minItems": 1, "items": one}
+
+    about = "number of buckets of like lengths, or each of them"
+    buckets = {"anyOf": [{"type": "integer", "minimum": 1}, listed(BUCKET_FIELDS)], "description": about}
+    groups = {name: listed(fields) for name, fields in FLEET_GROUPS.items() if name != "workloads"}
+    return {
+        **_properties(FLEET_FIELDS), "workloads": listed(FLEET_GROUPS["workloads"], buckets=buckets), **groups,
+    }  # fmt: skip
 
 
 def property_of(field: Field) -> dict[str, Any]:

@@ -82,6 +82,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Of each bucket in each period."""
     work: float | None = None
     """Instead of demand: to be done in all periods together, whenever that is cheapest. [rate x h]"""
+    when: tuple[int, ...] = ()
+    """Periods in which work may be done; empty = all."""
     loose: float = 0.0
     """Share that may run on terms that are not firm. [-]"""
     survives: float = 0.0
@@ -135,15 +137,15 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 Key = tuple[Any, ...]
 
 
-def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01) -> Fleet:
-    """The cheapest fleet that carries every pool, to within a relative gap where that is reached."""
+def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, limit_s: float | None = None) -> Fleet:
+    """The cheapest fleet that carries every pool, to within a relative gap where that is reached in time."""
     columns = dict(_columns(problem))
     at = {key: i for i, key in enumerate(columns)}
     rows = [
         Row({at[key]: factor for key, factor in terms.items()}, lower, upper, elastic)
         for terms, lower, upper, elastic in _rows(problem, columns)
     ]
-    solved = solve(Programme(list(columns.values()), rows, len(problem.hours)), gap=gap)
+    solved = solve(Programme(list(columns.values()), rows, len(problem.hours)), gap=gap, limit_s=limit_s)
     return _told(problem, at, solved)
 
 
@@ -182,7 +184,9 @@ def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
 
 def _most(pool: Pool, way: Way, t: int) -> float:
     """More replicas than carry all of the load on a way that does survive nothing are of no use."""
-    if pool.work is not None or not way.whole:
+    if pool.work is not None:
+        return MOST if not pool.when or t in pool.when else 0.0
+    if not way.whole:
         return MOST
     able = [load[t] / rate for load, rate in zip(pool.demand, way.rates, strict=True) if rate > 0]
     return 0.0 if not able else min(MOST, 4.0 * math.ceil(sum(able) + len(able)) + 4.0)

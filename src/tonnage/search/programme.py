@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 __all__ = ["Column", "Programme", "Row", "Solved", "solve"]
 
-WHOLE_AT_MOST: Final = 1500
+WHOLE_AT_MOST: Final = 200
 """Whole-number columns up to which HiGHS takes the programme as it is. [-]"""
 FEASIBLE: Final = 2
 """HiGHS's kSolutionStatusFeasible."""
@@ -76,15 +76,19 @@ class Solved(NamedTuple):
         return 0.0 if self.cost <= self.bound + TINY else (self.cost - self.bound) / self.cost
 
 
-def solve(programme: Programme, *, gap: float = 0.01) -> Solved:
-    """The programme to within a relative gap where that is reached; the gap it has is part of the answer."""
+def solve(programme: Programme, *, gap: float = 0.01, limit_s: float | None = None) -> Solved:
+    """
+    The programme to within a relative gap where that is reached; the gap it has is part of the answer.
+
+    Without a limit it ends when the gap is reached or after `DIRECT_S`.
+    """
     if not programme.columns:
         met = all(row.lower <= TINY and row.upper >= -TINY for row in programme.rows)
         return Solved(values=(), cost=0.0, bound=0.0) if met else Solved(values=None)
     whole = sum(column.whole for column in programme.columns)
     if programme.periods == 1 or whole <= WHOLE_AT_MOST:
-        return _direct(programme, gap=gap, limit_s=DIRECT_S)
-    return _apart(programme, gap=gap)
+        return _direct(programme, gap=gap, limit_s=limit_s or DIRECT_S)
+    return _apart(programme, gap=gap, limit_s=limit_s or DIRECT_S)
 
 
 def _direct(programme: Programme, *, gap: float, limit_s: float, start: tuple[float, ...] | None = None) -> Solved:
@@ -108,7 +112,7 @@ def _direct(programme: Programme, *, gap: float, limit_s: float, start: tuple[fl
     return Solved(values=values, cost=cost, bound=min(bound, cost))
 
 
-def _apart(programme: Programme, *, gap: float) -> Solved:
+def _apart(programme: Programme, *, gap: float, limit_s: float) -> Solved:
     """A first solution period by period, improved among the columns it and the relaxation use, then proved."""
     relaxed = _relaxed(programme)
     if relaxed is None:
@@ -121,15 +125,18 @@ def _apart(programme: Programme, *, gap: float) -> Solved:
         first = _held(programme, relaxed, priced=priced, pieces=pieces, held=held, gap=gap / 3.0)
         if first is not None:
             break
+    rounded = _rounded(programme, relaxed)
+    found = [values for values in (first, rounded) if values is not None]
+    first = min(found, key=lambda values: _cost(programme.columns, values), default=None)
     if first is not None:
         used = [now > TINY or then > TINY for now, then in zip(first, relaxed.values, strict=True)]
         columns = [
             column if keep or not column.whole else column._replace(upper=0.0)
             for column, keep in zip(programme.columns, used, strict=True)
         ]
-        near = _direct(programme._replace(columns=columns), gap=gap / 2.0, limit_s=NEAR_S, start=first)
+        near = _direct(programme._replace(columns=columns), gap=gap / 2.0, limit_s=min(NEAR_S, limit_s), start=first)
         first = near.values or first
-    return _direct(programme, gap=gap, limit_s=DIRECT_S, start=first)
+    return _direct(programme, gap=gap, limit_s=limit_s, start=first)
 
 
 class _Relaxed(NamedTuple):
@@ -238,6 +245,24 @@ def _held(
     if final.getInfo().primal_solution_status != FEASIBLE:
         return None
     return _tidy(programme.columns, final.getSolution().col_value)
+
+
+def _rounded(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
+    """The relaxation rounded up: first the whole columns that cost nothing, then those that pay for them."""
+    values = relaxed.values
+    held: dict[int, float] = {}
+    for free in (True, False):
+        held |= {
+            i: float(math.ceil(values[i] - TINY))
+            for i, column in enumerate(programme.columns)
+            if column.whole and (column.cost == 0) is free
+        }
+        model = _model([column._replace(whole=False) for column in programme.columns], programme.rows, held=held)
+        model.run()
+        if model.getInfo().primal_solution_status != FEASIBLE:
+            return None
+        values = tuple(model.getSolution().col_value)
+    return _tidy(programme.columns, values)
 
 
 def _portion(programme: Programme, relaxed: _Relaxed, *, priced: _Priced, piece: _Piece, period: int) -> list[Row]:

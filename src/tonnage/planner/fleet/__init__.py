@@ -1,0 +1,1 @@
+"""Several workloads on one mixed fleet."""

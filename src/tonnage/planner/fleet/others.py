@@ -1,0 +1,269 @@
+"""Fleets beside the one picked: with one more condition, with one limit less; and what stands in the way of any."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage.money.bills import HOURS_PER_MONTH
+from tonnage.nouns.answer import Verdict
+from tonnage.nouns.fleet_plan import FleetAlternative, FleetLimit, FleetRequest
+from tonnage.nouns.plan import Rejection
+from tonnage.planner.fleet.problem import Asked, problem_of
+from tonnage.planner.fleet.told import kinds_of
+from tonnage.planner.fleet.ways import Chance
+from tonnage.planner.missed import Missed
+from tonnage.planner.sites import none_passes
+from tonnage.search.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
+from tonnage.units import show
+
+__all__ = ["alternatives", "binds", "ends", "nobody_serves", "over_budget", "what_stops"]
+
+GAP: Final = 0.01
+LIMIT_S: Final = 2.5
+"""Of each other fleet. [s]"""
+MOST_KINDS: Final = 3
+MOST_LIMITS: Final = 5
+MORE: Final = 0.25
+"""A limit that binds is tried with so much more. [-]"""
+
+
+def _usd_per_month(problem: FleetProblem, fleet: Fleet) -> float:
+    return fleet.cost / sum(problem.hours) * HOURS_PER_MONTH
+
+
+def ends(
+    asked: Asked, solution: tuple[FleetProblem, tuple[Chance | None, ...], Fleet]
+) -> tuple[float | None, float | None]:
+    """What the fleet costs when every replica does as much more, or less, than predicted as one may. [USD]"""
+    _, behind, fleet = solution
+    factors = [chance.replica.factors["requests_per_s"] for w, _ in fleet.replicas if (chance := behind[w]) is not None]
+    if not factors:
+        return None, None
+    factor = math.exp(sum(math.log(one) for one in factors) / len(factors))
+    found = []
+    for speed in (factor, 1.0 / factor):
+        problem, _ = problem_of(replace(asked, speed=speed))
+        other = cheapest_fleet(problem, gap=GAP, limit_s=LIMIT_S)
+        found.append(other.cost if other.feasible else None)
+    return found[0], found[1]
+
+
+def alternatives(asked: Asked, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetAlternative, ...]:
+    """The cheapest of one kind of accelerator, with a kind less, at one provider, without spot or commitments."""
+    least = _usd_per_month(problem, fleet)
+    kinds = kinds_of(asked, fleet)
+    every = range(len(asked.held))
+    found: list[FleetAlternative | None] = [_of_one_kind(asked, least, kinds)]
+    if len(kinds) > 1:
+        rare = kinds[-1]
+        kept = tuple(m for m in every if asked.held[m].site.accelerator.id != rare)
+        found.append(_under(replace(asked, kept=kept), f"without {rare}, the least used kind", least=least))
+    found.append(_at_one_provider(asked, fleet, least))
+    used = {name for _, name in fleet.instances}
+    if "spot" in used:
+        found.append(_under(_without_terms(asked, ("spot",)), "without spot", least=least))
+    committed = tuple(name for name in used if name.startswith(("reserved", "block")))
+    if committed:
+        found.append(_under(_without_terms(asked, committed), f"without {', '.join(committed)}", least=least))
+    if asked.loss and any(w.survives > 0 for w in asked.request.workloads):
+        found.append(_under(replace(asked, loss=False), "if no failure domain need be lost", least=least))
+    return tuple(one for one in found if one is not None)
+
+
+def _under(asked: Asked, name: str, *, least: float) -> FleetAlternative:
+    problem, _ = problem_of(asked)
+    fleet = cheapest_fleet(problem, gap=GAP, limit_s=LIMIT_S)
+    if not fleet.feasible:
+        return FleetAlternative(name=name, what="no such fleet carries the load")
+    usd = _usd_per_month(problem, fleet)
+    kinds = ", ".join(kinds_of(asked, fleet)) or "hosts alone"
+    more = usd / least - 1.0 if least > 0 else 0.0
+    return FleetAlternative(name=name, usd_per_month=usd, more=more, what=f"on {kinds}")
+
+
+def _of_one_kind(asked: Asked, least: float, used: list[str]) -> FleetAlternative:
+    """The cheapest fleet with one kind of accelerator; hosts without any may stand beside it."""
+    served: dict[str, set[int]] = {}
+    for chance in asked.chances:
+        served.setdefault(chance.configuration.accelerator, set()).add(chance.workload)
+    needed = {i for i, w in enumerate(asked.request.workloads) if w.kind != "cpu"}
+    able = [kind for kind, who in served.items() if who >= needed]
+    able.sort(key=lambda kind: used.index(kind) if kind in used else len(used))
+    found = []
+    for kind in able[:MOST_KINDS]:
+        kept = tuple(m for m, held in enumerate(asked.held) if held.host_only or held.site.accelerator.id == kind)
+        one = _under(replace(asked, kept=kept), f"one kind alone: {kind}", least=least)
+        if one.usd_per_month is not None:
+            found.append(one)
+    name = "one kind of accelerator alone"
+    if not found:
+        what = "none serves every workload within limits and objectives"
+        return FleetAlternative(name=name, what=what)
+    ranked = sorted(found, key=lambda one: one.usd_per_month or math.inf)
+    rest = [f"{one.name.rpartition(': ')[2]} +{one.more or 0.0:.0%}" for one in ranked[1:4]]
+    return replace(ranked[0], what="the best; " + ", ".join(rest) if rest else "the only one that can")
+
+
+def _at_one_provider(asked: Asked, fleet: Fleet, least: float) -> FleetAlternative | None:
+    providers = {asked.held[m].offer.provider for m, _ in fleet.instances if not asked.held[m].own}
+    if len(providers) < 2:
+        return None
+    found = []
+    for provider in sorted(providers):
+        kept = tuple(m for m, held in enumerate(asked.held) if held.own or held.offer.provider == provider)
+        found.append(_under(replace(asked, kept=kept), f"one provider alone: {provider}", least=least))
+    able = [one for one in found if one.usd_per_month is not None]
+    if not able:
+        return FleetAlternative(name="one provider alone", what="none of those in use carries the load")
+    return min(able, key=lambda one: one.usd_per_month or math.inf)
+
+
+def _without_terms(asked: Asked, terms: tuple[str, ...]) -> Asked:
+    held = tuple(replace(one, terms=tuple(name for name in one.terms if name not in terms)) for one in asked.held)
+    # The same machines on fewer terms: their chances stay theirs.
+    return replace(asked, held=held)
+
+
+def binds(asked: Asked, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetLimit, ...]:
+    """Limits that are used up, and what more of each would save in a month."""
+    cost = fleet.cost
+    trials: list[tuple[str, str, FleetProblem]] = []
+    for q, quota in enumerate(problem.quotas):
+        sizes = [problem.machines[m].slots for m in quota.machines]
+        if not sizes or _used(problem, fleet, quota) + min(sizes) <= quota.most + 1e-9:
+            continue
+        more = max(min(sizes), math.ceil(quota.most * MORE))
+        wider = tuple(replace(one, most=one.most + more) if i == q else one for i, one in enumerate(problem.quotas))
+        trials.append((f"quota of {quota.name}", f"{more:g} more", replace(problem, quotas=wider)))
+    for p, pool in enumerate(problem.pools):
+        changes = []
+        if 0 <= pool.loose < 1 and any(not term.firm for machine in problem.machines for term in machine.terms):
+            changes.append((f"spot_share of {pool.id}", "all of it on spot", replace(pool, loose=1.0)))
+        if pool.when:
+            changes.append((f"window of {pool.id}", "any hour", replace(pool, when=())))
+        for name, what, wider_pool in changes:
+            pools = tuple(wider_pool if i == p else one for i, one in enumerate(problem.pools))
+            trials.append((name, what, replace(problem, pools=pools)))
+    found = []
+    for name, what, other in trials[:MOST_LIMITS]:
+        better = cheapest_fleet(other, gap=GAP, limit_s=LIMIT_S)
+        saved = (cost - better.cost) / sum(problem.hours) * HOURS_PER_MONTH if better.feasible else 0.0
+        # Less than the gap of the two is no saving that can be told from none.
+        if better.feasible and cost - better.cost > GAP / 2.0 * cost:
+            found.append(FleetLimit(name=name, relaxed=what, saves_usd_per_month=saved))
+    return tuple(sorted(found, key=lambda limit: -limit.saves_usd_per_month))
+
+
+def _used(problem: FleetProblem, fleet: Fleet, quota: Quota) -> float:
+    """Slots that count against a quota in the hour in which they are most."""
+    at: list[float] = [0.0] * len(problem.hours)
+    for (m, name), counts in fleet.instances.items():
+        if m in quota.machines and quota.term in {None, name}:
+            at = [used + count * problem.machines[m].slots for used, count in zip(at, counts, strict=True)]
+    return max(at)
+
+
+def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
+    """The verdict when the fleet costs more than may be spent."""
+    budget = request.budget_usd_per_h
+    if budget is None or usd_per_hour <= budget * (1.0 + 1e-9):
+        return None
+    return Verdict(
+        ok=False, limit="budget", short_by=usd_per_hour - budget, unit="USD/h",
+        reason=f"the cheapest fleet found costs {show(usd_per_hour, 'USD/h')} on average, the budget is "
+        f"{show(budget, 'USD/h')}",
+        nearest=f"a budget of {show(usd_per_hour, 'USD/h')}",
+    )  # fmt: skip
+
+
+def nobody_serves(asked: Asked, missed: dict[int, list[Missed]], excluded: Iterable[Rejection]) -> Verdict | None:
+    """A workload that nothing can serve, and the limit that stops what came closest."""
+    able = {chance.workload for chance in asked.chances}
+    for number, workload in enumerate(asked.request.workloads):
+        if workload.kind == "cpu":
+            if not any(held.offer.vcpus and number in held.users for held in asked.held):
+                reason = f"{workload.name}: no machine that passes the filters states its virtual cores"
+                return Verdict(ok=False, limit="cores", reason=reason, nearest="widen the filters")
+            continue
+        if number in able:
+            continue
+        misses = missed.get(number, [])
+        if not misses:
+            verdict = none_passes(excluded)
+        else:
+            order = {"tpot": 0, "ttft": 0, "e2e": 0, "offer": 1, "cache": 2, "memory": 3}
+            verdict = min(
+                (miss.verdict for miss in misses),
+                key=lambda v: (order.get(v.limit or "", 4), v.short_by or 0.0),
+            )
+        return replace(verdict, reason=f"{workload.name}: {verdict.reason}")
+    return None
+
+
+def what_stops(asked: Asked) -> Verdict:
+    """The limit without which a fleet would carry the load, and by how much it is short."""
+    problem, _ = problem_of(asked)
+    own = {f"{one.count} of {one.name}" for one in asked.request.own}
+    rented = [quota for quota in problem.quotas if quota.name not in own]
+    for quota in rented:
+        left = replace(problem, quotas=tuple(one for one in problem.quotas if one is not quota))
+        short = _short_of(left, (quota,))
+        if short is not None:
+            return _quota_verdict(f"the quota of {quota.name}", quota.most, short)
+    if asked.loss and any(pool.survives > 0 for pool in problem.pools):
+        calm, _ = problem_of(replace(asked, loss=False))
+        if cheapest_fleet(calm, gap=0.5, limit_s=LIMIT_S).feasible:
+            domains = len({machine.domain for machine in problem.machines})
+            return Verdict(
+                ok=False, limit="survives", short_by=1.0, unit="domains",
+                reason=f"the load cannot be carried without any one of {domains} failure domains",
+                nearest="zones: 2, another region, or a lower share in survives",
+            )  # fmt: skip
+    pools = tuple(replace(pool, loose=1.0) for pool in problem.pools)
+    if cheapest_fleet(replace(problem, pools=pools), gap=0.5, limit_s=LIMIT_S).feasible:
+        return Verdict(
+            ok=False, limit="spot_share", reason="only spot capacity is allowed, and some load must not run on it",
+            nearest="term: on-demand beside spot, or spot_share: 100 %",
+        )  # fmt: skip
+    if len(rented) > 1:
+        left = replace(problem, quotas=tuple(one for one in problem.quotas if one.name in own))
+        short = _short_of(left, tuple(rented))
+        if short is not None:
+            names = " and ".join(quota.name for quota in rented)
+            return _quota_verdict(f"the quotas of {names} together", sum(q.most for q in rented), short)
+    return Verdict(
+        ok=False, limit="own" if own else "fleet", reason="what may be had does not carry the load, whatever it costs",
+        nearest="allow more offers beside what is there",
+    )  # fmt: skip
+
+
+def _quota_verdict(name: str, most: float, need: float) -> Verdict:
+    return Verdict(
+        ok=False, limit="quota", short_by=need - most, unit="accelerators",
+        reason=f"{name} is short by {need - most:g} accelerators: the load needs {need:g}",
+        nearest=f"a quota of {need:g}",
+    )  # fmt: skip
+
+
+def _short_of(problem: FleetProblem, quotas: tuple[Quota, ...]) -> float | None:
+    """The fewest slots at once, of those that count against quotas left out, that carry the load; none if none do."""
+    counted = {(m, term.name) for q in quotas for m in q.machines for term in problem.machines[m].terms
+               if q.term in {None, term.name}}  # fmt: skip
+
+    def held(m: int, machine: Machine) -> Machine:
+        # Paid in every hour, so that the least cost is the least that must be there at once.
+        terms = tuple(
+            replace(term, cost_per_hour=machine.slots if (m, term.name) in counted else 1e-6, always=True)
+            for term in machine.terms
+        )
+        return replace(machine, terms=terms, start_h=0.0)
+
+    machines = tuple(held(m, machine) for m, machine in enumerate(problem.machines))
+    found = cheapest_fleet(replace(problem, machines=machines), gap=0.001, limit_s=LIMIT_S)
+    if not found.feasible:
+        return None
+    return sum(counts[0] * machines[m].slots for (m, name), counts in found.instances.items() if (m, name) in counted)

@@ -1,0 +1,178 @@
+"""Plan a fleet: several workloads on a mix of accelerators and terms over the hours of a day or a week.
+
+The path: filters leave machines; each workload's model gets the configurations worth having on them, the mean field
+says what one replica carries of each bucket of lengths, the simulation corrects those near the least cost; an
+integer programme picks instances, terms and hours; the fleet it picks is simulated, and where an objective is missed
+the load is raised and the programme asked again.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tonnage import __version__, catalog
+from tonnage.catalog import Additions
+from tonnage.engine.simulated import Requests
+from tonnage.money.bills import HOURS_PER_MONTH
+from tonnage.nouns.fleet_plan import FleetCheck, FleetPlan, FleetRequest
+from tonnage.nouns.plan import PLAN_SCHEMA, Provenance, Rejection
+from tonnage.planner.fleet import others, story
+from tonnage.planner.fleet.hours import hours_of
+from tonnage.planner.fleet.problem import Asked, problem_of
+from tonnage.planner.fleet.stock import stock
+from tonnage.planner.fleet.told import bill_of, instances_of, replicas_of
+from tonnage.planner.fleet.verify import checks_of
+from tonnage.planner.fleet.ways import Chance, chances, simulated, worth
+from tonnage.planner.missed import Missed
+from tonnage.search.fleet import Fleet, FleetProblem, cheapest_fleet
+
+__all__ = ["plan_fleet"]
+
+GAP: Final = 0.01
+LIMIT_S: Final = 15.0
+"""Of the first solution. [s]"""
+AGAIN_S: Final = 6.0
+ROUNDS: Final = 4
+"""Times that what was picked unsimulated is simulated and the programme asked again."""
+RAISES: Final = 2
+RAISE: Final = 1.12
+"""Load over that before, where an objective is missed. [-]"""
+
+Solution = tuple[FleetProblem, tuple[Chance | None, ...], Fleet]
+
+
+def plan_fleet(
+    request: FleetRequest, *, additions: Additions = catalog.NOTHING, today: date | None = None
+) -> FleetPlan:
+    """
+    The cheapest fleet found for all workloads, simulated, with what binds and what else would do.
+
+    Raises
+    ------
+    TonnageError
+        A model or an accelerator is unknown, or the request contradicts itself. That nothing carries the load is an
+        answer: `feasible` is False and `binding` says which limit stands in the way.
+    """
+    today = today or date.today()
+    held, excluded = stock(request, additions=additions)
+    found: list[Chance] = []
+    missed: dict[int, list[Missed]] = {}
+    evaluated = 0
+    for number, workload in enumerate(request.workloads):
+        if workload.kind == "cpu":
+            continue
+        mine, misses, looked = chances(request, number, held=held, additions=additions)
+        found += mine
+        missed[number] = misses
+        evaluated += looked
+    machines, found, near = worth(request, held, found)
+    asked = Asked(
+        request=request,
+        hours=hours_of(request),
+        held=machines,
+        chances=tuple(found),
+        raised=(1.0,) * len(request.workloads),
+    )
+    base = FleetPlan(
+        schema=PLAN_SCHEMA,
+        feasible=False,
+        sentence="",
+        request=request,
+        period_h=asked.hours.total_h,
+        rejected=_rejected(request, missed, found, excluded),
+        evaluated=evaluated,
+        provenance=Provenance(
+            version=__version__, catalogue=story.dates(machines), made=today.isoformat(),
+            assumed=story.assumptions(request, asked.hours),
+        ),
+    )  # fmt: skip
+    nothing = others.nobody_serves(asked, missed, excluded)
+    if nothing is not None:
+        return replace(base, binding=nothing, sentence=story.refusal(nothing))
+    known: dict[int, tuple[Requests, Any]] = {}
+    if not request.quick:
+        asked = replace(asked, chances=tuple(simulated(request, found, names=near, known=known)))
+    asked, solution, checks = _settled(asked, known)
+    number_simulated = len({chance.name for chance in asked.chances if chance.simulated})
+    base = replace(base, simulated=number_simulated)
+    if not solution[2].feasible:
+        binding = others.what_stops(asked)
+        return replace(base, binding=binding, sentence=story.refusal(binding))
+    return _answer(base, asked, solution=solution, checks=checks)
+
+
+def _settled(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Asked, Solution, tuple[FleetCheck, ...]]:
+    """The fleet whose replicas are simulated, as often raised as its objectives need; the last one when none does."""
+    asked, solution = _solved(asked, known, limit_s=LIMIT_S)
+    checks: tuple[FleetCheck, ...] = ()
+    for again in range(RAISES + 1):
+        if asked.request.quick or not solution[2].feasible:
+            break
+        problem, behind, fleet = solution
+        checks = checks_of(asked, problem, behind=behind, fleet=fleet, known=known)
+        missing = {check.workload for check in checks if not check.meets}
+        if not missing or again == RAISES:
+            break
+        raised = tuple(
+            up * (RAISE if w.name in missing else 1.0)
+            for up, w in zip(asked.raised, asked.request.workloads, strict=True)
+        )
+        higher, better = _solved(replace(asked, raised=raised), known, limit_s=AGAIN_S)
+        if not better[2].feasible:
+            break
+        asked, solution = higher, better
+    return asked, solution, checks
+
+
+def _solved(asked: Asked, known: dict[int, tuple[Requests, Any]], *, limit_s: float) -> tuple[Asked, Solution]:
+    """The cheapest fleet, all of whose replicas are simulated."""
+    for again in range(ROUNDS):
+        problem, behind = problem_of(asked)
+        fleet = cheapest_fleet(problem, gap=GAP, limit_s=limit_s)
+        picked = {chance.name for w, _ in fleet.replicas if (chance := behind[w]) is not None}
+        unsure = {chance.name for chance in asked.chances if chance.name in picked and not chance.simulated}
+        if asked.request.quick or not unsure or again == ROUNDS - 1:
+            break
+        asked = replace(asked, chances=tuple(simulated(asked.request, list(asked.chances), names=unsure, known=known)))
+    return asked, (problem, behind, fleet)
+
+
+def _answer(base: FleetPlan, asked: Asked, *, solution: Solution, checks: tuple[FleetCheck, ...]) -> FleetPlan:
+    problem, behind, fleet = solution
+    bill = bill_of(asked, problem, fleet=fleet, ends=others.ends(asked, solution))
+    request = asked.request
+    mean = bill.value / HOURS_PER_MONTH
+    over = others.over_budget(request, mean)
+    plan = replace(
+        base,
+        feasible=over is None,
+        bill=bill,
+        gap=fleet.gap,
+        instances=instances_of(asked, problem, fleet=fleet),
+        replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
+        checks=checks,
+        alternatives=others.alternatives(asked, problem, fleet=fleet),
+        binds=others.binds(asked, problem, fleet=fleet),
+        binding=over,
+    )
+    return replace(plan, sentence=story.sentence(plan) if over is None else story.refusal(over))
+
+
+def _rejected(
+    request: FleetRequest, missed: dict[int, list[Missed]], found: list[Chance], excluded: tuple[Rejection, ...]
+) -> tuple[Rejection, ...]:
+    """One line for each workload and accelerator that serves it in no configuration."""
+    lines: list[Rejection] = []
+    for number, misses in missed.items():
+        able = {chance.configuration.accelerator for chance in found if chance.workload == number}
+        seen: set[str] = set()
+        for miss in misses:
+            name = miss.configuration.accelerator
+            if name not in able and name not in seen:
+                seen.add(name)
+                what = f"{request.workloads[number].name} on {name}"
+                lines.append(Rejection(what=what, verdict=miss.verdict))
+    return (*lines, *excluded)

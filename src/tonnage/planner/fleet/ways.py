@@ -1,0 +1,287 @@
+"""Which replicas of a workload are worth having on which machines, and how much of each bucket one carries.
+
+The mean field says about how much; the simulation decides for those whose cost is near the least, and for whatever
+the programme picks. One configuration is simulated once, however many offers rent it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.engine.capacity import Point, at_concurrency, largest_concurrency
+from tonnage.engine.simulated import Requests
+from tonnage.nouns.answer import Verdict
+from tonnage.nouns.fleet_plan import FleetRequest, FleetWorkload
+from tonnage.nouns.layout import Engine, Layout
+from tonnage.nouns.model import Model
+from tonnage.nouns.plan import Configuration
+from tonnage.nouns.precision import Precision
+from tonnage.nouns.workload import Serve
+from tonnage.planner.fleet.requests import drawn_for, of_bucket
+from tonnage.planner.fleet.stock import Stock
+from tonnage.planner.missed import Missed
+from tonnage.planner.quality import floored
+from tonnage.planner.replica import Replica, build_replica
+from tonnage.planner.serve import formats, limits
+from tonnage.planner.serve.option import load_of
+from tonnage.planner.sites import Site
+from tonnage.search.layouts import replica_layouts
+
+__all__ = ["Chance", "chances", "cost_per_unit", "lengths_served", "simulated", "usable", "worth"]
+
+LARGEST_REPLICA: Final = 32
+SIZES_LOOKED_AT: Final = 3
+"""Sizes of a replica from the smallest that serves every bucket it can."""
+KEPT_PER_SITE: Final = 2
+FAR: Final = 3.0
+"""A machine on which every request costs so many times the least is left out. [-]"""
+NEAR: Final = 1.6
+"""Simulated capacity over the mean field's, at most (see `planner.serve.decide`): nearer ones are simulated. [-]"""
+
+
+class Chance(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration of one workload's model at one kind of site."""
+
+    workload: int
+    site: Site
+    configuration: Configuration
+    replica: Replica
+    """For the mean lengths of all requests."""
+    points: tuple[Point | None, ...]
+    """Of each bucket alone, at capacity; absent = it cannot."""
+    rates: tuple[float, ...]
+    """To plan with. [1/s]"""
+    simulated: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of a replica."""
+        return self.configuration.layout.ranks
+
+    @property
+    def name(self) -> str:
+        """What its speed depends on."""
+        return f"{self.workload} {self.configuration.label()} {self.site.intra_link or ''}"
+
+    def mix_per_s(self, workload: FleetWorkload) -> float:
+        """Requests of all buckets it can carry, in their proportions, per second. [1/s]"""
+        able = [(b.share, rate) for b, rate in zip(workload.buckets, self.rates, strict=True) if rate > 0]
+        return sum(share for share, _ in able) / sum(share / rate for share, rate in able) if able else 0.0
+
+
+def chances(
+    request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions
+) -> tuple[list[Chance], list[Missed], int]:
+    """The best few configurations of a workload at each site, why others cannot, and how many were looked at."""
+    workload = request.workloads[number]
+    assert workload.serve is not None
+    model = resolve(workload.serve.model, additions=additions)
+    formats.check_context(model, workload.serve)
+    allowed, _, no_format = floored(workload.serve, model)
+    found: list[Chance] = []
+    missed: list[Missed] = []
+    looked = 0
+    if no_format is not None:
+        nothing = Configuration(
+            accelerator="any", layout=Layout(), precision=Precision(weights="any"), engine=Engine(name="any")
+        )
+        return [], [Missed(configuration=nothing, verdict=no_format)], 0
+    places = {
+        (id(one.site), one.site.accelerator.id): one.site for one in held if not one.host_only and number in one.users
+    }
+    for site in places.values():
+        here = []
+        for outcome in _at(allowed, workload, number=number, model=model, site=site):
+            looked += 1
+            if isinstance(outcome, Missed):
+                missed.append(outcome)
+            else:
+                here.append(outcome)
+        found += _best(workload, here)
+    return found, missed, looked
+
+
+def lengths_served(serve: Serve, workload: FleetWorkload, bucket: int) -> Serve:
+    """The workload as if all its requests had the lengths of one bucket."""
+    return replace(serve, lengths=workload.buckets[bucket].lengths)
+
+
+def _at(allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, site: Site) -> Iterator[Chance | Missed]:
+    for engine in allowed.engines:
+        for precision in formats.precisions(allowed, model, accelerator=site.accelerator, engine=engine):
+            served = 0
+            for layout in replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=LARGEST_REPLICA):
+                configuration = Configuration(
+                    accelerator=site.accelerator.id, layout=layout, precision=precision,
+                    engine=Engine(name=engine, max_model_len=allowed.max_context), intra_link=site.intra_link,
+                )  # fmt: skip
+                outcome = _chance(allowed, workload, number=number, model=model, site=site, run=configuration)
+                yield outcome
+                served += isinstance(outcome, Chance)
+                if served >= SIZES_LOOKED_AT:
+                    break
+
+
+def _chance(
+    allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, site: Site, run: Configuration
+) -> Chance | Missed:
+    points: list[Point | None] = []
+    why: Missed | None = None
+    for bucket in range(len(workload.buckets)):
+        asked = lengths_served(allowed, workload, bucket)
+        replica = build_replica(model=model, accelerator=site.accelerator, configuration=run, lengths=asked.lengths)
+        point = _point(asked, replica, run)
+        points.append(point if isinstance(point, Point) else None)
+        if isinstance(point, Missed):
+            why = point
+            if point.verdict.limit == "memory":
+                return point
+    if why is not None and not any(points):
+        return why
+    if len(workload.buckets) > 1:
+        replica = build_replica(model=model, accelerator=site.accelerator, configuration=run, lengths=allowed.lengths)
+    rates = tuple(point.rate_per_s if point is not None else 0.0 for point in points)
+    return Chance(workload=number, site=site, configuration=run, replica=replica, points=tuple(points), rates=rates)
+
+
+def _point(asked: Serve, replica: Replica, run: Configuration) -> Point | Missed:
+    if not replica.verdict.ok or replica.times is None:
+        return Missed(configuration=run, verdict=replica.verdict)
+    load = load_of(asked, replica)
+    if load.max_concurrency < 1:
+        need = asked.lengths.prompt_tokens + asked.lengths.output_tokens
+        return Missed(configuration=run, verdict=limits.too_little_cache(need, replica.kv_tokens))
+    best, binds = largest_concurrency(replica.times, load)
+    if best is None:
+        alone = at_concurrency(replica.times, load, concurrency=0.01)
+        verdict: Verdict = limits.misses_objective(asked, alone, limit=binds)
+        return Missed(configuration=run, verdict=verdict, alone=alone)
+    return best
+
+
+def _best(workload: FleetWorkload, here: list[Chance]) -> list[Chance]:
+    """Configurations of one site that no smaller one outdoes per accelerator in every bucket."""
+    here = sorted(here, key=lambda c: -c.mix_per_s(workload) / c.ranks)
+    kept: list[Chance] = []
+    for one in here:
+        beaten = any(
+            other.ranks <= one.ranks
+            and all(a / other.ranks >= b / one.ranks for a, b in zip(other.rates, one.rates, strict=True))
+            for other in kept
+        )
+        if not beaten and len(kept) < KEPT_PER_SITE:
+            kept.append(one)
+    return kept
+
+
+def usable(chance: Chance, held: Stock) -> bool:
+    """Whether replicas of a chance fit on machines of a kind."""
+    count = held.offer.count
+    whole = count >= chance.ranks or (count == chance.site.per_node and chance.ranks % count == 0)
+    return held.site is chance.site and chance.workload in held.users and whole
+
+
+def cost_per_unit(chance: Chance, held: Stock, *, bucket: int) -> float:
+    """The least that a request of a bucket costs there at full load; the rest of the machine is used. [USD]"""
+    rate = chance.rates[bucket]
+    prices = [price for term in held.terms if (price := held.offer.usd_per_hour(term)) is not None]
+    if rate <= 0 or not prices:
+        return math.inf
+    return min(prices) / held.offer.count * chance.ranks / (rate * 3600.0)
+
+
+def worth(
+    request: FleetRequest, held: tuple[Stock, ...], found: list[Chance]
+) -> tuple[tuple[Stock, ...], list[Chance], set[str]]:
+    """Machines and chances whose cost is not far from the least, and the chances near enough to be simulated."""
+    least: dict[tuple[int, int], float] = {}
+    pairs = [(chance, one) for chance in found for one in held if usable(chance, one)]
+    for chance, one in pairs:
+        for bucket in range(len(chance.rates)):
+            key = (chance.workload, bucket)
+            # What is paid for is no yardstick for what is not.
+            if not one.own:
+                least[key] = min(least.get(key, math.inf), cost_per_unit(chance, one, bucket=bucket))
+    limited = bool(request.quotas or request.own)
+    far = FAR * 2.0 if limited else FAR
+    machines: list[Stock] = [one for one in held if one.host_only or one.own]
+    good: set[str] = set()
+    near: set[str] = set()
+    for chance, one in pairs:
+        over = min(
+            cost_per_unit(chance, one, bucket=b) / least.get((chance.workload, b), math.inf)
+            if chance.rates[b] > 0 and least.get((chance.workload, b), math.inf) > 0 else math.inf
+            for b in range(len(chance.rates))
+        )  # fmt: skip
+        if one.own or over <= far:
+            good.add(chance.name)
+            if one not in machines:
+                machines.append(one)
+        if one.own or over <= NEAR:
+            near.add(chance.name)
+    kept = [chance for chance in found if chance.name in good]
+    return tuple(one for one in machines if not _needless(one, machines, kept)), kept, near
+
+
+def _simulated(request: FleetRequest, chance: Chance, *, known: dict[int, tuple[Requests, Any]]) -> Chance:
+    """The chance with simulated capacities in place of the mean field's."""
+    from tonnage.planner.serve.tried import tried
+
+    workload = request.workloads[chance.workload]
+    assert workload.serve is not None
+    if chance.workload not in known:
+        known[chance.workload] = drawn_for(workload)
+    requests, which = known[chance.workload]
+    rates = []
+    for bucket, point in enumerate(chance.points):
+        if point is None:
+            rates.append(0.0)
+            continue
+        asked = lengths_served(workload.serve, workload, bucket)
+        mine = of_bucket(requests, which, bucket)
+        found = tried(asked, chance.replica, requests=mine, guess=point, close=False)
+        rates.append(found.found.low_per_s if found.best is not None else 0.0)
+    return replace(chance, rates=tuple(rates), simulated=True)
+
+
+def _needless(one: Stock, machines: list[Stock], found: list[Chance]) -> bool:
+    """Whether a smaller instance of the same kind holds the same replicas at no higher price of each accelerator."""
+    if one.own or one.host_only:
+        return False
+    mine = {chance.name for chance in found if usable(chance, one)}
+    return not mine or any(
+        other.site is one.site
+        and not other.own
+        and other.offer.count < one.offer.count
+        and other.users >= one.users
+        and mine <= {chance.name for chance in found if usable(chance, other)}
+        and all(_each(other, term) <= _each(one, term) * (1.0 + 1e-3) for term in one.terms)
+        for other in machines
+    )
+
+
+def _each(held: Stock, term: str) -> float:
+    """Price of one accelerator; infinite where the term is not offered. [USD/h]"""
+    price = held.offer.usd_per_hour(term)
+    return math.inf if price is None else price / held.offer.count
+
+
+def simulated(
+    request: FleetRequest, found: list[Chance], *, names: set[str], known: dict[int, tuple[Requests, Any]]
+) -> list[Chance]:
+    """The chances with those of the names simulated, each once."""
+    done: dict[str, Chance] = {}
+    for chance in found:
+        if chance.name in names and not chance.simulated and chance.name not in done:
+            done[chance.name] = _simulated(request, chance, known=known)
+    return [
+        replace(chance, rates=done[chance.name].rates, simulated=True) if chance.name in done else chance
+        for chance in found
+    ]
