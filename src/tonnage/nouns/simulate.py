@@ -57,8 +57,10 @@ class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     window_s: float = 60.0
     on_s: float = 60.0
     off_s: float = 540.0
+    shape: str | None = None
+    """Named shape of a day or a week of the catalogue, instead of `hours`."""
     hours: tuple[float, ...] = ()
-    """Rate of each hour of a day relative to the mean; empty = even."""
+    """Rate of each hour of a day (24) or a week (168) relative to the mean; empty = even."""
     num_requests: int | None = None
     """Absent = 20,000 drawn ones, or the whole log."""
     seed: int = 0
@@ -71,8 +73,12 @@ class AutoScaling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     in_flight: float
     """Requests in flight wanted per replica. [requests]"""
-    cold_start_s: float
-    """From the decision to the first step. [s]"""
+    cold_start_s: float | None = None
+    """From the decision to the first step; absent = the machine, the weights and the engine's warm-up. [s]"""
+    start_from: Literal["network", "disk", "cached"] = "network"
+    """Where weights and compiled code are when a replica starts: fetched; weights on the node; compiled code, too."""
+    provider: str = ""
+    """Whose machine is waited for; empty = one that states nothing."""
     fewest: int = 1
     """0 = scale to zero."""
     every_s: float = 15.0

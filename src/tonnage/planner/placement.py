@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import engine_times
 from tonnage.engine.overheads import Overheads
@@ -16,7 +18,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
 from tonnage.planner.calibrated import calibration_of, overheads_under
 
-__all__ = ["BASIS_OF_RUNG", "overheads_of", "overheads_on", "place"]
+__all__ = ["BASIS_OF_RUNG", "overheads_of", "overheads_on", "place", "reachable"]
 
 BASIS_OF_RUNG: Final[dict[Rung, Basis]] = {
     "own": Basis.CALIBRATED,
@@ -25,20 +27,44 @@ BASIS_OF_RUNG: Final[dict[Rung, Basis]] = {
     "generic": Basis.DERIVED,
 }
 """How a number is founded whose kernels stand on that rung."""
+HOPPER_BYTES_PER_S: Final = 36.4e9
+"""Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
 
 
 def place(model: Model, accelerator: Accelerator, *, configuration: Configuration) -> Placement:
     """The placement of a model in a configuration."""
     engine = configuration.engine.name
+    kernels = ladder(accelerator, family=engine)
+    reach = overheads_of(engine).reach_bytes_per_s
     return Placement(
         model=model,
-        accelerator=accelerator,
+        accelerator=reachable(accelerator, kernels.multiprocessors, reach=reach),
         precision=configuration.precision,
         layout=configuration.layout,
-        ladder=ladder(accelerator, family=engine),
+        ladder=kernels,
         domain=max(accelerator.link.domain, accelerator.max_per_node or 1),
         graphs=configuration.engine.cuda_graphs is not False,
     )
+
+
+def reachable(accelerator: Accelerator, multiprocessors: float | None, *, reach: float) -> Accelerator:
+    """
+    The accelerator with the bandwidth that its multiprocessors can ask for.
+
+    A Hopper multiprocessor keeps about 28 GB/s in flight (H200: 132 of them reach 0.78 of 4.8 TB/s), so a part with
+    few of them beside fast memory (H20: 78 at 4.0 TB/s) decodes at half of its data sheet. An engine whose kernels
+    keep less in flight (llama.cpp) says how much: 1/b = 1/(data sheet) + 1/(multiprocessors x reach).
+    """
+    if multiprocessors is None:
+        return accelerator
+    reached = accelerator.memory_bytes_per_s
+    if (accelerator.compute_capability or "").startswith("9."):
+        reached = min(reached, multiprocessors * HOPPER_BYTES_PER_S)
+    if reach:
+        reached = 1.0 / (1.0 / reached + 1.0 / (multiprocessors * reach))
+    if reached == accelerator.memory_bytes_per_s:
+        return accelerator
+    return msgspec.structs.replace(accelerator, memory_bytes_per_s=reached)
 
 
 @lru_cache(maxsize=32)

@@ -10,7 +10,7 @@ from tonnage.engine.overheads import Overheads
 from tonnage.engine.policies import Pool, limits_of
 from tonnage.engine.simulated import Limits, StepArrays, step_arrays
 from tonnage.engine.step_parts import Placement
-from tonnage.engine.steps import step_grid, step_table
+from tonnage.engine.steps import StepTable, step_grid, step_table
 from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.layout import Engine
 from tonnage.physics.memory import kv_bytes_per_token
@@ -27,6 +27,7 @@ class ReplicaArrays(msgspec.Struct, frozen=True, kw_only=True):
     table: StepArrays
     limits: Limits
     delivery_s: float
+    """Part of every first token and of no step: reading the request, and a prompt's way through a pipeline. [s]"""
     rung: Rung
 
 
@@ -65,6 +66,21 @@ def replica_arrays(
     return ReplicaArrays(
         table=step_arrays(table, max_num_seqs=seats, budget=limits.budget),
         limits=limits,
-        delivery_s=overheads.request_s,
+        delivery_s=overheads.request_s + _passage_s(table, min(prompt_tokens, float(limits.budget))),
         rung=table.rung,
     )
+
+
+def _passage_s(table: StepTable, chunk: float) -> float:
+    """
+    A prompt's last piece through the stages, beyond what a step of a full pipeline says. [s]
+
+    Stages work on different pieces at once, so a step is a stage's time; the last piece still passes all of them.
+    """
+    if table.layout.pp == 1:
+        return 0.0
+    alone = msgspec.structs.replace(table, layout=msgspec.structs.replace(table.layout, pp=1))
+    whole, step = (
+        one.mixed_step_s(prompt_tokens=chunk, prompts=1.0, sequences=0.0, context=0.0) for one in (alone, table)
+    )
+    return max(0.0, whole - step)

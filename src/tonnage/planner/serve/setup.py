@@ -26,6 +26,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.precision import Precision, number_format
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.planner.calibrated import calibration_of, note_of, overheads_under
+from tonnage.planner.placement import reachable
 
 __all__ = ["Setup", "settled_precision", "setup"]
 
@@ -38,8 +39,6 @@ _KERNELS = {
 """Whose kernels an engine runs, where its name is not the family's."""
 _LAUNCHED_ALIKE = {"pytorch": "hf", "autogptq": "hf", "optimum": "hf"}
 """Libraries that run the model's own Python, as Transformers does."""
-_HOPPER_BYTES_PER_S = 36.4e9
-"""Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +88,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
     overheads = overheads_under(Overheads(**times.values), own.stretch if own else None)
     placement = Placement(
         model=model,
-        accelerator=_reachable(accelerator, kernels.multiprocessors, overheads.reach_bytes_per_s),
+        accelerator=reachable(accelerator, kernels.multiprocessors, reach=overheads.reach_bytes_per_s),
         precision=precision,
         layout=layout,
         ladder=kernels,
@@ -157,24 +156,6 @@ def _counted(accelerator: Accelerator, case: ServeCase) -> Accelerator:
     if case.links.intra in {"pcie", "none"} and accelerator.link.bytes_per_s:
         accelerator = msgspec.structs.replace(accelerator, link=Link(kind="none"))
     return accelerator
-
-
-def _reachable(accelerator: Accelerator, multiprocessors: float | None, reach: float) -> Accelerator:
-    """
-    The bandwidth that the part's multiprocessors can ask for.
-
-    A Hopper multiprocessor keeps about 28 GB/s in flight (H200: 132 of them reach 0.78 of 4.8 TB/s), so a part with
-    few of them beside fast memory (H20: 78 at 4.0 TB/s) decodes at half of its data sheet. An engine whose kernels
-    keep less in flight (llama.cpp) says how much: 1/b = 1/(data sheet) + 1/(multiprocessors x reach).
-    """
-    if multiprocessors is None:
-        return accelerator
-    reached = accelerator.memory_bytes_per_s
-    if (accelerator.compute_capability or "").startswith("9."):
-        reached = min(reached, multiprocessors * _HOPPER_BYTES_PER_S)
-    if reach:
-        reached = 1.0 / (1.0 / reached + 1.0 / (multiprocessors * reach))
-    return msgspec.structs.replace(accelerator, memory_bytes_per_s=reached)
 
 
 def _release(engine: Engine, year: int | None) -> tuple[int, ...] | None:

@@ -3,8 +3,7 @@ What does one replica take within the objectives? Every option is tried with the
 
 The mean field (`engine.capacity`) says where to look; the simulator decides. Lengths are drawn once, arrivals are one
 pattern stretched to each rate, so that two options differ in nothing but themselves. The value to plan with is the
-lower bound of the bootstrap. A pipeline's stages pass a prompt on one after another, which the simulated steps leave
-out: the difference to a lone prompt's own time is added to every first token.
+lower bound of the bootstrap.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def tried(request: Serve, replica: Replica, *, requests: Requests, guess: Point,
     few = requests._replace(**{name: getattr(requests, name)[:n] for name in
                                ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")})  # fmt: skip
     arrays = _arrays(request, replica, longest=int((few.prompt + few.output).max()))
-    delivery = arrays.delivery_s + _pipelined_s(replica, arrays, request)
+    delivery = arrays.delivery_s
     s = request.slo
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
         return _saturated(replica, arrays, few, delivery)
@@ -132,17 +131,6 @@ def _arrays(request: Serve, replica: Replica, *, longest: int) -> ReplicaArrays:
         output_tokens=request.lengths.output_tokens,
         options={"longest": longest},
     )
-
-
-def _pipelined_s(replica: Replica, arrays: ReplicaArrays, request: Serve) -> float:
-    """What a prompt's way through the stages takes beyond what a simulated step says. [s]"""
-    assert replica.times is not None and replica.placement is not None
-    if replica.placement.layout.pp == 1:
-        return 0.0
-    t, prompt = arrays.table, request.lengths.prompt_tokens
-    rows = min(len(t.mixed_s) - 1, max(1, round(prompt)))
-    step = float(t.mixed_s[rows]) + t.chunk_s + t.chunk_token_s * prompt + t.chunk_square_s * prompt**2 / 2.0
-    return max(0.0, replica.times.prefill_s - step - t.host_s)
 
 
 def _simulated(arrays: ReplicaArrays, requests: Requests, rate: float, delivery: float, percentile: float) -> Point:

@@ -23,10 +23,12 @@ from tonnage.nouns.simulate import SIMULATE_SCHEMA, Simulated, Simulation
 from tonnage.planner.replica_arrays import MOST_CACHE, ReplicaArrays, replica_arrays
 from tonnage.planner.serve.setup import Setup, setup
 from tonnage.planner.simulate.apart import check_apart, run_apart
+from tonnage.planner.simulate.starting import scaling_of
 from tonnage.planner.simulate.told import told
 from tonnage.planner.simulate.traffic import Traced, traffic_of
 
 if TYPE_CHECKING:
+    from tonnage.engine.router import Scaling
     from tonnage.engine.serving import Simulated as Run
 
 __all__ = ["ReplicaArrays", "replica_arrays", "simulate"]
@@ -71,23 +73,30 @@ def simulate(
             assumed=at.notes,
         )
     replicas = [_replica(asked, one, traffic) for one in setups]
+    scaling, notes = scaling_of(asked, at)
     if split is None:
-        run, copies = _run(asked, replicas[0], traffic, watch)
+        run, copies = _run(asked, replicas[0], traffic=traffic, scaling=scaling, watch=watch)
     else:
         first, second = zip(setups, replicas, strict=True)
         run, copies = run_apart(asked, (first, second), traffic=traffic, watch=watch), 1
     if keep is not None:
         keep(run)
-    return told(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
+    found = told(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
+    return msgspec.structs.replace(found, assumed=(*found.assumed, *notes))
 
 
 def _run(
-    asked: Simulation, replica: ReplicaArrays, traffic: Traced, watch: Callable[[int, int], None] | None
+    asked: Simulation,
+    replica: ReplicaArrays,
+    *,
+    traffic: Traced,
+    scaling: Scaling | None,
+    watch: Callable[[int, int], None] | None,
 ) -> tuple[Run, int]:
     """The run, and how many equal ones the whole is: clients are divided evenly, a rate goes through the router."""
     if asked.replicas < 1:
         raise BadRequest(f"replicas: {asked.replicas} must be at least 1")
-    clients, scaling = asked.traffic.concurrency, asked.scaling
+    clients = asked.traffic.concurrency
     if clients is not None and scaling is not None:
         raise BadRequest("scaling needs a rate: clients who wait for their answers bring the same load at any size")
     if clients is not None or (asked.replicas == 1 and scaling is None):
@@ -99,12 +108,11 @@ def _run(
             watch=watch,
         )  # fmt: skip
         return found, asked.replicas
-    from tonnage.engine.router import Scaling, simulate_fleet
+    from tonnage.engine.router import simulate_fleet
 
-    settings = None if scaling is None else Scaling(**msgspec.structs.asdict(scaling))
     fleet = simulate_fleet(
         replica.table, replica.limits, requests=traffic.requests, replicas=asked.replicas, rule=asked.router,
-        scaling=settings, delivery_s=replica.delivery_s, watch=watch,
+        scaling=scaling, delivery_s=replica.delivery_s, watch=watch,
     )  # fmt: skip
     return fleet, 1
 

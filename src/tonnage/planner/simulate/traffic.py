@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tonnage.catalog.shapes import shape
 from tonnage.catalog.traces import Trace, public_traces, read_trace
 from tonnage.catalog.traces_fetch import found_trace
 from tonnage.catalog.traffic import profile
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Traced", "scaled_lengths", "traffic_of"]
 
 MOST_REQUESTS = 20_000_000
+DAY_HOURS, WEEK_HOURS = 24, 168
 USUAL_REQUESTS = 20_000
 """Drawn where nobody says how many: they settle a 99th percentile."""
 
@@ -64,6 +66,12 @@ def _check(asked: SimulationTraffic) -> None:
         raise BadRequest("traffic: no load is given; write a rate such as 4/s, or a concurrency")
     if asked.num_requests is not None and not 1 <= asked.num_requests <= MOST_REQUESTS:
         raise BadRequest(f"traffic.requests {asked.num_requests} must be 1 to {MOST_REQUESTS:,}")
+    if asked.shape is not None and asked.hours:
+        raise BadRequest("traffic.shape and traffic.hours contradict; give one of them")
+    if (asked.shape is not None or asked.hours) and asked.rate_per_s is None:
+        raise BadRequest("traffic: a shape is of a mean rate; write rate, as in 4/s")
+    if (asked.shape is not None or asked.hours) and asked.trace is not None:
+        raise BadRequest("traffic: a log has hours of its own; leave out shape and hours")
     if not 0.0 <= asked.cached_share < 1.0:
         raise BadRequest(f"traffic.cached_share {asked.cached_share:g} must be at least 0 and below 1")
 
@@ -83,13 +91,25 @@ def _drawn(asked: SimulationTraffic) -> Traced:
         prompt = _around(rng, n, asked.prompt_tokens or 1.0, asked.length_spread)
         output = _around(rng, n, asked.output_tokens or 1.0, asked.length_spread)
     sent = np.zeros(n) if asked.concurrency else _times(asked, rng, notes=notes, n=n)
-    if asked.hours:
-        sent = arrivals.diurnal(sent, hours=asked.hours)
+    sent = _shaped(asked, sent, notes)
     requests = requests_of(
         sent, prompt, output=output, cached=(prompt * asked.cached_share).astype(np.int64),
         think_s=np.full(n, asked.think_s),
     )  # fmt: skip
     return _traced(requests, notes=tuple(notes))
+
+
+def _shaped(asked: SimulationTraffic, sent: Any, notes: list[str]) -> Any:
+    """Times that follow the hours of a day or a week."""
+    hours = asked.hours
+    if asked.shape is not None:
+        known = shape(asked.shape)
+        hours = known.hours
+        notes.append(f"rate by the hour as {known.what}: {known.source}")
+    if not hours:
+        return sent
+    span = len(hours) * 3600.0 if len(hours) in (DAY_HOURS, WEEK_HOURS) else 86400.0
+    return arrivals.diurnal(sent, hours=hours, day_s=span)
 
 
 def scaled_lengths(requests: Requests, *, prompt_tokens: float, output_tokens: float) -> Requests:

@@ -1,0 +1,37 @@
+"""One placement whoever asks: plans and cases see the same bandwidth, and no more than multiprocessors can ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tonnage import catalog
+from tonnage.catalog.hub import resolve
+from tonnage.nouns.case import ServeCase, Traffic
+from tonnage.nouns.layout import Engine, Layout
+from tonnage.nouns.plan import Configuration
+from tonnage.physics.memory import checkpoint_precision
+from tonnage.planner.placement import place, reachable
+from tonnage.planner.serve.setup import setup
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize("accelerator", ["H20", "H100", "H200", "L40S", "B200"])
+def test_plans_and_cases_place_alike(accelerator: str) -> None:
+    part, model = catalog.accelerator(accelerator), resolve(MODEL)
+    configuration = Configuration(
+        accelerator=part.id, layout=Layout(), precision=checkpoint_precision(model), engine=Engine(name="vllm")
+    )
+    planned = place(model, part, configuration=configuration).accelerator
+    case = ServeCase(model=MODEL, accelerator=accelerator, traffic=Traffic(concurrency=1), isl=128, osl=128)
+    assert planned == setup(case).placement.accelerator
+
+
+def test_few_multiprocessors_cannot_ask_for_all_of_a_fast_memory() -> None:
+    part = catalog.accelerator("H20")
+    assert reachable(part, 78, reach=0.0).memory_bytes_per_s == pytest.approx(78 * 36.4e9)
+    assert reachable(part, 78, reach=0.0).memory_bytes_per_s < 0.75 * part.memory_bytes_per_s
+    other = catalog.accelerator("L40S")
+    assert reachable(other, 142, reach=0.0) is other
+    assert reachable(other, None, reach=1e9) is other
+    assert reachable(other, 142, reach=5e9).memory_bytes_per_s < 0.5 * other.memory_bytes_per_s
