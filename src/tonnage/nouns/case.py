@@ -121,6 +121,10 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     seq_len: int | None = None
     image_px: int | None = None
     recompute: Literal["none", "selective", "full"] | None = None
+    recompute_share: float | None = None
+    """Share of the layers that full recompute covers: 0.5 is every second one; absent = all, or as memory needs."""
+    expert_load: float = 1.0
+    """Tokens of the fullest rank of experts over the mean: 1 = balanced, or the capacity factor; more = dropless."""
     optimizer: str = "adamw"
     master_weights: bool | None = None
     grads_kept: bool = True

@@ -49,6 +49,9 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     native_attention: bool = False
     """Attention kernels written for the accelerator's own generation (cuDNN and FlashAttention-3 on Hopper)."""
     software: Software = "megatron"
+    expert_load: float = 1.0
+    """Tokens of the fullest rank of experts over the mean: 1 where routing is balanced or forced to be, the capacity
+    factor where copies are padded or dropped, more where nothing is dropped. [-]"""
     overlapped_experts: bool = False
     """Exchange between experts hides behind another micro-batch's compute (DualPipe)."""
     fused_loss: bool = False
@@ -88,6 +91,11 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def adapter(self) -> bool:
         """Whether base weights are frozen and only adapters learn."""
         return self.method in {"lora", "qlora", "dora"}
+
+    @property
+    def routed_load(self) -> float:
+        """The same where experts are spread over ranks; without that every rank computes all of its own tokens."""
+        return self.expert_load if self.layout.ep > 1 else 1.0
 
     @property
     def global_batch(self) -> int:

@@ -321,7 +321,8 @@ def _feed_forward_values(feed_forward: FeedForward | None, hidden: int, setup: T
             per_width = (keeps.gated if feed_forward.gated else keeps.plain) - down
             inner = feed_forward.latent_size or hidden
             # The copy sent to each expert; its weight multiplies inside, so that outputs need not be kept.
-            routed = feed_forward.num_experts_per_tok * (inner + per_width * feed_forward.moe_intermediate_size)
+            copies = feed_forward.num_experts_per_tok * setup.routed_load
+            routed = copies * (inner + per_width * feed_forward.moe_intermediate_size)
             shared = per_width * (feed_forward.shared_intermediate_size + feed_forward.dense_intermediate_size)
             return routed + shared
         case None:
@@ -345,7 +346,7 @@ def _matrix_outputs(group: LayerGroup, hidden: int, setup: TrainSetup) -> _Kept:
         case Mlp(intermediate_size=width, gated=gated):
             forward: float = width * (2 if gated else 1)
         case Moe() as moe:
-            forward = moe.num_experts_per_tok * (moe.moe_intermediate_size * 2 + hidden)
+            forward = moe.num_experts_per_tok * setup.routed_load * (moe.moe_intermediate_size * 2 + hidden)
         case None:
             forward = 0.0
     return _Kept(whole=size * 3.0 * hidden, cut=size * (mixer + forward))

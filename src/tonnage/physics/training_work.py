@@ -132,7 +132,7 @@ def _products(
         # Every expert rank sees its share of all routed copies; with ep = 1 the experts are cut by tp.
         cut = tp if layout.ep == 1 else 1
         groups = matrix.copies / layout.ep
-        rows = tokens / (tp if layout.ep > 1 else 1) * feed_forward.num_experts_per_tok
+        rows = tokens / (tp if layout.ep > 1 else 1) * feed_forward.num_experts_per_tok * setup.routed_load
         outputs, inputs = (outputs / cut, inputs) if "down" not in matrix.name else (outputs, inputs / cut)
     elif matrix.split == "outputs":
         outputs /= min(tp, matrix.parts or tp)
@@ -260,7 +260,7 @@ def _elementwise_bytes(group: LayerGroup, hidden: int, setup: TrainSetup) -> flo
             values += width * (3 if gated else 2) / tp
         case Moe() as moe:
             inner = moe.latent_size or hidden
-            copies = moe.num_experts_per_tok / (tp if setup.layout.ep > 1 else 1)
+            copies = moe.num_experts_per_tok / (tp if setup.layout.ep > 1 else 1) * setup.routed_load
             # Permuted on the way in, unpermuted and weighted on the way out.
             values += copies * (4 * inner + 3 * moe.moe_intermediate_size) + moe.num_experts / spread
             values += 3 * (moe.shared_intermediate_size + moe.dense_intermediate_size) / tp
@@ -309,6 +309,6 @@ def _exchange(group: LayerGroup, hidden: int, setup: TrainSetup, tokens: float) 
         found.append(
             Operator(kind="all_to_all", name="experts", count=2.0, ranks=layout.ep,
                      groups=float(moe.num_experts_per_tok),
-                     message_bytes=size * copies * (moe.latent_size or hidden))
+                     message_bytes=size * copies * setup.routed_load * (moe.latent_size or hidden))
         )  # fmt: skip
     return tuple(found)

@@ -71,6 +71,12 @@ def _check(case: TrainCase) -> None:
         if value is not None and value < 1:
             raise BadRequest(f"{name}: {value} must be at least 1")
     number_format(case.precision)
+    if case.recompute_share is not None and not 0 < case.recompute_share <= 1:
+        raise BadRequest(
+            f"recompute_share: {case.recompute_share} must be above 0 and at most 1 (0.5: every second layer)"
+        )
+    if not 1 <= case.expert_load <= 1000:
+        raise BadRequest(f"expert_load: {case.expert_load} must be at least 1, the fullest rank's tokens over the mean")
     if not 0 < case.accelerator_fraction <= 1:
         raise BadRequest(f"accelerator_fraction: {case.accelerator_fraction} must be above 0 and at most 1")
 

@@ -127,8 +127,8 @@ def shardings(case: TrainCase, software: Software, *, ranks: int) -> list[Shardi
 
 def recomputes(case: TrainCase, software: Software, *, sharded: bool) -> list[Recompute]:
     """Recompute to try, cheapest first."""
-    if case.recompute:
-        return [case.recompute]
+    if case.recompute or case.recompute_share is not None:
+        return [case.recompute or "full"]
     if software == "eager" and sharded and case.method != "pretrain":
         return ["full"]  # scripts that fine-tune over many devices checkpoint every layer
     if software == "eager" and case.framework:

@@ -194,6 +194,8 @@ def _setup(
         weights=weights,
         master_weights=case.master_weights if case.master_weights is not None else case.method in {"pretrain", "full"},
         recompute=recompute,
+        recompute_share=case.recompute_share if recompute == "full" and case.recompute_share is not None else 1.0,
+        expert_load=case.expert_load,
         optimizer=case.optimizer,
         grads_kept=case.grads_kept,
         flash_attention=habits.flash_attention(case, accelerator),
