@@ -155,6 +155,79 @@ def test_a_server_that_dies_is_one_sentence_and_nothing_is_lost(tmp_path: Path) 
     assert 50 <= len(done) <= 60
 
 
+def test_a_server_that_dies_mid_sweep_keeps_its_loads_and_the_sweep_goes_on_with_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    load = Load(concurrency=1, requests=24, duration_s=20.0)
+    dead = Stub(ttft_s=0.01, itl_s=0.0, slots=4)
+
+    def dying(number: int) -> str:
+        if number > 70:
+            dead.down()  # type: ignore[misc]
+            return "reset"
+        return ""
+
+    dead.fault = dying
+    with serving(dead) as url:
+        asked = spec(url, load=load, sweep="concurrency", most=16.0)
+        found = measure_serve(asked, path)
+        port = dead.port
+    assert found.stopped is not None and "server is gone" in found.stopped
+    kept = {(o.stage, o.index) for o in read_log(path).outcomes if o.failure is None}
+    assert len(found.points) >= 2 and found.points[0].completed == 24 and len(kept) >= 48
+    with serving(Stub(ttft_s=0.01, itl_s=0.0, slots=4, port=port)):
+        whole = measure_serve(asked, path, resume=True)
+    assert whole.stopped is None and whole.knee is not None
+    assert kept <= {(o.stage, o.index) for o in read_log(path).outcomes if o.failure is None}
+    assert all(point.completed == point.requests for point in whole.points)
+
+
+def test_a_clock_that_is_set_moves_no_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = time.time, {"count": 0}
+
+    def stepping() -> float:
+        calls["count"] += 1
+        return real() + (3600.0 if calls["count"] % 2 else -3600.0)
+
+    monkeypatch.setattr(time, "time", stepping)
+    with serving(Stub(ttft_s=0.02, itl_s=0.005)) as url:
+        found = measure_serve(spec(url), tmp_path / "a.jsonl")
+    point = found.points[0]
+    assert point.completed == 40 and 0.02 <= point.ttft_s.p50 < 5.0
+    outcomes = read_log(tmp_path / "a.jsonl").outcomes
+    assert all(o.intended_s <= o.sent_s <= o.first_s <= o.last_s <= o.end_s < 60.0 for o in outcomes)
+
+
+@pytest.mark.parametrize("status", ["500", "503", "429"])
+def test_storms_that_pass_are_counted_and_the_run_goes_on(status: str, tmp_path: Path) -> None:
+    with serving(Stub(fault=lambda number: status if 20 < number <= 30 else "")) as url:
+        found = measure_serve(spec(url, load=Load(concurrency=2, requests=80, duration_s=20.0)), tmp_path / "a.jsonl")
+    point = found.points[0]
+    assert point.failures == {f"http {status}": 10} and point.completed == 70 and found.stopped is None
+
+
+def test_a_slow_loris_ends_at_the_timeout_and_blocks_nobody(tmp_path: Path) -> None:
+    started = time.monotonic()
+    with serving(Stub(fault=lambda number: "slow" if number in {10, 20} else "")) as url:
+        found = measure_serve(spec(url, timeout_s=0.5), tmp_path / "a.jsonl")
+    assert found.points[0].failures == {"timeout": 2} and found.points[0].completed == 38
+    assert time.monotonic() - started < 15
+
+
+def test_a_measured_sweep_becomes_replicas_for_the_peak_and_its_spares(tmp_path: Path) -> None:
+    from tonnage.measure.capacity import Demand, capacity_of
+
+    load = Load(concurrency=1, requests=24, duration_s=20.0)
+    with serving(Stub(ttft_s=0.03, itl_s=0.0, slots=4)) as url:
+        found = measure_serve(spec(url, load=load, sweep="concurrency", most=32.0), tmp_path / "a.jsonl")
+    sustained = max(point.requests_per_s for point in found.points)
+    answer = capacity_of(found, Demand(rate_per_s=10 * sustained, peak_to_mean=1.5, headroom=0.25, spare=1))
+    assert answer.needed == 20 and answer.replicas == 21 and answer.spare == 1
+    assert answer.sustained_per_s == pytest.approx(sustained)
+    result = CliRunner().invoke(root, ["measure", "capacity", str(tmp_path / "a.jsonl"), "--rate", f"{sustained}/s",
+                                       "--headroom", "0%", "--spare", "1", "--json"])  # fmt: skip
+    assert json.loads(result.stdout)["replicas"] == 2
+
+
 def test_no_server_is_one_sentence(tmp_path: Path) -> None:
     with serving(Stub()) as url:
         pass

@@ -32,6 +32,9 @@ MOST_IN_FLIGHT: Final = 4096
 """Requests that an open loop may have unanswered before it counts as over-saturated."""
 MOST_FAILURES: Final = 20
 """Failures in a row that stop a stage."""
+GONE_AFTER: Final = 3
+GONE: Final = frozenset({"refused", "reset", "cut", "unreachable"})
+"""A stage whose last requests all fail like this has lost its server, not reached its limit."""
 FAILING_SHARE: Final = 0.5
 """Share of failures that stops a stage, once there are enough to tell."""
 ENOUGH: Final = 60
@@ -80,6 +83,9 @@ class _Tally(msgspec.Struct, kw_only=True):
     completed: int = 0
     failed: int = 0
     streak: int = 0
+    """Failures since the last answer."""
+    last: str | None = None
+    """Kind of the last failure."""
     reason: str | None = None
     fatal: bool = False
     error: TonnageError | None = None
@@ -115,6 +121,9 @@ async def run_stage(stage: Stage, progress: Any = None) -> Stop:
     try:
         run = _closed if stage.load.concurrency is not None else _open
         await run(stage, left, made=made, tally=tally, progress=progress)
+        if not tally.over and tally.streak >= GONE_AFTER and tally.last in GONE:
+            tally.reason = f"the server is gone: the last {tally.streak} requests failed (last: {tally.last})"
+            tally.fatal = True
     finally:
         heart.cancel()
         gc.enable()
@@ -230,6 +239,7 @@ def _count(outcome: Outcome, tally: _Tally) -> None:
         return
     tally.failed += 1
     tally.streak += 1
+    tally.last = outcome.failure
     ended = tally.failed + tally.completed
     why = f"(last: {outcome.failure}: {outcome.detail})"
     if tally.streak >= MOST_FAILURES:

@@ -104,6 +104,8 @@ class StageEnd(msgspec.Struct, frozen=True, kw_only=True, tag="stage", omit_defa
     """A stage is complete, or was stopped."""
 
     stage: int
+    segment: int | None = None
+    """The start of the client that it ended in; absent in files of earlier versions."""
     stopped: str | None = None
     fatal: bool = False
     """The run stopped with it."""
@@ -135,8 +137,12 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
         return tuple({outcome.index: outcome for outcome in self.outcomes if outcome.stage == stage}.values())
 
     def end_of(self, stage: int) -> StageEnd | None:
-        """How a stage ended, if it did."""
-        return next((end for end in self.ends if end.stage == stage), None)
+        """How a stage ended, if it did; one that went on after its end has not."""
+        last = next((end for end in reversed(self.ends) if end.stage == stage), None)
+        if last is None or last.segment is None:
+            return last
+        later = any(one.stage == stage and one.segment > last.segment for one in self.segments)
+        return None if later else last
 
 
 def create(path: Path, header: Header) -> int:

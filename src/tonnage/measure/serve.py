@@ -46,6 +46,8 @@ __all__ = ["Progress", "check", "measure_serve"]
 MOST_REQUESTS = 1_000_000
 MOST_DURATION_S = 24 * 3600.0
 MOST_CONCURRENCY = 4096
+Following = tuple[int, Load, frozenset[int], float]
+"""The stage to run: its number, its load, the requests that it has, the time that it has spent."""
 Pages = tuple[tuple[Target, bool], ...]
 """Metrics pages, and whether the user named each."""
 REQUESTS_EACH = 4
@@ -153,9 +155,11 @@ async def _run(
         words = log.segments[0].words
     header = Header(spec=spec, version=__version__, date=_now())
     file = create(output, header) if log is None else reopen(output, log)
+    again = _interrupted(log) if log is not None else None
     try:
         segment = 1 + max((one.segment for one in log.segments), default=-1) if log is not None else 0
-        while (following := _next(read_log(output))) is not None:
+        while (following := again or _next(read_log(output))) is not None:
+            again = None
             number, load, done, spent_s = following
             append(file, Segment(segment=segment, stage=number, load=load, words=words, date=_now()))
             stage = Stage(
@@ -206,7 +210,12 @@ async def _stage(stage: Stage, progress: Progress | None, pages: Pages) -> None:
             watcher.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
     end = StageEnd(
-        stage=stage.stage, stopped=stop.reason, fatal=stop.fatal, lag_s=stop.lag_s, server=state_of(readings)
+        stage=stage.stage,
+        segment=stage.segment,
+        stopped=stop.reason,
+        fatal=stop.fatal,
+        lag_s=stop.lag_s,
+        server=state_of(readings),
     )
     append(stage.file, end)
     sync(stage.file)
@@ -214,7 +223,7 @@ async def _stage(stage: Stage, progress: Progress | None, pages: Pages) -> None:
         progress.end(stage.load, end)
 
 
-def _next(log: Log) -> tuple[int, Load, frozenset[int], float] | None:
+def _next(log: Log) -> Following | None:
     """The stage to run: the one that was interrupted, or the one that the finished ones ask for."""
     spec = log.header.spec
     loads = {segment.stage: segment.load for segment in log.segments}
@@ -223,7 +232,7 @@ def _next(log: Log) -> tuple[int, Load, frozenset[int], float] | None:
         outcomes = log.of_stage(open_stage)
         spent = [max(o.end_s for o in outcomes if o.segment == part) for part in {o.segment for o in outcomes}]
         return open_stage, loads[open_stage], frozenset(o.index for o in outcomes), sum(spent)
-    if any(end.fatal for end in log.ends):
+    if any(end is not None and end.fatal for end in map(log.end_of, loads)):
         return None
     if spec.sweep is None:
         return None if loads else (0, spec.load, frozenset(), 0.0)
@@ -236,6 +245,16 @@ def _next(log: Log) -> tuple[int, Load, frozenset[int], float] | None:
     ]
     level = next_level(points, by=spec.sweep, slo=spec.slo, first=spec.load.level, most=spec.most or spec.load.level)
     return None if level is None else (len(loads), _at(spec.load, level), frozenset(), 0.0)
+
+
+def _interrupted(log: Log) -> Following | None:
+    """The stage that the server itself ended, to go on with: what failed is asked again."""
+    loads = {segment.stage: segment.load for segment in log.segments}
+    ended = next((stage for stage in sorted(loads) if (end := log.end_of(stage)) is not None and end.fatal), None)
+    if ended is None:
+        return None
+    good = frozenset(o.index for o in log.of_stage(ended) if o.failure is None)
+    return ended, loads[ended], good, 0.0
 
 
 def _at(load: Load, level: float) -> Load:

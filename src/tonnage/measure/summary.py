@@ -98,7 +98,8 @@ def measurement_of(log: Log) -> Measurement:
         point = point_of(load, log.of_stage(stage), slo=spec.slo, lag_s=end.lag_s if end else None)
         stopped = end.stopped if end is not None else "interrupted; --resume goes on with it"
         points.append(replace(point, stopped=stopped, server=end.server if end else None))
-    fatal = next((end.stopped for end in log.ends if end.fatal), None)
+    ends = [end for stage in sorted(loads) if (end := log.end_of(stage)) is not None]
+    fatal = next((end.stopped for end in ends if end.fatal), None)
     return Measurement(
         schema=MEASUREMENT_SCHEMA,
         tool="tonnage",

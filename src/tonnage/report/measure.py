@@ -158,9 +158,10 @@ def budget_sentence(budget: TrainBudget) -> str:
     """The answer in one sentence."""
     noun = "accelerator" if budget.devices == 1 else "accelerators"
     late = "" if budget.fits_deadline in {None, True} else " That is later than the deadline."
+    whole, alone = show(budget.total_s, "s"), show(budget.run_s, "s")
     return (
-        f"{budget.accelerator_hours:,.4g} accelerator-hours: {budget.devices:,} {noun} for "
-        f"{show(budget.total_s, 's')}, of which the run alone takes {budget.run_accelerator_hours:,.4g} in {show(budget.run_s, 's')} "
+        f"{budget.accelerator_hours:,.4g} accelerator-hours: {budget.devices:,} {noun} for {whole}, of which the run "
+        f"alone takes {budget.run_accelerator_hours:,.4g} in {alone} "
         f"({budget.steps:,} steps of {show(budget.step_s, 's')}).{late}"
     )
 
