@@ -6,6 +6,7 @@ import time
 
 from benchmarks.measuring import Row, best_of, per_call_s
 from benchmarks.simulator import simulator
+from benchmarks.training import layouts
 
 MODEL = "meta-llama/Llama-3.1-70B-Instruct"
 MIB = 1024.0**2
@@ -71,7 +72,7 @@ def predictions() -> list[Row]:
 
 def main() -> None:
     """Print every figure beside its target; the exit code says whether all are met."""
-    rows = [*start_up(), *planning(), *predictions(), *simulator()]
+    rows = [*start_up(), *planning(), *predictions(), *layouts(), *simulator()]
     width = max(len(row.name) for row in rows)
     for row in rows:
         sign = ">=" if row.more_is_better else "<="
