@@ -66,6 +66,10 @@ class LifecyclePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Of the whole life, opened into making, moving the weights, serving. [USD]"""
     serve_share: float | None = None
     """Of the bill that serving takes. [-]"""
+    kwh: float | None = None
+    """Of the whole life, hosts and cooling included; absent where either half's power is not published. [kWh]"""
+    kg_co2: float | None = None
+    """Of the whole life; absent where either grid is not known. [kg]"""
     one_type: tuple[OneType, ...] = ()
     """Cheapest first."""
     one_type_text: str = ""

@@ -24,6 +24,11 @@ def show_lifecycle_plan(plan: LifecyclePlan, *, top: int = 8) -> None:
     if plan.bill is not None:
         console.print("\nOne bill", style="bold")
         console.print(_bill_table(plan.bill))
+    if plan.kwh is not None:
+        carbon = "carbon: a grid is not known" if plan.kg_co2 is None else f"{plan.kg_co2:,.0f} kg CO2"
+        console.print(f"  {plan.kwh:,.0f} kWh with hosts and cooling; {carbon}", markup=False)
+    elif plan.bill is not None:
+        console.print("  electricity: the power of an accelerator of one half is not published", markup=False)
     if plan.feasible:
         lines(console, "One kind of accelerator for both?", texts=[plan.one_type_text])
     if plan.one_type:
@@ -34,7 +39,9 @@ def show_lifecycle_plan(plan: LifecyclePlan, *, top: int = 8) -> None:
     if plan.binding is not None and plan.binding.nearest:
         lines(console, "Nearest", texts=[plan.binding.nearest])
     assumed = (*plan.provenance.assumed, *plan.make.provenance.assumed, *plan.serve.provenance.assumed)
-    lines(console, "Taken as given", texts=list(dict.fromkeys(assumed)))
+    # What the life says of its prices, its halves need not say again.
+    again = [text for text in assumed if text not in plan.provenance.assumed and text.startswith("prices exclude VAT")]
+    lines(console, "Taken as given", texts=list(dict.fromkeys(text for text in assumed if text not in again)))
 
 
 def _bill_table(bill: Quantity) -> Table:

@@ -13,6 +13,7 @@ from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.planner.lifecycle.door import lifecycle_request
 from tonnage.planner.lifecycle.levers import _is_student, smaller_sibling
 from tonnage.planner.lifecycle.plan import plan_lifecycle
+from tonnage.report.lifecycle import show_lifecycle_plan
 
 TODAY = date(2026, 11, 21)
 LIFE = {
@@ -150,3 +151,26 @@ def test_the_plan_survives_the_trip_through_json(life: LifecyclePlan) -> None:
 def test_a_mistake_names_the_group(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(BadRequest, match=told):
         plan(**changes)
+
+
+def test_electricity_is_that_of_both_halves_for_as_long_as_they_run(capsys: pytest.CaptureFixture[str]) -> None:
+    life = plan(
+        finetune={**LIFE["finetune"], "accelerator": "H100"},  # type: ignore[dict-item]
+        serve={**LIFE["serve"], "accelerator": "H100", "quick": True},  # type: ignore[dict-item]
+    )
+    made, served = life.make.options[0], life.serve.options[0].energy
+    assert served is not None and made.kwh is not None and made.kg_co2 is not None
+    assert served.kg_co2_per_month is not None
+    assert life.kwh == pytest.approx(4 * made.kwh + 12 * served.kwh_per_month)
+    assert life.kg_co2 == pytest.approx(4 * made.kg_co2 + 12 * served.kg_co2_per_month)
+    show_lifecycle_plan(life)
+    assert f"{life.kwh:,.0f} kWh with hosts and cooling; {life.kg_co2:,.0f} kg CO2" in capsys.readouterr().out
+
+
+def test_the_report_says_the_terms_of_its_prices_once_and_no_electricity_that_nobody_knows(
+    life: LifecyclePlan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first half runs on TPUs, whose power is not published."""
+    show_lifecycle_plan(msgspec.structs.replace(life, kwh=None, kg_co2=None))
+    printed = capsys.readouterr().out
+    assert printed.count("exclude VAT") == 1 and "is not published" in printed and "kWh" not in printed

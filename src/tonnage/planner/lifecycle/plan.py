@@ -77,6 +77,8 @@ def plan_lifecycle(
         serve=serve,
         bill=bill,
         serve_share=share,
+        kwh=_life(request, trained.kwh, served.energy.kwh_per_month if served.energy else None),
+        kg_co2=_life(request, trained.kg_co2, served.energy.kg_co2_per_month if served.energy else None),
         one_type=types,
         one_type_text=_one_type_text(types, bill),
         levers=levers(request, make, serve=serve, additions=additions, today=today),
@@ -120,6 +122,13 @@ def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, 
         basis=weakest(part.basis for part in kept),
         parts=kept,
     )
+
+
+def _life(request: LifecycleRequest, each_making: float | None, each_month: float | None) -> float | None:
+    """Making as often as asked and serving as long; unknown where a half is."""
+    if each_making is None or each_month is None:
+        return None
+    return each_making * (1.0 + request.retrainings) + each_month * request.months
 
 
 def _where(provider: str) -> str:
