@@ -18,9 +18,9 @@ def ids(part: Accelerator) -> str:
     return part.id
 
 
-def test_all_150_are_here() -> None:
-    assert len(PARTS) == 150
-    assert len({part.name for part in PARTS}) == 150
+def test_all_151_are_here() -> None:
+    assert len(PARTS) == 151
+    assert len({part.name for part in PARTS}) == 151
 
 
 @pytest.mark.parametrize("part", PARTS, ids=ids)

@@ -41,6 +41,7 @@ def infer_case(row: Row) -> InferCase:
         resolution=count(row, "image_px"),
         steps=count(row, "diffusion_steps"),
         seq_len=round(length) if length else None,
+        beams=count(row, "beams") or 1,
         precision=_precision(row),
         engine=text(row, "engine") or "pytorch",
         engine_version=text(row, "engine_version") or None,

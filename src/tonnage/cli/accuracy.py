@@ -77,11 +77,15 @@ def accuracy(
     logs = () if blocks else log_errors(read_facts(_root(paths) / FILE))
     groups = () if blocks or limit or leave_out else _training(wanted, scores, failed=failed, root=_root(paths))
     groups += _layouts(wanted) if layouts or markdown else ()
-    report = replace(report, regret=tuple(_regret(wanted, scores)), logs=logs, training=groups)
+    networks = () if limit or leave_out else _networks(wanted, scores, paths=paths, whole=not blocks)
+    report = replace(
+        report, regret=tuple(_regret(wanted, scores)), logs=logs, training=groups, networks=networks
+    )  # fmt: skip
     if markdown:
         page = _page(wanted, scores, markdown=Path(markdown), root=_root(paths))
         Path(markdown).write_text(
-            as_markdown(replace(report_of(scores), logs=logs, training=groups), page), encoding="utf-8"
+            as_markdown(replace(report_of(scores), logs=logs, training=groups, networks=networks), page),
+            encoding="utf-8",
         )
     click.echo(json_text(report) if as_json else as_text(report))
 
@@ -175,6 +179,21 @@ def _training(rows: list[Row], scores: list[Score], *, failed: list[Score], root
     stored = {kind: left_out_predictions(root, kind) for kind in LEAVE_OUT}
     every = [*scores, *_scored(outside, rows_file=None, workers=1)]
     return training_figures([*rows, *outside], every, stored=stored, out_of_memory=failed)
+
+
+def _networks(rows: list[Row], scores: list[Score], *, paths: list[Path], whole: bool) -> tuple[Figure, ...]:
+    """Groups of networks and single streams, prompts alone among them; own runs where everything is scored."""
+    from tonnage.accuracy.left_out import left_out_predictions
+    from tonnage.accuracy.network_groups import network_figures, own_figures, prompt_rows
+    from tonnage.accuracy.rows import read_rows
+
+    blocks, root = {row.block for row in rows}, _root(paths)
+    prompts = prompt_rows(row for path in paths for row in read_rows(path) if row.block in blocks)
+    stored = {kind: left_out_predictions(root, kind) for kind in LEAVE_OUT}
+    found = network_figures(
+        rows, scores, stored=stored, prompts=_scored(prompts, rows_file=None, workers=1)
+    )  # fmt: skip
+    return (*found, *own_figures(root / "measurements" / "own")) if whole else found
 
 
 def _layouts(rows: list[Row]) -> tuple[Figure, ...]:

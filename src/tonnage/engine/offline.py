@@ -37,6 +37,9 @@ _SLOW_LINK: Final = 1.6e10
 """PCIe 3 x16, where no link is listed. [bytes/s]"""
 _REDUCE_S: Final = 1e-5
 """Latency of a small all-reduce inside a node (measured NCCL tables on H100: 7 to 17 us). [s]"""
+_LONG_FROM: Final = 4096.0
+_LONG_TO: Final = 16384.0
+"""Sequences over which attention gains: below are those of images and texts, beyond those of video. [tokens]"""
 _SHARP: Final = 4.0
 """Exponent of the smooth maximum for one operator (docs/physics.md 1)."""
 _STYLE_OF: Final = {"convolution": "convolution", "attention_prefill": "attention", "attention_decode": "attention"}
@@ -259,6 +262,8 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
     share = (
         compute * machine.silicon.efficiency * runtime.products * (runtime.narrow if ran in {"int8", "fp8"} else 1.0)
     )
+    if op.kind == "attention_prefill" and not machine.measured.attention:
+        share *= _longer(op, facts)
     together = max(op.m, 1.0) * max(op.n, 1.0) * (op.groups if op.kind == "gemm" else 1.0)
     lost = machine.occupancy / sqrt(together) if op.kind != "attention_decode" else 0.0
     compute_s = op.flop / (peak * share) * (1.0 + lost)
@@ -274,6 +279,13 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
             taken, limited = joule / machine.power_w, True
     part = compute_s / (compute_s + memory_s)
     return taken * part, taken * (1.0 - part), limited
+
+
+def _longer(op: Operator, facts: Offline) -> float:
+    """What attention gains over long sequences: rows of scores amortise what each block starts and ends with."""
+    if op.context <= _LONG_FROM:
+        return 1.0
+    return float(facts.long_attention ** min(log(op.context / _LONG_FROM) / log(_LONG_TO / _LONG_FROM), 1.0))
 
 
 def _asked(op: Operator, machine: Machine, runtime: Runtime) -> str:

@@ -158,6 +158,8 @@ class AccuracyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Decisions taken by these predictions, where serving points were scored."""
     training: tuple[Figure, ...] = ()
     """Groups of training rows beside what each is to reach, where training rows were scored."""
+    networks: tuple[Figure, ...] = ()
+    """Groups of networks and single streams beside what each is to reach."""
     logs: tuple[LogErrors, ...] = ()
     """Request logs of real engines, played again."""
     schema: str = SCHEMA

@@ -128,4 +128,6 @@ class Offline(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Energy of one byte of device memory traffic. [pJ/byte]"""
     idle: float
     """Share of the power limit that is spent before any work. [-]"""
+    long_attention: float = 1.0
+    """Factor on the share of the peak that attention reaches over the sequences of a video. [-]"""
     source: str = ""

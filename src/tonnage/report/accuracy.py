@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors, Regret
 from tonnage.report.accuracy_logs import log_page, log_rows
-from tonnage.report.accuracy_training import training_page, training_rows
+from tonnage.report.accuracy_training import networks_page, training_page, training_rows
 from tonnage.report.regret import regret_page, regret_rows
 
 __all__ = ["Page", "as_markdown", "as_text", "sentence", "worst_first"]
@@ -59,6 +59,8 @@ def as_text(report: AccuracyReport) -> str:
     parts = [sentence(report), "", _aligned([header, *rows])]
     if report.training:
         parts += ["", "Training, group by group:", "", _aligned(training_rows(report.training))]
+    if report.networks:
+        parts += ["", "Networks and single streams, group by group:", "", _aligned(training_rows(report.networks))]
     if report.regret:
         parts += ["", "Picks by these predictions among measured configurations (tokens/s per accelerator):", ""]
         parts += [_aligned(regret_rows(report.regret))]
@@ -106,6 +108,7 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
         "Baselines: " + "; ".join(name for name, _ in page.baselines) + "." if page.baselines else "",
         *_unseen(page),
         *training_page(report.training),
+        *networks_page(report.networks),
         *_peers(page),
         *regret_page(page.regret),
         *log_page(report.logs),

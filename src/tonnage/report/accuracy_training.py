@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tonnage.nouns.accuracy import Figure
 
-__all__ = ["training_page", "training_rows"]
+__all__ = ["networks_page", "training_page", "training_rows"]
 
 HEADER = ("group", "figure", "numbers", "value", "to reach", "reached")
 
@@ -17,6 +17,14 @@ source counts them. *Left out* is what fits say that never saw the row's source 
 counts of the same job, where only the data-parallel ranks grow. vTrain's tables (`measurements/outside`) are in no
 fit. A published layout is compared with the best arrangement of the same job that the search finds, by predicted
 step time."""
+
+
+_NETWORKS = """## Networks and single streams, group by group
+
+Batches through models that do not serve chats, and one request at a time through llama.cpp, ExLlama and MLC; prompts of
+one accelerator are rows without an answer, which no fit reads. *Own* are real runs on a processor that `tonnage measure
+device` measured just before ([measurements/own](../measurements/own/runs.csv)): PyTorch networks traced, predicted from
+the device's file, then run; the best of many runs in seconds of the one thread, for the machine was shared."""
 
 
 def training_rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
@@ -31,6 +39,15 @@ def training_page(figures: Sequence[Figure]) -> list[str]:
     header, *rows = training_rows(figures)
     lines = [header, tuple("---" for _ in header), *rows]
     return [_HEAD, "\n".join("| " + " | ".join(line) + " |" for line in lines)]
+
+
+def networks_page(figures: Sequence[Figure]) -> list[str]:
+    """The same table for networks and single streams."""
+    if not figures:
+        return []
+    header, *rows = training_rows(figures)
+    lines = [header, tuple("---" for _ in header), *rows]
+    return [_NETWORKS, "\n".join("| " + " | ".join(line) + " |" for line in lines)]
 
 
 def _row(line: Figure) -> tuple[str, ...]:

@@ -37,13 +37,13 @@ __all__ = ["Stage", "Stages", "precision_of", "stages_of"]
 
 _DISTILLED: Final = ("turbo", "lightning", "schnell", "lcm", "hyper", "flash")
 """Words in the names of models that need few steps and no guidance."""
-_GUIDED_INSIDE: Final = ("flux",)
+_GUIDED_INSIDE: Final = ("flux", "hunyuanvideo")
 """Families that take the guidance scale as an input: one call a step."""
 _STEPS: Final = {"distilled": 4, "transformer": 28, "unet": 50}
 """Steps when the case gives none: defaults of the pipelines in diffusers."""
 _TEXT_LENGTH: Final = 128
-_DECODED_TOKENS: Final = 105
-"""Tokens of a window of speech: 150 words a minute, 1.4 tokens a word. Whisper's own limit is 448."""
+_DECODED_TOKENS: Final = 140
+"""Tokens of a window of speech: 170 words a minute, 1.4 tokens a word, two time stamps for each of ten phrases."""
 _ANSWER_TOKENS: Final = 128
 _QUESTION_TOKENS: Final = 32
 """Assumed about an image that is asked about: a short question, an answer of a few sentences. [tokens]"""
