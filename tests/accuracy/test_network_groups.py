@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from tonnage.accuracy.groups import Labels
 from tonnage.accuracy.network_groups import network_figures, own_figures, prompt_rows
 from tonnage.accuracy.rows import Row
 from tonnage.accuracy.scoring import Score
@@ -16,7 +17,9 @@ def row(id: str, **cells: str) -> Row:
 
 
 def score(id: str, quantity: str, *, kind: Any = "infer", measured: float = 1.0, predicted: float = 1.1) -> Score:
-    return Score(id=id, block="X", kind=kind, quantity=quantity, measured=measured, predicted=predicted)
+    return Score(
+        id=id, block="X", kind=kind, quantity=quantity, labels=Labels(), measured=measured, predicted=predicted
+    )  # fmt: skip
 
 
 def test_each_row_counts_in_its_group_and_errors_are_medians() -> None:
