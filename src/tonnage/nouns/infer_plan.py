@@ -113,5 +113,7 @@ class InferPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """The smallest part that would do alone, beside the first option."""
     rejected: tuple[Rejection, ...] = ()
     binding: Verdict | None = None
+    relaxing: tuple[str, ...] = ()
+    """When nothing carries the load: what dropping one constraint at a time buys."""
     evaluated: int = 0
     provenance: Provenance

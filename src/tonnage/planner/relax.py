@@ -12,11 +12,12 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from tonnage.nouns.infer_plan import Infer
 from tonnage.nouns.workload import Batch, Filters, FineTune, Serve, Train
 
 __all__ = ["bought", "relaxed"]
 
-Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune)
+Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer)
 
 FLAGS: Final = {
     "accelerators": "accelerator", "exclude_accelerators": "exclude", "vendors": "vendor", "segments": "segment",
@@ -29,6 +30,7 @@ FLAGS: Final = {
 LIMITS: Final = {
     "quality_floor": "quality", "precisions": "precision", "deadline_s": "deadline", "budget_usd": "budget",
     "budget_usd_per_h": "budget", "count": "count", "max_context": "context",
+    "latency_s": "latency", "hours": "hours",
 }  # fmt: skip
 """Limits of a request beside its filters; which of them a kind of request has is its own business."""
 OBJECTIVES: Final = ("ttft_s", "tpot_s", "e2e_s")
@@ -55,7 +57,7 @@ def bought(request: Request, leads: Callable[[Request], str | None]) -> tuple[st
 
     Parameters
     ----------
-    request : Serve, Batch, Train or FineTune
+    request : Serve, Batch, Train, FineTune or Infer
         That nothing can do.
     leads : callable
         Request -> the option that leads then, in a few words; None where there is none.

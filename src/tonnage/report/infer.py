@@ -53,6 +53,7 @@ def show_infer_plan(plan: InferPlan, *, top: int = 8) -> None:
         rest = ", ".join(f"{limit} {count}" for limit, count in counts.most_common())
         shown.append(f"… {len(plan.rejected)} in all by reason: {rest}")
     lines(console, f"Cannot do it ({len(plan.rejected)})", texts=shown)
+    lines(console, "What relaxing one constraint buys", texts=list(plan.relaxing))
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
 
 

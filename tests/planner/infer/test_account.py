@@ -56,3 +56,16 @@ def test_the_plan_prints_what_its_money_buys(name: str, told: str, capsys: pytes
     best = found.options[0].bill
     assert best is not None and told in printed and best.as_of in printed and "without VAT" in printed
     assert "kWh a month" in printed
+
+
+@pytest.mark.parametrize(("fields", "buys"), [
+    ({"eu": True, "country": "US"}, {"--eu", "--country"}),
+    ({"latency": "0.1 ms"}, {"--latency"}),
+    ({"max_power": "5 W", "segment": "datacenter"}, {"--max-power"}),
+])  # fmt: skip
+def test_constraints_that_leave_nothing_say_what_dropping_each_alone_buys(
+    fields: dict[str, Any], buys: set[str]
+) -> None:
+    found = answer("infer", {**CASES["cameras"], **fields}, today=date(2026, 11, 21))
+    assert isinstance(found, InferPlan) and not found.feasible
+    assert buys <= {told.split(":")[0].removeprefix("without ") for told in found.relaxing}

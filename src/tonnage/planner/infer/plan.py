@@ -34,6 +34,7 @@ from tonnage.planner.infer import story
 from tonnage.planner.infer.account import accounted
 from tonnage.planner.predict.infer_work import precision_of, stages_of
 from tonnage.planner.predict.inference import Setup, Times, batch_times, level_of, memory_of, setup_of
+from tonnage.planner.relax import bought
 from tonnage.planner.serve.story import catalogue_dates, model_facts
 from tonnage.planner.sites import ACCELERATOR_TESTS, sites
 
@@ -58,6 +59,19 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
         answer: `feasible` is False and `binding` says what would.
     """
     today = today or date.today()
+    plan = _planned(request, additions=additions, today=today)
+    if plan.feasible:
+        return plan
+
+    def leads(other: Infer) -> str | None:
+        again = _planned(other, additions=additions, today=today)
+        return story.led_by(again.options[0]) if again.options else None
+
+    return msgspec.structs.replace(plan, relaxing=bought(request, leads))
+
+
+def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
+    """The plan, without what relaxing its constraints would buy."""
     model = resolve(request.model, additions=additions)
     seen = model.kind == "vlm" and request.resolution is not None
     if model.layers and model.has_head and model.kind in TEXT and not seen:

@@ -14,7 +14,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Rejection
 from tonnage.units import show
 
-__all__ = ["assumptions", "binding", "is_audio", "load_of", "sentence", "smaller", "with_verdicts"]
+__all__ = ["assumptions", "binding", "is_audio", "led_by", "load_of", "sentence", "smaller", "with_verdicts"]
 
 _SELDOM = 0.1
 """Rates below are said by the hour. [1/s]"""
@@ -59,6 +59,12 @@ def sentence(request: Infer, model: Model, *, options: tuple[InferOption, ...], 
         f"{verb} {best.count} x {best.accelerator} in {best.precision}{cost}: {load} of {model.id} take "
         f"{best.used:.0%} of it (batches of {best.batch}, {show(best.latency_s.value, 's')} to an answer){lasts}."
     )
+
+
+def led_by(option: InferOption) -> str:
+    """An option in a few words."""
+    cost = show(option.bill.usd_per_hour, "USD/h") if option.bill is not None else "a price to ask for"
+    return f"{option.count} x {option.accelerator} in {option.precision} at {cost}"
 
 
 def with_verdicts(options: tuple[InferOption, ...], request: Infer) -> tuple[InferOption, ...]:
