@@ -17,7 +17,7 @@ FIT = {"model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "H100", "cont
 
 def test_every_question_is_a_tool_with_a_schema() -> None:
     tools = {tool["name"]: tool for tool in tool_list()}
-    assert set(tools) == {*TOOLS, "predict"}
+    assert set(tools) == {*TOOLS, "predict", "diagnose"}
     assert tools["plan_serve"]["schema"]["properties"]["rate"]["description"]
     assert tools["plan_lifecycle"]["schema"]["properties"]["serve"]["properties"]["ttft"]
 
@@ -49,4 +49,4 @@ def test_the_server_speaks_the_protocol() -> None:
             return names, good.content[0].text, bool(bad.is_error)
 
     names, told, wrong = asyncio.run(asyncio.wait_for(talk(), 60))
-    assert names == {*TOOLS, "predict"} and "fits" in told and wrong
+    assert names == {*TOOLS, "predict", "diagnose"} and "fits" in told and wrong

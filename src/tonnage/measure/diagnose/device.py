@@ -37,9 +37,9 @@ def throttled(e: Evidence) -> Found:
     if not facts and not (e.throttle_reasons and all(value is None for _, value in shares)):
         return None
     if e.temperature_c is not None:
-        facts.append(fact("temperature, most", e.temperature_c, "degC"))
+        facts.append(fact("temperature, most", e.temperature_c, unit="degC"))
     if e.power_w is not None:
-        facts.append(fact("power, mean", e.power_w, "W"))
+        facts.append(fact("power, mean", e.power_w, unit="W"))
     heat = (e.thermal_throttled_share or 0.0) >= limits.THROTTLED.value or any(
         "temperature" in reason for reason in e.throttle_reasons
     )
@@ -126,7 +126,7 @@ def under_utilised(e: Evidence) -> Found:
     if e.utilisation is not None:
         facts.append(fact("utilisation", e.utilisation))
     if e.running is not None:
-        facts.append(fact("requests running, mean", e.running, "requests"))
+        facts.append(fact("requests running, mean", e.running, unit="requests"))
     if e.cpu_busy is not None:
         facts.append(fact("processors busy", e.cpu_busy))
     small = "kernels are small or far apart" if (e.utilisation or 0.0) >= 0.5 else "it waits for the host"

@@ -49,7 +49,7 @@ FEW: Final = 20.0
 """Requests below which a mean says little. [requests]"""
 
 
-def fact(name: str, value: float, unit: str = "share", *, limit: Limit | None = None) -> Fact:
+def fact(name: str, value: float, *, unit: str = "share", limit: Limit | None = None) -> Fact:
     """A number with the threshold that it is held against."""
     return Fact(
         name=name, value=value, unit=unit, limit=limit.value if limit else None, why=limit.why if limit else None

@@ -73,9 +73,9 @@ def memory_capacity(e: Evidence) -> Found:
     if e.preemptions is not None and e.requests:
         facts.append(fact("preemptions per request", share, limit=limits.PREEMPTED))
     if e.waiting is not None:
-        facts.append(fact("requests waiting, mean", e.waiting, "requests"))
+        facts.append(fact("requests waiting, mean", e.waiting, unit="requests"))
     if e.running is not None:
-        facts.append(fact("requests running, mean", e.running, "requests"))
+        facts.append(fact("requests running, mean", e.running, unit="requests"))
     what = f"{e.preemptions:,.0f} preemptions in {e.requests:,.0f} requests" if preempts else "new requests wait for it"
     return Verdict(
         name="memory-capacity bound",
@@ -115,12 +115,12 @@ def queueing(e: Evidence) -> Found:
         return None
     if share is not None and e.queue_s is not None:
         facts.append(fact("queueing, share of time to first token", share, limit=limits.QUEUED))
-        facts.append(fact("queueing, mean", e.queue_s, "s"))
+        facts.append(fact("queueing, mean", e.queue_s, unit="s"))
     if e.waiting is not None:
-        facts.append(fact("requests waiting, mean", e.waiting, "requests", limit=limits.WAITING))
+        facts.append(fact("requests waiting, mean", e.waiting, unit="requests", limit=limits.WAITING))
     seats = e.running_limit is not None and e.running_most is not None and e.running_most >= e.running_limit
     if seats and e.running_limit is not None:
-        facts.append(fact("requests running, of the engine's limit", e.running_limit, "requests"))
+        facts.append(fact("requests running, of the engine's limit", e.running_limit, unit="requests"))
     said = f"{e.waiting or 0.0:.3g} requests wait on average"
     if e.queue_s and e.ttft_s:
         said = f"{show(e.queue_s, 's')} of {show(e.ttft_s, 's')} to the first token is waiting"
@@ -157,11 +157,11 @@ def past_knee(e: Evidence) -> Found:
         sentence=f"Above a load of {best.level:.3g} p95 grows faster than throughput: at {last.level:.3g} it is "
         f"{slower:.3g} times as long for {more:.3g} times the requests.",
         facts=(
-            fact("growth of p95 over growth of throughput", slower / more, "count", limit=limits.KNEE),
-            fact(f"p95 at {best.level:.3g}", best.p95_s, "s"),
-            fact(f"p95 at {last.level:.3g}", last.p95_s, "s"),
-            fact(f"throughput at {best.level:.3g}", best.requests_per_s, "requests/s"),
-            fact(f"throughput at {last.level:.3g}", last.requests_per_s, "requests/s"),
+            fact("growth of p95 over growth of throughput", slower / more, unit="count", limit=limits.KNEE),
+            fact(f"p95 at {best.level:.3g}", best.p95_s, unit="s"),
+            fact(f"p95 at {last.level:.3g}", last.p95_s, unit="s"),
+            fact(f"throughput at {best.level:.3g}", best.requests_per_s, unit="requests/s"),
+            fact(f"throughput at {last.level:.3g}", last.requests_per_s, unit="requests/s"),
         ),
         remedy="capacity",
         next_step=f"hold each replica at a load of about {best.level:.3g} and add replicas beyond it",
@@ -184,8 +184,8 @@ def over_provisioned(e: Evidence) -> Found:
     seats = e.running_limit is None or e.running_most <= limits.KV_EMPTY.value * e.running_limit
     if not ((roomy and seats) or (idle and (roomy or e.kv_used_most is None))):
         return None
-    facts = [fact("requests waiting, most", e.waiting_most, "requests"),
-             fact("requests running, most", e.running_most, "requests")]  # fmt: skip
+    facts = [fact("requests waiting, most", e.waiting_most, unit="requests"),
+             fact("requests running, most", e.running_most, unit="requests")]  # fmt: skip
     if e.kv_used_most is not None:
         facts.append(fact("KV cache in use, most", e.kv_used_most, limit=limits.KV_EMPTY))
     if e.idle_share is not None:
@@ -212,9 +212,9 @@ def cold_start(e: Evidence) -> Found:
         name="cold start",
         sentence=f"The first requests wait {show(e.first_s, 's')} for a token, later ones {show(e.later_s, 's')}.",
         facts=(
-            fact("first over later time to first token", e.first_s / e.later_s, "count", limit=limits.COLD),
-            fact("time to first token, first requests", e.first_s, "s"),
-            fact("time to first token, later", e.later_s, "s"),
+            fact("first over later time to first token", e.first_s / e.later_s, unit="count", limit=limits.COLD),
+            fact("time to first token, first requests", e.first_s, unit="s"),
+            fact("time to first token, later", e.later_s, unit="s"),
         ),
         remedy="settings",
         next_step="send warm-up requests before a replica takes traffic, keep compiled kernels and graphs in a cache "

@@ -25,8 +25,8 @@ def input_bound(e: Evidence) -> Found:
     high = share >= limits.INPUT_HIGH.value
     facts = [
         fact("waiting for data, of a step", share, limit=limits.INPUT_HIGH if high else limits.INPUT_SOME),
-        fact("waiting for data", e.parts.input_s, "s"),
-        fact("step", e.step_s, "s"),
+        fact("waiting for data", e.parts.input_s, unit="s"),
+        fact("step", e.step_s, unit="s"),
     ]
     facts += [fact(name, value) for name, value in (("processors busy", e.cpu_busy), ("busiest disk busy", e.disk_busy))
               if value is not None]  # fmt: skip
@@ -54,10 +54,10 @@ def communication_bound(e: Evidence) -> Found:
         return None  # the others wait for one: said by straggler
     facts = [
         fact("collectives that nothing hides, of a step", share, limit=limits.COMMUNICATION),
-        fact("collectives that nothing hides", e.parts.communication_s, "s"),
+        fact("collectives that nothing hides", e.parts.communication_s, unit="s"),
     ]
     if e.hidden_communication_s is not None:
-        facts.append(fact("collectives hidden behind computing", e.hidden_communication_s, "s"))
+        facts.append(fact("collectives hidden behind computing", e.hidden_communication_s, unit="s"))
     if e.scaling_efficiency is not None:
         facts.append(fact("scaling efficiency", e.scaling_efficiency))
     return Verdict(
@@ -115,7 +115,7 @@ def launch_bound(e: Evidence) -> Found:
         return None
     facts: list[Fact] = [fact("accelerator without a kernel, of a step", share, limit=limits.LAUNCH)]
     if e.kernel_s is not None:
-        facts.append(fact("mean kernel", e.kernel_s, "s"))
+        facts.append(fact("mean kernel", e.kernel_s, unit="s"))
     if e.utilisation is not None:
         facts.append(fact("utilisation", e.utilisation))
     return Verdict(
@@ -143,7 +143,7 @@ def memory_capacity(e: Evidence) -> Found:
         return None  # said by fragmentation
     facts = []
     if e.alloc_retries is not None:
-        facts.append(fact("times the allocator had to start again", e.alloc_retries, "count"))
+        facts.append(fact("times the allocator had to start again", e.alloc_retries, unit="count"))
     if e.memory_peak_bytes is not None and e.memory_capacity_bytes is not None:
         facts.append(
             fact("memory in use, most", e.memory_peak_bytes / e.memory_capacity_bytes, limit=limits.NEARLY_FULL)
@@ -182,8 +182,8 @@ def fragmentation(e: Evidence) -> Found:
         sentence=f"{held:.0%} of the memory is held by the allocator and used by no tensor.",
         facts=(
             fact("memory held and not used", held, limit=limits.FRAGMENTED),
-            fact("memory held", e.memory_reserved_bytes, "bytes"),
-            fact("memory in use, most", e.memory_peak_bytes, "bytes"),
+            fact("memory held", e.memory_reserved_bytes, unit="bytes"),
+            fact("memory in use, most", e.memory_peak_bytes, unit="bytes"),
         ),
         remedy="settings",
         next_step="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or batches padded to few lengths; no larger card",
