@@ -57,6 +57,11 @@ FACTS: dict[str, Check] = {
         and first(p)["run"]["useful_time_fraction"]["value"] > 0.9
         and first(p)["run"]["interruptions"] > 300
     ),
+    "fleet-of-five.yaml": lambda p: (
+        all(check["meets"] for check in p["checks"])
+        and len(p["instances"]) > 1
+        and abs(p["bill"]["value"] - sum(part["value"] for part in p["bill"]["parts"])) < 1e-6
+    ),
     "video-streams.yaml": lambda p: (
         first(p)["count"] == 1
         and first(p)["streams_per_accelerator"] >= 20

@@ -14,7 +14,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.errors import BadRequest, UnitError, UnknownName, echo
 from tonnage.nouns.fleet_plan import Bucket, FleetQuota, FleetRequest, FleetWorkload, OwnMachine
 from tonnage.nouns.workload import Lengths, Serve
 from tonnage.planner.door import (
@@ -138,9 +138,7 @@ def _workload(
     said = str(entry.get("name") or f"workload {number}")
     try:
         return _read_workload(entry, said, shared=shared, zones=zones, additions=additions)
-    except UnknownName as error:
-        raise BadRequest(f"{echo(said)}: {error}") from None
-    except BadRequest as error:
+    except (BadRequest, UnknownName, UnitError) as error:
         raise BadRequest(f"{echo(said)}: {error}") from None
 
 

@@ -22,7 +22,7 @@ from tonnage.units import show
 
 __all__ = ["alternatives", "binds", "ends", "nobody_serves", "over_budget", "what_stops"]
 
-GAP: Final = 0.01
+GAP: Final = 0.02
 LIMIT_S: Final = 2.5
 """Of each other fleet. [s]"""
 MOST_KINDS: Final = 3
