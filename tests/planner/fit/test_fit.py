@@ -147,6 +147,28 @@ def test_adapters_fit_where_full_fine_tuning_does_not() -> None:
     assert "ignores activations" in lora.rules[0].why
 
 
+def test_remedies_of_training_are_the_largest_that_fit() -> None:
+    asked: dict[str, Any] = {"finetune": "qlora", "accelerator": "h100-sxm5-80gb", "seq_len": 4096, "batch": 9}
+    (row,) = ask(**asked).rows
+    assert not row.verdict.ok
+    fewer = next(said for said in row.remedies if "--batch" in said)
+    most = int(fewer.split()[0])
+    assert 1 < most < 9
+    assert ask(**{**asked, "batch": most}).rows[0].verdict.ok
+    assert not ask(**{**asked, "batch": most + 1}).rows[0].verdict.ok
+
+
+def test_what_fits_with_little_to_spare_is_said_to_be_near_the_edge() -> None:
+    (row,) = ask(finetune="qlora", accelerator="h100-sxm5-80gb", seq_len=4096, batch=7).rows
+    near = any("stays free" in note for note in row.notes)
+    assert row.verdict.ok
+    assert near == (row.memory.value > 0.95 * row.limit_bytes)
+    (tight,) = ask(finetune="lora", accelerator="H100", solve="batch", seq_len=512, recompute="full").rows
+    (full,) = ask(finetune="lora", accelerator="H100", seq_len=512, recompute="full",
+                  batch=next(int(f.value) for f in tight.largest if f.what == "batch")).rows  # fmt: skip
+    assert any("stays free" in note for note in full.notes)
+
+
 def test_largest_batch_of_a_fine_tune_fits_and_one_more_does_not() -> None:
     (row,) = ask(finetune="lora", accelerator="H100", solve="batch", seq_len=2048, recompute="full").rows
     batch = next(int(found.value) for found in row.largest if found.what == "batch")

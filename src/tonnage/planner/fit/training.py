@@ -24,6 +24,7 @@ from tonnage.nouns.training import Method, Recompute
 from tonnage.physics.memory import checkpoint_precision, weight_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes
+from tonnage.planner.train.search import KEPT_FREE
 from tonnage.planner.train.setup import Chosen, resolve_setup
 from tonnage.search.largest import largest_whole
 from tonnage.units import show
@@ -32,6 +33,8 @@ __all__ = ["purpose", "smallest_training", "training_assumptions", "training_row
 
 SEQ_LEN: Final = 2048
 """Sequence length when none is given; said in the answer. [tokens]"""
+_SHORT: Final = 512
+"""Shortest sequence that is offered in place of one that does not fit, and the step of longer ones. [tokens]"""
 COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 ADAPTERS: Final = ("lora", "qlora", "dora")
 
@@ -179,8 +182,15 @@ def _row(accelerator: Accelerator, chosen: Chosen, *, count: int) -> FitRow:
         total_bytes=limit,
         limit_bytes=limit,
         memory=chosen.memory,
-        notes=chosen.notes,
+        notes=(*chosen.notes, *_tight(chosen, limit)),
     )
+
+
+def _tight(chosen: Chosen, limit: float) -> tuple[str, ...]:
+    """A plan keeps some memory free where it can; what fits without that is said to be near the edge."""
+    if not chosen.fits or chosen.memory.value <= (1.0 - KEPT_FREE) * limit:
+        return ()
+    return (f"less than {KEPT_FREE:.0%} stays free, about as much as a predicted peak is off",)
 
 
 def _trade(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> str:
@@ -226,10 +236,13 @@ def _remedies(model: Model, accelerator: Accelerator, *, request: FitRequest, co
 
     if request.recompute not in {None, "full"} and fits(recompute="full"):
         yield "full activation recomputation (--recompute full)"
-    if (request.batch or 1) > 1 and fits(batch=1):
-        yield "1 sequence per accelerator and step"
-    if (request.seq_len or SEQ_LEN) > 512 and fits(seq_len=512):
-        yield "shorter sequences (512 tokens fit)"
+    batch, length = request.batch or 1, request.seq_len or SEQ_LEN
+    if batch > 1 and fits(batch=1):
+        most = largest_whole(lambda n: fits(batch=n), most=batch - 1)
+        yield f"{most} sequence{'' if most == 1 else 's'} per accelerator and step (--batch {most})"
+    if length > _SHORT and fits(seq_len=_SHORT):
+        longest = largest_whole(lambda n: fits(seq_len=n * _SHORT), most=(length - 1) // _SHORT) * _SHORT
+        yield f"sequences of {longest:,} tokens (--seq-len {longest})"
     if request.optimizer == "adamw" and request.goal == "finetune" and fits(optimizer="adamw-8bit"):
         yield "8-bit optimizer states (--optimizer adamw-8bit)"
     if not (request.tp or request.pp or request.dp):
