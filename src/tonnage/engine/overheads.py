@@ -54,7 +54,7 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     weight_only: float = 1.0
     """Further factor on products with weights of fewer bits than activations. [-]"""
     reach_bytes_per_s: float = 0.0
-    """What one multiprocessor keeps in flight in this engine's own kernels; 0 = enough. [bytes/s]"""
+    """What one multiprocessor keeps in flight in the engine's own kernels (prompts too); 0 = none. [bytes/s]"""
     bubble: float = 0.0
     """Of a decode step, lost per further pipeline stage. [-]"""
     sequential: float = 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from tonnage.engine.overheads import Overheads
+from tonnage.engine.own_kernels import prompt_product_s, prompt_scores_s
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.efficiency import Ladder, Rung
 from tonnage.nouns.layout import Layout
@@ -72,6 +73,10 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     prefill_attention: float = 0.0
     touch: float = 0.0
     collective: float = 0.0
+    own_products: float = 0.0
+    """Products as kernels of the engine's own do them in steps that carry prompts. [s]"""
+    own_scores: float = 0.0
+    """Attention of prompts, the same. [s]"""
     kernels: float = 0.0
     """Launches of the step. [-]"""
     rung: Rung = "own"
@@ -109,8 +114,12 @@ def parts_of(work: Work, placement: Placement) -> Parts:
             found["attention"] += taken
         elif op.kind in _PREFILL:
             found["prefill_attention"] += taken
+            scores = prompt_scores_s(op, placement.accelerator)
+            found["own_scores"] += taken if scores is None else scores * op.count
         elif op.flop:
             _add_product(found, op, taken, placement.accelerator)
+            own = prompt_product_s(op, placement.accelerator)
+            found["own_products"] += taken if own is None else own * op.count
         else:
             found["touch"] += taken
     return Parts(**found, rung=weakest_rung(tuple(rungs)))
@@ -163,10 +172,13 @@ def seconds(parts: Parts, overheads: Overheads, *, sequences: float, prompts: fl
         + parts.experts * (o.experts - 1.0)
         + parts.experts_compute * (o.experts_compute - 1.0)
     )
+    looked = parts.prefill_attention * o.prefill_attention
+    if prompts and o.reach_bytes_per_s:
+        products, looked = parts.own_products, parts.own_scores
     busy = (
         products
         + parts.attention * o.attention
-        + parts.prefill_attention * o.prefill_attention
+        + looked
         + parts.touch * o.touch
         + parts.collective * o.collective
         + parts.kernels * (o.prefill_kernel_s if prompts else o.kernel_s)

@@ -1,0 +1,65 @@
+"""Prompts in llama.cpp's own kernels: lanes beside tensor units, power, scores in memory."""
+
+import pytest
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.engine.own_kernels import prompt_product_s, prompt_scores_s
+from tonnage.nouns.case import ServeCase, Traffic
+from tonnage.nouns.precision import Precision
+from tonnage.physics.work import Operator
+from tonnage.planner.predict.serving import predict_serve
+
+
+def product(weights: str = "gguf-q4_k_m", rows: float = 512.0) -> Operator:
+    return Operator(kind="gemm", name="up", weights=weights, compute="fp16", flop=2.0 * rows * 4096 * 14336,
+                    read_bytes=4e7, write_bytes=1e7, m=rows, n=14336.0, k=4096.0)  # fmt: skip
+
+
+def test_faster_tensor_units_alone_help_little() -> None:
+    a100 = catalog.accelerator("a100-pcie-80gb")
+    doubled = replace(a100, peaks={**a100.peaks, "int8": 2 * a100.peaks["int8"], "fp16": 2 * a100.peaks["fp16"]})
+    plain, fast = prompt_product_s(product(), a100), prompt_product_s(product(), doubled)
+    assert plain is not None and fast is not None
+    assert 0.8 * plain < fast < plain
+
+
+def test_quantised_weights_cost_more_than_16_bits_and_power_holds_workstations_back() -> None:
+    part = catalog.accelerator("rtx-6000-ada")
+    slow, quick = prompt_product_s(product(), part), prompt_product_s(product("fp16"), part)
+    assert slow is not None and quick is not None and slow > quick
+    freed = prompt_product_s(product(), replace(part, power_w=600.0))
+    assert freed is not None and freed < slow
+
+
+def test_decode_and_other_makers_keep_their_prices() -> None:
+    assert prompt_product_s(product(rows=1.0), catalog.accelerator("rtx-4090")) is None
+    assert prompt_product_s(product(), catalog.accelerator("m2-ultra")) is None
+
+
+def test_scores_are_traffic() -> None:
+    part = catalog.accelerator("rtx-4090")
+    look = Operator(kind="attention_prefill", name="look", weights="fp16", compute="fp16", flop=4.0 * 128 * 1e6,
+                    head_dim=128, heads=32, kv_heads=8)  # fmt: skip
+    once = prompt_scores_s(look, part)
+    assert once is not None
+    assert prompt_scores_s(look, replace(part, memory_bytes_per_s=part.memory_bytes_per_s / 2)) == pytest.approx(
+        2 * once
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "weights", "tokens", "rate"),
+    [("rtx-3090", "gguf-q4_k_m", 512, 4030), ("rtx-4090", "gguf-q4_k_m", 4096, 5266),
+     ("h100-pcie-80gb", "fp16", 512, 10816),
+     ("rtx-4000-ada", "gguf-q4_k_m", 1024, 2311), ("rtx-a6000", "fp16", 8192, 2566)],
+)  # fmt: skip
+def test_published_prompt_rates(part: str, weights: str, tokens: int, rate: float) -> None:
+    """Llama-3-8B by llama-bench, one accelerator (XiongjieDai, GPU-Benchmarks-on-LLM-Inference)."""
+    case = ServeCase(
+        model="meta-llama/Meta-Llama-3-8B", accelerator=part, traffic=Traffic(batch=1, static=True), isl=tokens, osl=1,
+        precision=Precision(weights=weights, kv="fp16", activations="fp16"), engine="llamacpp", year=2024,
+    )  # fmt: skip
+    found = predict_serve(case).ttft_s
+    assert found is not None
+    assert tokens / found.mean == pytest.approx(rate, rel=0.20)
