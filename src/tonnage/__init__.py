@@ -14,10 +14,12 @@ Nothing is imported before it is asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
+    from tonnage.measure.train.probe import Probe
     from tonnage.nouns.accelerator import Accelerator
     from tonnage.nouns.batch_plan import BatchPlan
     from tonnage.nouns.case import Case, Result
@@ -46,6 +48,8 @@ __all__ = [
     "plan_serve",
     "plan_train",
     "predict",
+    "probe",
+    "probe_callback",
     "rent_or_buy",
     "simulate",
     "to_dict",
@@ -220,6 +224,25 @@ def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = Non
         except msgspec.ValidationError as error:
             raise BadRequest(f"case: {error}") from None
     return answer(case, additions=additions or NOTHING)  # type: ignore[arg-type]
+
+
+def probe(folder: str | None = None) -> AbstractContextManager[Probe]:
+    """
+    `with tonnage.probe("records"):` around a PyTorch training loop: where each step's time goes, rank by rank.
+
+    `tonnage measure train --from records` tells it. A pipeline that is no DataLoader goes through `data`, an optimizer
+    that is not PyTorch's is followed by `step()` of what `with` gives.
+    """
+    from tonnage.measure.train.probe import probe as running
+
+    return running(folder)
+
+
+def probe_callback(folder: str | None = None) -> Any:
+    """The same as a callback for Hugging Face's Trainer or for Lightning, which are not imported."""
+    from tonnage.measure.train.callbacks import callback
+
+    return callback(folder)
 
 
 def accelerator(name: str, *, additions: Additions | None = None) -> Accelerator:

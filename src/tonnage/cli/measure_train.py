@@ -1,0 +1,86 @@
+"""`tonnage measure train`: where the steps of a training run spend their time, at one or several numbers of devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tonnage.errors import BadRequest, echo
+from tonnage.units import read
+
+if TYPE_CHECKING:
+    from tonnage.nouns.train_measurement import TrainMeasurement
+
+__all__ = ["train"]
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--devices", help="start it by torchrun at each of these numbers of devices: 1,2,4")
+@click.option("--steps", type=click.IntRange(1), help="end each run after so many steps that count")
+@click.option("--warmup", type=click.IntRange(0), default=3, show_default=True, help="steps left out at the start")
+@click.option("--duration", default="30min", show_default=True, help="end each run after so long")
+@click.option("--keep", type=click.Path(file_okay=False), help="folder for the records of every rank")
+@click.option("--from", "source", type=click.Path(exists=True), help="read a probe's folder or a trace")
+@click.option("--output", type=click.Path(dir_okay=False), help="write the measurement there (JSON)")
+@click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.train_measurement/1")
+def train(command: tuple[str, ...], **options: Any) -> None:
+    """
+    Run COMMAND (after --) with a probe inside, and tell what its steps wait for.
+
+    The command needs no change: the probe hooks into PyTorch. It may start torchrun itself, or --devices does, once
+    for each number, which gives the scaling efficiency. A trace of torch.profiler is read with --from.
+
+    \b
+    tonnage measure train --devices 1,2 --steps 50 -- python train.py --batch 8
+    """
+    from tonnage.report.document import as_json as json_text
+    from tonnage.report.measure_train import show_train_measurement
+
+    if bool(command) == bool(options["source"]):
+        raise BadRequest("give either a command after --, as in -- python train.py, or --from with what was recorded")
+    found = _read(Path(options["source"]), options) if options["source"] else _run(command, options)
+    if options["output"]:
+        Path(options["output"]).write_text(json_text(found), encoding="utf-8")
+    if options["as_json"]:
+        click.echo(json_text(found))
+    else:
+        show_train_measurement(found)
+    if found.stopped and found.stopped.startswith("the command ended"):
+        raise BadRequest(f"{found.stopped}; what was measured before is above")
+
+
+def _run(command: tuple[str, ...], options: dict[str, Any]) -> TrainMeasurement:
+    from tonnage.measure.train.launch import Bounds, measure_train
+
+    bounds = Bounds(
+        steps=options["steps"], warmup=options["warmup"], duration_s=read(options["duration"], "s", field="--duration")
+    )
+    return measure_train(
+        command, devices=_devices(options["devices"]), bounds=bounds,
+        folder=Path(options["keep"]) if options["keep"] else None, watch=lambda text: click.echo(text, err=True),
+    )  # fmt: skip
+
+
+def _read(path: Path, options: dict[str, Any]) -> TrainMeasurement:
+    from tonnage.measure.train.kineto import measurement_of_trace
+    from tonnage.measure.train.launch import ranks_of
+    from tonnage.measure.train.summary import measurement_of
+
+    if path.is_dir():
+        return measurement_of(ranks_of(path), warmup=options["warmup"])
+    return measurement_of_trace(path)
+
+
+def _devices(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    try:
+        counts = tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        counts = ()
+    if not counts or counts[0] < 1:
+        raise BadRequest(f"--devices '{echo(text)}': write numbers of devices, as 1,2,4")
+    return counts

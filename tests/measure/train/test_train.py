@@ -1,0 +1,120 @@
+"""Real training over gloo: the parts add up to the step that the script times itself, and name what was injected."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tonnage.cli import root
+from tonnage.errors import BadFact, BadRequest
+from tonnage.measure.train.launch import Bounds, measure_train
+from tonnage.nouns.train_measurement import TrainMeasurement
+
+pytest.importorskip("torch", reason="the probe watches PyTorch: pip install 'tonnage[torch]'")
+
+SCRIPT = str(Path(__file__).parent / "training.py")
+STALL_S = SLOW_S = 0.4
+
+
+def trained(mark: Path, monkeypatch: pytest.MonkeyPatch, *, devices: int = 2, **given: str) -> TrainMeasurement:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    return measure_train([sys.executable, SCRIPT, str(mark)], devices=[devices])
+
+
+def test_the_parts_add_up_to_the_step_that_the_script_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = trained(tmp_path / "mark", monkeypatch)
+    run = found.runs[0]
+    own = max(json.loads((tmp_path / f"mark.{rank}.json").read_text()) for rank in (0, 1))
+    assert run.devices == 2 and run.steps >= 10
+    assert run.parts.sum_s == pytest.approx(run.step_s, rel=1e-6)
+    for rank in run.ranks:
+        theirs = json.loads((tmp_path / f"mark.{rank.rank}.json").read_text())
+        assert rank.parts.sum_s == pytest.approx(theirs, rel=0.03)
+    assert run.step_s == pytest.approx(own, rel=0.1)
+    assert run.parts.forward_s and run.parts.backward_s and run.parts.optimizer_s and run.parts.communication_s
+    assert run.hidden_communication_s is not None
+    assert (found.parallel, found.backend, found.model) == ("DDP", "gloo", "Net")
+    assert run.samples_per_step == 8 and run.tokens_per_step == 8 * 64
+    assert found.checkpoint is not None and found.checkpoint.writes == 1
+    assert found.checkpoint.size_bytes == (tmp_path / "mark.pt").stat().st_size
+    assert found.checkpoint.restore_s and found.checkpoint.write_s
+    parameters = found.parameters
+    assert parameters is not None
+    assert run.memory.weights_bytes == run.memory.gradients_bytes == 4 * parameters
+    assert run.memory.optimizer_bytes == pytest.approx(8 * parameters, rel=0.01)
+
+
+def test_an_input_stall_is_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained(tmp_path / "mark", monkeypatch, STALL_S=str(STALL_S)).runs[0]
+    assert run.parts.input_s == pytest.approx(STALL_S, rel=0.35)
+    assert run.parts.input_s > 0.9 * STALL_S
+    assert run.parts.input_s > 1.5 * (run.parts.communication_s or 0.0)
+
+
+def test_a_slow_link_is_communication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained(tmp_path / "mark", monkeypatch, SLOW_S=str(SLOW_S)).runs[0]
+    assert run.parts.communication_s is not None
+    # What of the first bucket's delay the rest of the backward pass hides is not in the sum.
+    assert run.parts.communication_s + (run.hidden_communication_s or 0.0) > SLOW_S
+    assert run.parts.communication_s > 0.5 * SLOW_S
+    assert run.parts.communication_s > 3 * (run.parts.input_s or 0.0)
+
+
+def test_sharding_divides_weights_gradients_and_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = trained(tmp_path / "mark", monkeypatch, SHARDED="1")
+    run, parameters = found.runs[0], found.parameters
+    assert found.parallel == "FSDP" and parameters is not None
+    assert run.memory.weights_bytes == pytest.approx(4 * parameters / 2, rel=0.01)
+    assert run.memory.gradients_bytes == pytest.approx(4 * parameters / 2, rel=0.01)
+    assert run.memory.optimizer_bytes == pytest.approx(8 * parameters / 2, rel=0.01)
+    assert run.parts.communication_s
+
+
+def test_scaling_over_devices_from_the_command_line(tmp_path: Path) -> None:
+    out, mark = tmp_path / "m.json", str(tmp_path / "mark")
+    told = CliRunner().invoke(
+        root,
+        ["measure", "train", "--devices", "1,2", "--output", str(out), "--", sys.executable, SCRIPT, mark],
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+    found = json.loads(out.read_text())
+    assert found["schema"] == "tonnage.train_measurement/1"
+    assert [run["devices"] for run in found["runs"]] == [1, 2]
+    first, second = found["runs"]
+    rates = [run["samples_per_step"] / run["step_s"] / run["devices"] for run in (first, second)]
+    assert second["efficiency"] == pytest.approx(rates[1] / rates[0]) and first["efficiency"] == 1.0
+    assert "A step takes" in told.output and "efficiency" in told.output
+
+
+def test_a_run_is_ended_at_its_bound(tmp_path: Path) -> None:
+    script = tmp_path / "forever.py"
+    script.write_text(
+        "import torch, time\n"
+        "w = torch.nn.Linear(8, 8)\no = torch.optim.SGD(w.parameters(), lr=0.1)\n"
+        "while True:\n    w(torch.ones(4, 8)).sum().backward(); o.step(); o.zero_grad(); time.sleep(0.02)\n"
+    )
+    found = measure_train([sys.executable, str(script)], bounds=Bounds(steps=5, warmup=1))
+    assert found.runs[0].steps >= 5 and found.stopped is None
+    assert found.runs[0].parts.other_s == pytest.approx(0.02, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("command", "devices", "said"),
+    [
+        (["no-such-program"], (), "cannot be started"),
+        (["torchrun", "x.py"], (2,), "starts torchrun itself"),
+        (["bash", "x.sh"], (2,), "starts Python scripts"),
+        ([], (), "no command"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(command: list[str], devices: tuple[int, ...], said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        measure_train(command, devices=devices)
+
+
+def test_a_command_that_does_not_train_is_said() -> None:
+    with pytest.raises(BadFact, match="made no training step"):
+        measure_train([sys.executable, "-c", "print(1)"])
