@@ -23,7 +23,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option("--every", default="1s", show_default=True, callback=_seconds, help="between looks at a live endpoint")
 @click.option("--match", help="""labels that series of Prometheus must have: 'job="llm"'""")
 @click.option(
-    "--baseline", type=click.Path(dir_okay=False), help="an earlier measurement of the same loads: what got worse"
+    "--baseline", help="what got worse since an earlier measurement: its file, its number in the history, or last"
 )
 @click.option("--model", help="the model that runs: a verdict to change accelerators then shows the plan that would")
 @click.option("--accelerator", help="what it runs on, where no source says so: peaks come from the catalogue")

@@ -29,6 +29,8 @@ __all__ = ["Door", "Reply", "Target", "ask", "close", "key_of", "open_door", "re
 LONGEST_DETAIL: Final = 200
 LONGEST_ECHO: Final = 65_536
 LARGEST_ANSWER: Final = 64 * 1024 * 1024
+CLOSES: Final = 3
+"""Connections found closed that show that a server keeps none, whatever its headers say (llama.cpp's)."""
 KEY_ENV: Final = "OPENAI_API_KEY"
 
 
@@ -83,6 +85,8 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     secret: str | None
     tls: ssl.SSLContext | None
     idle: deque[_Wire]
+    closed: list[float]
+    """When the server had closed a waiting connection as it was used: after a few, none is kept."""
 
 
 def target_of(url: str, *, model: str, kind: Literal["chat", "completions"]) -> Target:
@@ -135,7 +139,7 @@ def open_door(target: Target, *, key: str | None) -> Door:
     if key:
         lines.append(f"Authorization: Bearer {key}")
     context = ssl.create_default_context() if target.tls else None
-    return Door(target=target, head="\r\n".join(lines).encode(), secret=key, tls=context, idle=deque())
+    return Door(target=target, head="\r\n".join(lines).encode(), secret=key, tls=context, idle=deque(), closed=[])
 
 
 def close(door: Door) -> None:
@@ -181,6 +185,7 @@ async def ask(door: Door, data: bytes, *, timeout_s: float) -> Reply:
                     if fresh or wire.heard:
                         raise
                     reply.resent = True
+                    door.closed.append(reply.sent_s)
     except TimeoutError:
         _fail(reply, "timeout", f"no complete answer within {timeout_s:g} s")
     except Broken as error:
@@ -194,7 +199,7 @@ async def ask(door: Door, data: bytes, *, timeout_s: float) -> Reply:
     except OSError as error:
         _fail(reply, "unreachable", (error.strerror or str(error)).lower())
     if wire is not None:
-        if wire.reusable:
+        if wire.reusable and len(door.closed) < CLOSES:
             door.idle.append(wire)
         else:
             wire.shut()

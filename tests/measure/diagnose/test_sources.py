@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import tonnage
 from tests.measure.diagnose import pages
@@ -20,6 +21,9 @@ from tests.measure.stub import Stub, serving
 from tonnage.cli import root
 from tonnage.errors import BadFact, BadRequest, TonnageError
 from tonnage.measure.diagnose.sources import Watch, diagnose
+from tonnage.measure.history.place import place_of
+from tonnage.measure.history.store import remember
+from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import EXPORTERS, all_names, reading_of
 from tonnage.measure.records import Spec, read_log
 from tonnage.measure.serve import measure_serve
@@ -245,6 +249,18 @@ def test_a_baseline_shows_what_got_worse(tmp_path: Path) -> None:
     worse = next(verdict for verdict in found.verdicts if verdict.name == "regression")
     assert any("TTFT" in fact.name and fact.value > 2 for fact in worse.facts)
     assert not [v for v in diagnose(before, baseline=before).verdicts if v.name == "regression"]
+    with pytest.raises(BadRequest, match="nothing was measured yet"):
+        diagnose(after, baseline="last")
+    place = place_of()
+    assert place is not None
+    kept = replace(read_report(Path(before)), date="2026-11-01T00:00:00+00:00")
+    number = remember(kept, place=place)
+    remember(read_report(Path(after)), place=place)
+    for named in ("last", str(number)):
+        again = diagnose(after, baseline=named)
+        assert any(v.name == "regression" and v.facts == worse.facts for v in again.verdicts)
+    with pytest.raises(BadRequest, match="no measurement 99"):
+        diagnose(after, baseline="99")
 
 
 def test_every_name_of_the_recorded_pages_is_read() -> None:

@@ -16,6 +16,8 @@ from tonnage.measure.diagnose.pages import watched
 from tonnage.measure.diagnose.prometheus import is_prometheus, readings_between
 from tonnage.measure.diagnose.recorded import against, of_log, of_measurement, of_training
 from tonnage.measure.diagnose.window import evidence_of, merged
+from tonnage.measure.history.place import place_of
+from tonnage.measure.history.store import entries, entry
 from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import reading_of
 from tonnage.measure.records import LOG_SCHEMA, read_log
@@ -56,7 +58,7 @@ def diagnose(
     watch : Watch, optional
         How to look at addresses.
     baseline : str, optional
-        An earlier measurement of the same loads.
+        An earlier measurement of the same loads: its file, its number in the history, or "last".
     known : mapping, optional
         Fields of `Evidence` that the user states, such as the accelerator's link speed.
 
@@ -72,7 +74,8 @@ def diagnose(
         raise BadRequest(f"--window: {watch.window_s:g} s is outside 0.5 s to 31 days")
     found = merged([evidence_from(source, watch=watch) for source in sources])
     if baseline is not None:
-        found = replace(found, baseline=against(_measured(sources[0]), _measured(baseline)))
+        now = _measured(sources[0])
+        found = replace(found, baseline=against(now, _before(now, baseline)))
     return judge(replace(found, **known) if known else found)
 
 
@@ -163,6 +166,26 @@ def _from_report(path: Path) -> Evidence:
     if LOG_SCHEMA.encode() in first:
         return of_log(read_log(path), measurement, source=str(path))
     return of_measurement(measurement, source=str(path))
+
+
+def _before(now: Measurement, baseline: str) -> Measurement:
+    """What a file, a number of the history, or "last" means: the latest before now of the same model."""
+    if not (baseline == "last" or baseline.isdigit()):
+        return _measured(baseline)
+    place = place_of()
+    if place is None:
+        raise BadRequest("--baseline: no history is kept (TONNAGE_HISTORY=off); name a file")
+    if baseline.isdigit():
+        found = entry(place, int(baseline))
+    else:
+        kept = entries(place, kind="serve", model=now.model, most=1000).entries
+        earlier = next((one for one in kept if now.date is None or one.date < now.date), None)
+        if earlier is None:
+            raise BadRequest(f"--baseline: the history holds no earlier measurement of '{echo(now.model or 'it')}'")
+        found = entry(place, earlier.id)
+    if found.kind != "serve" or found.document is None:
+        raise BadRequest(f"--baseline: measurement {found.id} is of kind {found.kind}, and only servers are compared")
+    return msgspec.json.decode(found.document, type=Measurement)
 
 
 def _measured(source: str) -> Measurement:
