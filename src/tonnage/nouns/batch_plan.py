@@ -11,6 +11,7 @@ import msgspec
 
 from tonnage.nouns.answer import Quantity, Verdict
 from tonnage.nouns.cost import EnergyUse
+from tonnage.nouns.host import HostNeed
 from tonnage.nouns.plan import Bill, Configuration, Flip, Provenance, Rejection
 from tonnage.nouns.quality import QualityChange
 from tonnage.nouns.workload import Batch
@@ -62,6 +63,8 @@ class BatchOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ties: bool = False
     """Its cost interval reaches the first one's."""
     sources: tuple[str, ...] = ()
+    needs: tuple[HostNeed, ...] = ()
+    """What the machine must bring around the accelerators, beside what the offer lists."""
 
 
 class TradeOff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

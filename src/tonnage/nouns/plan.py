@@ -14,6 +14,7 @@ import msgspec
 from tonnage.nouns.answer import Part, Quantity, Verdict
 from tonnage.nouns.cost import BillingRules, EnergyUse, UnitCosts
 from tonnage.nouns.fleet import FleetDay
+from tonnage.nouns.host import HostNeed
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.quality import QualityChange
@@ -152,6 +153,8 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How the provider counts hours and bytes."""
     energy: EnergyUse | None = None
     """Absent where the accelerator's power is not published."""
+    needs: tuple[HostNeed, ...] = ()
+    """What the machine must bring around the accelerators, beside what the offer lists."""
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,6 +10,7 @@ from tonnage.nouns.batch_plan import BatchOption, BatchPlan, TradeOff
 from tonnage.nouns.plan import Bill
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
+from tonnage.report.host import need_text, starving
 from tonnage.report.options_table import Column, options_table
 from tonnage.units import show
 
@@ -40,6 +41,8 @@ def show_batch_plan(plan: BatchPlan, *, top: int = 8) -> None:
     lines(console, "Spot or on-demand?", texts=[plan.spot_against] if plan.spot_against else [])
     if plan.flips:
         lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
+    short = [f"{i + 1}. {text}" for i, o in enumerate(plan.options[:top]) if (text := starving(o.needs))]
+    lines(console, "Hosts that would starve the accelerators", texts=short)
     lines(console, "What fewer bits cost in quality", texts=[change.told for change in plan.quality])
     lines(console, "What relaxing one constraint buys", texts=list(plan.relaxing))
     lines(console, f"Cannot do it ({len(plan.rejected)})", texts=_rejections(plan))
@@ -73,6 +76,7 @@ def explain_batch_plan(plan: BatchPlan, *, rank: int = 1) -> None:
     console.print(_parts_table(option.memory))
     lines(console, "Time", texts=_time(plan, option))
     lines(console, "Electricity and carbon", texts=_energy(option))
+    lines(console, "What the host must bring", texts=[need_text(need) for need in option.needs])
     lines(console, "From", texts=[*option.sources, *(option.energy.sources if option.energy else ())])
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.nouns.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, HourRange, PoolReplicas
+from tonnage.nouns.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, HourRange
 from tonnage.report.console import lines, make_console
+from tonnage.report.host import starving
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def show_fleet_plan(plan: FleetPlan, *, top: int = 8) -> None:
         for limit in plan.binds
     ]
     lines(console, "What binds", texts=saved)
-    needs = [f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := _starved(one))]
+    needs = [f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := starving(one.needs))]
     lines(console, "Hosts that would starve the accelerators", texts=needs)
     lines(console, "Left out", texts=[f"{one.what}: {one.verdict.reason or 'no'}" for one in plan.rejected[:top]])
     if plan.bill is not None:
@@ -107,13 +108,6 @@ def _other(one: FleetAlternative) -> str:
     more = one.more or 0.0
     apart = "the same within the gap" if abs(more) < 0.005 else f"{more:+.0%}"
     return f"{one.name}: {show(one.usd_per_month, 'USD')} a month, {apart} ({one.what})"
-
-
-def _starved(one: PoolReplicas) -> str:
-    short = [need for need in one.needs if need.enough is False]
-    return "; ".join(
-        f"{need.name} {show(need.need, need.unit)}, the offer has {show(need.has or 0.0, need.unit)}" for need in short
-    )
 
 
 def _when(hours: tuple[HourRange, ...]) -> str:

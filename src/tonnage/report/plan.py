@@ -10,6 +10,7 @@ from tonnage.nouns.plan import Bill, ServeOption, ServePlan
 from tonnage.report.account import account_texts
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
+from tonnage.report.host import starving
 from tonnage.report.options_table import Column, options_table
 from tonnage.units import show
 
@@ -52,6 +53,8 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
         _show_day(console, plan.day)
     if plan.flips:
         lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
+    short = [f"{i + 1}. {text}" for i, o in enumerate(plan.options[:top]) if (text := starving(o.needs))]
+    lines(console, "Hosts that would starve the accelerators", texts=short)
     lines(console, "What fewer bits cost in quality", texts=[change.told for change in plan.quality])
     lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
     lines(console, "What relaxing one constraint buys", texts=list(plan.relaxing))

@@ -16,6 +16,7 @@ from tonnage.nouns.plan import Bill, Configuration
 from tonnage.nouns.workload import Lengths
 from tonnage.planner.batch.runs import Job, JobRun, Place, run_on
 from tonnage.planner.energy import energy_use
+from tonnage.planner.host import serving_needs
 
 __all__ = ["Found", "Work", "option_of"]
 
@@ -90,6 +91,7 @@ def option_of(found: Found, *, accelerator: Accelerator, today: date) -> BatchOp
         basis=str(basis),
         sure=found.sure,
         sources=place.sources,
+        needs=serving_needs(work.configuration.layout, weight_bytes=job.weight_bytes, offer=place.offer),
     )
 
 

@@ -10,6 +10,7 @@ from tonnage.nouns.fleet_plan import FleetRequest, FleetWorkload
 from tonnage.planner.fleet.hours import Hours
 from tonnage.planner.fleet.stock import Stock, machine_of, quotas_on
 from tonnage.planner.fleet.ways import Chance, usable
+from tonnage.planner.host import serving_processes
 from tonnage.search.fleet import FleetProblem, Pool, Way
 
 __all__ = ["Asked", "problem_of"]
@@ -80,7 +81,7 @@ def problem_of(asked: Asked) -> tuple[FleetProblem, tuple[Chance | None, ...]]:
 
 def cores_of(chance: Chance) -> float:
     """Virtual cores of the host that a replica keeps busy."""
-    return float(1 + chance.ranks)
+    return float(serving_processes(chance.configuration.layout))
 
 
 def _pool(asked: Asked, number: int, workload: FleetWorkload) -> Pool:

@@ -7,9 +7,12 @@ import math
 from tonnage.money.bills import HOURS_PER_MONTH
 from tonnage.nouns.answer import Basis, Part, Quantity
 from tonnage.nouns.fleet_plan import PoolInstances, PoolReplicas
+from tonnage.nouns.host import HostNeed
 from tonnage.planner.fleet.hours import ranges
 from tonnage.planner.fleet.problem import Asked
+from tonnage.planner.fleet.stock import Stock
 from tonnage.planner.fleet.ways import Chance
+from tonnage.planner.host import serving_needs
 from tonnage.search.fleet import Fleet, FleetProblem
 
 __all__ = ["bill_of", "instances_of", "kinds_of", "replicas_of"]
@@ -96,10 +99,17 @@ def replicas_of(
                 carries=_carries(asked, problem, w=w, firm=firm, fleet=fleet),
                 configuration=chance.configuration if chance is not None else None,
                 simulated=chance is not None and chance.simulated,
+                needs=_needs(chance, asked.held[way.machine]) if chance is not None else (),
             )
         )
     order = {workload.name: i for i, workload in enumerate(asked.request.workloads)}
     return tuple(sorted(found, key=lambda one: (order[one.workload], one.where, not one.firm)))
+
+
+def _needs(chance: Chance, held: Stock) -> tuple[HostNeed, ...]:
+    """Of one instance full of such replicas; machines of one's own are the owner's business where nothing is said."""
+    weights = sum(part.value for part in chance.replica.memory.parts if part.name.startswith("weights"))
+    return serving_needs(chance.configuration.layout, weight_bytes=weights * chance.ranks, offer=held.offer)
 
 
 def kinds_of(asked: Asked, fleet: Fleet) -> list[str]:

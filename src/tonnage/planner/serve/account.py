@@ -12,6 +12,7 @@ from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.plan import ServeOption
 from tonnage.nouns.workload import Serve
 from tonnage.planner.energy import energy_use
+from tonnage.planner.host import offer_of, serving_needs
 
 __all__ = ["accounted"]
 
@@ -37,6 +38,9 @@ def accounted(request: Serve, option: ServeOption, *, accelerator: Accelerator) 
         idle_usd_per_month=idle_usd(
             usd_per_hour=option.cost.value, busy_share=min(1.0, tokens_per_s / lengths.output_tokens / largest)
         ),
+        needs=serving_needs(
+            option.configuration.layout, weight_bytes=_weight_bytes(option), offer=offer_of(option.bill)
+        ),
         billing=billing_rules(providers().get(option.bill.provider)),
         energy=energy_use(
             accelerator,
@@ -46,3 +50,9 @@ def accounted(request: Serve, option: ServeOption, *, accelerator: Accelerator) 
             output_tokens_per_s=tokens_per_s,
         ),
     )
+
+
+def _weight_bytes(option: ServeOption) -> float:
+    """Of one replica, over all of its accelerators. [bytes]"""
+    held = sum(part.value for part in option.memory.parts if part.name.startswith("weights"))
+    return held * option.configuration.layout.ranks

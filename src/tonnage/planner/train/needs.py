@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage import catalog
 from tonnage.catalog.failures import run_fact
 from tonnage.nouns.host import HostNeed
-from tonnage.nouns.money import Offer
 from tonnage.nouns.train_plan import TrainOption
+from tonnage.planner.host import need, offer_of
 from tonnage.planner.train.option import Asked
 from tonnage.planner.train.stored import KEPT_CHECKPOINTS, dataset_bytes, item_bytes
 from tonnage.units import GiB, show
@@ -27,7 +26,7 @@ _STALE: Final = 0.02
 
 def host_needs(asked: Asked, option: TrainOption) -> tuple[HostNeed, ...]:
     """Each need of one instance (or of the run's storage) with what the offer lists."""
-    offer = _offer(asked, option)
+    offer = offer_of(option.bill, additions=asked.additions)
     instances = max(1, option.bill.instances - option.run.spares)
     per = option.accelerators / instances
     images = asked.job.seq_len == 1
@@ -41,33 +40,16 @@ def host_needs(asked: Asked, option: TrainOption) -> tuple[HostNeed, ...]:
     vcpus = offer.vcpus if offer else None
     ram = offer.ram_bytes if offer else None
     return (
-        _need("CPU workers per instance", workers, "count", vcpus * used if vcpus else None,
+        need("CPU workers per instance", workers, "count", vcpus * used if vcpus else None,
               "loaders and trainers" + (", decoding images" if images else "")),
-        _need("RAM per instance", _HOST_BYTES + staged, "bytes", ram * used if ram else None,
+        need("RAM per instance", _HOST_BYTES + staged, "bytes", ram * used if ram else None,
               "system, and its share of the checkpoint before it is written"),
-        _need("dataset read per instance", rate * item, "bytes/s", network, f"{show(item, 'bytes')} an item"),
-        _need("dataset storage", dataset_bytes(asked.job), "bytes", None,
+        need("dataset read per instance", rate * item, "bytes/s", network, f"{show(item, 'bytes')} an item"),
+        need("dataset storage", dataset_bytes(asked.job), "bytes", None,
               "every item once; repeated epochs read it again"),
-        _need("checkpoint burst per instance", burst / instances, "bytes/s", network,
+        need("checkpoint burst per instance", burst / instances, "bytes/s", network,
               f"so that a checkpoint is never older than {_STALE:.0%} of the time between interruptions"),
-        _need("checkpoint storage", KEPT_CHECKPOINTS * option.run.checkpoint_bytes, "bytes",
+        need("checkpoint storage", KEPT_CHECKPOINTS * option.run.checkpoint_bytes, "bytes",
               offer.local_nvme_bytes if offer and instances == 1 else None,
               f"the newest {KEPT_CHECKPOINTS}, {run_fact('state_per_parameter').value:g} bytes a parameter"),
     )  # fmt: skip
-
-
-def _need(name: str, need: float, unit: str, has: float | None, why: str) -> HostNeed:
-    known = has if has else None
-    return HostNeed(
-        name=name, need=need, unit=unit, has=known, enough=None if known is None else known >= need, why=why
-    )
-
-
-def _offer(asked: Asked, option: TrainOption) -> Offer | None:
-    """The offer of a bill."""
-    bill = option.bill
-    for offer in catalog.offers(additions=asked.additions):
-        same = (offer.provider, offer.instance_type, offer.region) == (bill.provider, bill.instance_type, bill.region)
-        if same and not offer.history:
-            return offer
-    return None

@@ -1,0 +1,85 @@
+"""What a machine must bring around its accelerators so that they do not starve while they serve (C7).
+
+An engine is several processes: one that takes requests, tokenises and detokenises, one that schedules, for each
+data-parallel rank; one worker for each accelerator. They poll, so that each keeps a virtual core busy. How much memory
+a process takes is assumed, and says so.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.nouns.host import HostNeed
+from tonnage.nouns.layout import Layout
+from tonnage.nouns.money import Offer
+from tonnage.nouns.plan import Bill
+from tonnage.planner.cold_start import STARTS, TIMED_WEIGHT_BYTES
+from tonnage.units import GiB
+
+__all__ = ["need", "offer_of", "serving_needs", "serving_processes"]
+
+SHARD_BYTES: Final = 5e9
+"""Largest file that Hugging Face's `save_pretrained` writes by default: what loading holds at once. [bytes]"""
+PROCESS_BYTES: Final = 2 * GiB
+"""Interpreter, libraries and driver context of one process. Assumed. [bytes]"""
+
+
+def need(name: str, wanted: float, unit: str, has: float | None, why: str) -> HostNeed:
+    """A need beside what an offer lists; 0 and absent = not listed."""
+    known = has if has else None
+    return HostNeed(
+        name=name, need=wanted, unit=unit, has=known, enough=None if known is None else known >= wanted, why=why
+    )
+
+
+def offer_of(bill: Bill, *, additions: Additions = catalog.NOTHING) -> Offer | None:
+    """The offer behind a bill."""
+    for offer in catalog.offers(additions=additions):
+        same = (offer.provider, offer.instance_type, offer.region) == (bill.provider, bill.instance_type, bill.region)
+        if same and not offer.history:
+            return offer
+    return None
+
+
+def serving_processes(layout: Layout) -> int:
+    """
+    Processes of one replica, after the architecture overview of vLLM's documentation.
+
+    Examples
+    --------
+    >>> serving_processes(Layout())
+    3
+    >>> serving_processes(Layout(tp=8))
+    10
+    """
+    coordinator = 1 if layout.dp > 1 else 0
+    return 2 * layout.dp + layout.ranks + coordinator
+
+
+def serving_needs(layout: Layout, *, weight_bytes: float, offer: Offer | None) -> tuple[HostNeed, ...]:
+    """
+    What one instance of an offer needs when as many replicas run on it as it holds.
+
+    Parameters
+    ----------
+    weight_bytes : number
+        Of one replica, as stored. [bytes]
+    """
+    count = offer.count if offer is not None else float(layout.ranks)
+    # A replica of several instances has a part of its processes, and all of its weights to read, on each.
+    replicas = max(1.0, count // layout.ranks)
+    part = min(1.0, count / layout.ranks)
+    processes = serving_processes(layout) * replicas * part
+    download = TIMED_WEIGHT_BYTES / STARTS["network"].download_s
+    return (
+        need("virtual cores per instance", processes, "count", offer.vcpus if offer else None,
+             "one for each process of the engine: requests and tokens, scheduler, a worker for each accelerator"),
+        need("RAM per instance", processes * PROCESS_BYTES + min(weight_bytes, SHARD_BYTES), "bytes",
+             offer.ram_bytes if offer else None, "processes (2 GiB each, assumed) and the file that is being loaded"),
+        need("disk for weights per instance", weight_bytes, "bytes", offer.local_nvme_bytes if offer else None,
+             "kept on the machine, so that a restart need not fetch them"),
+        need("network per instance", download, "bytes/s", offer.network_bytes_per_s if offer else None,
+             "weights fetched as fast as the timed start that cold starts are reckoned from"),
+    )  # fmt: skip
