@@ -46,6 +46,11 @@ def test_llama_3_405b_is_interrupted_as_often_as_published(llama_3_405b: TrainPl
     assert run_of(llama_3_405b).between_s == pytest.approx(3.09 * 3600, rel=0.15)
 
 
+def test_spot_at_that_scale_is_said_to_get_nowhere(llama_3_405b: TrainPlan) -> None:
+    """Two thousand instances stop many times a minute on spot: no price in astronomical figures, a sentence."""
+    assert llama_3_405b.spot.endswith("it would get nowhere.")
+
+
 def test_the_published_rate_gives_the_published_interval() -> None:
     between = time_between_interruptions_s(nodes=2048, per_node_day=419 / 2048 / 54)
     assert between == pytest.approx(3.09 * 3600, rel=0.005)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Quantity
-from tonnage.nouns.plan import Bill, ServeOption, ServePlan
+from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.report.console import lines, make_console
+from tonnage.report.host import need_text
+from tonnage.report.opened import bill_lines, chosen, ending, offer_text, opening
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -29,11 +30,8 @@ def show_explanation(plan: ServePlan, *, rank: int = 1) -> None:
     console = make_console()
     console.print(plan.sentence, style="bold", markup=False)
     if plan.feasible:
-        if rank > len(plan.options):
-            raise BadRequest(f"option {rank}: the plan has {len(plan.options)}; choose 1 to {len(plan.options)}")
-        option = plan.options[rank - 1]
-        console.print(f"\nOption {rank}: {option.configuration.label()}", style="bold", markup=False)
-        console.print(f"  {option.verdict}", markup=False)
+        option = chosen(plan.options, rank)
+        opening(console, option.configuration.label(), rank=rank, verdict=option.verdict)
         console.print("\nMemory of one accelerator", style="bold")
         console.print(_parts(option.memory))
         lines(console, "Capacity of one replica", texts=_capacity(option))
@@ -41,13 +39,9 @@ def show_explanation(plan: ServePlan, *, rank: int = 1) -> None:
         lines(console, "Bill", texts=_bill(option))
         lines(console, "What the money buys", texts=_delivers(option))
         lines(console, "Electricity and carbon", texts=_energy(option))
-        lines(console, "Other offers", texts=[_offer(bill) for bill in option.other_offers])
-    lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
-    lines(console, "Cannot serve it", texts=[f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected])
-    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
-    made = plan.provenance
-    dates = ", ".join(f"{name} {date}" for name, date in sorted(made.catalogue.items()))
-    console.print(f"\nMade {made.made} by tonnage {made.version}; {dates}.", style="dim", markup=False)
+        lines(console, "What the host must bring", texts=[need_text(need) for need in option.needs])
+        lines(console, "Other offers", texts=[offer_text(bill) for bill in option.other_offers])
+    ending(console, plan, losers="Cannot serve it")
 
 
 def _parts(quantity: Quantity) -> Table:
@@ -96,11 +90,9 @@ def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
 
 def _bill(option: ServeOption) -> list[str]:
     bill = option.bill
-    opened = [f"{line.name} at {show(bill.usd_per_instance_hour, 'USD/h')} = {show(line.value, 'USD/h')} "
-              f"({line.source})" for line in bill.lines]  # fmt: skip
     month = f"{show(bill.usd_per_hour, 'USD/h')} x 730 h = ${option.usd_per_month:,.0f} a month"
     tokens = f"${option.usd_per_million_output_tokens:,.2f} per million output tokens at the mean load"
-    return [*opened, month, tokens, *([bill.notes] if bill.notes else [])]
+    return [*bill_lines(bill), month, tokens, *([bill.notes] if bill.notes else [])]
 
 
 def _delivers(option: ServeOption) -> list[str]:
@@ -140,12 +132,6 @@ def _energy(option: ServeOption) -> list[str]:
         grams = "" if use.g_co2_per_million_tokens is None else f", {use.g_co2_per_million_tokens:,.0f} g per million"
         told.append(f"{use.kg_co2_per_month:,.0f} kg CO2 a month{grams} ({use.grid}, {use.grams_per_kwh:g} g/kWh)")
     return [*told, *(f"from {source}" for source in use.sources)]
-
-
-def _offer(bill: Bill) -> str:
-    old = " (old price)" if bill.stale else ""
-    where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}".strip()
-    return f"{where}: {show(bill.usd_per_hour, 'USD/h')} {bill.term}, {bill.as_of}{old}"
 
 
 def _bounded(quantity: Quantity) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Quantity
-from tonnage.nouns.host import HostNeed
 from tonnage.nouns.plan import Bill
 from tonnage.nouns.train_plan import ScalingPoint, TrainOption, TrainPlan
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
+from tonnage.report.host import need_text
+from tonnage.report.opened import bill_lines, chosen, ending, offer_text, opening
 from tonnage.report.options_table import Column, options_table
 from tonnage.units import show
 
@@ -42,7 +42,7 @@ def show_train_plan(plan: TrainPlan, *, top: int = 8) -> None:
         lines(console, "One step", texts=[_parts(best.step_s)])
         lines(console, "The run", texts=_run(best))
         lines(console, "Timeline", texts=_timeline(best))
-        lines(console, "Host and storage", texts=[_need(need) for need in best.needs])
+        lines(console, "Host and storage", texts=[need_text(need) for need in best.needs])
         lines(console, "More accelerators?", texts=[plan.stops_paying] if plan.stops_paying else [])
         lines(console, "Spot?", texts=[plan.spot] if plan.spot else [])
     if plan.flips:
@@ -67,30 +67,22 @@ def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> None:
     console = make_console()
     console.print(plan.sentence, style="bold", markup=False)
     if plan.feasible:
-        if rank > len(plan.options):
-            raise BadRequest(f"option {rank}: the plan has {len(plan.options)}; choose 1 to {len(plan.options)}")
-        option = plan.options[rank - 1]
-        console.print(f"\nOption {rank}: {option.configuration.label()}", style="bold", markup=False)
-        console.print(f"  {option.verdict}", markup=False)
+        option = chosen(plan.options, rank)
+        opening(console, option.configuration.label(), rank=rank, verdict=option.verdict)
         console.print("\nMemory of one accelerator", style="bold")
         console.print(_table(option.memory))
         console.print("\nOne step", style="bold")
         console.print(_table(option.step_s))
         lines(console, "The run", texts=_run(option))
         lines(console, "Timeline", texts=_timeline(option))
-        lines(console, "Host and storage", texts=[_need(need) for need in option.needs])
+        lines(console, "Host and storage", texts=[need_text(need) for need in option.needs])
         console.print("\nCost of the run", style="bold")
         console.print(_table(option.cost))
         lines(console, "Bill", texts=_bill(option))
-        lines(console, "Other offers", texts=[_offer(bill) for bill in option.other_offers])
+        lines(console, "Other offers", texts=[offer_text(bill) for bill in option.other_offers])
         if rank == 1:
             lines(console, "Scaling", texts=[_point(point) for point in plan.scaling])
-    lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
-    lines(console, "Cannot do it", texts=[f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected])
-    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
-    made = plan.provenance
-    dates = ", ".join(f"{name} {date}" for name, date in sorted(made.catalogue.items()))
-    console.print(f"\nMade {made.made} by tonnage {made.version}; {dates}.", style="dim", markup=False)
+    ending(console, plan, losers="Cannot do it")
 
 
 def _options_table(options: tuple[TrainOption, ...], *, width: int) -> Table:
@@ -193,13 +185,14 @@ def _run(option: TrainOption) -> list[str]:
         f"{show(run.blocking_s, 's')} and is written in {show(run.write_s, 's')}",
         f"useful time {useful.value:.1%} ({useful.low or 0:.1%}-{useful.high or 0:.1%}), nine runs in ten at least "
         f"{run.useful_p90:.1%}",
-        f"{_hours(option.accelerator_hours)} accelerator hours{energy}",
+        f"{_few(option.accelerator_hours)} accelerator hours{energy}",
         *_electricity(option),
     ]
 
 
-def _hours(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
+def _few(number: float) -> str:
+    """A whole number, or two digits of a small one."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def _timeline(option: TrainOption) -> list[str]:
@@ -218,21 +211,14 @@ def _electricity(option: TrainOption) -> list[str]:
         return []
     millions = run.steps * c.global_batch * c.seq_len / 1e6
     told = (
-        f"{option.kwh:,.4g} kWh with hosts and cooling (mean {show(use.power_w, 'W')}, "
+        f"{show(option.kwh * 1e3, 'Wh')} with hosts and cooling (mean {show(use.power_w, 'W')}, "
         f"{show(use.power_w_low, 'W')}-{show(use.power_w_high, 'W')}, PUE {use.pue:g}), "
         f"{option.kwh / millions:.3g} kWh per million tokens"
     )
     if option.kg_co2 is None:
         return [f"{told}; carbon: the grid of this region is not known"]
     grid = f"{use.grid}, {use.grams_per_kwh:g} g/kWh"
-    return [f"{told}; {option.kg_co2:,.4g} kg CO2, {option.kg_co2 / millions * 1e3:.3g} g per million ({grid})"]
-
-
-def _need(need: HostNeed) -> str:
-    told = f"{need.name}: {show(need.need, need.unit)}"
-    if need.has is not None:
-        told += f" of {show(need.has, need.unit)}" + ("" if need.enough else " - too little")
-    return f"{told} ({need.why})" if need.why else told
+    return [f"{told}; {_few(option.kg_co2)} kg CO2, {option.kg_co2 / millions * 1e3:.3g} g per million ({grid})"]
 
 
 def _point(point: ScalingPoint) -> str:
@@ -246,22 +232,12 @@ def _point(point: ScalingPoint) -> str:
 
 def _bill(option: TrainOption) -> list[str]:
     bill = option.bill
-    opened = [
-        f"{line.name} at {show(bill.usd_per_instance_hour, 'USD/h')} = {show(line.value, 'USD/h')} ({line.source})"
-        for line in bill.lines
-    ]
     billed = show(option.run.billed_s, "s")
     beside = "".join(
         f" + {part.name} {show(part.value, 'USD')}" for part in option.cost.parts if part.name == "storage"
     )
     total = f"{show(bill.usd_per_hour, 'USD/h')} for {billed}{beside} = {_interval(option.cost)}"
-    return [*opened, total, *([bill.notes] if bill.notes else [])]
-
-
-def _offer(bill: Bill) -> str:
-    old = " (old price)" if bill.stale else ""
-    where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}".strip()
-    return f"{where}: {show(bill.usd_per_hour, 'USD/h')} {bill.term}, {bill.as_of}{old}"
+    return [*bill_lines(bill), total, *([bill.notes] if bill.notes else [])]
 
 
 def _rejections(plan: TrainPlan) -> list[str]:

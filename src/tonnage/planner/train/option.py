@@ -180,7 +180,7 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
         ((with_spares(made, spares=run.spares), _usd(asked, made, run)) for made in bills), key=lambda entry: entry[1]
     )
     made, usd = priced[0]
-    stored = storage_line(asked.job, made, run)
+    stored = storage_line(asked.job, made=made, run=run)
     lines = (*_lines(made, run), *stored)
     aside = sum(line.value for line in stored)
     share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
@@ -215,7 +215,7 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
 
 
 def _usd(asked: Asked, made: Bill, run: Run) -> float:
-    lines = (*_lines(with_spares(made, spares=run.spares), run), *storage_line(asked.job, made, run))
+    lines = (*_lines(with_spares(made, spares=run.spares), run), *storage_line(asked.job, made=made, run=run))
     return sum(line.value for line in lines)
 
 

@@ -35,7 +35,7 @@ def dataset_bytes(job: Job) -> float:
     return job.sequences * job.seq_len * item_bytes(job)
 
 
-def storage_line(job: Job, made: Bill, run: Run) -> tuple[Part, ...]:
+def storage_line(job: Job, *, made: Bill, run: Run) -> tuple[Part, ...]:
     """Checkpoints and dataset for as long as the run takes; nothing where the provider publishes no price."""
     price = storage_prices().get(made.provider)
     if price is None or not math.isfinite(run.wall_s.value):

@@ -1,0 +1,63 @@
+"""What every opened option of a plan begins and ends with, whichever kind of plan it is of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from tonnage.errors import BadRequest
+from tonnage.nouns.plan import Bill, ServePlan
+from tonnage.nouns.train_plan import TrainPlan
+from tonnage.report.console import lines
+from tonnage.units import show
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["bill_lines", "chosen", "ending", "offer_text", "opening"]
+
+Option = TypeVar("Option")
+
+
+def chosen(options: tuple[Option, ...], rank: int) -> Option:
+    """
+    The option of that rank, counted from one.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no such option.
+    """
+    if rank > len(options):
+        raise BadRequest(f"option {rank}: the plan has {len(options)}; choose 1 to {len(options)}")
+    return options[rank - 1]
+
+
+def opening(console: Console, label: str, *, rank: int, verdict: str) -> None:
+    """Which option it is, and why it stands where it does."""
+    console.print(f"\nOption {rank}: {label}", style="bold", markup=False)
+    console.print(f"  {verdict}", markup=False)
+
+
+def ending(console: Console, plan: ServePlan | TrainPlan, *, losers: str) -> None:
+    """Decisions, who cannot do it, what is taken as given, and when it was made from which data."""
+    lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
+    lines(console, losers, texts=[f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected])
+    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
+    made = plan.provenance
+    dates = ", ".join(f"{name} {date}" for name, date in sorted(made.catalogue.items()))
+    console.print(f"\nMade {made.made} by tonnage {made.version}; {dates}.", style="dim", markup=False)
+
+
+def bill_lines(bill: Bill) -> list[str]:
+    """What the hourly price is made of."""
+    return [
+        f"{line.name} at {show(bill.usd_per_instance_hour, 'USD/h')} = {show(line.value, 'USD/h')} ({line.source})"
+        for line in bill.lines
+    ]
+
+
+def offer_text(bill: Bill) -> str:
+    """Another way to rent the same."""
+    old = " (old price)" if bill.stale else ""
+    where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}".strip()
+    return f"{where}: {show(bill.usd_per_hour, 'USD/h')} {bill.term}, {bill.as_of}{old}"
