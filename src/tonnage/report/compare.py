@@ -62,5 +62,12 @@ def _cell(row: Compared, place: int) -> str:
     value = row.values[place]
     if value is None:
         return ""
-    text = value if isinstance(value, str) else show(value, row.unit) if row.unit else f"{value:,.3g}"
+    text = value if isinstance(value, str) else _shown(value, row.unit)
     return f"{text} {BEST}" if row.best == place else text
+
+
+def _shown(value: float, unit: str) -> str:
+    """A rate in one unit for every side, so that a row can be compared at a glance."""
+    if unit == "1/s":
+        return f"{value:,.0f}/s" if value >= 1000 else f"{value:.3g}/s"
+    return show(value, unit) if unit else f"{value:,.3g}"
