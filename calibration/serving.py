@@ -52,7 +52,7 @@ ERAS: dict[tuple[str, str], tuple[str, ...]] = {
     ("vllm", "AMD"): ("0", "0.8"),
     ("vllm", "Intel"): ("0",),
     ("sglang", "NVIDIA"): ("0", "0.4.7"),
-    ("trtllm", "NVIDIA"): ("0", "0.17", "0.18"),
+    ("trtllm", "NVIDIA"): ("0", "0.17", "0.18", "1.1"),
     ("lmdeploy", "NVIDIA"): ("0",),
     ("fastertransformer", "NVIDIA"): ("0",),
     ("megatron", "NVIDIA"): ("0",),
@@ -74,6 +74,8 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "sequence_s": (0.8, 1.5, 0.0, 40.0),
     "launch_s": (45.0, 15.0, 0.0, 100.0),
     "kernel_s": (0.0, 2.0, -1.4, 60.0),
+    "prefill_launch_s": (40.0, 30.0, 0.0, 300.0),
+    "prefill_routed_s": (1.0, 1.0, 0.0, 5.0),
     "prefill_kernel_s": (0.0, 2.0, -1.4, 8.0),
     "request_s": (1.0, 2.0, 0.0, 30.0),
     "prompt_s": (0.0, 0.3, 0.0, 30.0),
@@ -90,15 +92,18 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "bubble": (1.0, 1.0, 0.0, 4.0),
 }
 SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "kernel_s": 1e-6, "launch_s": 1e-6, "prefill_kernel_s": 1e-6,
+         "prefill_launch_s": 1e-6, "prefill_routed_s": 1e-3,
          "request_s": 1e-2,
          "prompt_s": 1e-3, "bubble": 0.1}  # fmt: skip
-MOST_PER_GROUP = 24
+MOST_PER_GROUP = 12
 EAGER = frozenset({"hf", "megatron"})
 """Engines that launch from Python: host time per kernel overlaps with the accelerator, and binds small models."""
 SCORED_ONLY = frozenset({"MLP41"})
 """Sources whose replica size and lengths are estimates: scored, not fitted."""
 TABULATED = frozenset({"vllm", "sglang", "trtllm"})
 """Engines whose own kernels were measured one by one, on NVIDIA's parts."""
+LAUNCHING = frozenset({"sglang", "trtllm"})
+"""Of them, those that launch steps with prompts kernel by kernel; vLLM captures these, too, between attentions."""
 FEWEST_FAMILIES, ENOUGH_FAMILIES = 3, 12
 """Model families from which on the spreads of the priors hold; fewer tighten them in proportion."""
 UNTABULATED = 5.0
@@ -255,6 +260,8 @@ def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
         names += ["prefill_kernel_s", "prefill_attention"]
     if any(m.quantity == "ttft_ms" for sample in rows for m in sample.targets):
         names += ["request_s", "prompt_s"]
+    if rows[0].key[0] in LAUNCHING and sum(map(_shows_first_tokens, rows)) >= 8:
+        names += ["prefill_launch_s", "prefill_routed_s"]
     for name in ("experts", "experts_compute", "collective", "narrow", "weight_only"):
         if sum(max(getattr(grid.dense[0], name), getattr(grid.dense[-1], name)) > 0 for grid in grids) >= max(
             8, len(grids) // 50
@@ -263,6 +270,11 @@ def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
     if sum(sample.at.placement.layout.pp > 1 for sample in rows) >= 8:
         names.append("bubble")
     return tuple(name for name in PARAMETERS if name in names)
+
+
+def _shows_first_tokens(sample: Sample) -> bool:
+    """Clients in a closed loop, and a time to first token: prompts come one by one, as short steps."""
+    return sample.at.case.traffic.concurrency is not None and any(m.quantity == "ttft_ms" for m in sample.targets)
 
 
 def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> dict[str, float]:

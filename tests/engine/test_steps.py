@@ -100,3 +100,27 @@ def test_an_encoder_pass_of_twice_the_batch_takes_up_to_twice_as_long() -> None:
     at = placement()
     one, two = (seconds(encode_parts(at, sequences=b, length=512), NOTHING, sequences=b) for b in (16, 32))
     assert one < two <= 2.01 * one
+
+
+def test_a_step_with_prompts_is_no_shorter_than_its_launches() -> None:
+    # 32 layers of a few kernels each at 0.1 ms, and 2 ms for each layer that sorts tokens to experts.
+    dense, routed = (
+        grid(placement(feed_forward=shape))
+        for shape in (DENSE, Moe(moe_intermediate_size=1024, num_experts=8, num_experts_per_tok=2))
+    )
+    slow = Overheads(prefill_launch_s=1e-4, prefill_routed_s=2e-3)
+    short = {"prompt_tokens": 64, "prompts": 1, "sequences": 0, "context": 0}
+    launched = 1e-4 * (dense.mixed[-1].kernels + dense.head[-1].kernels + dense.prefill[-1].kernels)
+    assert launched < step_table(dense, slow).mixed_step_s(**short) < launched + 2e-3
+    assert step_table(routed, slow).mixed_step_s(**short) > launched + 32 * 2e-3
+    long = short | {"prompt_tokens": 8192}
+    assert step_table(dense, slow).mixed_step_s(**long) == step_table(dense, NOTHING).mixed_step_s(**long)
+    assert step_table(dense, slow).decode_s(8, 1000) == step_table(dense, NOTHING).decode_s(8, 1000)
+
+
+def test_prompts_dealt_from_a_queue_fill_every_rank_alike() -> None:
+    found = step_table(grid(placement(layout=Layout(dp=4))), NOTHING)
+    four = {"prompt_tokens": 8192, "prompts": 4, "sequences": 0, "context": 0}
+    one = found.mixed_step_s(prompt_tokens=2048, prompts=1, sequences=0, context=0)
+    assert found.mixed_step_s(**four, dealt=True) == pytest.approx(one, rel=0.05)
+    assert found.mixed_step_s(**four) > 1.5 * one

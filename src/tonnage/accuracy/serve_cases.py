@@ -96,6 +96,7 @@ def serve_case_of_sample(row: Row) -> ServeCase:
     version = text(row, "backend_version") or text(row, "engine_version") or None
     if split is not None and engine == "trtllm":
         version = None  # what is printed is the orchestrator's version, not the engine's
+    version = version if re.search(r"\d", version or "") else text(row, "measured")[:7] or None
     return ServeCase(
         model=_model(row),
         accelerator=text(row, "accelerator_id"),
@@ -285,7 +286,10 @@ def _options(row: Row) -> dict[str, Any]:
     share = _FRACTION_IN_NOTES.get(text(row, "engine"))
     if share and (found := re.search(rf"{share}\s*=?\s*(0\.\d+)", text(row, "notes"))):
         stated["memory_fraction"] = float(found[1])
-    for option, column in (("max_num_batched_tokens", "max_batched_tokens"), ("max_num_seqs", "max_batch")):
+    for option, column in (
+        ("max_num_batched_tokens", "max_batched_tokens"), ("max_num_seqs", "max_batch"),
+        ("receive_interval", "receive_interval"), ("batch_wait_steps", "batch_wait_steps"),
+    ):  # fmt: skip
         value = count(row, column)
         if value is not None:
             stated[option] = value

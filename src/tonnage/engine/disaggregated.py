@@ -77,7 +77,7 @@ def _prefill(pools: Pools, prompt_tokens: float) -> tuple[float, float]:
     alone = pools.prefill.mixed_step_s(prompt_tokens=prompt_tokens, prompts=1.0, sequences=0.0, context=0.0)
     together = max(1.0, pools.budget / prompt_tokens)
     batched = pools.prefill.mixed_step_s(
-        prompt_tokens=prompt_tokens * together, prompts=together, sequences=0.0, context=0.0
+        prompt_tokens=prompt_tokens * together, prompts=together, sequences=0.0, context=0.0, dealt=True
     )
     return alone, min(alone, batched / together)
 

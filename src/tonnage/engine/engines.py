@@ -93,7 +93,7 @@ RELEASED: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "llamacpp": (("2023-08", "1000"), ("2024-06", "3100"), ("2024-11", "4000"), ("2025-06", "5600")),
     "trtllm": (
         ("2023-10", "0.5"), ("2024-07", "0.11"), ("2024-12", "0.16"), ("2025-03", "0.18"), ("2025-09", "1.0"),
-        ("2025-12", "1.2"),
+        ("2025-10", "1.1"), ("2025-12", "1.2"),
     ),
 }  # fmt: skip
 """Month in which a release, line or build (llama.cpp) appeared; source: the projects' release pages."""

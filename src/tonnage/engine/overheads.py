@@ -28,6 +28,10 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same for each kernel, where Python launches them one by one, and each expert of a mixture apart. [s]"""
     kernel_s: float = 0.0
     """Added to each kernel of a decode step: launches that no graph captured. [s]"""
+    prefill_launch_s: float = 0.0
+    """Host work of a step that carries prompts, for each kernel: no graph captured it, and it overlaps. [s]"""
+    prefill_routed_s: float = 0.0
+    """Further host work of such a step for each layer with routed experts: sorting tokens, many small launches. [s]"""
     prefill_kernel_s: float = 0.0
     """The same in steps that carry prompts. [s]"""
     request_s: float = 0.0
@@ -54,7 +58,7 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     weight_only: float = 1.0
     """Further factor on products with weights of fewer bits than activations. [-]"""
     reach_bytes_per_s: float = 0.0
-    """What one multiprocessor keeps in flight in the engine's own kernels (prompts too); 0 = none. [bytes/s]"""
+    """What one multiprocessor keeps in flight in this engine's own kernels; 0 = enough. [bytes/s]"""
     bubble: float = 0.0
     """Of a decode step, lost per further pipeline stage. [-]"""
     sequential: float = 0.0

@@ -51,7 +51,7 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
     dense_s: tuple[float, ...]
     """Everything but attention and head, at those rows, in a decode step. [s]"""
     mixed_s: tuple[float, ...]
-    """The same in a step that carries prompts. [s]"""
+    """The same in a step that carries prompts, and no less than its host needs to launch it. [s]"""
     head_s: tuple[float, ...]
     """The head at those rows. [s]"""
     batches: tuple[float, ...]
@@ -84,11 +84,24 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
         return one * (self.speculation.tokens if self.speculation else 0.0)
 
     def mixed_step_s(
-        self, *, prompt_tokens: float, prompts: float, sequences: float, context: float, cached: float = 0.0
+        self,
+        *,
+        prompt_tokens: float,
+        prompts: float,
+        sequences: float,
+        context: float,
+        cached: float = 0.0,
+        dealt: bool = False,
     ) -> float:
-        """One step with `prompt_tokens` of `prompts` prompts beside `sequences` decodes, on the replica. [s]"""
+        """
+        One step with `prompt_tokens` of `prompts` prompts beside `sequences` decodes, on the replica. [s]
+
+        Prompts fall on data-parallel ranks as they come, or are `dealt` out evenly from a queue.
+        """
         ranks = self.layout.dp * self.layout.pp
-        share = _fullest_share(prompts / self.layout.pp, self.layout.dp) / self.layout.pp
+        each = prompts / self.layout.pp
+        fullest = max(1.0 / self.layout.dp, min(1.0, 1.0 / each)) if dealt else _fullest_share(each, self.layout.dp)
+        share = fullest / self.layout.pp
         tokens, decodes = prompt_tokens * share, sequences / ranks
         rows = max(1.0, tokens + decodes)
         emitted = max(1.0, decodes + prompts * share)
@@ -178,6 +191,8 @@ class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
     launches: float = 0.0
     """Kernels of a decode step when nothing groups them: each expert of a mixture by itself."""
     layers: float = 1.0
+    routed_layers: float = 0.0
+    """Of them, those with routed experts."""
     speculation: Speculation | None = None
 
 
@@ -212,6 +227,8 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
         graphs=placement.graphs,
         launches=dense[0][0].kernels + dense[0][1].kernels + _experts_apart(placement.model),
         layers=float(sum(group.count for group in placement.model.layers) or 1),
+        routed_layers=float(sum(g.count for g in placement.model.layers if isinstance(g.feed_forward, Moe)))
+        / placement.layout.pp,
         speculation=placement.speculation,
     )
 
@@ -219,10 +236,13 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
 def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
     """Prices a grid of parts under an engine's overheads."""
     o = overheads
+    # A step that carries prompts runs kernel by kernel, outside captured graphs: the host may be what it waits for.
+    kernels = grid.mixed[-1].kernels + grid.head[-1].kernels + grid.prefill[-1].kernels
+    launched = o.prefill_launch_s * kernels + o.prefill_routed_s * grid.routed_layers
     return StepTable(
         rows=grid.rows,
         dense_s=tuple(_busy(parts, o, prompts=False) for parts in grid.dense),
-        mixed_s=tuple(_busy(parts, o, prompts=True) for parts in grid.mixed),
+        mixed_s=tuple(max(launched, _busy(parts, o, prompts=True)) for parts in grid.mixed),
         head_s=tuple(_busy(parts, o, prompts=False) for parts in grid.head),
         batches=grid.batches,
         attention_s=tuple(_line(grid.contexts, low, high, o) for low, high in grid.attention),

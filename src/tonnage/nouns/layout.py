@@ -59,6 +59,11 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     speculative_tokens: int | None = None
     speculative_acceptance: float | None = None
     kv_offload_bytes: float | None = None
+    receive_interval: int | None = None
+    """Decode steps between two looks at what has arrived (SGLang scheduler_recv_interval). [steps]"""
+    batch_wait_steps: int | None = None
+    """Most decode steps that a prompt waits for others (TensorRT-LLM batch_wait_timeout_iters or, with attention data
+    parallelism, attention_dp_config.timeout_iters). [steps]"""
 
 
 Schedule = Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"]

@@ -14,7 +14,7 @@ from tonnage.engine.static import burst, static_batch
 from tonnage.engine.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
 from tonnage.errors import BadRequest
 from tonnage.nouns.efficiency import Rung
-from tonnage.nouns.layout import Layout
+from tonnage.nouns.layout import Engine, Layout
 from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.efficiency import weakest_rung
 from tonnage.physics.operators import operator_s
@@ -52,16 +52,39 @@ def under_load(at: Setup, table: StepTable) -> tuple[Served, Rung]:
     elif traffic.concurrency is not None:
         clients = traffic.concurrency / case.replicas
         found = closed_loop(table, load, clients=clients, requests_per_client=traffic.requests_per_client)
+        found = waited(found, at.engine)
     elif traffic.batch is not None:
         found = burst(
             table, requests=traffic.batch / case.replicas, slots=load.slots, prompt_tokens=case.isl,
             output_tokens=case.osl, budget=load.budget,
         )  # fmt: skip
     elif traffic.rate_per_s is not None:
-        found = open_loop(table, load, rate_per_s=traffic.rate_per_s / case.replicas)
+        found = waited(open_loop(table, load, rate_per_s=traffic.rate_per_s / case.replicas), at.engine)
     else:
         raise BadRequest("traffic: give concurrency, rate_per_s, batch or saturated")
     return found, table.rung
+
+
+def waited(found: Served, engine: Engine) -> Served:
+    """
+    The same requests when a setting makes prompts wait beside running decodes.
+
+    An engine that looks for arrivals every n steps lets them wait n / 2 on average. One that waits up to n steps for
+    company lets the first of a group wait n and those that join it, k = rate x n steps of them, half of that.
+    """
+    looks, company = engine.receive_interval or 0, engine.batch_wait_steps or 0
+    joining = found.requests_per_s * company * found.tpot_s
+    steps = looks / 2.0 + company * (1.0 + joining / 2.0) / (1.0 + joining)
+    if steps <= 0.0 or found.saturated:
+        return found
+    added = steps * found.tpot_s
+    return msgspec.structs.replace(
+        found,
+        ttft_s=found.ttft_s + added,
+        e2e_s=found.e2e_s + added,
+        requests_per_s=found.requests_per_s * found.e2e_s / (found.e2e_s + added),
+        ttft_tail_s=tuple(tail + added for tail in found.ttft_tail_s) if found.ttft_tail_s else found.ttft_tail_s,
+    )
 
 
 def slots(at: Setup) -> float:
