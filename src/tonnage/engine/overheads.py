@@ -33,7 +33,7 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prefill_routed_s: float = 0.0
     """Further host work of such a step for each layer with routed experts: sorting tokens, many small launches. [s]"""
     prefill_kernel_s: float = 0.0
-    """The same in steps that carry prompts. [s]"""
+    """Added to each kernel of a step that carries prompts. [s]"""
     request_s: float = 0.0
     """Added to the first token of a request: reading, tokenising, first answer. [s]"""
     prompt_s: float = 0.0
@@ -58,7 +58,7 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     weight_only: float = 1.0
     """Further factor on products with weights of fewer bits than activations. [-]"""
     reach_bytes_per_s: float = 0.0
-    """What one multiprocessor keeps in flight in this engine's own kernels; 0 = enough. [bytes/s]"""
+    """What one multiprocessor keeps in flight in the engine's own kernels (prompts too); 0 = none. [bytes/s]"""
     bubble: float = 0.0
     """Of a decode step, lost per further pipeline stage. [-]"""
     sequential: float = 0.0
