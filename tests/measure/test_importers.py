@@ -105,3 +105,76 @@ def test_our_own_json_comes_back_the_same(tmp_path: Path) -> None:
     path = tmp_path / "ours.json"
     path.write_bytes(msgspec.json.encode(found))
     assert read_report(path) == found
+
+
+def test_mlperf_server_is_an_open_loop_with_the_queue_in_it() -> None:
+    found = read_report(DATA / "mlperf_log_summary.txt")
+    point = found.points[0]
+    assert (found.tool, found.model, point.rate_per_s) == ("MLPerf LoadGen", "llama2-70b-Server-SUT", 102.71)
+    assert point.requests_per_s == 101.87 and point.output_tokens_per_s == 29715.28
+    assert point.output_tokens == pytest.approx(29715.28 / 101.87)
+    assert point.ttft_s.mean == pytest.approx(0.963332124) and point.ttft_s.p99 == pytest.approx(1.760966679)
+    assert point.tpot_s.p99 == pytest.approx(0.164964162)
+    assert point.e2e_s.p50 == pytest.approx(32.917446649)
+
+
+def test_mlperf_offline_has_no_latencies_and_invalid_runs_say_so(tmp_path: Path) -> None:
+    text = (DATA / "mlperf_log_summary.txt").read_text()
+    path = tmp_path / "summary.txt"
+    path.write_text(text.replace("Server", "Offline").replace(": VALID", ": INVALID"))
+    found = read_report(path)
+    assert found.points[0].ttft_s is None and found.points[0].rate_per_s is None
+    assert any("INVALID" in note for note in found.notes) and any("queue" in note for note in found.notes)
+
+
+def test_mlperf_detail_log_says_the_same(tmp_path: Path) -> None:
+    values = {
+        "loadgen_version": "5.1.1", "effective_scenario": "Server", "result_validity": "VALID",
+        "effective_target_qps": 4.0,
+        "result_scheduled_samples_per_sec": 4.1, "result_completed_samples_per_sec": 4.0,
+        "result_completed_tokens_per_second": 800.0, "result_query_count": 2400,
+        "result_first_token_mean_latency_ns": 3e8, "result_first_token_99.00_percentile_latency_ns": 9e8,
+        "result_time_to_output_token_mean": 2e7, "result_time_per_output_token_99.00_percentile_ns": 4e7,
+    }  # fmt: skip
+    path = tmp_path / "mlperf_log_detail.txt"
+    path.write_text("".join(f":::MLLOG {json.dumps({'key': k, 'value': v})}\n" for k, v in values.items()))
+    point = read_report(path).points[0]
+    assert (point.rate_per_s, point.completed, point.output_tokens) == (4.1, 2400, 200.0)
+    assert point.ttft_s.p99 == pytest.approx(0.9) and point.tpot_s.mean == pytest.approx(0.02)
+    assert point.e2e_s is None
+
+
+def llmperf_request(*, e2e: float, ttft: float, tokens: int, error: int | None = None) -> dict[str, object]:
+    """As llmperf writes one: its inter-token latency is the whole time over all tokens."""
+    return {
+        "error_code": error, "error_msg": "", "inter_token_latency_s": e2e / max(tokens, 1), "ttft_s": ttft,
+        "end_to_end_latency_s": e2e, "request_output_throughput_token_per_s": tokens / e2e,
+        "number_total_tokens": tokens + 100, "number_output_tokens": tokens, "number_input_tokens": 100,
+    }  # fmt: skip
+
+
+def test_llmperf_tpot_is_not_what_it_calls_inter_token_latency(tmp_path: Path) -> None:
+    path = tmp_path / "individual_responses.json"
+    rows = [llmperf_request(e2e=2.0, ttft=1.0, tokens=11), llmperf_request(e2e=1.0, ttft=0.5, tokens=0, error=500)]
+    path.write_text(json.dumps(rows))
+    point = read_report(path).points[0]
+    assert point.tpot_s.mean == pytest.approx(0.1)  # (2 - 1) / 10; its own figure is 2 / 11
+    assert (point.completed, point.failures) == (1, {"errors": 1})
+    assert point.itl_s is None and point.output_tokens_per_s is None
+
+
+def test_llmperf_summary_gives_no_tpot(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    path.write_text(json.dumps({
+        "version": "2023-08-31", "name": "x_summary", "model": "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+        "num_concurrent_requests": 5, "results_inter_token_latency_s_mean": 0.0119, "results_ttft_s_mean": 0.2538,
+        "results_ttft_s_quantiles_p95": 0.49, "results_end_to_end_latency_s_mean": 1.184,
+        "results_number_input_tokens_mean": 256, "results_number_output_tokens_mean": 100,
+        "results_num_requests_started": 50, "results_number_errors": 0, "results_num_completed_requests": 50,
+        "results_mean_output_throughput_token_per_s": 335.4, "results_num_completed_requests_per_min": 198.0,
+    }))  # fmt: skip
+    found = read_report(path)
+    point = found.points[0]
+    assert (found.tool, point.concurrency, point.completed) == ("llmperf", 5, 50)
+    assert point.tpot_s is None and point.itl_s is None and any("TPOT" in note for note in found.notes)
+    assert point.requests_per_s == pytest.approx(3.3) and point.ttft_s.p95 == 0.49

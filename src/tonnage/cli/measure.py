@@ -115,7 +115,7 @@ def serve(**options: Any) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.measurement/1).")
 def import_(file: str, as_json: bool) -> None:
-    """Read the report of guidellm, aiperf, vLLM bench or Tonnage, and show it in one set of definitions."""
+    """Read the report of guidellm, aiperf, vLLM bench, llmperf, MLPerf or Tonnage, in one set of definitions."""
     from tonnage.measure.importers import read_report
 
     found = read_report(Path(file))

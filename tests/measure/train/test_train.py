@@ -9,6 +9,8 @@ from click.testing import CliRunner
 
 from tonnage.cli import root
 from tonnage.errors import BadFact, BadRequest
+from tonnage.measure.diagnose.judge import judge
+from tonnage.measure.diagnose.recorded import of_training
 from tonnage.measure.train.launch import Bounds, measure_train
 from tonnage.nouns.train_measurement import TrainMeasurement
 
@@ -48,14 +50,20 @@ def test_the_parts_add_up_to_the_step_that_the_script_times(tmp_path: Path, monk
 
 
 def test_an_input_stall_is_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = trained(tmp_path / "mark", monkeypatch, STALL_S=str(STALL_S)).runs[0]
+    found = trained(tmp_path / "mark", monkeypatch, STALL_S=str(STALL_S))
+    run = found.runs[0]
     assert run.parts.input_s == pytest.approx(STALL_S, rel=0.35)
     assert run.parts.input_s > 0.9 * STALL_S
     assert run.parts.input_s > 1.5 * (run.parts.communication_s or 0.0)
+    named = judge(of_training(found)).verdicts[0]
+    assert (named.name, named.remedy) == ("input-bound", "code")
 
 
 def test_a_slow_link_is_communication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = trained(tmp_path / "mark", monkeypatch, SLOW_S=str(SLOW_S)).runs[0]
+    found = trained(tmp_path / "mark", monkeypatch, SLOW_S=str(SLOW_S))
+    run = found.runs[0]
+    named = judge(of_training(found)).verdicts[0]
+    assert (named.name, named.remedy) == ("communication-bound", "accelerator")
     assert run.parts.communication_s is not None
     # What of the first bucket's delay the rest of the backward pass hides is not in the sum.
     assert run.parts.communication_s + (run.hidden_communication_s or 0.0) > SLOW_S

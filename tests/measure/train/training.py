@@ -39,7 +39,7 @@ class Data(torch.utils.data.Dataset):
         return torch.randint(0, 1000, (64,))
 
 
-def late(state: object, bucket: object) -> torch.futures.Future:
+def late(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """A slow link: every bucket arrives later than it would."""
     future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
 

@@ -1,8 +1,8 @@
 """Whose report is this, and what does it say in our definitions? One file a tool; a new tool is a new file.
 
 Each module has `recognise(document)`, true for its own reports, and `read(document)`. A document is
-the decoded JSON; a file of JSON lines is the list of its lines. Fields are mapped by what they
-mean: several tools use TPOT and ITL the other way round.
+the decoded JSON; a file of JSON lines is the list of its lines; MLPerf's summary is text. Fields are
+mapped by what they mean: several tools use TPOT and ITL the other way round.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from tonnage.nouns.measurement import Measurement
 __all__ = ["read_report"]
 
 LARGEST = 2 * 1024**3
+_LOADGEN = b":::MLLOG "
+"""Before each JSON object of MLPerf's detail log."""
 
 
 def read_report(path: Path) -> Measurement:
@@ -51,6 +53,10 @@ def _document(path: Path) -> Any:
     if path.stat().st_size > LARGEST:
         raise BadFact(f"'{echo(path)}' is larger than {LARGEST // 1024**3} GiB")
     data = path.read_bytes()
+    if data.lstrip(b"= \r\n").startswith(b"MLPerf"):
+        return data.decode("utf-8", errors="replace")
+    if data.startswith(_LOADGEN):
+        data = data.replace(_LOADGEN, b"")
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,0 +1,107 @@
+"""
+llmperf (Ray): `…_summary.json`, or the per-request `…_individual_responses.json`.
+
+By definition: its `inter_token_latency` is the time of the whole answer, first token included, over ALL output tokens
+of a request; that is neither our ITL (gaps between tokens, pooled) nor our TPOT (time after the first token over
+tokens after the first). TPOT is computed anew from the requests, and absent where only the summary is given. Its
+`ttft` is from sending to the first piece of text, as ours. Tokens are counted by its own tokenizer, always a Llama's.
+Concurrency is of a closed loop; a failed request counts as none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tonnage.measure.summary import latency
+from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+
+__all__ = ["read", "recognise"]
+
+_NAMES = {"mean": "mean", "p50": "quantiles_p50", "p90": "quantiles_p90", "p95": "quantiles_p95",
+          "p99": "quantiles_p99", "most": "max"}  # fmt: skip
+_REQUEST = {"ttft_s", "end_to_end_latency_s", "number_output_tokens"}
+_COUNTED = "llmperf counts tokens with a Llama tokenizer of its own, whatever the model: rates are by that count."
+
+
+def recognise(document: Any) -> bool:
+    """Whether it is llmperf's summary or its list of requests."""
+    if isinstance(document, list):
+        return bool(document) and isinstance(document[0], dict) and document[0].keys() >= _REQUEST
+    return isinstance(document, dict) and "results_end_to_end_latency_s_mean" in document
+
+
+def read(document: Any) -> Measurement:
+    """One point, from the summary or from the requests."""
+    return _from_requests(document) if isinstance(document, list) else _from_summary(document)
+
+
+def _from_summary(document: Mapping[str, Any]) -> Measurement:
+    errors = int(document.get("results_number_errors") or 0)
+    completed = int(document["results_num_completed_requests"])
+    tokens = document.get("results_number_output_tokens_mean")
+    per_minute = document.get("results_num_completed_requests_per_min")
+    version = document.get("version")
+    return Measurement(
+        schema=MEASUREMENT_SCHEMA,
+        tool="llmperf",
+        tool_version=str(version) if version is not None else None,
+        model=document.get("model"),
+        points=(
+            Point(
+                concurrency=document.get("num_concurrent_requests"),
+                requests=document.get("results_num_requests_started"),
+                completed=completed,
+                failures={"errors": errors} if errors else {},
+                prompt_tokens=document.get("results_number_input_tokens_mean"),
+                output_tokens=tokens,
+                output_least=document.get("results_number_output_tokens_min"),
+                output_most=document.get("results_number_output_tokens_max"),
+                requests_per_s=per_minute / 60.0 if per_minute is not None else None,
+                output_tokens_per_s=document.get("results_mean_output_throughput_token_per_s"),
+                ttft_s=_latency(document, "ttft_s", completed),
+                e2e_s=_latency(document, "end_to_end_latency_s", completed),
+            ),
+        ),
+        notes=(
+            _COUNTED,
+            "llmperf's inter-token latency holds the first token's wait; the per-request file gives TPOT.",
+        ),
+    )
+
+
+def _latency(document: Mapping[str, Any], name: str, count: int) -> Latency | None:
+    found = {ours: document.get(f"results_{name}_{theirs}") for ours, theirs in _NAMES.items()}
+    known = {ours: float(value) for ours, value in found.items() if value is not None}
+    return Latency(count=count, **known) if known else None
+
+
+def _from_requests(rows: Sequence[Mapping[str, Any]]) -> Measurement:
+    good = [row for row in rows if row.get("error_code") is None and row.get("number_output_tokens")]
+    written = [float(row["number_output_tokens"]) for row in good]
+    tpot = [
+        (row["end_to_end_latency_s"] - row["ttft_s"]) / (tokens - 1.0)
+        for row, tokens in zip(good, written, strict=True)
+        if tokens > 1
+    ]
+    read_in = [float(row["number_input_tokens"]) for row in good if row.get("number_input_tokens") is not None]
+    failed = len(rows) - len(good)
+    return Measurement(
+        schema=MEASUREMENT_SCHEMA,
+        tool="llmperf",
+        points=(
+            Point(
+                requests=len(rows),
+                completed=len(good),
+                failures={"errors": failed} if failed else {},
+                prompt_tokens=sum(read_in) / len(read_in) if read_in else None,
+                output_tokens=sum(written) / len(written) if written else None,
+                output_least=min(written, default=None),
+                output_most=max(written, default=None),
+                ttft_s=latency([float(row["ttft_s"]) for row in good]),
+                tpot_s=latency(tpot),
+                e2e_s=latency([float(row["end_to_end_latency_s"]) for row in good]),
+            ),
+        ),
+        notes=(_COUNTED, "The per-request file says neither how many ran at once nor how long it took: no rates."),
+    )
