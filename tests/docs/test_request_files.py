@@ -71,6 +71,12 @@ FACTS: dict[str, Check] = {
     "transcribe.yaml": lambda p: first(p)["capacity_per_s"]["value"] * first(p)["count"] > 100,
     "images-sdxl.yaml": lambda p: first(p)["latency_s"]["value"] < 30 and first(p)["used"] < 0.8,
     "embed-texts.yaml": lambda p: first(p)["count"] <= 4 and first(p)["latency_s"]["value"] < 0.25,
+    "traced-unet.yaml": lambda p: first(p)["capacity_per_s"]["low"] * first(p)["count"] >= 60 and p["model"]["id"],
+    "traced-graph.yaml": lambda p: first(p)["latency_s"]["value"] < 0.1 and first(p)["precision"] == "fp32",
+    "video-clips.yaml": lambda p: first(p)["latency_s"]["value"] < 1200 and first(p)["memory"]["value"] > 28e9,
+    "ask-images.yaml": lambda p: 1 <= first(p)["count"] <= 4 and first(p)["memory"]["value"] > 16e9,
+    "speak.yaml": lambda p: first(p)["capacity_per_s"]["value"] * first(p)["count"] > 500,
+    "rerank.yaml": lambda p: first(p)["latency_s"]["value"] < 0.5 and first(p)["count"] <= 8,
     "edge-battery.yaml": lambda p: (
         first(p)["accelerator"].startswith("jetson")
         and first(p)["battery_h"] > 4

@@ -54,7 +54,7 @@ def silicon_of(facts: Offline, accelerator: Accelerator) -> Silicon:
     names = {row.architecture.lower(): row for row in facts.silicon}
     whole = accelerator.architecture.lower()
     capability = accelerator.compute_capability or "none"
-    for name in (capability, whole, whole.split()[0], accelerator.segment, accelerator.vendor.lower()):
+    for name in (capability, whole, *whole.split()[:1], accelerator.segment, accelerator.vendor.lower()):
         if name in names:
             return names[name]
     return names[_GENERIC]

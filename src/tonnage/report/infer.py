@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tonnage.nouns.answer import Quantity
 from tonnage.nouns.infer_plan import InferOption, InferPlan
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
@@ -12,6 +13,10 @@ __all__ = ["show_infer_plan"]
 
 UNKNOWN = "–"
 MOST_REJECTIONS = 6
+SELDOM = 0.1
+"""Rates below are said by the hour. [1/s]"""
+WHOLE = 10.0
+"""Numbers from here on have no decimals."""
 
 
 def show_infer_plan(plan: InferPlan, *, top: int = 8) -> None:
@@ -86,8 +91,17 @@ def _account(option: InferOption) -> list[str]:
     return told
 
 
+def _capacity(found: Quantity) -> str:
+    """A rate with its interval; by the hour where samples are seldom."""
+    unit, times = ("/h", 3600.0) if found.value < SELDOM else ("/s", 1.0)
+    value, low, high = (
+        f"{number:,.0f}" if number >= WHOLE else f"{number:.2g}"
+        for number in (times * (one or 0.0) for one in (found.value, found.low, found.high))
+    )
+    return f"{value}{unit} ({low}-{high})"
+
+
 def _cells(option: InferOption) -> tuple[str, ...]:
-    capacity = option.capacity_per_s
     cost = UNKNOWN
     if option.bill is not None:
         cost = show(option.bill.usd_per_hour, "USD/h") + ("*" if option.bill.stale else "")
@@ -98,9 +112,7 @@ def _cells(option: InferOption) -> tuple[str, ...]:
         option.precision,
         option.engine,
         str(option.batch),
-        f"{capacity.value:,.3g}/s ({capacity.low or 0:,.2g}-{capacity.high or 0:,.2g})"
-        if capacity.value < 100
-        else f"{capacity.value:,.0f}/s ({capacity.low or 0:,.0f}-{capacity.high or 0:,.0f})",
+        _capacity(option.capacity_per_s),
         f"{option.used:.0%}",
         show(option.latency_s.value, "s"),
         show(option.power_w, "W") if option.power_w is not None else UNKNOWN,

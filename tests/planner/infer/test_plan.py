@@ -1,10 +1,12 @@
 """`plan infer`: loads against capacities, decoders, batteries, precision support, and what is refused."""
 
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tonnage.catalog import Additions
 from tonnage.catalog.media import PIXELS_PER_STREAM, decoder
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.infer_plan import InferPlan
@@ -113,7 +115,8 @@ def test_clips_beams_and_images_that_are_asked_about() -> None:
     assert "10 samples an hour" in clip.sentence
     spoken = {"model": "openai/whisper-large-v3", "audio": 50, "engine": "faster-whisper", "accelerator": ["l4"]}
     one, five = (plan(**spoken, beams=beams).options[0] for beams in (1, 5))
-    assert one.batch == five.batch and five.capacity_per_s.value < one.capacity_per_s.value
+    assert one.batch == five.batch and five.capacity_per_s.value <= one.capacity_per_s.value
+    assert five.memory.value > one.memory.value, "each hypothesis keeps its own tokens"
     seen = plan(model="Qwen/Qwen2.5-VL-7B-Instruct", rate="1/s", resolution=448, accelerator=["l40s"]).options[0]
     assert 7e9 * 2 < seen.memory.value < 40e9
     for model, fields, said in (
@@ -123,3 +126,15 @@ def test_clips_beams_and_images_that_are_asked_about() -> None:
     ):
         with pytest.raises(BadRequest, match=said):
             plan(model=model, rate="1/s", **fields)
+
+
+def test_a_part_of_ones_own_needs_no_more_than_its_data_sheet(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[[accelerator]]\nid = "my-npu"\nsegment = "edge"\nmemory = "16 GiB"\nmemory_bw = "100 GB/s"\n'
+        'peak.fp16 = "20 TFLOP/s"\nsource = "its data sheet"\nchecked = "2026-11-21"\n',
+        encoding="utf-8",
+    )
+    own = Additions(paths=(str(file),))
+    found = answer("infer", {**CAMERAS, "streams": 2, "accelerator": ["my-npu"]}, additions=own, today=TODAY)
+    assert isinstance(found, InferPlan) and found.options[0].accelerator == "my-npu"
