@@ -35,7 +35,7 @@ def run(*arguments: str, text: str | None = None) -> Result:
 def test_ways_as_a_table_as_json_and_as_a_picture(tmp_path: Path) -> None:
     page = tmp_path / "ways.html"
     done = run("-", "--plot", str(page), text=WAYS)
-    assert done.exit_code == 0 and done.output.startswith("As it is answers most within the objectives")
+    assert done.exit_code == 0 and done.output.startswith("Best is as it is: 4.")
     assert "one at a time" in done.output and "p95 ttft" in done.output
     assert "Latency of each way" in page.read_text(encoding="utf-8")
     found = json.loads(run("-", "--json", text=WAYS).output)

@@ -41,13 +41,25 @@ def test_the_usual_ways_answer_the_same_requests() -> None:
     assert first["continuous"] < 0.1 * first["static"]
     assert row(found, "p99 between tokens")["disaggregated 1+1"] < row(found, "p99 between tokens")["continuous"]
     assert found.best in ("continuous", "disaggregated 1+1")
-    assert found.sentence.startswith(found.best[:1].upper() + found.best[1:])
+    assert found.sentence.startswith(f"Best is {found.best}: ")
 
 
 def test_more_replicas_are_divided_in_every_way() -> None:
     sides = [name for name, _ in comparing_of({**CASE, "replicas": 4}).ways]
     assert sides[3:] == ["disaggregated 1+3", "disaggregated 2+2", "disaggregated 3+1"]
     assert len(comparing_of({**CASE, "replicas": 40}).ways) <= 12
+
+
+def test_pools_apart_are_compared_with_the_same_accelerators_together() -> None:
+    one = {"tp": 1}
+    split = {"prefill_workers": 1, "prefill": one, "decode_workers": 2, "decode": one}
+    base = {name: value for name, value in CASE.items() if name != "replicas"}
+    asked = dict(comparing_of({**base, "disaggregation": split}).ways)
+    assert list(asked) == ["static", "dynamic", "continuous", "disaggregated"]
+    assert asked["continuous"].replicas == 3 and asked["continuous"].disaggregation is None
+    assert asked["disaggregated"].disaggregation is not None
+    with pytest.raises(BadRequest, match="unlike layouts"):
+        comparing_of({**base, "disaggregation": {**split, "decode": {"tp": 2}}})
 
 
 def test_any_two_options() -> None:
@@ -101,7 +113,7 @@ def test_nothing_that_runs_is_an_answer() -> None:
 
 def test_without_objectives_the_shortest_answers_win() -> None:
     found = told(slo=None, ways={"one": {"replicas": 1}, "two": {}})
-    assert found.best == "two" and "quickest" in found.sentence
+    assert found.best == "two" and found.sentence.startswith("Best is two: p95 end to end")
 
 
 def test_a_run_that_is_broken_off_ends_the_comparison() -> None:

@@ -144,26 +144,22 @@ def _sentence(names: tuple[str, ...], found: list[Simulated], counts: list[int],
         return (f"Only {able[0]} runs{end}." if able else f"None of them runs: {found[0].why}{end}.")  # fmt: skip
     best = found[lead]
     others = [i for i in range(len(names)) if i != lead and found[i].e2e_s is not None]
-    if best.goodput_per_s is not None and best.goodput_per_s > 0:
-        most = best.goodput_per_s / counts[lead]
-        alike = [i for i in others if (found[i].goodput_per_s or 0.0) / counts[i] >= (1.0 - ALIKE) * most]
-        if alike:
-            said = ", ".join(f"{names[i]} {show(_p95(found[i]), 's')}" for i in alike)
-            return (
-                f"{_capital(names[lead])} answers as many within the objectives as any, {best.goodput_per_s:.3g}/s, "
-                f"and soonest: p95 end to end {show(_p95(best), 's')} ({said}){end}."
-            )
-        said = ", ".join(f"{names[i]} {found[i].goodput_per_s or 0.0:.3g}/s" for i in others)
-        unlike = " of an accelerator" if len(set(counts)) > 1 else ""
+    soonest = ", ".join(f"{names[i]} {show(_p95(found[i]), 's')}" for i in others)
+    goodput, e2e = best.goodput_per_s, f"p95 end to end {show(_p95(best), 's')}"
+    if goodput is None:
+        return f"Best is {names[lead]}: {e2e} ({soonest}){end}."
+    if goodput <= 0:
+        return f"Nothing meets the objectives; best is {names[lead]}: {e2e} ({soonest}){end}."
+    most = (1.0 - ALIKE) * goodput / counts[lead]
+    alike = [i for i in others if (found[i].goodput_per_s or 0.0) / counts[i] >= most]
+    if alike:
+        soonest = ", ".join(f"{names[i]} {show(_p95(found[i]), 's')}" for i in alike)
         return (
-            f"{_capital(names[lead])} answers most within the objectives{unlike}: {best.goodput_per_s:.3g}/s of "
-            f"{best.requests_per_s or 0.0:.3g}/s ({said}){end}."
+            f"Best is {names[lead]}: as many within the objectives as any, {goodput:.3g}/s, and {e2e} ({soonest}){end}."
         )
-    said = ", ".join(f"{names[i]} {show(_p95(found[i]), 's')}" for i in others)
-    nobody = "Nothing meets the objectives; " if best.goodput_per_s is not None else ""
-    start = f"{nobody}{names[lead]} is" if nobody else f"{_capital(names[lead])} is"
-    return f"{start} the quickest: p95 end to end {show(_p95(best), 's')} ({said}){end}."
-
-
-def _capital(name: str) -> str:
-    return name[:1].upper() + name[1:]
+    said = ", ".join(f"{names[i]} {found[i].goodput_per_s or 0.0:.3g}/s" for i in others)
+    each = f", {goodput / counts[lead]:.3g}/s for each accelerator" if len(set(counts)) > 1 else ""
+    return (
+        f"Best is {names[lead]}: {goodput:.3g}/s of {best.requests_per_s or 0.0:.3g}/s within the objectives{each} "
+        f"({said}){end}."
+    )

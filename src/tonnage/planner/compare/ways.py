@@ -72,12 +72,23 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 def _usual(base: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
     """Static, dynamic and continuous batching, and every division of the same accelerators into two pools."""
+    given = base.get("disaggregation")
+    whole: dict[str, Any] = {}
+    if given is not None:
+        split = simulation_of(base).disaggregation
+        assert split is not None
+        if split.prefill != split.decode:
+            raise BadRequest("ways are missing: workers of unlike layouts have no usual ways to be compared with")
+        whole = {"disaggregation": None, "layout": given["prefill"],
+                 "replicas": split.prefill_workers + split.decode_workers}  # fmt: skip
     ways: dict[str, dict[str, Any]] = {
-        "static": {"scheduler": {"batching": "static"}},
-        "dynamic": {"scheduler": {"batching": "dynamic", "batch_wait": DYNAMIC_WAIT}},
-        "continuous": {},
+        "static": {**whole, "scheduler": {"batching": "static"}},
+        "dynamic": {**whole, "scheduler": {"batching": "dynamic", "batch_wait": DYNAMIC_WAIT}},
+        "continuous": whole,
     }
     notes = [f"dynamic batches wait {DYNAMIC_WAIT} to be filled; static ones start with whoever is there"]
+    if given is not None:
+        return {**ways, "disaggregated": {}}, tuple(notes)
     replicas = int(base.get("replicas") or 1)
     apart = _why_not_apart(base, replicas)
     if apart:
