@@ -35,3 +35,14 @@ def test_a_step_does_not_make_the_windows_keys_again() -> None:
 def test_longer_texts_cost_more() -> None:
     short, long = (flop(decoder_step_work(SMALL, windows=1, context=c, precision=FP16)) for c in (10, 400))
     assert long > short
+
+
+def test_beams_write_for_themselves_and_read_the_window_once() -> None:
+    model = catalog.model("openai/whisper-large-v3")
+    one, five = (
+        decoder_step_work(model, windows=4, context=70, precision=Precision(), beams=beams) for beams in (1.0, 5.0)
+    )
+    own, crossed = ([sum(op.flop * op.count for op in work if ("cross" in op.name) is crossed) for work in (one, five)]
+                    for crossed in (False, True))  # fmt: skip
+    assert own[1] == pytest.approx(5 * own[0], rel=0.01)
+    assert crossed[1] == pytest.approx(crossed[0])

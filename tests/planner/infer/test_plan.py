@@ -115,8 +115,11 @@ def test_clips_beams_and_images_that_are_asked_about() -> None:
     assert "10 samples an hour" in clip.sentence
     spoken = {"model": "openai/whisper-large-v3", "audio": 50, "engine": "faster-whisper", "accelerator": ["l4"]}
     one, five = (plan(**spoken, beams=beams).options[0] for beams in (1, 5))
-    assert one.batch == five.batch and five.capacity_per_s.value <= one.capacity_per_s.value
-    assert five.memory.value > one.memory.value, "each hypothesis keeps its own tokens"
+    assert (
+        one.capacity_per_s.value / one.batch >= 0.99 * five.capacity_per_s.value / five.batch or five.batch < one.batch
+    )
+    with pytest.raises(BadRequest, match="beams: '0'"):
+        plan(**spoken, beams=0)
     seen = plan(model="Qwen/Qwen2.5-VL-7B-Instruct", rate="1/s", resolution=448, accelerator=["l40s"]).options[0]
     assert 7e9 * 2 < seen.memory.value < 40e9
     for model, fields, said in (

@@ -18,6 +18,7 @@ __all__ = ["assumptions", "binding", "is_audio", "led_by", "load_of", "sentence"
 
 _SELDOM = 0.1
 """Rates below are said by the hour. [1/s]"""
+_MANY = 1000.0
 IDLE_FROM = 0.25
 """A part that is used less than this is said to be too large. [-]"""
 
@@ -37,7 +38,9 @@ def load_of(request: Infer, model: Model | None = None) -> str:
         return f"{request.rate_per_s:,.4g} hours of audio an hour"
     if request.rate_per_s < _SELDOM:
         return f"{3600.0 * request.rate_per_s:,.4g} samples an hour"
-    return f"{request.rate_per_s:,.4g} samples/s"
+    if request.rate_per_s >= _MANY:
+        return f"{request.rate_per_s:,.0f} samples/s"
+    return f"{request.rate_per_s:.4g} samples/s"
 
 
 def sentence(request: Infer, model: Model, *, options: tuple[InferOption, ...], binding: Verdict | None) -> str:
