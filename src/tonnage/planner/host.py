@@ -26,7 +26,7 @@ PROCESS_BYTES: Final = 2 * GiB
 """Interpreter, libraries and driver context of one process. Assumed. [bytes]"""
 
 
-def need(name: str, wanted: float, unit: str, has: float | None, why: str) -> HostNeed:
+def need(name: str, wanted: float, *, unit: str, has: float | None, why: str) -> HostNeed:
     """A need beside what an offer lists; 0 and absent = not listed."""
     known = has if has else None
     return HostNeed(
@@ -74,12 +74,12 @@ def serving_needs(layout: Layout, *, weight_bytes: float, offer: Offer | None) -
     processes = serving_processes(layout) * replicas * part
     download = TIMED_WEIGHT_BYTES / STARTS["network"].download_s
     return (
-        need("virtual cores per instance", processes, "count", offer.vcpus if offer else None,
-             "one for each process of the engine: requests and tokens, scheduler, a worker for each accelerator"),
-        need("RAM per instance", processes * PROCESS_BYTES + min(weight_bytes, SHARD_BYTES), "bytes",
-             offer.ram_bytes if offer else None, "processes (2 GiB each, assumed) and the file that is being loaded"),
-        need("disk for weights per instance", weight_bytes, "bytes", offer.local_nvme_bytes if offer else None,
-             "kept on the machine, so that a restart need not fetch them"),
-        need("network per instance", download, "bytes/s", offer.network_bytes_per_s if offer else None,
-             "weights fetched as fast as the timed start that cold starts are reckoned from"),
+        need("virtual cores per instance", processes, unit="count", has=offer.vcpus if offer else None,
+             why="one for each process of the engine: requests and tokens, scheduler, a worker for each accelerator"),
+        need("RAM per instance", processes * PROCESS_BYTES + min(weight_bytes, SHARD_BYTES), unit="bytes",
+             has=offer.ram_bytes if offer else None, why="processes (2 GiB each, assumed) and the file being loaded"),
+        need("disk for weights per instance", weight_bytes, unit="bytes", has=offer.local_nvme_bytes if offer else None,
+             why="kept on the machine, so that a restart need not fetch them"),
+        need("network per instance", download, unit="bytes/s", has=offer.network_bytes_per_s if offer else None,
+             why="weights fetched as fast as the timed start that cold starts are reckoned from"),
     )  # fmt: skip

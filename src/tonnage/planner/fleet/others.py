@@ -180,7 +180,7 @@ def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
     )  # fmt: skip
 
 
-def nobody_serves(asked: Asked, missed: dict[int, list[Missed]], excluded: Iterable[Rejection]) -> Verdict | None:
+def nobody_serves(asked: Asked, missed: dict[int, list[Missed]], *, excluded: Iterable[Rejection]) -> Verdict | None:
     """A workload that nothing can serve, and the limit that stops what came closest."""
     able = {chance.workload for chance in asked.chances}
     for number, workload in enumerate(asked.request.workloads):

@@ -68,7 +68,7 @@ def plan_fleet(
         found += mine
         missed[number] = misses
         evaluated += looked
-    machines, found, near = worth(request, held, found)
+    machines, found, near = worth(request, held, found=found)
     asked = Asked(
         request=request,
         hours=hours_of(request),
@@ -89,7 +89,7 @@ def plan_fleet(
             assumed=story.assumptions(request, asked.hours),
         ),
     )  # fmt: skip
-    nothing = others.nobody_serves(asked, missed, excluded)
+    nothing = others.nobody_serves(asked, missed, excluded=excluded)
     if nothing is not None:
         return replace(base, binding=nothing, sentence=story.refusal(nothing))
     known: dict[int, tuple[Requests, Any]] = {}

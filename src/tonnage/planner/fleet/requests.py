@@ -76,7 +76,7 @@ def _with_lengths(requests: Requests, buckets: tuple[Bucket, ...], which: Any) -
     return requests._replace(prompt=prompt[which], output=output[which])
 
 
-def of_bucket(requests: Requests, which: np.ndarray[Any, Any], bucket: int) -> Requests:
+def of_bucket(requests: Requests, which: np.ndarray[Any, Any], *, bucket: int) -> Requests:
     """As many requests as there were, all with lengths of one bucket."""
     import numpy as np
 

@@ -108,7 +108,7 @@ def chances(
     return found, missed, looked
 
 
-def lengths_served(serve: Serve, workload: FleetWorkload, bucket: int) -> Serve:
+def lengths_served(serve: Serve, workload: FleetWorkload, *, bucket: int) -> Serve:
     """The workload as if all its requests had the lengths of one bucket."""
     return replace(serve, lengths=workload.buckets[bucket].lengths)
 
@@ -135,7 +135,7 @@ def _chance(
     points: list[Point | None] = []
     why: Missed | None = None
     for bucket in range(len(workload.buckets)):
-        asked = lengths_served(allowed, workload, bucket)
+        asked = lengths_served(allowed, workload, bucket=bucket)
         replica = build_replica(model=model, accelerator=site.accelerator, configuration=run, lengths=asked.lengths)
         point = _point(asked, replica, run)
         points.append(point if isinstance(point, Point) else None)
@@ -198,7 +198,7 @@ def cost_per_unit(chance: Chance, held: Stock, *, bucket: int) -> float:
 
 
 def worth(
-    request: FleetRequest, held: tuple[Stock, ...], found: list[Chance]
+    request: FleetRequest, held: tuple[Stock, ...], *, found: list[Chance]
 ) -> tuple[tuple[Stock, ...], list[Chance], set[str]]:
     """Machines and chances whose cost is not far from the least, and the chances near enough to be simulated."""
     least: dict[tuple[int, int], float] = {}
@@ -244,8 +244,8 @@ def _simulated(request: FleetRequest, chance: Chance, *, known: dict[int, tuple[
         if point is None:
             rates.append(0.0)
             continue
-        asked = lengths_served(workload.serve, workload, bucket)
-        mine = of_bucket(requests, which, bucket)
+        asked = lengths_served(workload.serve, workload, bucket=bucket)
+        mine = of_bucket(requests, which, bucket=bucket)
         found = tried(asked, chance.replica, requests=mine, guess=point, close=False)
         rates.append(found.found.low_per_s if found.best is not None else 0.0)
     return replace(chance, rates=tuple(rates), simulated=True)
