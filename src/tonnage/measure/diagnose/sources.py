@@ -21,6 +21,7 @@ from tonnage.measure.history.store import entries, entry
 from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import reading_of
 from tonnage.measure.records import LOG_SCHEMA, read_log
+from tonnage.measure.train.kineto import measurement_of_trace
 from tonnage.nouns.diagnosis import Diagnosis, Evidence
 from tonnage.nouns.measurement import Measurement
 from tonnage.nouns.train_measurement import TRAIN_MEASUREMENT_SCHEMA, TrainMeasurement
@@ -116,8 +117,12 @@ def _from_address(url: str, watch: Watch) -> Evidence:
 
 
 def training_of(path: Path) -> TrainMeasurement | None:
-    """The measured training run in a file; nothing where it holds something else."""
+    """The measured training run in a file, or the steps of a trace; nothing where it holds something else."""
+    if _is_packed(path):
+        return measurement_of_trace(path)
     document = _document(path) if _starts_json(path) else None
+    if document is not None and "traceEvents" in document:
+        return measurement_of_trace(path)
     if document is None or document.get("schema") != TRAIN_MEASUREMENT_SCHEMA:
         return None
     try:
@@ -132,12 +137,18 @@ def _from_file(path: Path) -> Evidence:
         raise BadRequest(f"'{echo(name)}' is neither a file nor an address such as http://127.0.0.1:9090")
     if path.stat().st_size > LARGEST:
         raise BadFact(f"'{echo(name)}' is larger than {LARGEST // 1024**3} GiB")
-    if _starts_json(path):
+    if _starts_json(path) or _is_packed(path):
         return _from_json(path)
     reading = reading_of(path.read_bytes(), at_s=0.0)
     if reading is None:
         raise BadFact(f"'{echo(name)}' is neither JSON nor a metrics page of an engine or exporter known here")
     return evidence_of([reading], source=name)
+
+
+def _is_packed(path: Path) -> bool:
+    """Whether a file is packed by gzip, as torch.profiler writes large traces."""
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
 
 
 def _starts_json(path: Path) -> bool:
