@@ -326,8 +326,9 @@ def _rejections(missed: list[TrainMissed], options: tuple[TrainOption, ...]) -> 
 _ORDER: Final = {"deadline": 0, "budget": 0, "cost": 1, "interruptions": 2, "layout": 3, "memory": 4}
 
 
-def _nearness(miss: TrainMissed) -> tuple[int, float]:
-    return _ORDER.get(miss.verdict.limit or "", 5), miss.verdict.short_by or 0.0
+def _nearness(miss: TrainMissed) -> tuple[int, bool, float]:
+    """What was arranged, and so says what would do, comes before a bound on what was not."""
+    return _ORDER.get(miss.verdict.limit or "", 5), miss.verdict.nearest is None, miss.verdict.short_by or 0.0
 
 
 def _binding(

@@ -220,6 +220,14 @@ def assumptions(asked: Asked, options: tuple[TrainOption, ...], *, additions: Ad
 
 def _bounded(quantity: Quantity) -> str:
     if quantity.low is None or quantity.high is None:
-        return show(quantity.value, quantity.unit)
-    low, high = show(quantity.low, quantity.unit, digits=2), show(quantity.high, quantity.unit, digits=2)
-    return f"{show(quantity.value, quantity.unit)} ({low}-{high})"
+        return _shown(quantity.value, quantity.unit)
+    low, high = (_shown(end, quantity.unit, digits=2) for end in (quantity.low, quantity.high))
+    return f"{_shown(quantity.value, quantity.unit)} ({low}-{high})"
+
+
+def _shown(value: float, unit: str, *, digits: int = 3) -> str:
+    """Millions of dollars by their leading digits: the others are within the error."""
+    for letter, size in (("B", 1e9), ("M", 1e6)):
+        if unit == "USD" and size <= value < 1e12:
+            return f"${value / size:.3g}{letter}"
+    return show(value, unit, digits=digits)
