@@ -18,6 +18,7 @@ from tonnage.errors import BadRequest
 from tonnage.nouns.calibration import Stretch
 from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.measurement import Measurement, Point
+from tonnage.nouns.model import Model
 from tonnage.nouns.precision import Precision
 from tonnage.planner.calibrated import overheads_under
 from tonnage.planner.levels import serve_level
@@ -34,7 +35,7 @@ _FAILING: Final = 0.05
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
     """The user's stack: what was measured, beyond what a measurement says of itself."""
 
-    model: str
+    model: str | Model
     accelerator: str
     engine: str
     engine_version: str | None = None
@@ -99,9 +100,12 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     )  # fmt: skip
     at = setup(case, additions=additions)
     if not at.pool.verdict.ok:
-        raise BadRequest(f"{stack.model} on {stack.accelerator}: {at.pool.verdict.reason}; what was measured ran")
+        raise BadRequest(
+            f"{at.placement.model.id} on {stack.accelerator}: {at.pool.verdict.reason}; what was measured ran"
+        )
     level = serve_level(case, at.placement.model, basis="calibrated", engine=at.times.engine, saturated=False)
-    return MeasuredLoad(stack.model, name, known, _predictor(at, list(known)), at, level)
+    named = stack.model if isinstance(stack.model, str) else stack.model.id
+    return MeasuredLoad(named, name, known, _predictor(at, list(known)), at, level)
 
 
 def _spread(point: Point) -> tuple[float, float] | None:
