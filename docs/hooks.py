@@ -50,5 +50,7 @@ def fields(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def kind(field: dict[str, Any]) -> str:
-    told = field.get("type") or [option.get("type", "") for option in field.get("anyOf", ())]
-    return " or ".join(told) if isinstance(told, list) else str(told)
+    own = field.get("type", ())
+    inner = [kind(option) for option in field.get("anyOf", ())]
+    names = [own] if isinstance(own, str) else [*own, *inner]
+    return " or ".join(name for name in names if name != "null")

@@ -28,6 +28,7 @@ from tonnage.web.questions import QUESTIONS, nested
 __all__ = ["application"]
 
 MOST_CASES: Final = 200
+METHOD_NOT_ALLOWED: Final = 405
 CACHED: Final = {"cache-control": "private, max-age=3600"}
 JSON: Final = "application/json"
 _CHART: Final = re.compile(r"([a-z-]{1,40})-(light|dark)\.svg")
@@ -258,7 +259,11 @@ def _said(request: Request[Any, Any, Any], wrong: TonnageError, *, status: int) 
 
 
 def _refused(request: Request[Any, Any, Any], wrong: HTTPException) -> Response[Any]:
-    return _problem(request, wrong.detail or "refused", status=wrong.status_code)
+    answer = _problem(request, wrong.detail or "refused", status=wrong.status_code)
+    if wrong.status_code == METHOD_NOT_ALLOWED:
+        known = request.app.route_handler_method_map.get(request.url.path.rstrip("/") or "/", {})
+        answer.headers["allow"] = ", ".join(sorted(map(str, known)))
+    return answer
 
 
 def _problem(request: Request[Any, Any, Any], why: str, *, status: int) -> Response[Any]:

@@ -31,7 +31,8 @@ def openapi() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Tonnage", "version": __version__,
                  "description": "Which accelerators a model needs: the same questions as the command line."},
-        "paths": {f"/{path}": {"post": _operation(question)} for path, question in QUESTIONS.items()}
+        "paths": {f"/{path}": {"get": _page(question), "post": _operation(question)}
+                  for path, question in QUESTIONS.items()}
         | {"/predict": {"post": _predict()}},
         "components": {"schemas": schemas},
     }  # fmt: skip
@@ -41,14 +42,25 @@ def _operation(question: Question) -> dict[str, Any]:
     return {
         "operationId": question.path.replace("/", "_").replace("-", "_"),
         "summary": question.title,
-        "requestBody": {"required": True, "content": {"application/json": {
+        "requestBody": {"required": False, "content": {"application/json": {
             "schema": request_schema(question), "example": nested(question.example)}}},
         "responses": _responses({"$ref": REF.format(name=question.answers.__name__)}),
     }  # fmt: skip
 
 
+def _page(question: Question) -> dict[str, Any]:
+    text = {"schema": {"type": "string"}}
+    return {
+        "operationId": f"page_{question.path.replace('/', '_').replace('-', '_')}",
+        "summary": f"{question.title}: the page, its form filled from the query",
+        "responses": {"200": {"description": "The page", "content": {"text/html": text}},
+                      **{status: told for status, told in _responses({}).items() if status != "200"}},
+    }  # fmt: skip
+
+
 def _predict() -> dict[str, Any]:
-    cases = {"type": "array", "minItems": 1, "maxItems": 200, "items": {"type": "object"}}
+    # A case that is none gets its own sentence, and the others their answers.
+    cases = {"type": "array", "minItems": 1, "maxItems": 200, "items": {}}
     return {
         "operationId": "predict",
         "summary": "Predict many cases",
@@ -80,7 +92,13 @@ def request_schema(question: Question) -> dict[str, Any]:
             inner = properties.setdefault(group, {"type": "object", "properties": {}, "additionalProperties": False})[
                 "properties"
             ]
-            inner[name] = property_of(field)
+            inner[name] = _or_absent(property_of(field))
         else:
-            properties[field.name] = property_of(field)
+            properties[field.name] = _or_absent(property_of(field))
     return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _or_absent(told: dict[str, Any]) -> dict[str, Any]:
+    """Null is a field that is not given."""
+    inner = {name: value for name, value in told.items() if name not in {"description", "title", "default"}}
+    return {**{name: value for name, value in told.items() if name not in inner}, "anyOf": [inner, {"type": "null"}]}
