@@ -12,7 +12,7 @@ from tonnage.accuracy.rows import Row, count, text
 from tonnage.accuracy.train_cases import model_of
 from tonnage.errors import BadFact
 from tonnage.nouns.model import Attention, Model
-from tonnage.physics.parameters import layer_parameters
+from tonnage.planner.train.sure import layer_weights
 
 __all__ = ["flop_of_sequence"]
 
@@ -32,7 +32,7 @@ def flop_of_sequence(row: Row) -> float:
     mixer = model.layers[0].mixer if model.layers else None
     if tokens is None or not isinstance(mixer, Attention):
         raise BadFact("not stated: what its FLOP/s count")
-    weights = sum(group.count * layer_parameters(group, model.hidden_size, active=True) for group in model.layers)
+    weights = layer_weights(model)
     layers = sum(group.count for group in model.layers)
     width = mixer.num_attention_heads * mixer.head_dim
     attention = 2.0 * layers * width * tokens * (0.5 if text(row, "attn_flops") == "causal" else 1.0)

@@ -9,9 +9,10 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.parameters import layer_parameters
 from tonnage.planner.levels import train_level
 
-__all__ = ["basis_of", "level_of", "mfu"]
+__all__ = ["basis_of", "layer_weights", "level_of", "mfu"]
 
 
 def basis_of(accelerator: Accelerator, coefficients: TrainCoefficients) -> Basis:
@@ -25,6 +26,11 @@ def level_of(
     """What the width of its intervals is looked up by: what it rests on, method, structure, software."""
     basis = basis_of(accelerator, coefficients)
     return train_level(model, basis=basis.value, method=setup.method, software=setup.software)
+
+
+def layer_weights(model: Model) -> float:
+    """Weights of the layers that one token passes, ends apart. [parameters]"""
+    return sum(group.count * layer_parameters(group, model.hidden_size, active=True) for group in model.layers)
 
 
 def mfu(model: Model, *, accelerator: Accelerator, setup: TrainSetup, step_s: float, share: float = 1.0) -> float:
