@@ -77,3 +77,17 @@ def test_a_pipeline_passes_a_prompt_from_stage_to_stage() -> None:
     one, two, split = first({"tp": 1}), first({"tp": 1, "pp": 2}), first({"tp": 2})
     assert two == pytest.approx(one, rel=0.15)
     assert split < 0.75 * two
+
+
+def test_what_was_preempted_is_found_again_under_a_prefix_cache() -> None:
+    def seen(caching: bool) -> Simulated:
+        traffic = {"prompt_tokens": "1k", "output_tokens": "3k", "rate": "2/s", "requests": "300"}
+        fields = {"model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "RTX 4090", "traffic": traffic,
+                  "engine_options": {"prefix_caching": caching, "max_model_len": 8192}}  # fmt: skip
+        return simulate(simulation_of(fields))
+
+    kept, again = seen(True), seen(False)
+    assert again.preemptions > 100 and kept.preemptions > 100
+    assert again.cached_share == 0.0 and kept.cached_share is not None and kept.cached_share > 0.02
+    assert kept.span_s is not None and again.span_s is not None and kept.span_s < again.span_s
+    assert kept.requests == again.requests == 300

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from tonnage.engine.serving import Simulated as Run
 
 __all__ = ["ReplicaArrays", "replica_arrays", "simulate"]
+
+MOST_NAMES: Final = 12_000_000
+"""Blocks of all requests that are told apart, which takes some seconds; beyond it a preempted request finds none. [blocks]"""
 
 
 def simulate(
@@ -75,7 +78,10 @@ def simulate(
     replicas = [_replica(asked, one, traffic) for one in setups]
     scaling, notes = scaling_of(asked, at)
     if split is None:
-        run, copies = _run(asked, replicas[0], traffic=traffic, scaling=scaling, watch=watch)
+        run, copies = _run(asked, replicas[0], requests=traffic.requests, scaling=scaling, watch=watch)
+        again = _remembered(run, at, replicas[0], requests=traffic.requests)
+        if again is not None:
+            run, copies = _run(asked, replicas[0], requests=again, scaling=scaling, watch=watch)
     else:
         first, second = zip(setups, replicas, strict=True)
         run, copies = run_apart(asked, (first, second), traffic=traffic, watch=watch), 1
@@ -89,7 +95,7 @@ def _run(
     asked: Simulation,
     replica: ReplicaArrays,
     *,
-    traffic: Traced,
+    requests: Requests,
     scaling: Scaling | None,
     watch: Callable[[int, int], None] | None,
 ) -> tuple[Run, int]:
@@ -103,7 +109,7 @@ def _run(
         from tonnage.engine.serving import simulate as one
 
         found = one(
-            replica.table, replica.limits, requests=_share(traffic.requests, asked.replicas),
+            replica.table, replica.limits, requests=_share(requests, asked.replicas),
             clients=math.ceil(clients / asked.replicas) if clients else None, delivery_s=replica.delivery_s,
             watch=watch,
         )  # fmt: skip
@@ -111,10 +117,28 @@ def _run(
     from tonnage.engine.router import simulate_fleet
 
     fleet = simulate_fleet(
-        replica.table, replica.limits, requests=traffic.requests, replicas=asked.replicas, rule=asked.router,
+        replica.table, replica.limits, requests=requests, replicas=asked.replicas, rule=asked.router,
         scaling=scaling, delivery_s=replica.delivery_s, watch=watch,
     )  # fmt: skip
     return fleet, 1
+
+
+def _remembered(run: Run, at: Setup, replica: ReplicaArrays, *, requests: Requests) -> Requests | None:
+    """
+    The same requests with names for their blocks, where that matters: somebody was preempted under a prefix cache.
+
+    What was computed is found again unless it has been overwritten since, a fifth of the first tokens of a real log.
+    Absent where it does not matter, or where it would take minutes.
+    """
+    if run.partial or not run.preempted.any() or not at.engine.prefix_caching or replica.limits.reserve_output:
+        return None
+    if len(requests.offsets) > 1 or requests.cached.any():
+        return None
+    if int((requests.prompt + requests.output).sum()) > MOST_NAMES * replica.limits.block_tokens:
+        return None
+    from tonnage.engine.serving import with_own_blocks
+
+    return with_own_blocks(requests, replica.limits.block_tokens)
 
 
 def _share(requests: Requests, replicas: int) -> Requests:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tonnage.catalog.intervals import factor
 from tonnage.engine.metrics import Objectives, goodput_per_s, summary
 from tonnage.engine.simulated import Limits
 from tonnage.errors import BadRequest
@@ -14,6 +13,7 @@ from tonnage.nouns.answer import Basis
 from tonnage.nouns.case import Latency
 from tonnage.nouns.simulate import SIMULATE_SCHEMA, CapacityFound, FleetSeen, Occupancy, Simulated, Simulation
 from tonnage.nouns.workload import Slo
+from tonnage.planner.calibrated import basis_under, width
 from tonnage.planner.placement import BASIS_OF_RUNG
 from tonnage.planner.replica_arrays import ReplicaArrays
 from tonnage.planner.serve.setup import Setup
@@ -35,6 +35,7 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
     basis = BASIS_OF_RUNG[replica.rung]
     if at.times.borrowed and basis is Basis.CALIBRATED:
         basis = Basis.DERIVED
+    basis = basis_under(basis, at.calibration)
     done = np.isfinite(run.last_s)
     count = int(done.sum())
     notes = (*traffic.notes, *at.notes)
@@ -47,6 +48,10 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
         sentence = f"Nothing was answered: {why}."
         return Simulated(schema=SIMULATE_SCHEMA, sentence=sentence, fits=True, basis=basis, why=why,
                          refused=run.num_refused, partial=run.partial, assumed=notes)  # fmt: skip
+
+    def width_of(quantity: str) -> float:
+        return width(quantity, at.calibration, level=basis.value)
+
     sent, last = run.requests.sent_s, run.last_s
     span = float(np.nanmax(last) - sent[0])
     found = Simulated(
@@ -59,11 +64,11 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
         refused=run.num_refused,
         preemptions=int(run.preempted.sum()),
         span_s=span,
-        ttft_s=_latency("ttft_s", run.ttft_s, basis),
-        tpot_s=_latency("tpot_s", run.tpot_s, basis),
+        ttft_s=_latency(run.ttft_s, width_of("ttft_s")),
+        tpot_s=_latency(run.tpot_s, width_of("tpot_s")),
         itl_s=_gaps(run),
-        e2e_s=_latency("e2e_s", run.e2e_s, basis),
-        queue_s=_latency(None, run.started_s - sent, basis),
+        e2e_s=_latency(run.e2e_s, width_of("e2e_s")),
+        queue_s=_latency(run.started_s - sent),
         requests_per_s=count / span * copies,
         output_tokens_per_s=float(run.requests.output[done].sum()) / span * copies,
         goodput_per_s=_goodput(asked, run, span, copies),
@@ -79,14 +84,13 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
     return msgspec.structs.replace(found, sentence=_sentence(asked, found))
 
 
-def _latency(name: str | None, values: Any, basis: Basis) -> Latency | None:
+def _latency(values: Any, error: float | None = None) -> Latency | None:
     found = summary(values)
     if found is None:
         return None
-    width = factor("serve", name, rung=basis) if name else None
     return Latency(
         mean=found.mean, p50=found.p50, p90=found.p90, p95=found.p95, p99=found.p99,
-        low=found.mean / width if width else None, high=found.mean * width if width else None,
+        low=found.mean / error if error else None, high=found.mean * error if error else None,
     )  # fmt: skip
 
 
