@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["ReplicaArrays", "replica_arrays", "simulate"]
 
 MOST_NAMES: Final = 12_000_000
-"""Blocks of all requests that are told apart, which takes some seconds; beyond it a preempted request finds none. [blocks]"""
+"""Blocks of all requests that are told apart, which takes some seconds; a preempted request finds no more. [blocks]"""
 
 
 def simulate(
