@@ -87,7 +87,7 @@ class FleetQuota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def label(self) -> str:
         """A few words that name it: "16 h100-sxm5-80gb on-demand"."""
         named = [name for name in (self.accelerator, self.provider, self.region, self.term) if name]
-        return f"{self.most} x {' '.join(named) or 'accelerators in all'}"
+        return f"{self.most} x {' '.join(named)}" if named else f"{self.most} accelerators in all"
 
 
 class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

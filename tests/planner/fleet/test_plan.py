@@ -122,6 +122,11 @@ def test_cores_are_work_too() -> None:
     assert all(one.accelerator.startswith("cpu-") for one in plan.instances)
 
 
+def test_a_network_without_text_is_sent_to_its_own_question() -> None:
+    with pytest.raises(TonnageError, match="plan infer"):
+        planned({"model": "ultralytics/yolo11s", "rate": "1/s"})
+
+
 def test_more_load_never_costs_less() -> None:
     costs = [planned({**AGENT, "rate": f"{rate}/s"}, quick=True).bill for rate in (1, 20, 60)]
     values = [bill.value for bill in costs if bill is not None]

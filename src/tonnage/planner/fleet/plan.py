@@ -41,6 +41,8 @@ RAISES: Final = 2
 RAISE: Final = 1.12
 """Load over that before, where an objective is missed. [-]"""
 
+_NAMED: Final = frozenset({"accelerator", "exclude", "vendor", "segment", "provider", "region", "country"})
+
 Solution = tuple[FleetProblem, tuple[Chance | None, ...], Fleet]
 
 
@@ -175,4 +177,5 @@ def _rejected(
                 seen.add(name)
                 what = f"{request.workloads[number].name} on {name}"
                 lines.append(Rejection(what=what, verdict=miss.verdict))
-    return (*lines, *excluded)
+    # What the request itself rules out by name is no news.
+    return (*lines, *(one for one in excluded if one.verdict.limit not in _NAMED))

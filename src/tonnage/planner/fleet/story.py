@@ -62,9 +62,8 @@ def assumptions(request: FleetRequest, hours: Hours) -> tuple[str, ...]:
     found = ["a month is 730 hours; prices exclude VAT, egress and storage; list prices are no stock"]
     found.append("requests of one bucket take their share of a replica's time; the simulation checks the mix")
     if len(hours.spans) < len(hours.period_of):
-        found.append(
-            f"{len(hours.period_of)} hours planned as {len(hours.spans)} periods of like load, each at its top"
-        )
+        number = "one period" if len(hours.spans) == 1 else f"{len(hours.spans)} periods"
+        found.append(f"{len(hours.period_of)} hours planned as {number} of like load, each at its top")
     if any(w.kind == "batch" for w in request.workloads):
         found.append("items of a batch are spread over all days of the week")
     if "spot" in request.filters.terms:

@@ -17,6 +17,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.engine.capacity import Point, at_concurrency, largest_concurrency
 from tonnage.engine.simulated import Requests
+from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.fleet_plan import FleetRequest, FleetWorkload
 from tonnage.nouns.layout import Engine, Layout
@@ -83,6 +84,8 @@ def chances(
     workload = request.workloads[number]
     assert workload.serve is not None
     model = resolve(workload.serve.model, additions=additions)
+    if not model.layers:
+        raise BadRequest(f"{workload.name}: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
     formats.check_context(model, workload.serve)
     allowed, _, no_format = floored(workload.serve, model)
     found: list[Chance] = []
