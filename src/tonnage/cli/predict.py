@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,8 +18,10 @@ BAD_REQUEST = 2
 
 @click.command()
 @click.argument("cases", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
+@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and calibrations")
 @click.pass_context
-def predict(ctx: click.Context, cases: str) -> None:
+def predict(ctx: click.Context, cases: str, overrides: tuple[str, ...], folders: tuple[str, ...]) -> None:
     """
     Predict each case of a file, or of standard input.
 
@@ -30,14 +33,16 @@ def predict(ctx: click.Context, cases: str) -> None:
     {"kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
      "traffic": {"concurrency": 64}, "isl": 1024, "osl": 1024}
     """
+    from tonnage.catalog import gather
     from tonnage.planner.predict.case_lines import answers, raw_cases
     from tonnage.planner.predict.predict import predict as one
 
+    additions = gather(paths=folders, overrides=overrides)
     failed = False
     try:
         with nullcontext(sys.stdin.buffer) if cases == "-" else Path(cases).open("rb") as file:
             listed = Path(cases).suffix.lower() in {".yaml", ".yml"}
-            for answer in answers(raw_cases(file, yaml=listed), one):
+            for answer in answers(raw_cases(file, yaml=listed), partial(one, additions=additions)):
                 failed = failed or answer.failed
                 sys.stdout.buffer.write(answer.text + b"\n")
                 sys.stdout.buffer.flush()

@@ -153,6 +153,7 @@ def test_a_plan_and_a_simulation_take_it_and_say_so(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert seen[1].tpot_s.mean > 1.6 * seen[0].tpot_s.mean
     assert any("as calibrated" in note for note in seen[1].assumed)
+    assert seen[1].tpot_s.high == pytest.approx(1.5 * seen[1].tpot_s.mean) and seen[1].basis == "calibrated"
 
 
 def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,5 +170,10 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     machine = run.invoke(root, ["calibrate", str(report), "--accelerator", "H100", "--engine", "vllm", "--json"])
     found = json.loads(machine.output)
     assert found["schema"] == "tonnage.calibrate/1" and math.isfinite(found["after"])
+    case = tmp_path / "case.jsonl"
+    case.write_text(json.dumps({"kind": "serve", "model": MODEL, "accelerator": "H100", "isl": 1024, "osl": 256,
+                                "traffic": {"concurrency": 8}}))  # fmt: skip
+    asked = json.loads(run.invoke(root, ["predict", str(case)]).output)
+    assert asked["basis"] == "calibrated" and any("as calibrated" in note for note in asked["notes"])
     missing = run.invoke(root, ["calibrate", str(report), "--accelerator", "H100"])
     assert missing.exit_code == 2
