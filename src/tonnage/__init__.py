@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tonnage.nouns.diagnosis import Diagnosis
     from tonnage.nouns.fit import FitAnswer
     from tonnage.nouns.fleet_plan import FleetPlan
+    from tonnage.nouns.infer_plan import InferPlan
     from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.model import Model
     from tonnage.nouns.plan import ServePlan
@@ -44,6 +45,7 @@ __all__ = [
     "plan_batch",
     "plan_finetune",
     "plan_fleet",
+    "plan_infer",
     "plan_lifecycle",
     "plan_serve",
     "plan_train",
@@ -110,6 +112,24 @@ def plan_batch(model: str, *, additions: Additions | None = None, **fields: Any)
 
     own = additions or NOTHING
     return drawn(answer(batch_request({"model": model, **fields}, additions=own), additions=own))
+
+
+def plan_infer(model: str, *, additions: Additions | None = None, **fields: Any) -> InferPlan:
+    """
+    Accelerators for a model that decodes no text: cameras, images, audio. Fields as in `tonnage plan infer --help`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That nothing carries the load is an answer: `feasible` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.infer.door import infer_request
+    from tonnage.planner.infer.plan import plan_infer as answer
+    from tonnage.report.notebook import drawn
+
+    own = additions or NOTHING
+    return drawn(answer(infer_request({"model": model, **fields}, additions=own), additions=own))
 
 
 def plan_lifecycle(model: str, *, additions: Additions | None = None, **fields: Any) -> LifecyclePlan:

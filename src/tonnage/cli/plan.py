@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -18,9 +18,6 @@ from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Fi
 from tonnage.planner.fleet.door import FLEET_FIELDS
 from tonnage.planner.infer.door import INFER_FIELDS
 from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
-
-if TYPE_CHECKING:
-    from tonnage.planner.plans import Plan
 
 __all__ = ["plan"]
 
@@ -60,6 +57,7 @@ def _output_options(function: Command) -> Command:
         click.option(
             "--output", "-o", type=click.Path(dir_okay=False), help="also write the plan as JSON to this file"
         ),
+        click.option("--plot", metavar="FILE", help="draw it, too: FILE.svg, .png, or .html with the whole report"),
         click.option("--top", type=click.IntRange(1, 200), default=8, show_default=True, help="options to show"),
         click.option("--json", "as_json", is_flag=True, help="the whole plan as JSON"),
     ):
@@ -91,6 +89,7 @@ class _Output(msgspec.Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     today: datetime | None = None
     output: str | None = None
+    plot: str | None = None
     top: int = 8
     as_json: bool = False
 
@@ -193,8 +192,11 @@ def _from_file(ctx: click.Context, /, path: str, **options: Any) -> None:
 def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Output) -> None:
     from tonnage.catalog import gather
     from tonnage.planner import ask
+    from tonnage.report import answers, picture
     from tonnage.report.document import as_json
 
+    if output.plot is not None:
+        picture.check_path(output.plot)
     additions = gather(paths=output.folders, overrides=output.overrides)
     today = output.today.date() if output.today else None
     answer = ask.answer(kind, fields, additions=additions, today=today)
@@ -204,39 +206,8 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
     if output.as_json:
         click.echo(as_json(answer))
     else:
-        _shown(answer, output.top)
+        answers.show(answer, top=output.top)
+    if output.plot is not None:
+        answers.plot(answer, output.plot)
     if not answer.feasible:
         ctx.exit(INFEASIBLE)
-
-
-def _shown(answer: Plan, top: int) -> None:
-    from tonnage.nouns.batch_plan import BatchPlan
-    from tonnage.nouns.fleet_plan import FleetPlan
-    from tonnage.nouns.infer_plan import InferPlan
-    from tonnage.nouns.lifecycle import LifecyclePlan
-    from tonnage.nouns.plan import ServePlan
-
-    if isinstance(answer, ServePlan):
-        from tonnage.report.plan import show_plan
-
-        show_plan(answer, top=top)
-    elif isinstance(answer, BatchPlan):
-        from tonnage.report.batch import show_batch_plan
-
-        show_batch_plan(answer, top=top)
-    elif isinstance(answer, InferPlan):
-        from tonnage.report.infer import show_infer_plan
-
-        show_infer_plan(answer, top=top)
-    elif isinstance(answer, FleetPlan):
-        from tonnage.report.fleet import show_fleet_plan
-
-        show_fleet_plan(answer, top=top)
-    elif isinstance(answer, LifecyclePlan):
-        from tonnage.report.lifecycle import show_lifecycle_plan
-
-        show_lifecycle_plan(answer, top=top)
-    else:
-        from tonnage.report.train_plan import show_train_plan
-
-        show_train_plan(answer, top=top)

@@ -14,7 +14,7 @@ import msgspec
 
 from tonnage.errors import BadFact, BadRequest, echo
 
-__all__ = ["read_mapping", "read_text"]
+__all__ = ["read_mapping", "read_text", "read_written"]
 
 LARGEST_BYTES: Final = 8 * 1024 * 1024
 """Of a request or plan file; a plan over the whole catalogue is about 1 MB. [bytes]"""
@@ -60,6 +60,20 @@ def read_mapping(path: str, *, what: str = "request") -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadFact(f"{what} '{echo(path)}' must hold 'name: value' lines, not {_kind(value)}")
     _refuse_depth(value, path)
+    return value
+
+
+def read_written(text: str, *, what: str) -> Any:
+    """
+    The lists and groups of a text in YAML or JSON, as people write them into one field.
+
+    Raises
+    ------
+    BadFact
+        Malformed, or nested too deeply.
+    """
+    value = _json(text, what) if text.lstrip().startswith(("{", "[")) else _yaml(text, what)
+    _refuse_depth(value, what)
     return value
 
 

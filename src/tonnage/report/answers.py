@@ -13,6 +13,7 @@ from tonnage.nouns.cost import RentOrBuy
 from tonnage.nouns.diagnosis import Diagnosis
 from tonnage.nouns.fit import FitAnswer
 from tonnage.nouns.fleet_plan import FleetPlan
+from tonnage.nouns.infer_plan import InferPlan
 from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.nouns.plan import ServePlan
 from tonnage.nouns.simulate import Simulated
@@ -29,6 +30,7 @@ SHOWN_BY: Final[dict[type, str]] = {
     TrainPlan: "tonnage.report.train_plan:show_train_plan",
     BatchPlan: "tonnage.report.batch:show_batch_plan",
     LifecyclePlan: "tonnage.report.lifecycle:show_lifecycle_plan",
+    InferPlan: "tonnage.report.infer:show_infer_plan",
     FleetPlan: "tonnage.report.fleet:show_fleet_plan",
     FitAnswer: "tonnage.report.memory:show_fit",
     RentOrBuy: "tonnage.report.cost:show_rent_or_buy",

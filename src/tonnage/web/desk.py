@@ -19,7 +19,7 @@ from anyio import CapacityLimiter, to_thread
 from tonnage.catalog import Additions
 from tonnage.errors import TonnageError
 from tonnage.web.models import admitted
-from tonnage.web.questions import QUESTIONS, answered
+from tonnage.web.questions import QUESTIONS, answered, opened
 
 __all__ = ["Busy", "Desk", "Kept", "ask", "kept", "key_of"]
 
@@ -86,6 +86,7 @@ async def ask(desk: Desk, path: str, *, request: dict[str, Any]) -> tuple[str, A
     Busy
         Too many wait already.
     """
+    request = opened(QUESTIONS[path], request)
     key = key_of(path, request)
     found = kept(desk, key)
     if found is not None:
@@ -103,6 +104,7 @@ async def follow(desk: Desk, path: str, *, request: dict[str, Any]) -> AsyncIter
     TonnageError
         As `ask`.
     """
+    request = opened(QUESTIONS[path], request)
     key = key_of(path, request)
     if kept(desk, key) is not None:
         return

@@ -105,10 +105,10 @@ def _inputs(question: Question, values: Mapping[str, str], *, shown_first: bool)
     fields = [field for field in question.fields if (field.name in first) is shown_first]
     if shown_first:
         fields.sort(key=lambda field: question.essentials.index(field.name))
-    return [_input(field, values.get(field.name, "")) for field in fields]
+    return [_input(field, values.get(field.name, ""), written=field.name in question.written) for field in fields]
 
 
-def _input(field: Field, value: Any) -> dict[str, Any]:
+def _input(field: Field, value: Any, *, written: bool) -> dict[str, Any]:
     last = field.name.rpartition(".")[2]
     choices = ("true", "false") if field.reads == "flag" else field.choices
     return {
@@ -116,6 +116,7 @@ def _input(field: Field, value: Any) -> dict[str, Any]:
         "label": field.name.replace("_", " ").replace(".", ": "),
         "help": field.help,
         "value": str(value),
+        "rows": max(3, str(value).count("\n") + 1) if written else 0,
         "choices": choices if field.reads in ("flag", "text") else (),
         "list": {"model": "models", "accelerator": "accelerators", "exclude": "accelerators", "traffic": "profiles",
                  "profile": "profiles"}.get(last, ""),

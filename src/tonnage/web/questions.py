@@ -12,6 +12,8 @@ from tonnage.nouns.batch_plan import BatchPlan
 from tonnage.nouns.compare import Comparison
 from tonnage.nouns.cost import RentOrBuy
 from tonnage.nouns.fit import FitAnswer
+from tonnage.nouns.fleet_plan import FleetPlan
+from tonnage.nouns.infer_plan import InferPlan
 from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.nouns.plan import ServePlan
 from tonnage.nouns.simulate import Simulated
@@ -20,10 +22,13 @@ from tonnage.planner import ask
 from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.cost.door import COST_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
+from tonnage.planner.files import read_written
 from tonnage.planner.fit.door import FIT_FIELDS
+from tonnage.planner.fleet.door import FLEET_FIELDS
+from tonnage.planner.infer.door import INFER_FIELDS
 from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
-__all__ = ["QUESTIONS", "Question", "nested"]
+__all__ = ["QUESTIONS", "Question", "answered", "nested", "opened"]
 
 Watch = Callable[[int, int], None]
 
@@ -42,6 +47,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     answers: type
     kind: str = ""
     """Of plan, for those that `ask` knows."""
+    written: tuple[str, ...] = ()
+    """Fields that hold lists or groups, which a form takes as YAML in a large box."""
 
 
 def _prefixed(group: str, fields: tuple[Field, ...]) -> tuple[Field, ...]:
@@ -67,10 +74,39 @@ _SIMULATE_FIELDS: Final = (
     Field(name="replicas", reads="integer", help="replicas behind the router"),
     Field(name="capacity", reads="flag", help="also look for the largest rate within the objectives"),
 )  # fmt: skip
-_COMPARE_FIELDS: Final = tuple(field for field in _SIMULATE_FIELDS if field.name != "capacity")
+_COMPARE_FIELDS: Final = (
+    *(field for field in _SIMULATE_FIELDS if field.name != "capacity"),
+    Field(name="ways", reads="text", help="a name and what differs, a line each; "
+          "left out: static, dynamic, continuous and disaggregated"),
+)  # fmt: skip
+_FLEET_FIELDS: Final = (
+    Field(name="workloads", reads="text", help="one entry a workload, with the fields of serving; also kind: batch "
+          "with items, or kind: cpu with cpu_time"),
+    *FLEET_FIELDS,
+    Field(name="own", reads="text", help="machines that are there already: accelerator and count"),
+    Field(name="quotas", reads="text", help="most accelerators of a kind, provider, region or term: most, and whose"),
+)  # fmt: skip
 _WHOLE: Final = ("layout.tp", "replicas", "traffic.concurrency", "traffic.requests")
 
 LLAMA_8B: Final = "meta-llama/Llama-3.1-8B-Instruct"
+_WORKLOADS: Final = """\
+- name: assistant
+  model: 8B
+  rate: 12/s
+  traffic: chat
+  day: consumer
+  ttft: 1 s
+  tpot: 60 ms
+- name: nightly summaries
+  kind: batch
+  model: 8B
+  items: 2M
+  window: 22-8
+"""
+_WAYS: Final = """\
+small steps: {engine_options: {max_num_batched_tokens: 512}}
+as it is: {}
+"""
 
 QUESTIONS: Final[dict[str, Question]] = {
     question.path: question
@@ -111,6 +147,19 @@ QUESTIONS: Final[dict[str, Question]] = {
                      "serve.rate": "4/s", "serve.traffic": "chat", "serve.ttft": "1 s"},
         ),
         Question(
+            path="plan/infer", kind="infer", title="See, hear, embed", fields=INFER_FIELDS, answers=InferPlan,
+            essentials=("model", "streams", "fps", "rate", "audio", "latency", "resolution", "frame", "precision",
+                        "eu", "accelerator"),
+            example={"model": "ultralytics/yolov8m", "streams": "20", "fps": "25", "frame": "1080p",
+                     "resolution": "640", "latency": "200 ms", "precision": "fp16, int8"},
+        ),
+        Question(
+            path="plan/fleet", kind="fleet", title="Several workloads, one fleet", fields=_FLEET_FIELDS,
+            answers=FleetPlan, written=("workloads", "own", "quotas"),
+            essentials=("workloads", "provider", "region", "term", "zones", "budget", "eu", "quotas", "own"),
+            example={"workloads": _WORKLOADS, "provider": "gcp", "region": "europe-west4", "zones": "2"},
+        ),
+        Question(
             path="fit", title="Does it fit?", fields=FIT_FIELDS, answers=FitAnswer,
             essentials=("model", "accelerator", "context", "concurrency", "precision", "tp", "finetune", "batch",
                         "seq_len"),
@@ -129,9 +178,9 @@ QUESTIONS: Final[dict[str, Question]] = {
         ),
         Question(
             path="compare/ways", title="Compare ways to batch", fields=_COMPARE_FIELDS, answers=Comparison,
-            essentials=tuple(field.name for field in _COMPARE_FIELDS),
+            essentials=tuple(field.name for field in _COMPARE_FIELDS), written=("ways",),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
-                     "traffic.requests": "5000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "replicas": "2"},
+                     "traffic.requests": "5000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "ways": _WAYS},
         ),
     )
 }  # fmt: skip
@@ -150,6 +199,21 @@ def nested(fields: Mapping[str, Any]) -> dict[str, Any]:
         else:
             request[name] = value
     return request
+
+
+def opened(question: Question, request: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    The request with lists in place of the YAML that a form holds for them.
+
+    Raises
+    ------
+    BadFact
+        It is no YAML.
+    """
+    return {
+        name: read_written(value, what=name) if name in question.written and isinstance(value, str) else value
+        for name, value in request.items()
+    }
 
 
 def answered(
@@ -202,15 +266,17 @@ def _typed(request: Mapping[str, Any]) -> dict[str, Any]:
     """Whole numbers and flags of the simulation form, which a browser sends as text."""
     from tonnage.planner.door import read_fields
 
+    ways = {"ways": request["ways"]} if "ways" in request else {}
     flat = {
         f"{group}.{name}" if isinstance(inner, Mapping) else group: value
         for group, inner in request.items()
+        if group not in ways
         for name, value in (inner.items() if isinstance(inner, Mapping) else [("", inner)])
     }
     known = tuple(field for field in _SIMULATE_FIELDS if field.reads in ("flag", "integer"))
     names = {field.name for field in known}
     typed = read_fields({name: value for name, value in flat.items() if name in names}, known)
-    return nested({**flat, **typed})
+    return {**nested({**flat, **typed}), **ways}
 
 
 _OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], Any]]] = {

@@ -17,7 +17,7 @@ from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.report.answers import blocks_of
 from tonnage.report.markdown import markdown
 from tonnage.web.openapi import request_schema
-from tonnage.web.questions import QUESTIONS, Question, answered
+from tonnage.web.questions import QUESTIONS, Question, answered, opened
 
 __all__ = ["TOOLS", "call", "serve", "tool_list"]
 
@@ -79,7 +79,8 @@ def call(name: str, arguments: dict[str, Any], *, additions: Additions) -> str:
         return _diagnosed(arguments, additions)
     if name not in TOOLS:
         raise UnknownName("tool", name, known=(*TOOLS, CASES, DIAGNOSE))
-    answer = answered(QUESTIONS[TOOLS[name]], arguments, additions=additions)
+    question = QUESTIONS[TOOLS[name]]
+    answer = answered(question, opened(question, arguments), additions=additions)
     return markdown(blocks_of(answer, top=TOP))
 
 

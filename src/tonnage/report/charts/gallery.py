@@ -9,12 +9,16 @@ from tonnage.nouns.batch_plan import BatchPlan
 from tonnage.nouns.compare import Comparison
 from tonnage.nouns.cost import RentOrBuy
 from tonnage.nouns.fit import FitAnswer
+from tonnage.nouns.fleet_plan import FleetPlan
+from tonnage.nouns.infer_plan import InferPlan
 from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.nouns.plan import ServePlan
 from tonnage.nouns.simulate import Simulated
 from tonnage.nouns.train_plan import TrainPlan
 from tonnage.report.charts.chart import Chart
 from tonnage.report.charts.comparison import comparison_charts
+from tonnage.report.charts.fleet import fleet_charts
+from tonnage.report.charts.inference import infer_charts
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.owning import cost_charts
 from tonnage.report.charts.serving import serve_charts
@@ -48,6 +52,8 @@ _GALLERY: Final[dict[type, Callable[[Any], tuple[Chart, ...]]]] = {
     TrainPlan: train_charts,
     BatchPlan: batch_charts,
     LifecyclePlan: _lifecycle_charts,
+    InferPlan: infer_charts,
+    FleetPlan: fleet_charts,
     RentOrBuy: cost_charts,
     FitAnswer: _fit_charts,
     Simulated: simulation_charts,
