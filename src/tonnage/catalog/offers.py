@@ -15,10 +15,13 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from tonnage.catalog.accelerators import accelerator
 from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
 from tonnage.catalog.providers import Country, countries
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
+from tonnage.catalog.snapshots import State, snapshots, state
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 from tonnage.nouns.money import Offer, Price, SpotRecord
 from tonnage.units import GB, read
@@ -63,7 +66,7 @@ def offers(*, additions: Additions = NOTHING, marketplace: bool = True) -> tuple
     Rows with `history` set are superseded or of retiring series: they show where prices came from and are not
     to be offered as today's.
     """
-    return _all(additions, stamp(additions), marketplace)
+    return _all(additions, stamp(additions), (marketplace, state()))
 
 
 @cache
@@ -88,9 +91,47 @@ def spot_records() -> tuple[SpotRecord, ...]:
 
 
 @lru_cache(maxsize=8)
-def _all(additions: Additions, _stamp: Stamp, marketplace: bool) -> tuple[Offer, ...]:
+def _all(additions: Additions, _stamp: Stamp, which: tuple[bool, State]) -> tuple[Offer, ...]:
+    marketplace, fetched = which
     own = tuple(_own(given, where=where, additions=additions) for where, given in tables(additions, "offer"))
-    return (*_sheet("listed"), *(_sheet("marketplace") if marketplace else ()), *own)
+    shipped = (*_sheet("listed"), *(_sheet("marketplace") if marketplace else ()))
+    return (*(_with_fetched(shipped) if fetched else shipped), *own)
+
+
+def _with_fetched(shipped: tuple[Offer, ...]) -> tuple[Offer, ...]:
+    """The shipped offers, with fetched on-demand and spot prices in the place of a provider's own."""
+    found = snapshots()
+    fetched = {snapshot.provider for snapshot in found}
+    rest = (_without_hourly(offer) if offer.provider in fetched else offer for offer in shipped)
+    return (*(offer for offer in rest if offer.prices), *(_fetched(row) for each in found for row in each.rows))
+
+
+def _without_hourly(offer: Offer) -> Offer:
+    kept = tuple(price for price in offer.prices if price.term not in ("on-demand", "spot"))
+    return msgspec.structs.replace(offer, prices=kept)
+
+
+def _fetched(row: Mapping[str, str]) -> Offer:
+    """The offer that one row of a snapshot describes; the rows were checked before they were kept."""
+    hourly = {"on_demand_usd_per_hour": "on-demand", "spot_usd_per_hour": "spot"}
+    union = _unions(countries().get(row["country"]))
+    return Offer(
+        provider=row["provider"],
+        instance_type=row["instance_type"],
+        accelerator=row["accelerator"],
+        count=float(row["count"]),
+        prices=tuple(Price(term=term, usd_per_hour=float(row[name])) for name, term in hourly.items() if row[name]),
+        region=row["region"],
+        country=row["country"],
+        eu=union["eu"],
+        eea=union["eea"],
+        vcpus=float(row["vcpus"]) if row["vcpus"] else None,
+        ram_bytes=float(row["ram_gb"]) * GB if row["ram_gb"] else None,
+        as_of=row["as_of"],
+        as_of_kind="exact",
+        source=row["source"],
+        licence="MPL-2.0",
+    )
 
 
 @cache

@@ -146,6 +146,38 @@ def providers_command(**options: Any) -> None:
     _show(providers_listing(asked.wanted(), order=asked.order, today=asked.today, additions=asked.additions), asked)
 
 
+@catalog.command("refresh")
+@click.argument("providers", nargs=-1, metavar="[PROVIDER]…")
+@click.option("--rollback", is_flag=True, help="back to the prices fetched before")
+@click.option("--drop", is_flag=True, help="back to the shipped prices")
+@click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.refresh/1")
+def refresh_command(providers: tuple[str, ...], *, rollback: bool, drop: bool, as_json: bool) -> None:
+    """
+    Fetch today's on-demand and spot prices, of these providers or of all that gpuhunt publishes.
+
+    They take the place of the shipped ones in every later plan, after checks; a provider that fails keeps what it had.
+    GPUHUNT_CATALOG_URL names a mirror.
+    """
+    if rollback or drop:
+        from tonnage.catalog import snapshots
+
+        done = snapshots.roll_back(providers) if rollback else snapshots.drop(providers)
+        told = ", ".join(done) if done else "no provider"
+        click.echo(f"{'the prices before' if rollback else 'the shipped prices'} hold again for {told}")
+        return
+    from tonnage.catalog.refresh import refresh
+
+    found = refresh(providers)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(found))
+        return
+    from tonnage.report.refresh import show_refreshed
+
+    show_refreshed(found)
+
+
 @catalog.command("models")
 @click.option("--kind", "kinds", multiple=True, help="llm, moe, diffusion …; repeat for several")
 @_with(_OUTPUT, _limit(0))

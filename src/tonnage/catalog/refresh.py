@@ -1,0 +1,206 @@
+"""
+Live prices through gpuhunt: fetched, checked against what is known, and only then kept beside the shipped ones.
+
+Each provider stands alone: one that fails, or whose prices look wrong, keeps what it had, and says why. An instance
+whose accelerator is not in the catalogue is counted and left out; a country comes from the shipped regions, or is
+unknown. `GPUHUNT_CATALOG_URL` names another place than gpuhunt's.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from tonnage.catalog.accelerators import accelerator
+from tonnage.catalog.offers import offers
+from tonnage.catalog.snapshots import put
+from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
+from tonnage.nouns.money import Offer
+from tonnage.nouns.refresh import Refresh, Refreshed
+from tonnage.units import GB
+
+__all__ = ["PROVIDERS", "refresh"]
+
+PROVIDERS: Final = {"lambdalabs": "lambda"}
+"""Our name of a provider, where gpuhunt has another."""
+TIMEOUT_S: Final = 30.0
+LEAST_USD, MOST_USD = 0.01, 200.0
+"""An accelerator-hour costs more than a cent and less than this anywhere; what is outside is a mistake. [USD/h]"""
+LARGEST_CHANGE: Final = 3.0
+"""By more than this, up or down, the middle price of a provider does not move between two looks."""
+MOST_BROKEN: Final = 0.3
+"""Share of rows without a sane price from which on nothing of a provider is believed."""
+MEMORY_SLACK: Final = 0.15
+"""Clouds state memory in GB or GiB, before or after what is reserved."""
+
+
+def refresh(
+    providers: Iterable[str] = (),
+    *,
+    folder: Path | None = None,
+    today: date | None = None,
+    watch: Callable[[str], None] = lambda _: None,
+) -> Refreshed:
+    """
+    Fetch the prices of these providers, or of all that gpuhunt publishes.
+
+    Raises
+    ------
+    BadRequest
+        gpuhunt is not installed.
+    UnknownName
+        gpuhunt does not publish that provider.
+    BadFact
+        Nothing could be fetched at all.
+    """
+    gpuhunt = _gpuhunt()
+    names = tuple(_names(providers, known=_published()))
+    fetched = _load(gpuhunt)
+    at = today or datetime.now(UTC).date()
+    told = []
+    for name in names:
+        watch(name)
+        told.append(_one(name, fetched.get(name), folder=folder, at=at))
+    if not any(one.kept for one in told):
+        reasons = "; ".join(dict.fromkeys(f"{one.provider}: {one.why}" for one in told))
+        raise BadFact(f"no prices were refreshed, and those known stay: {reasons}")
+    return Refreshed(refreshed=tuple(told), source="dstackai/gpuhunt (MPL-2.0)")
+
+
+def _gpuhunt() -> Any:
+    try:
+        import gpuhunt
+    except ImportError:
+        raise BadRequest("refreshing prices needs gpuhunt: pip install 'tonnage[prices]'") from None
+    return gpuhunt
+
+
+def _published() -> tuple[str, ...]:
+    from gpuhunt._internal.catalog import OFFLINE_PROVIDERS
+
+    return tuple(OFFLINE_PROVIDERS)
+
+
+def _load(gpuhunt: Any) -> dict[str, tuple[str, list[Any]]]:
+    """Version and items of every provider that could be fetched."""
+    logging.getLogger("gpuhunt").setLevel(logging.CRITICAL)  # what fails is told once, by us
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(TIMEOUT_S)
+    try:
+        catalogue = gpuhunt.Catalog(balance_resources=False, auto_reload=False)
+        catalogue.load()
+    except (gpuhunt.GPUHuntError, OSError, ValueError):
+        return {}
+    finally:
+        socket.setdefaulttimeout(before)
+    return {name: (str(held.version), list(held.items)) for name, held in catalogue.catalog.items()}
+
+
+def _names(asked: Iterable[str], *, known: tuple[str, ...]) -> Iterable[str]:
+    theirs = {PROVIDERS.get(name, name): name for name in known}
+    wanted = tuple(asked) or tuple(theirs)
+    for name in wanted:
+        if name not in theirs and name not in known:
+            raise UnknownName("provider", name, known=theirs)
+    return (theirs.get(name, name) for name in wanted)
+
+
+def _one(name: str, fetched: tuple[str, list[Any]] | None, *, folder: Path | None, at: date) -> Refresh:
+    ours = PROVIDERS.get(name, name)
+    if fetched is None:
+        return Refresh(provider=ours, why="could not be fetched")
+    version, items = fetched
+    as_of = _date_of(version, at)
+    try:
+        rows, left_out = _rows(ours, items, as_of=as_of, version=version)
+        moved = _checked(ours, rows)
+    except BadFact as wrong:
+        return Refresh(provider=ours, as_of=as_of, why=str(wrong))
+    put(ours, rows, as_of=as_of, folder=folder)
+    return Refresh(provider=ours, as_of=as_of, kept=len(rows), left_out=left_out, moved=moved)
+
+
+def _date_of(version: str, at: date) -> str:
+    """The day of a version such as 20261120-71; else today."""
+    found = re.match(r"(20\d\d)(\d\d)(\d\d)", version)
+    try:
+        told = date(*map(int, found.groups())) if found else at
+    except ValueError:
+        told = at
+    return min(told, at).isoformat()
+
+
+def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple[list[dict[str, str]], int]:
+    """A row of each instance and region with its prices, and how many instances were left out."""
+    parts = {offer.instance_type: (offer.accelerator, offer.count) for offer in _shipped(provider)}
+    countries = {offer.region: offer.country for offer in _shipped(provider) if offer.country}
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    unknown: set[str] = set()
+    with_accelerator = [item for item in items if item.gpu_count and item.gpu_name]
+    broken = 0
+    for item in with_accelerator:
+        if not LEAST_USD <= float(item.price) / item.gpu_count <= MOST_USD:
+            broken += 1
+            continue
+        part = parts.get(item.instance_name, (_part_of(item), float(item.gpu_count)))
+        if part[0] is None:
+            unknown.add(item.instance_name)
+            continue
+        row = found.setdefault(
+            (item.instance_name, item.location),
+            {"provider": provider, "instance_type": item.instance_name, "accelerator": str(part[0]),
+             "count": f"{part[1]:g}", "vcpus": str(item.cpu or ""), "ram_gb": f"{item.memory * 1.073741824:g}",
+             "region": item.location, "country": countries.get(item.location, ""), "on_demand_usd_per_hour": "",
+             "spot_usd_per_hour": "", "as_of": as_of, "source": f"dstackai/gpuhunt catalogue v3 {version} (MPL-2.0)"},
+        )  # fmt: skip
+        column = "spot_usd_per_hour" if item.spot else "on_demand_usd_per_hour"
+        row[column] = min(row[column] or f"{item.price:g}", f"{item.price:g}", key=float)
+    if broken > MOST_BROKEN * max(len(with_accelerator), 1):
+        raise BadFact(f"{broken} of {len(with_accelerator)} prices are outside of {LEAST_USD} to {MOST_USD:g} USD/h")
+    return list(found.values()), len(unknown)
+
+
+def _shipped(provider: str) -> Iterable[Offer]:
+    return (offer for offer in offers() if offer.provider == provider)
+
+
+def _part_of(item: Any) -> str | None:
+    """The accelerator that gpuhunt's name and memory mean; none when that is not certain."""
+    memory = float(item.gpu_memory or 0)
+    for name in (f"{item.gpu_name} {memory:g}GB", str(item.gpu_name)):
+        try:
+            part = accelerator(name)
+        except TonnageError:
+            continue
+        if not memory or abs(part.memory_bytes / (memory * GB) - 1) <= MEMORY_SLACK:
+            return part.id
+    return None
+
+
+def _checked(provider: str, rows: list[Mapping[str, str]] | list[dict[str, str]]) -> float | None:
+    """Middle change of the on-demand prices that were known, as a ratio; refused when it is no market's."""
+    if not rows:
+        raise BadFact("none of its instances has an accelerator that the catalogue knows")
+    before = {
+        (offer.instance_type, offer.region): price.usd_per_hour
+        for offer in _shipped(provider)
+        for price in offer.prices
+        if price.term == "on-demand"
+    }
+    ratios = [
+        float(row["on_demand_usd_per_hour"]) / before[key]
+        for row in rows
+        if row["on_demand_usd_per_hour"] and (key := (row["instance_type"], row["region"])) in before
+    ]
+    if not ratios:
+        return None
+    moved = median(ratios)
+    if not 1 / LARGEST_CHANGE <= moved <= LARGEST_CHANGE:
+        raise BadFact(f"its prices moved to {moved:.2g} times those known; {echo(provider)} changed units, or is wrong")
+    return moved

@@ -1,0 +1,28 @@
+"""What fetching prices did, as a person reads it."""
+
+from __future__ import annotations
+
+from tonnage.nouns.refresh import Refresh, Refreshed
+from tonnage.report.console import make_console
+
+__all__ = ["show_refreshed"]
+
+
+def show_refreshed(found: Refreshed) -> None:
+    """One line a provider, those that kept what they had last."""
+    console = make_console()
+    kept = [one for one in found.refreshed if one.kept]
+    prices = sum(one.kept for one in kept)
+    console.print(
+        f"{prices:,} prices of {len(kept)} providers fetched from {found.source}.", style="bold", markup=False
+    )
+    for one in sorted(found.refreshed, key=lambda one: (not one.kept, one.provider)):
+        console.print(f"  {_line(one)}", markup=False)
+
+
+def _line(one: Refresh) -> str:
+    if not one.kept:
+        return f"{one.provider}: keeps what is known; {one.why}"
+    moved = "" if one.moved is None else f", {one.moved - 1:+.0%} at the middle against those known"
+    left = f", {one.left_out} instances with unknown accelerators left out" if one.left_out else ""
+    return f"{one.provider}: {one.kept:,} prices of {one.as_of}{moved}{left}"

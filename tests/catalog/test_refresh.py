@@ -1,0 +1,177 @@
+"""Prices from a server that behaves, fails, lies and changes: what is known is never lost."""
+
+from __future__ import annotations
+
+import io
+import threading
+import zipfile
+from collections.abc import Iterator
+from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+gpuhunt = pytest.importorskip("gpuhunt", reason="the prices extra brings it")
+
+from gpuhunt._internal.storage import CATALOG_V2_FIELDS  # noqa: E402
+
+from tonnage.catalog import offers, snapshots  # noqa: E402
+from tonnage.catalog.refresh import refresh  # noqa: E402
+from tonnage.cli import root  # noqa: E402
+from tonnage.errors import BadFact, UnknownName  # noqa: E402
+
+TODAY = date(2026, 11, 21)
+AWS = ("p5.48xlarge", "us-east-1", "H100", 8, 80, "nvidia")
+
+
+def row(
+    instance: str = AWS[0], region: str = AWS[1], *, price: float = 50.0, spot: bool = False, **changes: Any
+) -> str:
+    told = {
+        "instance_name": instance, "location": region, "price": price, "cpu": 192, "memory": 2048, "gpu_count": AWS[3],
+        "gpu_name": AWS[2], "gpu_memory": AWS[4], "spot": spot, "disk_size": "", "gpu_vendor": AWS[5], "flags": "",
+        "cpu_arch": "x86", "provider_data": "{}", **changes,
+    }  # fmt: skip
+    return ",".join(str(told[name]) for name in CATALOG_V2_FIELDS)
+
+
+def packed(provider: str, *rows: str) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr(f"{provider}.csv", "\n".join([",".join(CATALOG_V2_FIELDS), *rows]) + "\n")
+    return data.getvalue()
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
+    """Files of a server that stands where gpuhunt's catalogue is; what is not there is 404."""
+    files: dict[str, bytes] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = files.get(self.path)
+            self.send_response(404 if body is None else 200)
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("GPUHUNT_CATALOG_URL", f"http://127.0.0.1:{server.server_port}")
+    yield files
+    server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tonnage.catalog.snapshots.snapshot_folder", lambda: tmp_path / "prices")
+    return tmp_path / "prices"
+
+
+def publish(files: dict[str, bytes], provider: str, *rows: str, version: str = "20261120-71") -> None:
+    files[f"/{provider}/version"] = version.encode()
+    files[f"/{provider}/{version}/catalog.zip"] = packed(provider, *rows)
+
+
+def hourly(instance: str, region: str) -> dict[str, float]:
+    return {
+        price.term: price.usd_per_hour
+        for offer in offers()
+        if (offer.provider, offer.instance_type, offer.region) == ("aws", instance, region) and not offer.history
+        for price in offer.prices
+    }
+
+
+def test_fetched_prices_take_the_place_of_shipped_ones_and_other_terms_stay(served: dict[str, bytes]) -> None:
+    before = hourly(AWS[0], AWS[1])
+    publish(served, "aws", row(price=before["on-demand"] * 0.9), row(price=11.0, spot=True))
+    (one,) = refresh(["aws"], today=TODAY).refreshed
+    after = hourly(AWS[0], AWS[1])
+    assert (one.kept, one.as_of, one.moved) == (1, "2026-11-20", pytest.approx(0.9, rel=1e-4))
+    assert after["on-demand"] == pytest.approx(before["on-demand"] * 0.9, rel=1e-4) and after["spot"] == 11.0
+    assert {term for term in before if term.startswith("reserved")} <= set(after)
+    assert all(offer.as_of == "2026-11-20" for offer in offers() if "gpuhunt catalogue" in offer.source)
+    assert any(offer.provider == "gcp" and "gpuhunt catalogue" not in offer.source for offer in offers())
+
+
+def test_one_provider_that_fails_keeps_what_it_had_and_says_so(served: dict[str, bytes]) -> None:
+    publish(served, "aws", row(price=55.0))
+    told = {one.provider: one for one in refresh(today=TODAY).refreshed}
+    assert told["aws"].kept == 1 and not told["azure"].kept and "fetched" in told["azure"].why
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([row(price=0.0), row(price=9e9)], "outside"),
+        ([row(price=AWS[3] * 150.0)], "times those known"),
+        ([row("x.large", gpu_name="H9000", gpu_memory=7)], "none of its instances"),
+        (["not,a,row"], "none of its instances"),
+        ([], "none of its instances"),
+    ],
+)
+def test_prices_that_look_wrong_replace_nothing(served: dict[str, bytes], rows: list[str], why: str) -> None:
+    before = offers()
+    publish(served, "aws", *rows)
+    with pytest.raises(BadFact, match=why):
+        refresh(["aws"], today=TODAY)
+    assert offers() == before
+
+
+def test_a_damaged_archive_and_no_server_replace_nothing(
+    served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = offers()
+    served["/aws/version"] = b"20261120-1"
+    served["/aws/20261120-1/catalog.zip"] = b"no archive"
+    with pytest.raises(BadFact, match="those known stay"):
+        refresh(["aws"], today=TODAY)
+    monkeypatch.setenv("GPUHUNT_CATALOG_URL", "http://127.0.0.1:9")
+    with pytest.raises(BadFact, match="could not be fetched"):
+        refresh(["aws"], today=TODAY)
+    assert offers() == before
+
+
+def test_rolling_back_and_dropping(served: dict[str, bytes]) -> None:
+    shipped = offers()
+    for version, price in (("20261119-1", 50.0), ("20261120-1", 60.0)):
+        publish(served, "aws", row(price=price), version=version)
+        refresh(["aws"], today=TODAY)
+    assert hourly(AWS[0], AWS[1])["on-demand"] == 60.0
+    assert snapshots.roll_back() == ("aws",)
+    assert hourly(AWS[0], AWS[1])["on-demand"] == 50.0
+    assert snapshots.roll_back() == () and snapshots.drop(["aws"]) == ("aws",)
+    assert offers() == shipped
+
+
+def test_a_file_that_was_changed_by_others_counts_as_absent(served: dict[str, bytes], own_folder: Path) -> None:
+    shipped = offers()
+    publish(served, "aws", row(price=50.0))
+    refresh(["aws"], today=TODAY)
+    (path,) = own_folder.glob("aws-*.csv")
+    path.write_text(path.read_text(encoding="utf-8").replace("50", "5"), encoding="utf-8")
+    assert [o for o in offers() if o.provider == "aws"] == [o for o in shipped if o.provider == "aws"]
+    (own_folder / "index.json").write_text("[" * 9, encoding="utf-8")
+    assert offers() == shipped
+
+
+def test_a_wrong_name_is_told_and_the_command_prints_what_it_did(served: dict[str, bytes]) -> None:
+    with pytest.raises(UnknownName, match="aws"):
+        refresh(["awz"])
+    publish(served, "aws", row(price=50.0), row("x.large", gpu_name="H9000", gpu_memory=7))
+    told = CliRunner().invoke(root, ["catalog", "refresh", "aws"])
+    assert told.exit_code == 0 and "1 prices" in told.output and "1 instances with unknown" in told.output
+    back = CliRunner().invoke(root, ["catalog", "refresh", "--drop"])
+    assert back.exit_code == 0 and "aws" in back.output
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(served: dict[str, bytes], own_folder: Path) -> None:
+    own_folder.write_text("a file stands here", encoding="utf-8")
+    publish(served, "aws", row(price=50.0))
+    with pytest.raises(BadFact, match="cannot be kept"):
+        refresh(["aws"], today=TODAY)
