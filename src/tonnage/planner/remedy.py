@@ -10,13 +10,20 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.errors import TonnageError
-from tonnage.nouns.diagnosis import Diagnosis, Evidence
+from tonnage.nouns.diagnosis import Diagnosis, Evidence, Missing
 from tonnage.planner.ask import answer
 
 __all__ = ["known_of", "serve_fields", "with_plan"]
 
 PLANNED: Final = frozenset({"accelerator", "capacity"})
 """Remedies that a plan answers."""
+
+
+NO_LOAD: Final = Missing(
+    verdict="the plan that would",
+    needs="requests per second, and tokens of prompts and answers",
+    how="a window of a live endpoint or of Prometheus, or a measurement, instead of one page",
+)
 
 
 def known_of(
@@ -65,7 +72,7 @@ def with_plan(diagnosis: Diagnosis, *, model: str, additions: Additions = catalo
         return diagnosis
     fields = serve_fields(diagnosis.evidence, model=model)
     if fields is None:
-        return diagnosis
+        return replace(diagnosis, missing=(*diagnosis.missing, NO_LOAD))
     options = [
         part for name, value in fields.items() if name != "model" for part in (f"--{name.replace('_', '-')}", value)
     ]

@@ -231,6 +231,9 @@ def test_a_verdict_to_change_capacity_comes_with_the_plan_that_would() -> None:
     assert found.plan_command is not None and found.plan_command.startswith(
         "tonnage plan serve meta-llama/Llama-3.1-8B "
     )
+    page = str(DATA.parents[2] / "examples" / "reports" / "vllm-metrics.prom")
+    without = tonnage.diagnose(page, model="meta-llama/Llama-3.1-8B")
+    assert without.plan is None and without.missing[-1].verdict == "the plan that would"
     result = CliRunner().invoke(root, [*found.plan_command.split()[1:], "--quick"])
     assert result.exit_code == 0 and result.stdout.startswith(found.plan[:20])
 

@@ -82,7 +82,8 @@ def memory_capacity(e: Evidence) -> Found:
         sentence=f"The KV cache is full ({e.kv_used_most:.0%} in use at most): {what}.",
         facts=tuple(facts),
         remedy="accelerator",
-        next_step=f"{MORE_CACHE.get(e.engine, MORE_CACHE[None])}; then more memory: tensor parallelism, a larger card",
+        next_step=f"first settings: {MORE_CACHE.get(e.engine, MORE_CACHE[None])}; then more memory: tensor "
+        "parallelism, a larger card",
         gain=_queue_share(e) or share,
     )
 
