@@ -87,13 +87,8 @@ def plan_serve(model: str, *, additions: Additions | None = None, **fields: Any)
     TonnageError
         A field is wrong. That nothing can serve it is an answer: `feasible` is False.
     """
-    from tonnage.catalog import NOTHING
-    from tonnage.planner.door import serve_request
-    from tonnage.planner.serve.plan import plan_serve as answer
-    from tonnage.report.notebook import drawn
-
-    own = additions or NOTHING
-    return drawn(answer(serve_request({"model": model, **fields}, additions=own), additions=own))
+    plan: ServePlan = _planned("serve", {"model": model, **fields}, additions=additions)
+    return plan
 
 
 def plan_batch(model: str, *, additions: Additions | None = None, **fields: Any) -> BatchPlan:
@@ -105,13 +100,8 @@ def plan_batch(model: str, *, additions: Additions | None = None, **fields: Any)
     TonnageError
         A field is wrong. That nothing finishes in time is an answer: `feasible` is False.
     """
-    from tonnage.catalog import NOTHING
-    from tonnage.planner.batch.door import batch_request
-    from tonnage.planner.batch.plan import plan_batch as answer
-    from tonnage.report.notebook import drawn
-
-    own = additions or NOTHING
-    return drawn(answer(batch_request({"model": model, **fields}, additions=own), additions=own))
+    plan: BatchPlan = _planned("batch", {"model": model, **fields}, additions=additions)
+    return plan
 
 
 def plan_infer(model: str, *, additions: Additions | None = None, **fields: Any) -> InferPlan:
@@ -123,13 +113,8 @@ def plan_infer(model: str, *, additions: Additions | None = None, **fields: Any)
     TonnageError
         A field is wrong. That nothing carries the load is an answer: `feasible` is False.
     """
-    from tonnage.catalog import NOTHING
-    from tonnage.planner.infer.door import infer_request
-    from tonnage.planner.infer.plan import plan_infer as answer
-    from tonnage.report.notebook import drawn
-
-    own = additions or NOTHING
-    return drawn(answer(infer_request({"model": model, **fields}, additions=own), additions=own))
+    plan: InferPlan = _planned("infer", {"model": model, **fields}, additions=additions)
+    return plan
 
 
 def plan_lifecycle(model: str, *, additions: Additions | None = None, **fields: Any) -> LifecyclePlan:
@@ -141,13 +126,8 @@ def plan_lifecycle(model: str, *, additions: Additions | None = None, **fields: 
     TonnageError
         A field is wrong. That a half cannot be done is an answer: `feasible` is False.
     """
-    from tonnage.catalog import NOTHING
-    from tonnage.planner.lifecycle.door import lifecycle_request
-    from tonnage.planner.lifecycle.plan import plan_lifecycle as answer
-    from tonnage.report.notebook import drawn
-
-    own = additions or NOTHING
-    return drawn(answer(lifecycle_request({"model": model, **fields}, additions=own), additions=own))
+    plan: LifecyclePlan = _planned("lifecycle", {"model": model, **fields}, additions=additions)
+    return plan
 
 
 def plan_fleet(*, additions: Additions | None = None, **fields: Any) -> FleetPlan:
@@ -159,13 +139,8 @@ def plan_fleet(*, additions: Additions | None = None, **fields: Any) -> FleetPla
     TonnageError
         A field is wrong. That nothing carries the load is an answer: `feasible` is False.
     """
-    from tonnage.catalog import NOTHING
-    from tonnage.planner.fleet.door import fleet_request
-    from tonnage.planner.fleet.plan import plan_fleet as answer
-    from tonnage.report.notebook import drawn
-
-    own = additions or NOTHING
-    return drawn(answer(fleet_request(fields, additions=own), additions=own))
+    plan: FleetPlan = _planned("fleet", fields, additions=additions)
+    return plan
 
 
 def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: Any) -> RentOrBuy:
@@ -195,13 +170,8 @@ def plan_train(model: str, *, additions: Additions | None = None, **fields: Any)
     TonnageError
         A field is wrong. That nothing can train it is an answer: `feasible` is False.
     """
-    from tonnage.catalog import NOTHING
-    from tonnage.planner.door import train_request
-    from tonnage.planner.train.plan import plan_train as answer
-    from tonnage.report.notebook import drawn
-
-    own = additions or NOTHING
-    return drawn(answer(train_request({"model": model, **fields}, additions=own), additions=own))
+    plan: TrainPlan = _planned("train", {"model": model, **fields}, additions=additions)
+    return plan
 
 
 def plan_finetune(model: str, *, additions: Additions | None = None, **fields: Any) -> TrainPlan:
@@ -213,13 +183,8 @@ def plan_finetune(model: str, *, additions: Additions | None = None, **fields: A
     TonnageError
         A field is wrong. That nothing can tune it is an answer: `feasible` is False.
     """
-    from tonnage.catalog import NOTHING
-    from tonnage.planner.door import finetune_request
-    from tonnage.planner.train.plan import plan_train as answer
-    from tonnage.report.notebook import drawn
-
-    own = additions or NOTHING
-    return drawn(answer(finetune_request({"model": model, **fields}, additions=own), additions=own))
+    plan: TrainPlan = _planned("finetune", {"model": model, **fields}, additions=additions)
+    return plan
 
 
 def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = None) -> Result:
@@ -340,6 +305,14 @@ def diagnose(
     baseline = fields.pop("baseline", None)
     found = answer(*sources, watch=watch_of(fields), baseline=baseline, known=known)
     return drawn(with_plan(found, model=model, additions=own) if model is not None else found)
+
+
+def _planned(kind: str, fields: Mapping[str, Any], *, additions: Additions | None) -> Any:
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.ask import answer
+    from tonnage.report.notebook import drawn
+
+    return drawn(answer(kind, fields, additions=additions or NOTHING))
 
 
 def to_dict(answer: Any) -> dict[str, Any]:
