@@ -185,6 +185,7 @@ def _networks(rows: list[Row], scores: list[Score], *, paths: list[Path], whole:
     """Groups of networks and single streams, prompts alone among them; own runs where everything is scored."""
     from tonnage.accuracy.left_out import left_out_predictions
     from tonnage.accuracy.network_groups import network_figures, own_figures, prompt_rows
+    from tonnage.accuracy.own_engine import carried_figures
     from tonnage.accuracy.rows import read_rows
 
     blocks, root = {row.block for row in rows}, _root(paths)
@@ -193,7 +194,8 @@ def _networks(rows: list[Row], scores: list[Score], *, paths: list[Path], whole:
     found = network_figures(
         rows, scores, stored=stored, prompts=_scored(prompts, rows_file=None, workers=1)
     )  # fmt: skip
-    return (*found, *own_figures(root / "measurements" / "own")) if whole else found
+    own = root / "measurements" / "own"
+    return (*found, *own_figures(own), *carried_figures(own)) if whole else found
 
 
 def _layouts(rows: list[Row]) -> tuple[Figure, ...]:

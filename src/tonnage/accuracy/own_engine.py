@@ -1,0 +1,117 @@
+"""How far does a calibration carry? Fitted to one model on a real engine, asked about one of ten times its size.
+
+Rows are of `measurements/own/engine.csv`: llama.cpp on one core. Of each load the repeat counts in which the server had
+the largest share of its core, in seconds of its own processor time, for the machine was shared.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.inline import read_inline
+from tonnage.nouns.accuracy import Figure
+from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.planner.calibrate.calibrate import calibrate
+from tonnage.planner.calibrate.loads import Stack, loads_of
+
+__all__ = ["carried", "carried_figures", "measured", "rate_of", "stack"]
+
+OPTIONS: Final = {"max_num_seqs": 16, "max_model_len": 1024, "max_num_batched_tokens": 2048}
+"""As the server ran: slots, context of each, llama.cpp's n_batch."""
+LEVELS: Final = (1, 2, 4, 8)
+"""Loads with more than one round of requests or all slots in step."""
+PAIRS: Final = (("quiet-94MB", "quiet-910MB"), ("shared-75MB", "shared-904MB"))
+DEVICE: Final = "xeon-1-thread.toml"
+
+Row = Mapping[str, str]
+Times = dict[str, float]
+
+
+def _rows(folder: Path, name: str) -> list[Row]:
+    with (folder / "engine.csv").open(newline="", encoding="utf-8") as file:
+        own = [row for row in csv.DictReader(file) if row["model"] == name and int(row["concurrency"]) in LEVELS]
+    best: dict[int, Row] = {}
+    for row in own:
+        known = best.get(int(row["concurrency"]))
+        if known is None or float(row["server_cpu_share"]) > float(known["server_cpu_share"]):
+            best[int(row["concurrency"])] = row
+    return [best[level] for level in sorted(best)]
+
+
+def stack(row: Row) -> Stack:
+    """The engine that a row is of, and its model."""
+    hidden = int(row["hidden_size"])
+    model = read_inline({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden, "torch_dtype": "float16",
+        "intermediate_size": int(row["intermediate_size"]), "num_hidden_layers": int(row["num_hidden_layers"]),
+        "num_attention_heads": hidden // 64, "num_key_value_heads": hidden // 256, "head_dim": 64,
+        "vocab_size": int(row["vocab_size"]), "max_position_embeddings": 4096, "tie_word_embeddings": False,
+    })  # fmt: skip
+    return Stack(model=model, accelerator="own-xeon-1t", engine="llamacpp", options=OPTIONS)
+
+
+def rate_of(times: Times, *, clients: float, tokens: float) -> float:
+    """Tokens per second of clients who wait for their answers (Little). [tokens/s]"""
+    return clients * tokens / (times["ttft_s"] + (tokens - 1.0) * times["tpot_s"])
+
+
+def measured(rows: Iterable[Row]) -> Measurement:
+    """The rows as a measurement, in seconds of the server's own processor time."""
+    points = []
+    for row in rows:
+        share, tokens, clients = float(row["server_cpu_share"]), float(row["output_tokens"]), float(row["concurrency"])
+        times = {name: float(row[name]) * share for name in ("ttft_s", "tpot_s")}
+        rate = rate_of(times, clients=clients, tokens=tokens)
+        points.append(
+            Point(
+                concurrency=clients,
+                requests=int(row["requests"]),
+                completed=int(row["requests"]),
+                prompt_tokens=float(row["prompt_tokens"]),
+                output_tokens=tokens,
+                output_least=tokens,
+                output_most=tokens,
+                output_tokens_per_s=rate,
+                requests_per_s=rate / tokens,
+                ttft_s=Latency(mean=times["ttft_s"]),
+                tpot_s=Latency(mean=times["tpot_s"]),
+            )
+        )
+    return Measurement(schema=MEASUREMENT_SCHEMA, tool="tonnage", points=tuple(points))
+
+
+def carried(folder: Path, small: str, large: str) -> list[tuple[Times, Times, float]]:
+    """Of each load of the large model: predicted by the small one's calibration, measured, and clients."""
+    device = Additions(paths=(str(folder / DEVICE),))
+    own, truth = _rows(folder, small), _rows(folder, large)
+    fitted = calibrate([(measured(own), stack(own[0]))], additions=device).calibration.stretch
+    loads = loads_of(measured(truth), stack(truth[0]), additions=device)
+    return [
+        (load.predicted(fitted), load.measured, float(row["concurrency"]))
+        for load, row in zip(loads, truth, strict=True)
+    ]
+
+
+def carried_figures(folder: Path) -> list[Figure]:
+    """Errors of decode and prefill one at a time, and of the most requests per second of a sweep."""
+    if not (folder / "engine.csv").exists():
+        return []
+    found = []
+    for small, large in PAIRS:
+        loads = carried(folder, small, large)
+        group = f"own: llama.cpp, calibrated on {small}, predicts {large}"
+        predicted, truth, _ = loads[0]
+        for name, said in (("ttft_s", "prefill"), ("tpot_s", "decode")):
+            error = abs(predicted[name] / truth[name] - 1.0)
+            found.append(Figure(group=group, figure=f"error of {said}", rows=1, value=error, at_most=0.20))
+        if len(loads) > 1:
+            most = max(rate_of(seen, clients=clients, tokens=32.0) for seen, _, clients in loads)
+            reached = max(rate_of(seen, clients=clients, tokens=32.0) for _, seen, clients in loads)
+            error = abs(most / reached - 1.0)
+            figure = "error of the sweep's most requests/s"
+            found.append(Figure(group=group, figure=figure, rows=len(loads), value=error, at_most=0.25))
+    return found
