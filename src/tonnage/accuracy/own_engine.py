@@ -84,7 +84,7 @@ def measured(rows: Iterable[Row]) -> Measurement:
     return Measurement(schema=MEASUREMENT_SCHEMA, tool="tonnage", points=tuple(points))
 
 
-def carried(folder: Path, small: str, large: str) -> list[tuple[Times, Times, float]]:
+def carried(folder: Path, *, small: str, large: str) -> list[tuple[Times, Times, float]]:
     """Of each load of the large model: predicted by the small one's calibration, measured, and clients."""
     device = Additions(paths=(str(folder / DEVICE),))
     own, truth = _rows(folder, small), _rows(folder, large)
@@ -102,7 +102,7 @@ def carried_figures(folder: Path) -> list[Figure]:
         return []
     found = []
     for small, large in PAIRS:
-        loads = carried(folder, small, large)
+        loads = carried(folder, small=small, large=large)
         group = f"own: llama.cpp, calibrated on {small}, predicts {large}"
         predicted, truth, _ = loads[0]
         for name, said in (("ttft_s", "prefill"), ("tpot_s", "decode")):

@@ -19,13 +19,13 @@ DEVICE = Additions(paths=(str(OWN / "xeon-1-thread.toml"),))
 
 
 def test_ten_times_the_size_on_a_quiet_machine_is_within_a_fifth() -> None:
-    predicted, truth, _ = carried(OWN, "quiet-94MB", "quiet-910MB")[0]
+    predicted, truth, _ = carried(OWN, small="quiet-94MB", large="quiet-910MB")[0]
     assert predicted["tpot_s"] == pytest.approx(truth["tpot_s"], rel=0.20)
     assert predicted["ttft_s"] == pytest.approx(truth["ttft_s"], rel=0.20)
 
 
 def test_the_knee_of_a_sweep_is_within_a_quarter_on_a_shared_machine() -> None:
-    loads = carried(OWN, "shared-75MB", "shared-904MB")
+    loads = carried(OWN, small="shared-75MB", large="shared-904MB")
     knees = []
     for which in (0, 1):
         rates = [
