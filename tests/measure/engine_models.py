@@ -145,8 +145,9 @@ def best_of(path: Path, *, repeats: int, folder: Path) -> dict[str, str]:
         )
         for repeat in range(repeats):
             begun, used = time.monotonic(), _used_s(child)
-            spec = Spec(url=url, kind="completions", model="tiny", load=Load(concurrency=1, requests=2, warmup=1, duration_s=900.0), timeout_s=600.0,
-                        prompt_tokens=128, output_tokens=24)  # fmt: skip
+            load = Load(concurrency=1, requests=2, warmup=1, duration_s=900.0)
+            spec = Spec(url=url, kind="completions", model="tiny", load=load, prompt_tokens=128, output_tokens=24,
+                        timeout_s=600.0)  # fmt: skip
             point = measure_serve(spec, folder / f"{path.stem}-{repeat}.jsonl").points[0]
             share = min(1.0, (_used_s(child) - used) / (time.monotonic() - begun))
             assert point.ttft_s is not None and point.tpot_s is not None
