@@ -10,7 +10,7 @@ from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.plan import Configuration
 from tonnage.physics.memory import checkpoint_precision
-from tonnage.planner.placement import place, reachable
+from tonnage.planner.placement import overheads_on, place, reachable
 from tonnage.planner.serve.setup import setup
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -35,3 +35,12 @@ def test_few_multiprocessors_cannot_ask_for_all_of_a_fast_memory() -> None:
     assert reachable(other, 142, reach=0.0) is other
     assert reachable(other, None, reach=1e9) is other
     assert reachable(other, 142, reach=5e9).memory_bytes_per_s < 0.5 * other.memory_bytes_per_s
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])
+@pytest.mark.parametrize("name", ["H100", "B200", "MI300X", "RTX 4090"])
+def test_a_plan_takes_the_overheads_that_a_prediction_takes(engine: str, name: str) -> None:
+    part = catalog.accelerator(name)
+    case = ServeCase(model=MODEL, accelerator=part.id, traffic=Traffic(concurrency=4), isl=512, osl=64,
+                     engine=engine)  # fmt: skip
+    assert overheads_on(part, engine) == setup(case).overheads

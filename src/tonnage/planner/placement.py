@@ -35,7 +35,7 @@ def place(model: Model, accelerator: Accelerator, *, configuration: Configuratio
     """The placement of a model in a configuration."""
     engine = configuration.engine.name
     kernels = ladder(accelerator, family=engine)
-    reach = overheads_of(engine).reach_bytes_per_s
+    reach = overheads_of(engine, accelerator.vendor).reach_bytes_per_s
     return Placement(
         model=model,
         accelerator=reachable(accelerator, kernels.multiprocessors, reach=reach),
@@ -68,12 +68,12 @@ def reachable(accelerator: Accelerator, multiprocessors: float | None, *, reach:
 
 
 @lru_cache(maxsize=32)
-def overheads_of(engine: str) -> Overheads:
-    """What the newest release of an engine adds to its kernels."""
-    return Overheads(**engine_times(engine).values)
+def overheads_of(engine: str, vendor: str) -> Overheads:
+    """What the newest release of an engine adds to its kernels on a vendor's parts, as `predict` takes it."""
+    return Overheads(**engine_times(engine, vendor=vendor).values)
 
 
 def overheads_on(accelerator: Accelerator, engine: str) -> Overheads:
     """The same on an accelerator whose user may have calibrated it."""
-    own = calibration_of(accelerator, engine)
-    return overheads_of(engine) if own is None else overheads_under(overheads_of(engine), own.stretch)
+    own, known = calibration_of(accelerator, engine), overheads_of(engine, accelerator.vendor)
+    return known if own is None else overheads_under(known, own.stretch)

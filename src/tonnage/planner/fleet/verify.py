@@ -17,7 +17,7 @@ from tonnage.planner.fleet.hours import Hours
 from tonnage.planner.fleet.problem import Asked
 from tonnage.planner.fleet.requests import SEED, drawn_for
 from tonnage.planner.fleet.ways import Chance
-from tonnage.planner.placement import overheads_of
+from tonnage.planner.placement import overheads_on
 from tonnage.planner.replica_arrays import replica_arrays
 from tonnage.search.fleet import Fleet, FleetProblem
 
@@ -231,7 +231,8 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
         replica = group.chance.replica
         assert replica.placement is not None
         arrays = replica_arrays(
-            replica.placement, overheads_of(replica.engine.name), engine=replica.engine, kv_tokens=replica.kv_tokens,
+            replica.placement, overheads_on(replica.placement.accelerator, replica.engine.name), engine=replica.engine,
+            kv_tokens=replica.kv_tokens,
             prompt_tokens=float(mine.prompt.mean()), output_tokens=float(mine.output.mean()),
             options={"longest": int((mine.prompt + mine.output).max())},
         )  # fmt: skip
