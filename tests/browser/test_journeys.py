@@ -10,19 +10,27 @@ FORMS = {
     "plan/serve": "Rent",
     "plan/finetune": "",
     "plan/batch": "",
+    "plan/infer": "streams",
+    "plan/fleet": "workloads",
+    "compare/ways": "",
     "fit": "fits",
     "cost/rent-or-buy": "",
     "simulate": "",
 }
-ANSWER_MS = 30_000
+ANSWER_MS = 120_000
+
+
+def answered(page: Any) -> str:
+    """The sentence of the answer, the simulated one where a first one comes before it."""
+    page.wait_for_selector("main:not([data-waits]) .sentence", timeout=ANSWER_MS)
+    sentence: str = page.inner_text(".sentence")
+    return sentence
 
 
 def send(page: Any) -> str:
     """Send the form; the sentence of the answer."""
     page.click("form button[type=submit]")
-    page.wait_for_selector(".sentence", timeout=ANSWER_MS)
-    sentence: str = page.inner_text(".sentence")
-    return sentence
+    return answered(page)
 
 
 @pytest.mark.parametrize("path", FORMS)
@@ -42,6 +50,41 @@ def test_a_stranger_sends_the_example_and_reads_the_answer(visit: Any, path: str
         assert figure.query_selector_all("tbody tr")
 
 
+def test_a_first_answer_comes_before_the_simulated_one(visit: Any) -> None:
+    page = visit("/plan/serve?model=8B&rate=3/s&traffic=chat&ttft=1+s&accelerator=L40S,H100")
+    first = page.inner_text(".sentence")
+    assert "Rent" in first and "simulated" in page.inner_text("#waits")
+    page.fill("#f-rate", "7/s")
+    assert "Rent" in answered(page)
+    assert page.query_selector("#waits") is None
+    assert page.input_value("#f-rate") == "7/s"  # what is being typed stays
+
+
+def test_what_if_then_side_by_side(visit: Any) -> None:
+    page = visit("/plan/batch?model=8B&items=5M&deadline=8+h&prompt_tokens=400&output_tokens=60&accelerator=L40S,H100")
+    answered(page)
+    page.click("#what-ifs a")
+    page.wait_for_selector("#what-ifs tbody tr", timeout=ANSWER_MS)
+    told = page.inner_text("#what-ifs")
+    assert "twice the work: 10M" in told and "cost +" in told
+    page.click("#what-ifs tbody tr:first-child a:has-text('side by side')")
+    page.wait_for_selector(".side section:nth-child(2) .sentence")
+    assert "second over first" in page.inner_text("main") and page.query_selector_all("section table")
+
+
+def test_two_answers_are_compared_by_links_alone(visit: Any) -> None:
+    page = visit("/plan/finetune?model=8B&tokens=4M&accelerator=L40S")
+    answered(page)
+    page.goto(page.url.replace("L40S", "H100"))
+    answered(page)
+    page.click("text=Keep it for comparing")
+    page.wait_for_selector("h1:has-text('Compare')")
+    page.click("main ul.plain a:has-text('L40S'), main ul.plain a:has-text('l40s')")
+    page.wait_for_selector(".side section:nth-child(2) .sentence")
+    rows = [row.inner_text().split("\t")[0] for row in page.query_selector_all("main > section tbody tr")]
+    assert {"cost", "duration", "configuration"} <= set(rows)
+
+
 def test_by_keyboard_alone(visit: Any) -> None:
     page = visit("/fit")
     page.keyboard.press("Tab")
@@ -58,10 +101,21 @@ def test_by_keyboard_alone(visit: Any) -> None:
     page.wait_for_function("() => document.activeElement.id === 'main'")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone_nothing_runs_off_the_side(visit: Any, dark: bool) -> None:
-    page = visit("/plan/serve?model=8B&rate=2/s&traffic=chat&accelerator=L40S,H100", width=360, dark=dark)
-    page.wait_for_selector(".sentence", timeout=ANSWER_MS)
+FLEET = "/plan/fleet?quick=true&provider=gcp&workloads=-+{name:+chat,+model:+8B,+rate:+2/s,+traffic:+chat}"
+
+
+@pytest.mark.parametrize(
+    ("path", "dark"),
+    [
+        ("/plan/serve?model=8B&rate=2/s&traffic=chat&accelerator=L40S,H100", False),
+        ("/plan/serve?model=8B&rate=2/s&traffic=chat&accelerator=L40S,H100", True),
+        ("/plan/infer?model=ultralytics/yolov8m&streams=20&fps=25", False),
+        (FLEET, True),
+    ],
+)
+def test_on_a_phone_nothing_runs_off_the_side(visit: Any, path: str, dark: bool) -> None:
+    page = visit(path, width=360, dark=dark)
+    answered(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     top = page.evaluate("document.querySelector('.sentence').getBoundingClientRect().top")
     assert top < page.evaluate("document.querySelector('form').getBoundingClientRect().top")

@@ -22,7 +22,7 @@ HTML = {"accept": "text/html"}
 
 @pytest.fixture(scope="module")
 def client(page_address: str) -> Any:
-    with httpx.Client(base_url=page_address, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=page_address, timeout=300, trust_env=False) as client:
         yield client
 
 
@@ -163,7 +163,7 @@ def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:
 def test_progress_of_a_simulation_ends(client: Any) -> None:
     fields = {"model": MODEL, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "2/s",
               "traffic.requests": "3000"}  # fmt: skip
-    told = client.get("/simulate/progress", params=fields).text
+    told = client.get("/progress/simulate", params=fields).text
     assert "event: end" in told and "error" not in told
     answer = client.get("/simulate", params=fields, headers={"accept": "application/json"}).json()
     assert answer["requests"] == 3000
@@ -192,3 +192,40 @@ def test_the_shipped_files_are_there() -> None:
     assert {path.name for path in (folder / "static").iterdir()} >= {"page.js", "icon.svg"}
     script = (folder / "static" / "page.js").read_text()
     assert "http://" not in script and "https://" not in script
+
+
+def test_a_first_answer_by_averages_then_the_simulated_one(client: Any) -> None:
+    fields = {"model": MODEL, "rate": "3/s", "traffic": "chat", "ttft": "1 s", "accelerator": "L40S"}
+    first = client.get("/plan/serve", params=fields, headers=HTML).text
+    assert 'data-waits="/progress/plan/serve?' in first and "by averages" in first
+    assert "event: end" in client.get("/progress/plan/serve", params=fields).text
+    second = client.get("/plan/serve", params=fields, headers=HTML).text
+    assert "data-waits" not in second
+    key = second.split("/answer/")[1].split(".json")[0]
+    assert client.get(f"/answer/{key}.json").text == client.post("/plan/serve", json=fields).text
+    assert client.get("/progress/no/such", params=fields).status_code == 404
+
+
+def test_what_ifs_say_what_moves(client: Any) -> None:
+    fields = {"model": MODEL, "items": "50M", "deadline": "8 h", "prompt_tokens": "400", "output_tokens": "60"}
+    page = client.get("/plan/batch", params=fields, headers=HTML).text
+    key = page.split("/what-ifs/")[1].split('"')[0]
+    told = client.get(f"/what-ifs/{key}", headers=HTML).text
+    assert told.count("its answer") == 3 and "twice the work: 100M" in told and "cost +" in told
+    beside = told.split('href="/compare?')[1].split('"')[0].replace("&amp;", "&")
+    both = client.get(f"/compare?{beside}", headers=HTML).text
+    assert "second over first" in both and both.count('class="sentence') == 2
+
+
+def test_a_fleet_is_asked_as_yaml_or_as_lists(client: Any) -> None:
+    text = "- {name: chat, model: 8B, rate: 2/s, traffic: chat, ttft: 1 s}\r\n"
+    fields = {"workloads": text, "provider": "gcp", "quick": "true"}
+    page = client.get("/plan/fleet", params=fields, headers=HTML)
+    assert page.status_code == 200 and "<textarea" in page.text and page.text.count("<figure") == 2
+    lists = [{"name": "chat", "model": "8B", "rate": "2/s", "traffic": "chat", "ttft": "1 s"}]
+    posted = client.post("/plan/fleet", json={"workloads": lists, "provider": "gcp", "quick": True})
+    key = page.text.split("/answer/")[1].split(".json")[0]
+    assert client.get(f"/answer/{key}.json").text == posted.text
+    for wrong in ("- [", "- {model: /etc/passwd, rate: 1/s}", "- &a {model: 8B}\n- *a", "model: 8B"):
+        reply = client.get("/plan/fleet", params={"workloads": wrong}, headers=HTML)
+        assert reply.status_code == 400 and 'role="alert"' in reply.text

@@ -8,6 +8,7 @@ are read with their unit here and nowhere else.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -340,7 +341,8 @@ def _read(value: Any, field: Field) -> Any:
             raise BadRequest(f"{field.name} is empty; {field.help}")
         if field.choices and str(value).strip() not in field.choices:
             raise UnknownName(field.name, str(value), known=field.choices)
-        return str(value).strip()
+        # One object for one word: defaults are left out of files by identity, whichever face the word came through.
+        return sys.intern(str(value).strip())
     number = units.read(value, "count" if field.reads == "integer" else field.reads, field=field.name)
     if not field.low < number <= field.high:
         raise BadRequest(f"{field.name}: '{echo(value)}' is out of range; expected {_range(field)}")

@@ -19,11 +19,11 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from tonnage.catalog import NOTHING, Additions
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.web import pages
-from tonnage.web.desk import Busy, Desk, Kept, ask, desk, follow, kept
+from tonnage.web.desk import Busy, Desk, Kept, ask, begin, desk, follow, is_kept, kept
 from tonnage.web.guard import LARGEST_BODY, LOOPBACK, Asgi, guarded, mapping
 from tonnage.web.models import admitted, keep
 from tonnage.web.openapi import openapi
-from tonnage.web.questions import QUESTIONS, nested
+from tonnage.web.questions import QUESTIONS, at_first, nested
 
 __all__ = ["application"]
 
@@ -49,7 +49,8 @@ def application(*, additions: Additions = NOTHING, hosts: tuple[str, ...] = LOOP
     held = desk(additions=additions, uploads=Path(uploads.name))
     app = Litestar(
         route_handlers=[
-            _index, _api, _document, _static, _answer, _chart, _compare, _export, _models, _predict, _progress,
+            _index, _api, _document, _static, _answer, _chart, _compare, _what_ifs, _export, _models, _predict,
+            _progress,
             *(_question(path) for path in QUESTIONS), *(_posted(path) for path in QUESTIONS),
         ],
         openapi_config=None,
@@ -105,13 +106,18 @@ def _question(path: str) -> Any:
             return _json(pages.document((await ask(_desk(request), path, request=nested(given)))[1]))
         if not given:
             return _html(pages.question_page(question, given={}))
+        held, whole, first = _desk(request), nested(given), at_first(question, given)
         try:
-            key, answer = await ask(_desk(request), path, request=nested(given))
+            waits = first is not None and not is_kept(held, path, request=whole)
+            key, answer = await ask(held, path, request=first if waits and first is not None else whole)
+            shown = pages.Shown(key=key, answer=answer, waits=waits)
+            page = await to_thread.run_sync(lambda: pages.question_page(question, given=given, shown=shown))
+            if waits:
+                begin(held, path, request=whole)
         except Busy:
             raise
         except TonnageError as wrong:
             return _html(pages.question_page(question, given=given, error=str(wrong)), status=400)
-        page = await to_thread.run_sync(lambda: pages.question_page(question, given=given, key=key, answer=answer))
         return _html(page)
 
     return get(f"/{path}", name=f"form {path}")(handle)
@@ -149,16 +155,19 @@ async def _predict(request: Request[Any, Any, Any]) -> Response[bytes]:
     return _json(msgspec.json.encode({"results": results}))
 
 
-@get("/simulate/progress")
+@get("/progress/{question:path}")
 async def _progress(request: Request[Any, Any, Any]) -> ServerSentEvent:
-    """How far the simulation of these fields is; its answer waits where the form looks for it."""
-    given = nested(dict(request.query_params.items()))
+    """How far the answer to these fields is; it waits where the form looks for it."""
+    path = str(request.path_params["question"]).strip("/")
+    if path not in QUESTIONS:
+        raise HTTPException(status_code=404, detail=f"no question '{path[:40]}'")
+    given = nested({name: value for name, value in request.query_params.items() if value})
     held = _desk(request)
 
     async def events() -> AsyncIterator[ServerSentEventMessage]:
         end: dict[str, str] = {}
         try:
-            async for done, total in follow(held, "simulate", request=given):
+            async for done, total in follow(held, path, request=given):
                 yield ServerSentEventMessage(event="progress", data=_text({"done": done, "total": total}))
         except TonnageError as wrong:
             end = {"error": str(wrong)}
@@ -201,6 +210,30 @@ async def _compare(request: Request[Any, Any, Any]) -> Response[str]:
     others = [(key, found) for key, found in held.answers.items() if key not in keys]
     page = await to_thread.run_sync(lambda: pages.compare_page(columns, others=others))
     return _html(page)
+
+
+@get("/what-ifs/{key:str}")
+async def _what_ifs(request: Request[Any, Any, Any]) -> Response[str]:
+    """A kept question changed in a few ways, and what each moves."""
+    from tonnage.web.what_if import WhatIf, form_fields, request_of, what_ifs
+
+    held = _desk(request)
+    key = request.path_params["key"]
+    found = _still_here(held, key)
+    first = QUESTIONS[found.path].at_first
+    changes = what_ifs(found.path, found.request)
+    # By averages on both sides, where that is possible: like is compared with like, and at once.
+    same = WhatIf(says="", fields=form_fields(found.request))
+    base_key, base = await ask(held, found.path, request=request_of(same, at_first=first))
+    asked = []
+    for change in changes:
+        try:
+            asked.append((change, *await ask(held, found.path, request=request_of(change, at_first=first))))
+        except Busy:
+            raise
+        except TonnageError as wrong:
+            asked.append((change, "", wrong))
+    return _html(pages.what_ifs_page(found.path, base=(base_key, base), asked=asked))
 
 
 @get("/export/{key:str}")

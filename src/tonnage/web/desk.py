@@ -21,7 +21,7 @@ from tonnage.errors import TonnageError
 from tonnage.web.models import admitted
 from tonnage.web.questions import QUESTIONS, answered, opened
 
-__all__ = ["Busy", "Desk", "Kept", "ask", "kept", "key_of"]
+__all__ = ["Busy", "Desk", "Kept", "ask", "begin", "desk", "follow", "is_kept", "kept", "key_of"]
 
 AT_WORK: Final = 2
 IN_LINE: Final = 16
@@ -93,6 +93,28 @@ async def ask(desk: Desk, path: str, *, request: dict[str, Any]) -> tuple[str, A
         return key, found.answer
     # Whoever asked first may go away; the others still wait for the work.
     return key, await asyncio.shield(_job(desk, key, path=path, request=request).task)
+
+
+def is_kept(desk: Desk, path: str, *, request: dict[str, Any]) -> bool:
+    """Whether the answer to this question is here."""
+    return kept(desk, key_of(path, opened(QUESTIONS[path], request))) is not None
+
+
+def begin(desk: Desk, path: str, *, request: dict[str, Any]) -> None:
+    """
+    Set to work on a question that nobody waits for yet.
+
+    Raises
+    ------
+    TonnageError
+        As `ask`.
+    """
+    request = opened(QUESTIONS[path], request)
+    key = key_of(path, request)
+    if kept(desk, key) is None:
+        # Looking at the exception says that somebody did: whoever follows the work is told what went wrong.
+        task = _job(desk, key, path=path, request=request).task
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 async def follow(desk: Desk, path: str, *, request: dict[str, Any]) -> AsyncIterator[tuple[int, int]]:

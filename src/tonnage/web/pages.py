@@ -22,11 +22,21 @@ from tonnage.report.charts import Chart
 from tonnage.report.document import as_json
 from tonnage.web.desk import Kept
 from tonnage.web.questions import QUESTIONS, Question, nested
+from tonnage.web.what_if import WhatIf, moves, told, value, what_ifs
 
 __all__ = [
-    "answer_fragment", "api_page", "compare_page", "document", "error_document", "files_page", "index_page",
-    "problem_page", "question_page", "style",
+    "Shown", "answer_fragment", "api_page", "compare_page", "document", "error_document", "files_page", "index_page",
+    "problem_page", "question_page", "style", "what_ifs_page",
 ]  # fmt: skip
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer on its page."""
+
+    key: str
+    answer: Any
+    waits: bool = False
+    """It holds until the simulated one is there."""
 
 
 def index_page() -> str:
@@ -34,11 +44,11 @@ def index_page() -> str:
     return _filled("index.html", title="Tonnage")
 
 
-def question_page(
-    question: Question, *, given: Mapping[str, str], key: str = "", answer: Any = None, error: str = ""
-) -> str:
+def question_page(question: Question, *, given: Mapping[str, str], shown: Shown | None = None, error: str = "") -> str:
     """A form, filled with what was asked or with the example, and the answer beside it."""
     values = dict(given) or question.example
+    answer, key = (shown.answer, shown.key) if shown is not None else (None, "")
+    asked = urlencode(given)
     return _filled(
         "question.html",
         title=question.title,
@@ -48,7 +58,9 @@ def question_page(
         error=error,
         key=key,
         answer=None if answer is None else Markup(answer_fragment(answer, key=key)),
-        link=f"/{question.path}?{urlencode(given)}",
+        link=f"/{question.path}?{asked}",
+        changeable=shown is not None and bool(what_ifs(question.path, nested(given))),
+        waits=f"/progress/{question.path}?{asked}" if shown is not None and shown.waits else "",
         targets=_targets() if isinstance(answer, ServePlan) and answer.options else (),
     )
 
@@ -59,8 +71,33 @@ def compare_page(columns: Sequence[tuple[str, Kept]], *, others: Sequence[tuple[
         {"title": QUESTIONS[found.path].title, "answer": Markup(answer_fragment(found.answer, key=key))}
         for key, found in columns
     ]
+    answers = [found.answer for _, found in columns]
+    moved = moves(*answers) if len(answers) == 2 else ()
+    rows = [
+        (change.what, value(change.before, change.unit), value(change.now, change.unit),
+         "" if change.relative is None else "the same" if change.relative == 0 else f"{change.relative:+.1%}")
+        for change in moved
+    ]  # fmt: skip
+    heads = ("figure", "first", "second", "second over first")
+    table = html.table(heads, rows, numeric=(False, True, True, True), caption="Both, figure by figure") if rows else ""
     recent = [{"key": key, "text": found.answer.sentence} for key, found in reversed(others)]
-    return _filled("compare.html", title="Compare", columns=told, recent=recent, left=columns[0][0])
+    return _filled("compare.html", title="Compare", columns=told, recent=recent, left=columns[0][0],
+                   table=Markup(table))  # fmt: skip
+
+
+def what_ifs_page(path: str, *, base: tuple[str, Any], asked: Sequence[tuple[WhatIf, str, Any]]) -> str:
+    """Changes of a question: what each moves, with links to its answer and to both side by side."""
+    rows = [
+        {
+            "says": change.says,
+            "moves": told(base[1], answer) if key else str(answer),
+            "sentence": answer.sentence if key else "",
+            "link": f"/{path}?{urlencode(change.fields)}",
+            "beside": f"/compare?{urlencode({'left': base[0], 'right': key})}" if key else "",
+        }
+        for change, key, answer in asked
+    ]
+    return _filled("what_ifs.html", title="What if", rows=rows, sentence=base[1].sentence)
 
 
 def files_page(files: Mapping[str, str], *, title: str, about: str) -> str:

@@ -28,7 +28,7 @@ from tonnage.planner.fleet.door import FLEET_FIELDS
 from tonnage.planner.infer.door import INFER_FIELDS
 from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
-__all__ = ["QUESTIONS", "Question", "answered", "nested", "opened"]
+__all__ = ["QUESTIONS", "Question", "answered", "at_first", "nested", "opened"]
 
 Watch = Callable[[int, int], None]
 
@@ -47,6 +47,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     answers: type
     kind: str = ""
     """Of plan, for those that `ask` knows."""
+    at_first: str = ""
+    """Flag that answers by averages alone: what is shown until the simulated answer is there."""
     written: tuple[str, ...] = ()
     """Fields that hold lists or groups, which a form takes as YAML in a large box."""
 
@@ -113,6 +115,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     for question in (
         Question(
             path="plan/serve", kind="serve", title="Serve a model", fields=SERVE_FIELDS, answers=ServePlan,
+            at_first="quick",
             essentials=("model", "rate", "concurrency", "users", "traffic", "ttft", "tpot", "budget", "eu",
                         "accelerator", "precision"),
             example={"model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "4/s", "traffic": "chat", "ttft": "1 s",
@@ -139,6 +142,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         ),
         Question(
             path="plan/lifecycle", kind="lifecycle", title="Make it, then serve it", answers=LifecyclePlan,
+            at_first="serve.quick",
             fields=(*LIFECYCLE_FIELDS, *_prefixed("finetune", FINETUNE_FIELDS), *_prefixed("train", TRAIN_FIELDS),
                     *_prefixed("serve", SERVE_FIELDS)),
             essentials=("model", "months", "finetune.method", "finetune.tokens", "finetune.deadline", "serve.rate",
@@ -155,7 +159,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         ),
         Question(
             path="plan/fleet", kind="fleet", title="Several workloads, one fleet", fields=_FLEET_FIELDS,
-            answers=FleetPlan, written=("workloads", "own", "quotas"),
+            answers=FleetPlan, at_first="quick", written=("workloads", "own", "quotas"),
             essentials=("workloads", "provider", "region", "term", "zones", "budget", "eu", "quotas", "own"),
             example={"workloads": _WORKLOADS, "provider": "gcp", "region": "europe-west4", "zones": "2"},
         ),
@@ -199,6 +203,13 @@ def nested(fields: Mapping[str, Any]) -> dict[str, Any]:
         else:
             request[name] = value
     return request
+
+
+def at_first(question: Question, given: Mapping[str, str]) -> dict[str, Any] | None:
+    """The request whose answer is there at once; None where the whole one is, or where the asker has decided."""
+    if not question.at_first or question.at_first in given:
+        return None
+    return nested({**given, question.at_first: "true"})
 
 
 def opened(question: Question, request: Mapping[str, Any]) -> dict[str, Any]:

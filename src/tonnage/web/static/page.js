@@ -17,7 +17,7 @@ window.addEventListener("pageshow", () => {
 
 // How far a long simulation is, while the page waits for its answer.
 function follow(fields) {
-  const source = new EventSource(`/simulate/progress?${fields}`);
+  const source = new EventSource(`/progress/simulate?${fields}`);
   source.addEventListener("progress", (event) => {
     const { done, total } = JSON.parse(event.data);
     if (busy) busy.textContent = `${done.toLocaleString()} of ${total.toLocaleString()} requests`;
@@ -25,6 +25,38 @@ function follow(fields) {
   source.addEventListener("end", () => source.close());
   source.addEventListener("error", () => source.close());
 }
+
+// A first answer stands until the simulated one is there, which then takes its place; the form stays as it is.
+const waits = document.getElementById("main")?.dataset.waits;
+if (waits) {
+  const source = new EventSource(waits);
+  source.addEventListener("error", () => source.close());
+  source.addEventListener("end", async (event) => {
+    source.close();
+    const { error } = JSON.parse(event.data);
+    const note = document.getElementById("waits");
+    if (error) note.textContent = error;
+    else {
+      const page = await (await fetch(location.href, { headers: { accept: "text/html" } })).text();
+      const main = new DOMParser().parseFromString(page, "text/html").getElementById("main");
+      document.getElementById("main").replaceWith(document.adoptNode(main));
+      if (busy) busy.textContent = "The answer is simulated now.";
+    }
+  });
+}
+
+// What-ifs are fetched once somebody wants them, and stay on the page.
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest("#what-ifs a[href^='/what-ifs/']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const place = link.parentElement;
+  place.setAttribute("role", "status");
+  place.textContent = "Working it out …";
+  const page = await (await fetch(link.href, { headers: { accept: "text/html" } })).text();
+  const found = new DOMParser().parseFromString(page, "text/html");
+  place.replaceWith(document.adoptNode(found.getElementById("changes") ?? found.getElementById("main")));
+});
 
 const upload = document.getElementById("upload");
 const model = document.getElementById("f-model");

@@ -1,0 +1,86 @@
+"""One question, four faces: command line, HTTP, Python and the page give the same bytes, for every kind of question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import tonnage
+from tonnage.cli import root
+from tonnage.report.document import as_json
+from tonnage.web.questions import QUESTIONS
+
+httpx = pytest.importorskip("httpx")
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+CASE = {
+    "model": MODEL, "accelerator": "H100", "traffic": {"profile": "chat", "rate": "3/s", "requests": 800},
+    "slo": {"ttft": "1 s", "tpot": "50 ms"},
+}  # fmt: skip
+SERVE = {"rate": "2/s", "traffic": "chat", "ttft": "1 s", "accelerator": "L40S"}
+FINETUNE = {"method": "lora", "tokens": "4M", "accelerator": "L40S"}
+WORKLOADS = [
+    {"name": "chat", "model": MODEL, "rate": "2/s", "traffic": "chat", "ttft": "1 s"},
+    {"name": "night", "kind": "batch", "model": MODEL, "items": "50k", "window": "22-6"},
+]
+ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
+    "plan/serve": ({"model": MODEL, **SERVE}, tonnage.plan_serve),
+    "plan/finetune": ({"model": MODEL, **FINETUNE}, tonnage.plan_finetune),
+    "plan/train": ({"model": "1B", "tokens": "2B", "deadline": "30 days", "seq_len": "2048",
+                    "accelerator": "H100"}, tonnage.plan_train),
+    "plan/batch": ({"model": MODEL, "items": "100k", "deadline": "8 h", "prompt_tokens": "400",
+                    "output_tokens": "60", "accelerator": "L40S"}, tonnage.plan_batch),
+    "plan/infer": ({"model": "ultralytics/yolov8m", "streams": "20", "fps": "25", "latency": "200 ms"},
+                   tonnage.plan_infer),
+    "plan/lifecycle": ({"model": MODEL, "months": "12", "finetune": FINETUNE, "serve": SERVE}, tonnage.plan_lifecycle),
+    "plan/fleet": ({"workloads": WORKLOADS, "provider": "gcp", "region": "europe-west4", "accelerator": "L4"},
+                   tonnage.plan_fleet),
+    "fit": ({"model": MODEL, "accelerator": "H100", "context": "8k"}, tonnage.fit),
+    "cost/rent-or-buy": ({"machine": "H100", "utilisation": "60 %", "country": "DE"}, tonnage.rent_or_buy),
+    "simulate": (CASE, tonnage.simulate),
+    "compare/ways": ({**CASE, "ways": {"small steps": {"engine_options": {"max_num_batched_tokens": 512}},
+                                       "as it is": {}}}, tonnage.compare),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", QUESTIONS)
+def test_every_face_gives_the_same_bytes(path: str, page_address: str, tmp_path: Path) -> None:
+    fields, function = ASKED[path]
+    called = as_json(function(**fields)) + "\n"
+    with httpx.Client(base_url=page_address, timeout=300, trust_env=False) as client:
+        posted = client.post(f"/{path}", json=fields)
+        assert posted.text == called
+        asked = client.get(f"/{path}", params=_form(fields), headers={"accept": "application/json"})
+        assert asked.text == called
+        page = client.get(f"/{path}", params=_form(fields), headers={"accept": "text/html"}).text
+        key = page.split("/answer/")[1].split(".json")[0]
+        assert client.get(f"/answer/{key}.json").text == called
+    printed = CliRunner().invoke(root, [*_command(path, fields, tmp_path), "--json"])
+    assert printed.output == called
+
+
+def _form(fields: dict[str, Any]) -> dict[str, str]:
+    """As a browser sends it: groups with dots, lists and ways as YAML (of which JSON is a part)."""
+    flat: dict[str, str] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict) and name != "ways":
+            flat |= {f"{name}.{inner}": str(text) for inner, text in value.items()}
+        else:
+            flat[name] = value if isinstance(value, str) else json.dumps(value)
+    return flat
+
+
+def _command(path: str, fields: dict[str, Any], folder: Path) -> list[str]:
+    if path == "fit":
+        return ["fit", MODEL, "-a", "H100", "--context", "8k"]
+    if path == "cost/rent-or-buy":
+        return ["cost", "rent-or-buy", "H100", "--utilisation", "60 %", "--country", "DE"]
+    file = folder / "request.json"
+    kind = QUESTIONS[path].kind
+    file.write_text(json.dumps({**({"plan": kind} if kind else {}), **fields}))
+    return [path.partition("/")[0], str(file)]
