@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tonnage.nouns.answer import Part, Quantity
+from tonnage.nouns.fleet import FleetDay, Valleys
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.plan import PLAN_SCHEMA, Bill, Capacity, Configuration, Provenance, ServeOption, ServePlan
 from tonnage.nouns.precision import Precision
@@ -48,6 +49,7 @@ def plan(model: str = "meta-llama/Llama-3.1-70B-Instruct", *, checkpoint: str = 
         changes,
     )
     named = changes.pop("named", None)
+    day = changes.pop("day", None)
     option = _taken(option_of(configuration, bill), changes)
     assert not changes, f"no such field: {changes}"
     return ServePlan(
@@ -57,6 +59,7 @@ def plan(model: str = "meta-llama/Llama-3.1-70B-Instruct", *, checkpoint: str = 
         request=Serve(model=model, lengths=Lengths(prompt_tokens=1000, output_tokens=200), rate_per_s=4.0),
         model={"id": model, "checkpoint": checkpoint, **({"named": named} if named else {})},
         options=(option,),
+        day=day,
         provenance=Provenance(version="0.1.0", catalogue={}, made="2026-11-21"),
     )
 
@@ -94,6 +97,12 @@ def _taken(noun: Any, changes: dict[str, Any]) -> Any:
     return msgspec.structs.replace(noun, **mine)
 
 
+ZERO = FleetDay(
+    shape="bursts", source="", period_s=3600.0, interval_s=60.0, rates_per_s=(1.0, 0.0), replicas=(1, 0),
+    usable_per_s=4.2, cold_start=Quantity(value=95.0, unit="s"), ways=(), wasted_share=0.8, best="scale-to-zero",
+    valleys=Valleys(replica_hours_per_day=0.0, requests_per_day=0.0, output_tokens_per_day=0.0, usd_per_day=0.0),
+)  # fmt: skip
+"""Requests come in bursts, and everything is off between them."""
 TWO_NODES = {"tp": 8, "pp": 2, "max_model_len": 131072, "replicas": 2, "instances": 4}
 """Changes that make a replica span two instances."""
 
@@ -113,6 +122,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "kubernetes": ("kubernetes", {}),
     "kubernetes-spot-eks": ("kubernetes", {"term": "spot", "provider": "aws", "instance_type": "p5.48xlarge"}),
     "kubernetes-two-nodes": ("kubernetes", TWO_NODES),
+    "kubernetes-zero": ("kubernetes", {"day": ZERO}),
     "skypilot": ("skypilot", {"term": "spot"}),
     "skypilot-two-nodes": ("skypilot", TWO_NODES),
     "dstack": ("dstack", {"accelerator": "a100-sxm4-80gb"}),

@@ -1,6 +1,9 @@
 """
 Kubernetes: Deployment and Service with an autoscaler, or a LeaderWorkerSet where a replica spans several nodes.
 
+Where the plan found that turning everything off between requests is cheapest, KEDA does so: no pod reports demand while
+none runs, so the ingress in front of the service is asked for it.
+
 Nodes are chosen by the labels their platform sets: GKE's accelerator label, elsewhere the instance type that the plan
 priced (EKS, AKS and most others set it), or the product label of NVIDIA's feature discovery. Accelerators are asked for
 by the vendor's device plug-in.
@@ -25,9 +28,9 @@ TARGET = Target(
     name="kubernetes",
     title="Kubernetes",
     version="1.37",
-    files=("serve.yaml", "autoscale.yaml"),
+    files=("serve.yaml", "autoscale.yaml", "scale-to-zero.yaml"),
     start="kubectl apply -f serve.yaml",
-    source="kubernetes.io/docs/reference/kubernetes-api, leaderworkerset.x-k8s.io/v1, autoscaling/v2",
+    source="kubernetes.io/docs/reference/kubernetes-api, leaderworkerset.x-k8s.io/v1, autoscaling/v2, keda.sh/v1alpha1",
 )
 
 RESOURCE = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
@@ -35,9 +38,14 @@ RESOURCE = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 RUNNING = {"vllm": "vllm:num_requests_running", "sglang": "sglang:num_running_reqs"}
 """Gauge of requests in flight, as each engine's /metrics names it."""
 
+ZERO = "scale-to-zero"
+"""The plan's name for it."""
+INGRESS = "nginx_ingress_controller_requests"
+"""Counter of requests that ingress-nginx exports; others name theirs otherwise."""
+
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
-    """`serve.yaml`, and `autoscale.yaml` for replicas of one node whose engine reports its load."""
+    """`serve.yaml`, and for replicas of one node whose engine reports its load what scales them, to none if planned."""
     d = deployment(plan, option)
     made = server(d)
     lines = [
@@ -51,7 +59,9 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
     top = head(f"{TARGET.title} {TARGET.version} and {d.engine.name}", made.version, lines=lines)
     work = _leader_worker_set(d, made) if d.nodes > 1 else _deployment(d, made)
     files = {"serve.yaml": top + yaml_text(work, _service(d))}
-    if d.nodes == 1 and d.replicas > 1 and d.engine.name in RUNNING:
+    if d.nodes == 1 and plan.day is not None and plan.day.best == ZERO and d.engine.name in RUNNING:
+        files["scale-to-zero.yaml"] = _zero_head(d, plan) + yaml_text(_scaled_object(d, plan))
+    elif d.nodes == 1 and d.replicas > 1 and d.engine.name in RUNNING:
         files["autoscale.yaml"] = _autoscale_head(d) + yaml_text(_autoscaler(d))
     return files
 
@@ -203,6 +213,64 @@ def _autoscale_head(d: Deployment) -> str:
         "Optional: fewer replicas while load is below the planned peak.",
         f"Needs an adapter that serves {RUNNING[d.engine.name]} of /metrics as a pod metric (prometheus-adapter).",
         f"The target is the plan's requests in flight per replica at peak: {d.concurrency:,.1f}.",
+    ]
+    return head(TARGET.title, TARGET.version, lines=lines)
+
+
+def _scaled_object(d: Deployment, plan: ServePlan) -> dict[str, Any]:
+    """
+    KEDA's: off while nobody asks, one replica with the first request, more by requests in flight.
+
+    Source: keda.sh/docs/2.20/reference/scaledobject-spec and .../scalers/prometheus.
+    """
+    address = {"serverAddress": "http://prometheus-server.monitoring.svc"}
+    asked = f'sum(rate({INGRESS}{{exported_service="{d.name}"}}[1m]))'
+    running = f'sum({RUNNING[d.engine.name]}{{app="{d.name}"}}) or vector(0)'
+    per_replica = str(max(1, math.floor(d.concurrency)))
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": d.name},
+        "spec": {
+            "scaleTargetRef": {"name": d.name},
+            "pollingInterval": 5,
+            "cooldownPeriod": round(plan.request.idle_timeout_s),
+            "minReplicaCount": 0,
+            "maxReplicaCount": d.replicas,
+            "triggers": [
+                {
+                    "type": "prometheus",
+                    "name": "asked",
+                    "metadata": {
+                        **address,
+                        "query": asked,
+                        "threshold": f"{_rate(plan):g}",
+                        "activationThreshold": "0",
+                    },
+                },
+                {
+                    "type": "prometheus",
+                    "name": "in-flight",
+                    "metadata": {**address, "query": running, "threshold": per_replica, "activationThreshold": "0"},
+                },
+            ],
+        },
+    }
+
+
+def _rate(plan: ServePlan) -> float:
+    """What one replica is given at most. [1/s]"""
+    assert plan.day is not None
+    return plan.day.usable_per_s
+
+
+def _zero_head(d: Deployment, plan: ServePlan) -> str:
+    assert plan.day is not None
+    lines = [
+        "Off while nobody asks: the plan found that cheaper than keeping a replica on.",
+        "Needs KEDA (keda.sh/v1alpha1), Prometheus, and an ingress that counts requests and holds them for the first",
+        f"replica, which takes about {plan.day.cold_start.value:,.0f} s; here the counter of ingress-nginx.",
+        f"A replica is given {_rate(plan):.3g} requests/s, and {d.concurrency:,.1f} in flight at the planned peak.",
     ]
     return head(TARGET.title, TARGET.version, lines=lines)
 
