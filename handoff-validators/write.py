@@ -9,14 +9,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import yaml
 from tests.handoff.plans import CASES, plan
+from tests.handoff.train_plans import TRAIN_CASES, train_plan
 
 from tonnage import handoff
 
 
 def main(folder: Path) -> None:
     """One folder per case."""
-    for case, (target, changes) in CASES.items():
-        made = plan(**changes)
+    cases = [(plan, case) for case in CASES.items()] + [(train_plan, case) for case in TRAIN_CASES.items()]
+    for make, (case, (target, changes)) in cases:
+        made = make(**changes)
         for name, text in handoff.export(made, made.options[0], to=target).items():
             path = folder / case / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,6 +28,7 @@ __all__ = [
     "Configuration",
     "Decision",
     "Flip",
+    "LoadPoint",
     "Provenance",
     "Rejection",
     "ServeOption",
@@ -54,6 +55,17 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return " ".join([self.accelerator, *(degrees or ["tp1"]), self.precision.weights, self.engine.name])
 
 
+class LoadPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One rate that was simulated, and what requests saw at their 50th, 95th and 99th percentile."""
+
+    rate_per_s: float
+    ttft_s: tuple[float, float, float]
+    tpot_s: tuple[float, float, float] | None = None
+    """Absent where every answer has one token."""
+    passed: bool
+    """Every objective holds."""
+
+
 class SimulatedCapacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The largest rate of one replica within the objectives, request by request. [1/s]"""
 
@@ -73,6 +85,8 @@ class SimulatedCapacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     simulations: int
     requests: int
     """Simulated, over all rates."""
+    tried: tuple[LoadPoint, ...] = ()
+    """Latency against load, at the rates that were simulated."""
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -32,7 +32,7 @@ def answers() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("serve", ("frontier", "cost", "memory")),
+        ("serve", ("frontier", "load", "cost", "memory")),
         ("fit", ("memory",)),
         ("finetune", ("frontier", "scaling", "memory", "timeline")),
         ("batch", ("frontier", "memory")),

@@ -15,7 +15,7 @@ import msgspec
 
 from tonnage.engine.capacity import Point
 from tonnage.engine.simulated import Requests
-from tonnage.nouns.plan import SimulatedCapacity
+from tonnage.nouns.plan import LoadPoint, SimulatedCapacity
 from tonnage.nouns.simulate import SimulationTraffic
 from tonnage.nouns.workload import Serve
 from tonnage.planner.placement import overheads_on
@@ -24,9 +24,9 @@ from tonnage.planner.replica_arrays import ReplicaArrays, replica_arrays
 
 if TYPE_CHECKING:
     from tonnage.engine.serving import Simulated
-    from tonnage.engine.slo import SloCapacity
+    from tonnage.engine.slo import Probe, SloCapacity
 
-__all__ = ["LIMITS", "Tried", "drawn", "point_at", "tried"]
+__all__ = ["LIMITS", "Tried", "drawn", "load_points", "point_at", "tried"]
 
 LEAST_REQUESTS: Final = {False: 2_500, True: 6_000}
 """Of a coarse and of a close look."""
@@ -162,12 +162,26 @@ def _point(run: Simulated, *, rate: float, percentile: float) -> Point:
     )
 
 
+def load_points(probes: tuple[Probe, ...]) -> tuple[LoadPoint, ...]:
+    """What was seen at each rate that was tried."""
+    return tuple(
+        LoadPoint(
+            rate_per_s=probe.rate_per_s,
+            ttft_s=(probe.ttft_s.p50, probe.ttft_s.p95, probe.ttft_s.p99),
+            tpot_s=None if probe.tpot_s is None else (probe.tpot_s.p50, probe.tpot_s.p95, probe.tpot_s.p99),
+            passed=probe.passed,
+        )
+        for probe in probes
+        if probe.ttft_s is not None
+    )
+
+
 def _found(seen: SloCapacity) -> SimulatedCapacity:
     limit = seen.limit if seen.limit in LIMITS else BINDS[seen.binding or "compute"]
     return SimulatedCapacity(
         rate_per_s=seen.rate_per_s, low_per_s=seen.low_per_s, high_per_s=seen.high_per_s, limit=limit,
         resource=seen.binding or "compute", cause=seen.cause, knee_per_s=seen.knee_per_s,
-        simulations=len(seen.probes), requests=seen.simulated_requests,
+        simulations=len(seen.probes), requests=seen.simulated_requests, tried=load_points(seen.probes),
     )  # fmt: skip
 
 

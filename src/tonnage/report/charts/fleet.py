@@ -31,7 +31,12 @@ def _by_hour(plan: FleetPlan) -> Chart | None:
         "data": records(("instance", "hour", "count"), values),
         "mark": {"type": "bar", "tooltip": True},
         "encoding": {
-            "x": axis("hour", f"hour of the {'week' if plan.period_h > 24 else 'day'}", bin={"step": 1}),
+            "x": axis(
+                "hour",
+                f"hour of the {'week' if plan.period_h > 24 else 'day'}",
+                kind="ordinal",
+                axis={"labelAngle": 0, "labelOverlap": True},
+            ),
             "y": axis("count", "instances", aggregate="sum", stack="zero"),
             "color": {"field": "instance", "type": "nominal", "title": None, "sort": None},
         },
@@ -57,7 +62,10 @@ def _bill(plan: FleetPlan) -> Chart | None:
     body = {
         "data": records(("line", "usd"), [(part.name, part.value) for part in parts]),
         "mark": {"type": "bar", "tooltip": True},
-        "encoding": {"y": axis("line", "", kind="nominal", sort=None), "x": axis("usd", "USD a month")},
+        "encoding": {
+            "y": axis("line", "", kind="nominal", sort=None, axis={"labelLimit": 330}),
+            "x": axis("usd", "USD a month"),
+        },
     }
     return Chart(
         name="bill",

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.report.charts.chart import Chart, axis, layered, records
+from tonnage.report.charts.load import load_chart
 from tonnage.report.charts.memory import Stack, memory_chart
 
 __all__ = ["serve_charts"]
@@ -20,7 +21,7 @@ def serve_charts(plan: ServePlan) -> tuple[Chart, ...]:
     if not plan.options:
         return ()
     stacks = tuple(Stack(label=_label(option), memory=option.memory) for option in plan.options[:5])
-    drawn = (_speed_and_yield(plan), _cost_by_use(plan), memory_chart(stacks))
+    drawn = (_speed_and_yield(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(stacks))
     return tuple(chart for chart in drawn if chart is not None)
 
 
@@ -64,6 +65,14 @@ def _speed_and_yield(plan: ServePlan) -> Chart:
         columns=("option", "tokens/s of one user", "90 % interval", "tokens/s of one accelerator", "step times"),
         rows=rows,
     )
+
+
+def _latency_by_load(plan: ServePlan) -> Chart | None:
+    """Of the first option's replica; None where it was not simulated."""
+    seen = plan.options[0].capacity.simulated
+    if seen is None:
+        return None
+    return load_chart(seen.tried, slo=plan.request.slo, knee_per_s=seen.knee_per_s, most_per_s=seen.low_per_s)
 
 
 def _cost_by_use(plan: ServePlan) -> Chart:

@@ -1,0 +1,40 @@
+"""Cameras and fleets as pictures; a fleet's hours sum to what stands."""
+
+from __future__ import annotations
+
+import pytest
+
+import tonnage
+from tonnage.report.charts import charts_of, specification
+
+
+def test_cameras_have_their_pictures() -> None:
+    plan = tonnage.plan_infer("ultralytics/yolov8m", streams="20", fps="25", latency="200 ms")
+    frontier, memory = charts_of(plan)
+    assert (frontier.name, memory.name) == ("frontier", "memory")
+    assert "longest that was allowed" in frontier.says and len(frontier.rows) > 5
+    assert "Plan" not in repr(specification(frontier))
+
+
+def test_a_fleet_shows_every_hour_and_its_whole_bill() -> None:
+    workload = {"name": "chat", "model": "8B", "rate": "2/s", "traffic": "chat", "day": "consumer"}
+    plan = tonnage.plan_fleet(workloads=[workload], provider="gcp", accelerator="L4", quick=True)
+    hours, bill = charts_of(plan)
+    drawn = hours.body["data"]["values"]
+    for one in plan.instances:
+        stands = sum(value["count"] for value in drawn if one.instance_type in value["instance"])
+        assert stands == pytest.approx(sum(span.count * (span.stop - span.start) for other in plan.instances
+                                           if other.instance_type == one.instance_type for span in other.hours))  # fmt: skip
+    assert plan.bill is not None
+    assert sum(value["usd"] for value in bill.body["data"]["values"]) == pytest.approx(plan.bill.value)
+
+
+def test_latency_against_load_rises_and_marks_its_knee() -> None:
+    plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", ttft="1 s", tpot="50 ms", accelerator="L40S")
+    (load,) = [chart for chart in charts_of(plan) if chart.name == "load"]
+    seen = plan.options[0].capacity.simulated
+    assert seen is not None and [point.rate_per_s for point in seen.tried] == sorted(p.rate_per_s for p in seen.tried)
+    assert all(p50 <= p95 <= p99 for p50, p95, p99 in (point.ttft_s for point in seen.tried))
+    assert any(point.passed for point in seen.tried) and any(not point.passed for point in seen.tried)
+    assert f"knee {seen.knee_per_s:.3g}/s" in repr(load.body) and "objectives" in load.says
+    assert {row[-1] for row in load.rows} == {"hold", "fail"}
