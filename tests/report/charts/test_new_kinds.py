@@ -23,8 +23,9 @@ def test_a_fleet_shows_every_hour_and_its_whole_bill() -> None:
     drawn = hours.body["data"]["values"]
     for one in plan.instances:
         stands = sum(value["count"] for value in drawn if one.instance_type in value["instance"])
-        assert stands == pytest.approx(sum(span.count * (span.stop - span.start) for other in plan.instances
-                                           if other.instance_type == one.instance_type for span in other.hours))  # fmt: skip
+        alike = [other for other in plan.instances if other.instance_type == one.instance_type]
+        spans = [span for other in alike for span in other.hours]
+        assert stands == pytest.approx(sum(span.count * (span.stop - span.start) for span in spans))
     assert plan.bill is not None
     assert sum(value["usd"] for value in bill.body["data"]["values"]) == pytest.approx(plan.bill.value)
 
