@@ -71,3 +71,31 @@ def test_more_ranks_than_were_measured_take_a_little_longer_than_the_most_measur
 def test_an_accelerator_without_any_link_facts_still_has_a_slot() -> None:
     bare = replace(A6000, link=Link(kind="none"), host_link=Link(kind="none"))
     assert seconds(all_reduce(64e6, 2), bare, Ladder()) > seconds(all_reduce(64e6, 2), L40S, Ladder())
+
+
+def test_a_link_gives_what_its_datasheet_says_times_what_the_curve_reaches() -> None:
+    curve = Ladder().curve
+    rate = H100.link.bytes_per_s
+    assert rate is not None
+    assert link_bytes_per_s(H100, Ladder(), ranks=8, inter_node=False) == rate * curve.link
+    assert link_rate(H100, ranks=8) == rate
+    assert (
+        link_bytes_per_s(H100, Ladder(inter_node_bytes_per_s=4e10), ranks=16, inter_node=True) == 4e10 * curve.network
+    )
+    assert link_bytes_per_s(L40S, Ladder(peer_access=False), ranks=4, inter_node=False) == pytest.approx(
+        link_bytes_per_s(L40S, Ladder(peer_access=False), ranks=2, inter_node=False) / 2
+    )
+
+
+def test_a_collective_outside_a_graph_waits_for_its_launch_too() -> None:
+    there, op = Ladder(), all_reduce(1e3, 4)
+    graph, eager = (collective_s(op, accelerator=H100, ladder=there, eager=way)[0] for way in (False, True))
+    assert eager > graph
+    assert eager - graph <= there.curve.eager_launch_s
+
+
+def test_hops_grow_with_the_logarithm_of_the_ranks() -> None:
+    there = Ladder()
+    two, four, five, eight = (seconds(all_reduce(8.0, ranks, inter_node=True), there=there) for ranks in (2, 4, 5, 8))
+    assert four - two == pytest.approx(there.curve.network_hop_s, rel=0.05)
+    assert five == pytest.approx(eight, rel=0.01)

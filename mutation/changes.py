@@ -1,0 +1,121 @@
+"""Which small wrongs can be done to a function: one operator, number, comparison or answer at a time."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["Change", "changes_in"]
+
+Function = ast.FunctionDef
+
+OPERATORS: Final[dict[type[ast.operator], type[ast.operator]]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult, ast.Pow: ast.Mult,
+}  # fmt: skip
+COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.GtE, ast.LtE: ast.Lt, ast.Gt: ast.LtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+CALLS: Final = {"min": "max", "max": "min", "ceil": "floor", "floor": "ceil", "any": "all", "all": "any"}
+
+
+class Change(NamedTuple):
+    """One wrong done to one function."""
+
+    file: Path
+    function: str
+    """Its name, with the class before it where it has one."""
+    body: tuple[int, int]
+    """First line of the function's body, and the one after its last."""
+    line: int
+    what: str
+    """What was there and what is there now."""
+    tree: ast.Module
+    """The whole file, changed."""
+
+
+def changes_in(file: Path) -> Iterator[Change]:
+    """Every change of every function of a file, in the order of its lines."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for name, function in _functions(tree):
+        for place, node in enumerate(_nodes(function)):
+            for kind in range(_ways(node)):
+                changed = copy.deepcopy(tree)
+                twin = next(own for own_name, own in _functions(changed) if own_name == name)
+                found = list(_nodes(twin))[place]
+                before = ast.unparse(found)
+                _do(found, kind, twin)
+                body = function.body[0].lineno, (function.end_lineno or node.lineno) + 1
+                yield Change(file, name, body, node.lineno, f"{before}  ->  {ast.unparse(found)}", changed)
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
+    for node in tree.body:
+        if isinstance(node, Function):
+            yield node.name, node
+        if isinstance(node, ast.ClassDef):
+            yield from ((f"{node.name}.{own.name}", own) for own in node.body if isinstance(own, Function))
+
+
+def _nodes(function: Function) -> Iterator[ast.expr | ast.stmt]:
+    """What can be changed in a function's body; what is raised is a sentence, and no formula."""
+    waiting: list[ast.AST] = list(reversed(function.body))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Raise | ast.JoinedStr):
+            continue
+        if isinstance(node, ast.expr | ast.stmt) and _ways(node):
+            yield node
+        waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _ways(node: ast.AST) -> int:
+    """In how many ways a node can be changed."""
+    match node:
+        case ast.BinOp(op=op) | ast.AugAssign(op=op):
+            return int(type(op) in OPERATORS)
+        case ast.Compare(ops=[op]):
+            return int(type(op) in COMPARISONS)
+        case ast.Constant(value=bool()):
+            return 1
+        case ast.Constant(value=int() | float()):
+            return 2
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return int(name in CALLS)
+        case ast.BoolOp() | ast.IfExp() | ast.UnaryOp(op=ast.USub() | ast.Not()):
+            return 1
+        case ast.Return(value=ast.Call() | ast.BinOp()):
+            return 1
+    return 0
+
+
+def _do(node: ast.AST, kind: int, function: Function) -> None:
+    """Change a node in place."""
+    match node:
+        case ast.BinOp() | ast.AugAssign():
+            node.op = OPERATORS[type(node.op)]()
+        case ast.Compare():
+            node.ops = [COMPARISONS[type(node.ops[0])]()]
+        case ast.Constant(value=bool()):
+            node.value = not node.value
+        case ast.Constant(value=int() | float() as value):
+            node.value = value + 1 if kind == 0 else (value * 2 or -1)
+        case ast.Call(func=ast.Name() as called):
+            called.id = CALLS[called.id]
+        case ast.Call(func=ast.Attribute() as called):
+            called.attr = CALLS[called.attr]
+        case ast.BoolOp():
+            node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        case ast.IfExp():
+            node.body, node.orelse = node.orelse, node.body
+        case ast.UnaryOp():
+            node.op = ast.UAdd() if isinstance(node.op, ast.USub) else ast.Not()
+            if isinstance(node.op, ast.Not):
+                node.operand = ast.UnaryOp(op=ast.Not(), operand=node.operand)
+        case ast.Return():
+            arguments = [*function.args.args, *function.args.kwonlyargs]
+            node.value = ast.Name(id=arguments[0].arg, ctx=ast.Load()) if arguments else ast.Constant(value=None)
