@@ -2,13 +2,13 @@
 
 Most columns belong to one period (an hour of the day); a few are shared by all (what is reserved). A small programme
 goes to HiGHS whole. A large one, given to HiGHS so, still has gaps of 20-35 % after a minute, because it finds no good
-solution to start from. So one is made first:
+solution to start from and its bound is that of fractions of machines. So:
 
-1. The relaxation is solved. Its duals price the rows between periods; its shared columns are rounded.
-2. With those held, each period is a small programme of its own, solved in a fraction of a second. A last relaxation
-   with every whole number held sets the rest.
-3. HiGHS improves that among the columns in use, then takes the whole programme from there and proves how far the
-   best is.
+1. The relaxation is solved and tightened by rows that whole numbers keep (`programme_cuts`). That is the bound.
+2. Its shared columns are made whole one after the other, the relaxation solved again after each.
+3. With those held and the rows between periods priced by duals, each period is a small programme of its own. A last
+   relaxation with every whole number held sets the rest.
+4. Unless that is near enough, or the programme too large, HiGHS takes the whole from there.
 
 Costs are plain numbers: this file knows no money.
 """
@@ -19,6 +19,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from tonnage.search.programme_cuts import Cover, Point, Room, broken
+
 __all__ = ["Column", "Programme", "Row", "Solved", "solve"]
 
 WHOLE_AT_MOST: Final = 200
@@ -27,8 +29,24 @@ FEASIBLE: Final = 2
 """HiGHS's kSolutionStatusFeasible."""
 DIRECT_S: Final = 20.0
 """Time after which a programme given to HiGHS whole stops with the gap it has; a safety, not a setting. [s]"""
-PERIOD_S: Final = 2.0
-NEAR_S: Final = 6.0
+WHOLE_AT_ONCE: Final = 3000
+"""Whole-number columns up to which HiGHS improves a solution of the whole programme: beyond, its root takes longer than
+all else and gains nothing. [-]"""
+NODES: Final = 500
+"""Of the search of the whole programme from a first solution: effort that no other load on the machine changes. [-]"""
+ROUNDS: Final = 8
+GAIN: Final = 1e-3
+"""Of the bound, by one round of rows. [-]"""
+NEW: Final = 2.5
+"""Rows added in a round for each that demands something. [-]"""
+SLACK: Final = 1e-4
+"""Share of its right side beyond which an added row is idle. [-]"""
+NEAR: Final = 0.1
+"""Distance to a whole number at which a shared column is taken for it. [-]"""
+DEAR: Final = 0.0025
+"""Reduced cost, over a period's cost, beyond which a column is left out of its programme. [-]"""
+PERIOD_GAP: Final = 0.003
+PERIOD_NODES: Final = 60
 TINY: Final = 1e-7
 MOST: Final = 1e6
 """Upper bound of a count that nothing limits."""
@@ -91,7 +109,14 @@ def solve(programme: Programme, *, gap: float = 0.01, limit_s: float | None = No
     return _apart(programme, gap=gap, limit_s=limit_s or DIRECT_S)
 
 
-def _direct(programme: Programme, *, gap: float, limit_s: float, start: tuple[float, ...] | None = None) -> Solved:
+def _direct(
+    programme: Programme,
+    *,
+    gap: float,
+    limit_s: float,
+    start: tuple[float, ...] | None = None,
+    nodes: int | None = None,
+) -> Solved:
     model = _model(programme.columns, programme.rows)
     if start is not None:
         import highspy
@@ -101,6 +126,8 @@ def _direct(programme: Programme, *, gap: float, limit_s: float, start: tuple[fl
         model.setSolution(known)
     model.setOptionValue("mip_rel_gap", gap)
     model.setOptionValue("time_limit", limit_s)
+    if nodes is not None:
+        model.setOptionValue("mip_max_nodes", nodes)
     model.run()
     info = model.getInfo()
     if info.primal_solution_status != FEASIBLE:
@@ -113,35 +140,115 @@ def _direct(programme: Programme, *, gap: float, limit_s: float, start: tuple[fl
 
 
 def _apart(programme: Programme, *, gap: float, limit_s: float) -> Solved:
-    """A first solution period by period, improved among the columns it and the relaxation use, then proved."""
-    relaxed = _relaxed(programme)
-    if relaxed is None:
+    """A tight bound, a first solution period by period near it, then as much of the rest as effort allows."""
+    tight = _tightened(programme)
+    if tight is None:
         return Solved(values=None)
+    cut = programme._replace(rows=tight.rows)
+    found = [values for values in (_dived(cut, tight.model), _rounded(programme, tight.relaxed)) if values is not None]
+    first = min(found, key=lambda values: _cost(programme.columns, values), default=None)
+    bound = tight.relaxed.cost
+    if first is not None:
+        cost = _cost(programme.columns, first)
+        best = Solved(first, cost, min(bound, cost))
+        if best.gap <= gap or sum(column.whole for column in programme.columns) > WHOLE_AT_ONCE:
+            return best
+    whole = _direct(cut, gap=gap, limit_s=limit_s, start=first, nodes=NODES)
+    if whole.values is None:
+        return whole
+    return whole._replace(bound=min(max(bound, whole.bound), whole.cost))
+
+
+class _Tight(NamedTuple):
+    """The rows with those added that the relaxation broke, its solution under them, and HiGHS where it ended."""
+
+    rows: Sequence[Row]
+    relaxed: _Relaxed
+    model: Any
+
+
+def _tightened(programme: Programme) -> _Tight | None:
+    """The relaxation with rows by rounding, until another round raises its bound by less than `GAIN`."""
+    columns, whole = programme.columns, [column.whole for column in programme.columns]
+    covers, rooms = _covers(programme), _rooms(programme)
+    model = _model([column._replace(whole=False) for column in columns], programme.rows)
+    model.run()
+    if model.getInfo().primal_solution_status != FEASIBLE:
+        return None
+    known: list[Cover] = []
+    bound = -math.inf
+    for _ in range(ROUNDS):
+        before, bound = bound, float(model.getInfo().objective_function_value)
+        if bound - before < GAIN * abs(bound):
+            break
+        values = tuple(model.getSolution().col_value)
+        slack = [sum(f * values[i] for i, f in cover.terms.items()) > cover.least * (1.0 + SLACK) for cover in known]
+        new = broken(covers, known, rooms=rooms, point=Point(values, whole))[: math.ceil(NEW * len(covers))]
+        gone = [len(programme.rows) + n for n, idle in enumerate(slack) if idle]
+        if gone:
+            model.deleteRows(len(gone), gone)
+        known = [cover for cover, idle in zip(known, slack, strict=True) if not idle] + new
+        _add(model, [Row(cover.terms, cover.least) for cover in new])
+        model.run()
+    rows = [*programme.rows, *(Row(cover.terms, cover.least) for cover in known)]
+    return _Tight(rows, _solution(model), model)
+
+
+def _covers(programme: Programme) -> list[Cover]:
+    """Rows of one period that demand something of whole columns."""
+    columns = programme.columns
+    return [
+        Cover(row.terms, row.lower)
+        for row in programme.rows
+        if 0 < row.lower < math.inf
+        and row.terms
+        and min(row.terms.values()) > 0
+        and len({columns[i].period for i in row.terms}) == 1
+        and any(columns[i].whole for i in row.terms)
+    ]
+
+
+def _rooms(programme: Programme) -> list[Room]:
+    """Rows in which some columns hold others."""
+    found = []
+    for row in programme.rows:
+        if row.upper == 0.0 and row.lower == -math.inf:
+            takes = {i: factor for i, factor in row.terms.items() if factor > 0}
+            holds = {i: -factor for i, factor in row.terms.items() if factor < 0}
+            if takes and holds:
+                found.append(Room(takes, holds))
+    return found
+
+
+def _dived(programme: Programme, model: Any) -> tuple[float, ...] | None:
+    """A solution: shared columns made whole one after the other in a solved model, then each period by itself."""
+    columns = programme.columns
+    left = {i for i, column in enumerate(columns) if column.period is None and column.whole}
+    held: dict[int, float] = {}
+    while True:
+        model.run()
+        if model.getInfo().primal_solution_status != FEASIBLE:
+            return None
+        if not left:
+            break
+        values = model.getSolution().col_value
+        far = {i: abs(values[i] - round(values[i])) for i in left}
+        closest = min(far, key=lambda i: (far[i], i))
+        for i in [i for i in left if far[i] < NEAR] or [closest]:
+            held[i] = float(_nearest(values[i]))
+            model.changeColBounds(i, held[i], held[i])
+            left.discard(i)
+    relaxed = _solution(model)
     priced = _priced(programme, relaxed)
     pieces = [_piece(programme, priced, period) for period in range(programme.periods)]
-    first: tuple[float, ...] | None = None
-    for rounding in (_nearest, math.ceil):
-        held = {i: float(rounding(relaxed.values[i] - TINY)) for i in priced.shared if programme.columns[i].whole}
-        first = _held(programme, relaxed, priced=priced, pieces=pieces, held=held, gap=gap / 3.0)
-        if first is not None:
-            break
-    rounded = _rounded(programme, relaxed)
-    found = [values for values in (first, rounded) if values is not None]
-    first = min(found, key=lambda values: _cost(programme.columns, values), default=None)
-    if first is not None:
-        used = [now > TINY or then > TINY for now, then in zip(first, relaxed.values, strict=True)]
-        columns = [
-            column if keep or not column.whole else column._replace(upper=0.0)
-            for column, keep in zip(programme.columns, used, strict=True)
-        ]
-        near = _direct(programme._replace(columns=columns), gap=gap / 2.0, limit_s=min(NEAR_S, limit_s), start=first)
-        first = near.values or first
-    return _direct(programme, gap=gap, limit_s=limit_s, start=first)
+    return _held(programme, relaxed, priced=priced, pieces=pieces, held=held)
 
 
 class _Relaxed(NamedTuple):
     values: tuple[float, ...]
     duals: tuple[float, ...]
+    reduced: tuple[float, ...]
+    """What each column costs beyond what it is worth."""
     cost: float
 
 
@@ -165,14 +272,10 @@ class _Piece(NamedTuple):
     places: tuple[int, ...]
 
 
-def _relaxed(programme: Programme) -> _Relaxed | None:
-    model = _model([column._replace(whole=False) for column in programme.columns], programme.rows)
-    model.run()
-    info = model.getInfo()
-    if info.primal_solution_status != FEASIBLE:
-        return None
-    solution = model.getSolution()
-    return _Relaxed(tuple(solution.col_value), tuple(solution.row_dual), float(info.objective_function_value))
+def _solution(model: Any) -> _Relaxed:
+    found = model.getSolution()
+    cost = float(model.getInfo().objective_function_value)
+    return _Relaxed(tuple(found.col_value), tuple(found.row_dual), tuple(found.col_dual), cost)
 
 
 def _priced(programme: Programme, relaxed: _Relaxed) -> _Priced:
@@ -224,20 +327,25 @@ def _held(
     priced: _Priced,
     pieces: list[_Piece],
     held: dict[int, float],
-    gap: float,
 ) -> tuple[float, ...] | None:
     """A solution of the whole with the shared columns held, or nothing when a period cannot follow."""
     values = dict(held)
     for period, piece in enumerate(pieces):
         extra = _portion(programme, relaxed, priced=priced, piece=piece, period=period)
         here = {k: held[i] for k, i in enumerate(piece.places) if i in held}
-        model = _model(piece.programme.columns, [*piece.programme.rows, *extra], held=here)
-        model.setOptionValue("mip_rel_gap", gap)
-        model.setOptionValue("time_limit", PERIOD_S)
-        model.run()
-        if model.getInfo().primal_solution_status != FEASIBLE:
+        columns = piece.programme.columns
+        mean = sum(column.cost * relaxed.values[i] for column, i in zip(columns, piece.places, strict=True))
+        worth = [i in held or relaxed.values[i] > TINY or relaxed.reduced[i] <= DEAR * abs(mean) for i in piece.places]
+        for some in (worth, [True] * len(worth)):
+            able = [
+                column if keep or not column.whole else column._replace(upper=0.0)
+                for column, keep in zip(columns, some, strict=True)
+            ]
+            found = _piecewise(able, [*piece.programme.rows, *extra], here)
+            if found is not None:
+                break
+        if found is None:
             return None
-        found = _tidy(piece.programme.columns, model.getSolution().col_value)
         values |= {i: value for i, value in zip(piece.places, found, strict=True) if programme.columns[i].whole}
     columns = [column._replace(whole=False) for column in programme.columns]
     final = _model(columns, programme.rows, held=values)
@@ -245,6 +353,16 @@ def _held(
     if final.getInfo().primal_solution_status != FEASIBLE:
         return None
     return _tidy(programme.columns, final.getSolution().col_value)
+
+
+def _piecewise(columns: Sequence[Column], rows: Sequence[Row], held: dict[int, float]) -> tuple[float, ...] | None:
+    model = _model(columns, rows, held=held)
+    model.setOptionValue("mip_rel_gap", PERIOD_GAP)
+    model.setOptionValue("mip_max_nodes", PERIOD_NODES)
+    model.run()
+    if model.getInfo().primal_solution_status != FEASIBLE:
+        return None
+    return _tidy(columns, model.getSolution().col_value)
 
 
 def _rounded(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
@@ -295,6 +413,11 @@ def _model(columns: Sequence[Column], rows: Sequence[Row], *, held: dict[int, fl
     whole = [i for i, column in enumerate(columns) if column.whole]
     if whole:
         model.changeColsIntegrality(len(whole), whole, [highspy.HighsVarType.kInteger] * len(whole))
+    _add(model, rows)
+    return model
+
+
+def _add(model: Any, rows: Sequence[Row]) -> None:
     starts: list[int] = []
     index: list[int] = []
     factors: list[float] = []
@@ -305,7 +428,6 @@ def _model(columns: Sequence[Column], rows: Sequence[Row], *, held: dict[int, fl
     if rows:
         low, high = [row.lower for row in rows], [row.upper for row in rows]
         model.addRows(len(rows), low, high, len(index), starts, index, factors)
-    return model
 
 
 def _tidy(columns: Sequence[Column], values: Sequence[float]) -> tuple[float, ...]:
