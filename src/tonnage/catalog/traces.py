@@ -184,7 +184,7 @@ def _parsed(file: IO[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _object(text: str, number: int, path: Path) -> dict[str, Any]:
     try:
         row = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # not JSON, or whole numbers of thousands of digits
         raise BadFact(f"'{echo(path)}' line {number} is not a JSON object; write one request a line") from None
     found = {str(key).lower(): value for key, value in row.items()}
     usage = found.get("usage")

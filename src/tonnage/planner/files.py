@@ -125,6 +125,8 @@ def _refuse_repeats(node: Any, path: str) -> None:
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise BadFact(f"'{echo(path)}' line {key.start_mark.line + 1}: a name must be one text")
             if key.value in seen:
                 line = key.start_mark.line + 1
                 raise BadRequest(f"'{echo(path)}' gives '{echo(key.value)}' twice (line {line}); keep one")
