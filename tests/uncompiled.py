@@ -14,12 +14,24 @@ from tonnage.engine import compiled
 _play = compiled.play
 
 
+class Row(np.record):
+    """A record whose field `base` is not hidden by what numpy means by that name."""
+
+    @property
+    def base(self) -> Any:
+        return self["base"]
+
+    @base.setter
+    def base(self, value: Any) -> None:
+        self["base"] = value
+
+
 def _records(value: Any) -> Any:
     """The same memory, with fields as attributes."""
     if isinstance(value, np.ndarray):
-        return value.view(np.recarray) if value.dtype.names else value
+        return value.view(np.dtype((Row, value.dtype))) if value.dtype.names else value
     if isinstance(value, np.void):
-        return value.base.view(np.recarray)[0]
+        return _records(value.base)[0]
     if isinstance(value, tuple) and hasattr(value, "_make"):
         return type(value)._make(_records(part) for part in value)
     return value

@@ -31,6 +31,9 @@ _NOUNS: Final[
 }  # fmt: skip
 
 
+_AGAIN: Final = "plan the request again with `tonnage plan REQUEST.yaml -o PLAN.json`"
+
+
 class _Envelope(msgspec.Struct):
     schema: str | None = None
     kind: str | None = None
@@ -49,12 +52,24 @@ def read_plan(path: str) -> Plan:
     try:
         envelope = msgspec.json.decode(text, type=_Envelope)
         if envelope.schema != PLAN_SCHEMA:
-            found = f"says '{echo(envelope.schema)}'" if envelope.schema else "has no 'schema'"
-            raise BadFact(f'plan \'{echo(path)}\' {found}; expected "schema": "{PLAN_SCHEMA}" as `tonnage plan` writes')
+            raise BadFact(_other_schema(path, envelope.schema))
         noun = _NOUNS.get(envelope.kind or "")
         if noun is None:
             known = ", ".join(_NOUNS)
             raise BadFact(f"plan '{echo(path)}' is of kind '{echo(envelope.kind)}'; kinds that can be read: {known}")
         return msgspec.json.decode(text, type=noun)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadFact(f"plan '{echo(path)}' cannot be read: {echo(error)}") from None
+        raise BadFact(f"plan '{echo(path)}' cannot be read: {echo(error)}; {_AGAIN}") from None
+
+
+def _other_schema(path: str, schema: str | None) -> str:
+    """What to do about a file that this release does not read."""
+    kind, _, number = PLAN_SCHEMA.partition("/")
+    theirs, _, other = (schema or "").partition("/")
+    if theirs == kind and other.isdecimal() and int(other) > int(number):
+        return (
+            f"plan '{echo(path)}' says '{echo(schema)}', and this release reads '{PLAN_SCHEMA}': "
+            f"a newer release wrote it; install that, or {_AGAIN}"
+        )
+    found = f"says '{echo(schema)}'" if schema else "has no 'schema'"
+    return f'plan \'{echo(path)}\' {found}; expected "schema": "{PLAN_SCHEMA}" as `tonnage plan` writes: {_AGAIN}'
