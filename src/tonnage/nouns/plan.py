@@ -31,6 +31,8 @@ __all__ = [
     "LoadPoint",
     "Provenance",
     "Rejection",
+    "Roofline",
+    "RooflinePoint",
     "ServeOption",
     "ServePlan",
     "SimulatedCapacity",
@@ -178,6 +180,30 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: Verdict
 
 
+class RooflinePoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One operator of a step, all its executions together."""
+
+    phase: str
+    """decode or prefill."""
+    operator: str
+    compute: str
+    """Format of the peak that it runs under."""
+    flop_per_byte: float
+    flop_per_s: float
+    share: float
+    """Of the step's time. [-]"""
+
+
+class Roofline(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one accelerator allows, and how near to it the operators of the first option come."""
+
+    accelerator: str
+    memory_bytes_per_s: float
+    peaks: dict[str, float]
+    """Format -> arithmetic at most. [FLOP/s]"""
+    points: tuple[RooflinePoint, ...]
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One step of the decision trail (C2)."""
 
@@ -248,6 +274,8 @@ class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """Configurations looked at."""
     simulated: int = 0
     """Of them, those whose capacity was simulated."""
+    roofline: Roofline | None = None
+    """Operators of the first option at the planned load; absent when nothing works."""
     day: FleetDay | None = None
     """The first option over a day, a week, or bursts and pauses; absent when the load is not said to vary so."""
     quality: tuple[QualityChange, ...] = ()

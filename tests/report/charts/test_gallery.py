@@ -32,7 +32,7 @@ def answers() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("serve", ("frontier", "load", "cost", "memory")),
+        ("serve", ("frontier", "load", "cost", "memory", "roofline")),
         ("fit", ("memory",)),
         ("finetune", ("frontier", "scaling", "memory", "timeline")),
         ("batch", ("frontier", "memory")),

@@ -39,3 +39,21 @@ def test_latency_against_load_rises_and_marks_its_knee() -> None:
     assert any(point.passed for point in seen.tried) and any(not point.passed for point in seen.tried)
     assert f"knee {seen.knee_per_s:.3g}/s" in repr(load.body) and "objectives" in load.says
     assert {row[-1] for row in load.rows} == {"hold", "fail"}
+
+
+def test_no_operator_lies_above_the_roof() -> None:
+    plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", accelerator="H100", quick=True)
+    roof = plan.roofline
+    assert roof is not None and roof.accelerator == plan.options[0].configuration.accelerator
+    for phase in ("decode", "prefill"):
+        points = [point for point in roof.points if point.phase == phase]
+        assert points and 0.5 < sum(point.share for point in points) <= 1.0
+        for point in points:
+            ceiling = min(roof.peaks[point.compute], point.flop_per_byte * roof.memory_bytes_per_s)
+            assert 0 < point.flop_per_s <= ceiling * 1.05, point  # caches lend a little beyond memory's speed
+    decode, prefill = (
+        max(point.flop_per_byte for point in roof.points if point.phase == phase) for phase in ("decode", "prefill")
+    )
+    assert decode < prefill
+    (chart,) = [chart for chart in charts_of(plan) if chart.name == "roofline"]
+    assert len(chart.rows) == len(roof.points)

@@ -35,6 +35,7 @@ from tonnage.planner.serve.day import fleet_day
 from tonnage.planner.serve.decide import best_of_each, decided, estimated
 from tonnage.planner.serve.flips import serve_flips
 from tonnage.planner.serve.option import Candidate, bills_of, load_of
+from tonnage.planner.serve.roofline import roofline
 from tonnage.planner.sites import Site, none_passes, sites
 from tonnage.search.frontier import frontier
 from tonnage.search.layouts import replica_layouts
@@ -107,6 +108,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         evaluated=len(outcomes),
         simulated=sum(option.capacity.simulated is not None for _, option in serving),
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
+        roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
         day=day,
         provenance=Provenance(
             version=__version__,

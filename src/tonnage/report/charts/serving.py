@@ -8,6 +8,7 @@ from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.report.charts.load import load_chart
 from tonnage.report.charts.memory import Stack, memory_chart
+from tonnage.report.charts.roofline import roofline_chart
 
 __all__ = ["serve_charts"]
 
@@ -21,7 +22,10 @@ def serve_charts(plan: ServePlan) -> tuple[Chart, ...]:
     if not plan.options:
         return ()
     stacks = tuple(Stack(label=_label(option), memory=option.memory) for option in plan.options[:5])
-    drawn = (_speed_and_yield(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(stacks))
+    drawn = (
+        _speed_and_yield(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(stacks),
+        roofline_chart(plan.roofline),
+    )  # fmt: skip
     return tuple(chart for chart in drawn if chart is not None)
 
 
