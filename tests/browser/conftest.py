@@ -16,6 +16,8 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+SLOW_MS = 120_000
+"""A busy machine is no fault of the page."""
 PICTURES = Path(__file__).parents[2] / "build" / "screenshots"
 
 
@@ -42,6 +44,7 @@ def visit(browser: Any, page_address: str, request: pytest.FixtureRequest) -> It
             viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light",
             java_script_enabled=scripts, reduced_motion="reduce",
         )  # fmt: skip
+        context.set_default_timeout(SLOW_MS)
         page = context.new_page()
         page.on("console", lambda message: troubles.append(f"{message.type}: {message.text}")
                 if message.type in ("error", "warning") else None)  # fmt: skip

@@ -96,7 +96,6 @@ _WORKLOADS: Final = """\
   model: 8B
   rate: 12/s
   traffic: chat
-  day: consumer
   ttft: 1 s
   tpot: 60 ms
 - name: nightly summaries
@@ -161,7 +160,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             path="plan/fleet", kind="fleet", title="Several workloads, one fleet", fields=_FLEET_FIELDS,
             answers=FleetPlan, at_first="quick", written=("workloads", "own", "quotas"),
             essentials=("workloads", "provider", "region", "term", "zones", "budget", "eu", "quotas", "own"),
-            example={"workloads": _WORKLOADS, "provider": "gcp", "region": "europe-west4", "zones": "2"},
+            example={"workloads": _WORKLOADS, "provider": "gcp", "region": "europe-west4"},
         ),
         Question(
             path="fit", title="Does it fit?", fields=FIT_FIELDS, answers=FitAnswer,
