@@ -46,7 +46,7 @@ def test_the_whole_plan_agrees_on_both_sides_of_a_flip(now: ServePlan, words: st
     if not found:
         pytest.skip(f"no flip of '{words}' with these prices")
     (flip,) = found
-    step = 1.015 if words.endswith("above") else 1 / 1.015
+    step = 1.004 if words.endswith("above") else 1 / 1.004
     before, beyond = (plan(**{field: f"{flip.value * factor:.6g}{unit}"}) for factor in (1 / step, step))
     assert leader(before) == leader(now) and leader(beyond) != leader(now)
     assert leader(beyond) in flip.becomes

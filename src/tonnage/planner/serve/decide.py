@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MARGIN", "best_of_each", "decided", "estimated"]
 
-MARGIN: Final = 1.6
+MARGIN: Final = 1.8
 """Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-21)."""
 COARSE: Final = 1.3
 """A close look's capacity over a coarse one's, at most: a step of the coarse search, and chance."""
@@ -62,8 +62,30 @@ def decided(request: Serve, candidates: list[Candidate], *, today: date) -> list
     found = _contended(request, candidates, today=today, margin=MARGIN, look=_look(request, requests, close=False))
     seen = [pair[0] for pair in found if not isinstance(pair, Missed) and pair[0].simulated is not None]
     others = [pair for pair in found if isinstance(pair, Missed) or pair[0].simulated is None]
-    closely = _contended(request, seen, today=today, margin=COARSE, look=_look(request, requests, close=True))
-    return [*others, *closely]
+    look = _look(request, requests, close=True)
+    closely = _contended(request, seen, today=today, margin=COARSE, look=look)
+    return _completed(request, [*others, *closely], today=today, look=look)
+
+
+def _completed(request: Serve, found: list[Priced | Missed], *, today: date, look: Look) -> list[Priced | Missed]:
+    """A close look may leave the leaders dearer; what then comes among the first as estimated is looked at as well."""
+    while True:
+        costs = sorted(pair[1].bill.usd_per_hour for pair in found if not isinstance(pair, Missed) and pair[1].sure)
+        last = costs[min(CONTENDERS, len(costs)) - 1] if costs else 0.0
+        place = next((i for i, pair in enumerate(found) if _among(pair, last)), None)
+        if place is None:
+            return found
+        pair = found[place]
+        assert not isinstance(pair, Missed)
+        seen = look(pair[0])
+        found[place] = seen if isinstance(seen, Missed) else _priced(request, seen, today=today)
+
+
+def _among(pair: Priced | Missed, last_usd_per_hour: float) -> bool:
+    """Whether it is sure, cheap enough to be among the first, and only estimated."""
+    if isinstance(pair, Missed) or not pair[1].sure or pair[1].bill.usd_per_hour > last_usd_per_hour:
+        return False
+    return pair[0].simulated is None
 
 
 def _contended(
