@@ -36,3 +36,9 @@ def test_an_unknown_kind_or_quantity_is_named() -> None:
         intervals.factor("served", "ttft_s")
     with pytest.raises(UnknownName, match="ttft_ms"):
         intervals.factor("serve", "ttft_ms")
+
+
+def test_a_light_load_nobody_measured_is_as_sure_as_a_steady_one() -> None:
+    steady = intervals.factor("serve", "tpot_s", rung="assumed:steady:dense:llamacpp")
+    assert ("tpot_s", "assumed:light") not in intervals.table("serve")
+    assert intervals.factor("serve", "tpot_s", rung="assumed:light:dense:llamacpp") == steady

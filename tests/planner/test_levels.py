@@ -17,7 +17,11 @@ def served(**traffic: float) -> ServeCase:
 @pytest.mark.parametrize(
     ("traffic", "saturated", "load"),
     [
-        ({"concurrency": 4}, False, "steady"),
+        ({"concurrency": 16}, False, "light"),
+        ({"concurrency": 17}, False, "steady"),
+        ({"concurrency": 256}, False, "steady"),
+        ({"concurrency": 257}, False, "crowded"),
+        ({"batch": 257}, False, "steady"),
         ({"concurrency": 4000}, True, "saturated"),
         ({"rate_per_s": 2}, False, "open"),
     ],
@@ -45,4 +49,10 @@ def test_batches_through_networks_name_their_load() -> None:
 
 
 def test_a_prediction_says_its_level() -> None:
-    assert predict(served(concurrency=4)).level == "calibrated:steady:dense:vllm"
+    assert predict(served(concurrency=4)).level == "calibrated:light:dense:vllm"
+    assert predict(served(concurrency=40)).level == "calibrated:steady:dense:vllm"
+
+
+def test_a_lone_client_knows_its_first_token_better_than_a_crowd_does() -> None:
+    alone, crowd = (predict(served(concurrency=clients)).ttft_s for clients in (4, 300))
+    assert alone.high / alone.low < crowd.high / crowd.low

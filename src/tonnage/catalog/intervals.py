@@ -7,7 +7,7 @@ quantity and rung; they are fitted by `calibration/intervals.py`, which scores w
 A rung is whatever the predictor says its number rests on: a basis (measured, calibrated, derived, assumed) or a step
 of the efficiency ladder (own, kin, generic), and behind colons, as far as they are known, the load, the structure of
 the model and the software ("calibrated:steady:dense:vllm"; `planner.levels`). What has no row drops its last word until
-it has; then it takes the row `any`.
+it has (`light` and `crowded` loads then try `steady`); at last it takes the row `any`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ __all__ = ["KINDS", "factor", "table"]
 
 KINDS: Final = ("serve", "train", "infer")
 
+_STEADY: Final = frozenset({"light", "crowded"})
+"""Loads that, without a row of their own, are as sure as `steady` ones."""
 _BASIS_OF_RUNG: Final = {"own": "calibrated", "kin": "derived", "generation": "derived", "generic": "assumed"}
 
 
@@ -60,9 +62,10 @@ def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
         raise UnknownName("kind of case", kind, known=KINDS)
     rows = table(kind)
     step, *words = rung.split(":")
-    words = [_BASIS_OF_RUNG.get(step, step), *words]
-    for kept in range(len(words), 0, -1):
-        name = ":".join(words[:kept])
+    basis = _BASIS_OF_RUNG.get(step, step)
+    loads = [words, ["steady", *words[1:]]] if words and words[0] in _STEADY else [words]
+    levels = [":".join((basis, *of[:kept])) for of in loads for kept in range(len(of), 0, -1)]
+    for name in (*levels, basis):
         if (quantity, name) in rows:
             return rows[quantity, name]
     if (quantity, "any") in rows:

@@ -7,24 +7,41 @@ the words come in order of how much they tell: `calibrated:steady:dense:vllm`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tonnage.nouns.case import InferCase, ServeCase
 from tonnage.nouns.model import Model, Moe
 
 __all__ = ["infer_level", "serve_level", "structure", "train_level"]
 
+_ONE_STEP_TOKENS: Final = 8192.0
+"""Prompts that one step takes, by the usual chunk budget."""
+_MANY_STEPS: Final = 16.0
+"""Steps of prompts from which a first token is mostly waiting for other clients' prompts."""
+
 
 def serve_level(case: ServeCase, model: Model, *, basis: str, engine: str, saturated: bool) -> str:
     """
-    Of a served language model. Loads: `steady` (a batch, clients below the knee), `saturated` (offline, or clients
-    above the knee), `open` (arrivals, whose latency depends on how near the knee is), `split` (separate pools).
+    Of a served language model. Loads: `steady` (a batch, clients below the knee), of which `light` (the prompts of all
+    clients fit into one step) and `crowded` (they need sixteen and more), `saturated` (offline, or clients above the
+    knee), `open` (arrivals, whose latency depends on how near the knee is), `split` (separate pools).
     """
     if case.disaggregation is not None:
         load = "split"
     elif case.traffic.rate_per_s is not None:
         load = "open"
     else:
-        load = "saturated" if saturated or case.traffic.saturated else "steady"
+        load = "saturated" if saturated or case.traffic.saturated else _steady(case)
     return ":".join((basis, load, structure(model), engine))
+
+
+def _steady(case: ServeCase) -> str:
+    """How long clients that send together wait for each other's prompts; a batch given as such does not vary."""
+    clients = case.traffic.concurrency
+    if clients is None or case.phase == "decode":
+        return "steady"
+    steps = clients * case.isl / case.replicas / _ONE_STEP_TOKENS
+    return "light" if steps <= 1.0 else "steady" if steps <= _MANY_STEPS else "crowded"
 
 
 def train_level(model: Model, *, basis: str, method: str, software: str) -> str:
