@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from benchmarks.measuring import Row, best_of, per_call_s
+from benchmarks.page import first_answers
 from benchmarks.simulator import simulator
 from benchmarks.training import layouts
 
@@ -72,7 +73,7 @@ def predictions() -> list[Row]:
 
 def main() -> None:
     """Print every figure beside its target; the exit code says whether all are met."""
-    rows = [*start_up(), *planning(), *predictions(), *layouts(), *simulator()]
+    rows = [*start_up(), *planning(), *predictions(), *layouts(), *simulator(), *first_answers()]
     width = max(len(row.name) for row in rows)
     for row in rows:
         sign = ">=" if row.more_is_better else "<="

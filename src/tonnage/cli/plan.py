@@ -39,8 +39,26 @@ class _Plan(click.Group):
 @click.group(
     cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|infer|lifecycle MODEL | fleet REQUEST.yaml"
 )
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, asked: _schema(ctx, asked),
+    help="print the JSON Schema of request files, for editors",
+)
 def plan() -> None:
     """Rank the ways to run a workload: accelerators, layout, precision, offers, time, cost."""
+
+
+def _schema(ctx: click.Context, asked: bool) -> None:
+    if asked:
+        import json
+
+        from tonnage.planner.request_schema import request_schema
+
+        click.echo(json.dumps(request_schema(), indent=2))
+        ctx.exit()
 
 
 Command = Callable[..., None]

@@ -94,15 +94,15 @@ LLAMA_8B: Final = "meta-llama/Llama-3.1-8B-Instruct"
 _WORKLOADS: Final = """\
 - name: assistant
   model: 8B
-  rate: 12/s
+  rate: 8/s
   traffic: chat
   ttft: 1 s
   tpot: 60 ms
 - name: nightly summaries
   kind: batch
   model: 8B
-  items: 2M
-  window: 22-8
+  items: 1M
+  window: 22-6
 """
 _WAYS: Final = """\
 small steps: {engine_options: {max_num_batched_tokens: 512}}
@@ -160,7 +160,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             path="plan/fleet", kind="fleet", title="Several workloads, one fleet", fields=_FLEET_FIELDS,
             answers=FleetPlan, at_first="quick", written=("workloads", "own", "quotas"),
             essentials=("workloads", "provider", "region", "term", "zones", "budget", "eu", "quotas", "own"),
-            example={"workloads": _WORKLOADS, "provider": "gcp", "region": "europe-west4"},
+            example={"workloads": _WORKLOADS, "provider": "gcp"},
         ),
         Question(
             path="fit", title="Does it fit?", fields=FIT_FIELDS, answers=FitAnswer,
