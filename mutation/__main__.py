@@ -8,7 +8,6 @@ replaced where it stands, so that whoever imported it has it, and the tests that
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
 import inspect
 import os
@@ -25,7 +24,7 @@ import coverage
 import msgspec
 import pytest
 
-from mutation.changes import Change, changes_in
+from mutation.changes import Change, changed, changes_in
 
 ROOT: Final = Path(__file__).parents[1]
 PHYSICS: Final = ROOT / "src/tonnage/physics"
@@ -91,11 +90,13 @@ def _score(changes: list[Change], items: dict[str, pytest.Item], seen: Seen) -> 
     """Per cent of the changes that a test noticed; those that none did are printed."""
     noticed, by_module = 0, dict[str, list[int]]()
     seconds, lines = seen
-    for change in changes:
+    for tried, change in enumerate(changes):
+        if tried and tried % 25 == 0:
+            print(f"{noticed} of {tried} noticed so far", flush=True)
         there = lines.get(str(change.file), {})
         names = {name for line in range(*change.body) for name in there.get(line, ()) if name in seconds}
         tests = [items[name] for name in sorted(names, key=lambda name: (seconds[name], name))]
-        code = _compiled(change)
+        code, what = _compiled(change)
         said = _in_a_child(
             lambda change=change, code=code, tests=tests: _tried(change, code, tests), longest_s=LONGEST_S
         )
@@ -106,9 +107,9 @@ def _score(changes: list[Change], items: dict[str, pytest.Item], seen: Seen) -> 
         counts[1] += 1
         if not good:
             place = f"{change.file.relative_to(ROOT)}:{change.line} {change.function}"
-            print(f"{place} ({len(tests)} tests): {change.what}", flush=True)
-    for module, (good, tried) in by_module.items():
-        print(f"{module:<20} {good:4} of {tried:4}")
+            print(f"{place} ({len(tests)} tests): {what}", flush=True)
+    for module, (good, all_) in by_module.items():
+        print(f"{module:<20} {good:4} of {all_:4}")
     score = 100.0 * noticed / max(1, len(changes))
     print(f"{len(seconds)} tests noticed {noticed} of {len(changes)} changed formulas: {score:.1f} %")
     return score
@@ -155,10 +156,11 @@ def _watched(tests: list[pytest.Item]) -> bytes:
     return msgspec.json.encode((seconds, {file: data.contexts_by_lineno(file) for file in data.measured_files()}))
 
 
-def _compiled(change: Change) -> types.CodeType:
-    """The changed function's code."""
-    whole = compile(ast.fix_missing_locations(change.tree), str(change.file), "exec")
-    return next(code for code in _codes(whole) if code.co_qualname == change.function)
+def _compiled(change: Change) -> tuple[types.CodeType, str]:
+    """The changed function's code, and what was changed."""
+    tree, what = changed(change)
+    whole = compile(tree, str(change.file), "exec")
+    return next(code for code in _codes(whole) if code.co_qualname == change.function), what
 
 
 def _tried(change: Change, code: types.CodeType, tests: list[pytest.Item]) -> bytes:

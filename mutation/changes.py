@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Change", "changes_in"]
+__all__ = ["Change", "changed", "changes_in"]
 
 Function = ast.FunctionDef
 
@@ -24,7 +23,7 @@ CALLS: Final = {"min": "max", "max": "min", "ceil": "floor", "floor": "ceil", "a
 
 
 class Change(NamedTuple):
-    """One wrong done to one function."""
+    """One wrong that can be done to one function."""
 
     file: Path
     function: str
@@ -32,25 +31,28 @@ class Change(NamedTuple):
     body: tuple[int, int]
     """First line of the function's body, and the one after its last."""
     line: int
-    what: str
-    """What was there and what is there now."""
-    tree: ast.Module
-    """The whole file, changed."""
+    place: int
+    """Which of the function's nodes."""
+    way: int
+    """Which of the node's ways to be wrong."""
 
 
 def changes_in(file: Path) -> Iterator[Change]:
     """Every change of every function of a file, in the order of its lines."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    for name, function in _functions(tree):
+    for name, function in _functions(ast.parse(file.read_text(encoding="utf-8"))):
+        body = function.body[0].lineno, (function.end_lineno or function.lineno) + 1
         for place, node in enumerate(_nodes(function)):
-            for kind in range(_ways(node)):
-                changed = copy.deepcopy(tree)
-                twin = next(own for own_name, own in _functions(changed) if own_name == name)
-                found = list(_nodes(twin))[place]
-                before = ast.unparse(found)
-                _do(found, kind, twin)
-                body = function.body[0].lineno, (function.end_lineno or node.lineno) + 1
-                yield Change(file, name, body, node.lineno, f"{before}  ->  {ast.unparse(found)}", changed)
+            yield from (Change(file, name, body, node.lineno, place, way) for way in range(_ways(node)))
+
+
+def changed(change: Change) -> tuple[ast.Module, str]:
+    """The file with the change in it, and what was there and is there now."""
+    tree = ast.parse(change.file.read_text(encoding="utf-8"))
+    function = next(function for name, function in _functions(tree) if name == change.function)
+    node = list(_nodes(function))[change.place]
+    before = ast.unparse(node)
+    _do(node, change.way, function)
+    return ast.fix_missing_locations(tree), f"{before}  ->  {ast.unparse(node)}"
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
