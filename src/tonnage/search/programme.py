@@ -46,6 +46,8 @@ NEAR: Final = 0.1
 DEAR: Final = 0.0025
 """Reduced cost, over a period's cost, beyond which a column is left out of its programme. [-]"""
 PERIOD_GAP: Final = 0.003
+PERIOD_S: Final = 10.0
+"""A safety for programmes whose first node takes this long; nodes end it before. [s]"""
 PERIOD_NODES: Final = 60
 TINY: Final = 1e-7
 MOST: Final = 1e6
@@ -359,6 +361,7 @@ def _piecewise(columns: Sequence[Column], rows: Sequence[Row], held: dict[int, f
     model = _model(columns, rows, held=held)
     model.setOptionValue("mip_rel_gap", PERIOD_GAP)
     model.setOptionValue("mip_max_nodes", PERIOD_NODES)
+    model.setOptionValue("time_limit", PERIOD_S)
     model.run()
     if model.getInfo().primal_solution_status != FEASIBLE:
         return None
