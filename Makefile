@@ -77,7 +77,7 @@ coverage: $(DEV)  ## lines of physics and engine that the tests run, at least 95
 	COVERAGE_FILE=$(COVERAGE)/.coverage.compiled $(BIN)/coverage run -m pytest -q -p no:cacheprovider \
 	  tests/physics tests/engine tests/paper src/tonnage/physics src/tonnage/engine $(ARGS)
 	NUMBA_DISABLE_JIT=1 COVERAGE_FILE=$(COVERAGE)/.coverage.plain $(BIN)/coverage run -m pytest -q -p no:cacheprovider \
-	  -p tests.uncompiled tests/property/test_simulator.py
+	  -p tests.uncompiled --timeout=0 tests/property/test_simulator.py
 	COVERAGE_FILE=$(COVERAGE)/.coverage $(BIN)/coverage combine --quiet --keep $(COVERAGE)
 	COVERAGE_FILE=$(COVERAGE)/.coverage $(BIN)/coverage report
 
