@@ -14,6 +14,7 @@ FOUND = {
     "cases": b'{"kind": "serve", "model": "8B", "accelerator": "H100", "isl": 1%s, "osl": 9}' % (b"0" * 400),
     "trace.csv": b"arrived_at,num_prefill_tokens," + b"x" * 140_000,
     "trace.jsonl": b'{"timestamp": 1%s, "input_length": 9, "output_length": 5}' % (b"0" * 5_000),
+    "stream": b"HTTP/1.1 200 OK\r\nContent-Length: 20006\r\n\r\ndata: " + b"[" * 19_999 + b"\n",
     "requests": b"? [a, b]\n: 1\n",
     "metrics": b"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{} 1%s\n" % (b"0" * 400),
     "reports": b'{"metadata": {}, "metrics": {"inter_chunk_latency": {"value": [1%s]}}}\n' % (b"0" * 400),

@@ -194,7 +194,7 @@ def events_of(text: bytearray) -> tuple[list[Event], bool]:
                 continue
             try:
                 events.append(_DECODER.decode(data))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 raise Broken("malformed", "an event of the stream is not the JSON of an answer") from None
         elif line.strip() and not line.startswith((b":", b"event:", b"id:", b"retry:")):
             raise Broken("malformed", "a line of the stream is not an event")
