@@ -4,10 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage.nouns.layout import TrainLayout
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Moe, StateSpace
+from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe, StateSpace
 from tonnage.nouns.training import TrainSetup
 from tonnage.physics.parameters import layer_parameters, matrix_parameters, mixer_matrices
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
+from tonnage.physics.work import Operator
 
 LAYER = LayerGroup(
     count=1,
@@ -118,3 +119,242 @@ def test_an_adaptive_head_multiplies_its_columns() -> None:
     full = head_work(model, setup=SETUP)
     short = head_work(replace(model, head_columns=33000), setup=SETUP)
     assert products(short, "forward") == pytest.approx(products(full, "forward") * 33000 / 267735)
+
+
+TINY = LayerGroup(
+    count=1,
+    mixer=Attention(num_attention_heads=4, num_key_value_heads=2, head_dim=8),
+    feed_forward=Mlp(intermediate_size=12),
+)
+"""Width 10: query, key and value together 64 x 10, output 10 x 32, up 24 x 10, down 10 x 12."""
+MIXTURE = replace(
+    TINY,
+    feed_forward=Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12, shared_intermediate_size=4,
+                     dense_intermediate_size=6),
+)  # fmt: skip
+TWELVE = TrainSetup(micro_batch=2, seq_len=6)
+"""Twelve tokens a micro-batch."""
+PAIR = replace(TWELVE, layout=TrainLayout(tp=2))
+
+
+def counted(operators: tuple[Operator, ...]) -> dict[str, object]:
+    """FLOP, bytes read and written of each operator."""
+    return {op.name: pytest.approx((op.flop, op.read_bytes, op.write_bytes)) for op in operators}
+
+
+def named(operators: tuple[Operator, ...], name: str) -> Operator:
+    return next(op for op in operators if op.name == name)
+
+
+def matmul(rows: float, outputs: float, inputs: float, gradient: float = 0.0) -> tuple[float, float, float]:
+    """16-bit product: reads weight and input, writes the output, and `gradient` bytes of a weight's gradient."""
+    return 2 * rows * outputs * inputs, 2 * outputs * inputs + 2 * rows * inputs, 2 * rows * outputs + gradient
+
+
+def moved(work: LayerWork, name: str = "element-wise") -> float:
+    op = named(work.forward, name)
+    assert op.read_bytes == op.write_bytes
+    return 2 * op.read_bytes / 12
+
+
+def test_every_operator_of_a_small_layer() -> None:
+    work = layer_work(TINY, 10, setup=TWELVE)
+    # Attention: half of 6 keys, 4 heads, widths 8 + 8; query, key, value and output of 4 heads are moved.
+    # Element-wise: two norms and two residuals of 10 (2 x 2 + 2 x 3), rotary of 6 heads, three of 12: 232 values.
+    assert counted(work.forward) == {
+        "q_proj forward": matmul(12, 64, 10),
+        "o_proj forward": matmul(12, 10, 32),
+        "gate_up_proj forward": matmul(12, 24, 10),
+        "down_proj forward": matmul(12, 10, 12),
+        "attention": (2 * 12 * 3 * 4 * 16, 2 * 12 * 4 * 2 * 16, 0),
+        "element-wise": (0, 12 * 232, 12 * 232),
+    }
+    assert counted(work.backward) == {
+        "q_proj input gradient": matmul(12, 64, 10),
+        "q_proj weight gradient": matmul(12, 64, 10, 8 * 640),
+        "o_proj input gradient": matmul(12, 10, 32),
+        "o_proj weight gradient": matmul(12, 10, 32, 8 * 320),
+        "gate_up_proj input gradient": matmul(12, 24, 10),
+        "gate_up_proj weight gradient": matmul(12, 24, 10, 8 * 240),
+        "down_proj input gradient": matmul(12, 10, 12),
+        "down_proj weight gradient": matmul(12, 10, 12, 8 * 120),
+        "attention backward": (2.5 * 2 * 12 * 3 * 4 * 16, 3 * 2 * 12 * 4 * 2 * 16, 0),
+        "element-wise backward": (0, 2 * 12 * 232, 2 * 12 * 232),
+    }
+    sides = {op.name: (op.m, op.n, op.k, op.groups) for op in (*work.forward, *work.backward) if "q_proj" in op.name}
+    assert sides == {
+        "q_proj forward": (12, 64, 10, 1), "q_proj input gradient": (12, 10, 64, 1),
+        "q_proj weight gradient": (64, 10, 12, 1),
+    }  # fmt: skip
+    core = named(work.forward, "attention")
+    assert (core.m, core.context, core.heads, core.head_dim, core.batch) == (12, 3, 4, 8, 2)
+    assert not work.experts
+
+
+def test_two_tensor_ranks_halve_what_is_cut() -> None:
+    work = layer_work(TINY, 10, setup=PAIR)
+    assert counted(work.forward) == {
+        "q_proj forward": matmul(12, 32, 10),
+        "o_proj forward": matmul(12, 10, 16),
+        "gate_up_proj forward": matmul(12, 12, 10),
+        "down_proj forward": matmul(12, 10, 6),
+        "attention": (2 * 12 * 3 * 2 * 16, 2 * 12 * 2 * 2 * 16, 0),
+        "element-wise": (0, 12 * 116, 12 * 116),
+    }
+    whole_norms = replace(PAIR, layout=TrainLayout(tp=2, sequence_parallel=False))
+    assert moved(layer_work(TINY, 10, setup=whole_norms)) == 2 * (100 + 66)
+    (tensor,) = work.exchange
+    assert (tensor.kind, tensor.count, tensor.message_bytes, tensor.ranks) == ("all_reduce", 2, 2 * 12 * 10, 2)
+    # Eight ranks hold four heads twice.
+    eight = layer_work(TINY, 10, setup=replace(TWELVE, layout=TrainLayout(tp=8)))
+    assert named(eight.forward, "q_proj forward").n == 16
+    assert named(eight.forward, "o_proj forward").k == 8
+
+
+def test_element_wise_values_of_each_kind_of_layer() -> None:
+    def values(mixer: object, feed_forward: object, setup: TrainSetup = TWELVE) -> float:
+        group = LayerGroup(count=1, mixer=mixer, feed_forward=feed_forward)  # type: ignore[arg-type]
+        return moved(layer_work(group, 10, setup=setup)) / 2
+
+    plain = Mlp(intermediate_size=12, gated=False)
+    latent = LatentAttention(num_attention_heads=4, kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8,
+                             v_head_dim=6)  # fmt: skip
+    mamba = StateSpace(kind="mamba2", num_heads=4, head_dim=8, state_size=16)
+    assert values(TINY.mixer, plain) == 100 + 96 + 24
+    assert values(TINY.mixer, plain, PAIR) == 50 + 48 + 12
+    assert values(replace(TINY.mixer, qk_norm=True), None) == 100 + 2 * 96
+    assert values(latent, None) == 100 + 4 * 4 * 12
+    assert values(latent, None, PAIR) == 50 + 2 * 4 * 12
+    assert values(mamba, None) == 100 + 12 * 32
+    assert values(mamba, None, PAIR) == 50 + 6 * 32
+    # A mixture: both copies are permuted (4 x 10) and gated (3 x 12), 8 router scores, 4 + 6 beside the experts.
+    assert values(None, MIXTURE.feed_forward) == 100 + 2 * (40 + 36) + 8 + 3 * 10
+    assert values(None, MIXTURE.feed_forward, PAIR) == 50 + 2 * (40 + 36) + 4 + 15
+    assert values(None, replace(MIXTURE.feed_forward, latent_size=5)) == 100 + 2 * (20 + 36) + 8 + 30
+    assert values(None, None) == 100
+
+
+def test_experts_that_are_cut_and_experts_that_are_whole() -> None:
+    cut = layer_work(MIXTURE, 10, setup=PAIR)
+    # Eight experts of half the width; 24 copies, 3 each. The router sees a rank's share of the tokens.
+    up, down = named(cut.forward, "expert_gate_up_proj forward"), named(cut.forward, "expert_down_proj forward")
+    assert (up.kind, up.m, up.n, up.k, up.groups) == ("grouped_gemm", 3, 12, 10, 8)
+    assert (up.flop, up.read_bytes, up.write_bytes) == (2 * 24 * 120, 2 * 120 * 8 + 2 * 24 * 10, 2 * 24 * 12)
+    assert (down.m, down.n, down.k) == (3, 10, 6)
+    gradient = named(cut.backward, "expert_gate_up_proj weight gradient")
+    assert (gradient.m, gradient.n, gradient.k) == (12, 10, 3)
+    assert gradient.write_bytes == 2 * 24 * 12 + 8 * 120 * 8
+    assert named(cut.forward, "router forward").m == 6
+    assert [(op.name, op.count) for op in cut.exchange] == [("tensor", 2)]
+    # Two expert ranks: four whole experts each, half of the tokens' copies, half as many again on the fullest.
+    setup = replace(TWELVE, layout=TrainLayout(tp=2, dp=2, ep=2), expert_load=1.5)
+    whole = layer_work(MIXTURE, 10, setup=setup)
+    up = named(whole.forward, "expert_gate_up_proj forward")
+    assert (up.m, up.n, up.k, up.groups) == (18 / 4, 24, 10, 4)
+    assert moved(whole) == 2 * (50 + 48 + 1.5 * (40 + 36) + 4 + 15)
+    tensor, experts = whole.exchange
+    assert (tensor.count, tensor.message_bytes) == (1, 240)
+    assert (experts.kind, experts.count, experts.ranks, experts.groups) == ("all_to_all", 2, 2, 2)
+    assert experts.message_bytes == 2 * 6 * 2 * 1.5 * 10
+    assert whole.experts
+    latent = replace(MIXTURE, feed_forward=replace(MIXTURE.feed_forward, latent_size=5))
+    assert layer_work(latent, 10, setup=setup).exchange[1].message_bytes == 2 * 6 * 2 * 1.5 * 5
+
+
+def test_casts_and_products_of_eight_bits() -> None:
+    narrow = replace(TWELVE, precision="fp8")
+    work = layer_work(TINY, 10, setup=narrow)
+    up = named(work.forward, "gate_up_proj forward")
+    assert (up.read_bytes, up.write_bytes) == (240 + 120, 2 * 12 * 24)
+    # Inputs of 10 + 32 + 10 + 12 values: read at 2 bytes, written at 1, and once more transposed.
+    assert moved(work, "casts") == 64 * 4
+    assert named(work.backward, "casts backward").read_bytes == named(work.forward, "casts").read_bytes
+    assert moved(layer_work(TINY, 10, setup=replace(narrow, method="lora")), "casts") == 64 * 3
+    assert moved(layer_work(TINY, 10, setup=replace(narrow, layout=TrainLayout(tp=2))), "casts") == 42 * 4
+    experts = replace(MIXTURE, mixer=None, feed_forward=replace(MIXTURE.feed_forward, shared_intermediate_size=0,
+                                                               dense_intermediate_size=0))  # fmt: skip
+    assert moved(layer_work(experts, 10, setup=narrow), "casts") == (10 + 2 * 22) * 4
+    spread = replace(narrow, layout=TrainLayout(tp=2, dp=2, ep=2))
+    assert moved(layer_work(experts, 10, setup=spread), "casts") == (10 + 22) * 4
+    router = named(layer_work(experts, 10, setup=narrow).forward, "router forward")
+    assert (router.compute, router.read_bytes) == ("bf16", 2 * 80 + 2 * 120)
+    assert named(layer_work(TINY, 10, setup=TWELVE).forward, "element-wise").compute == "bf16"
+    wide = layer_work(TINY, 10, setup=replace(TWELVE, precision="fp32"))
+    assert named(wide.forward, "gate_up_proj forward").read_bytes == 4 * 240 + 4 * 120
+    assert named(wide.forward, "attention").compute == "fp32"
+    assert "casts" not in counted(wide.forward)
+
+
+def test_kernels_of_attention() -> None:
+    def core(changes: dict[str, object], setup: TrainSetup = TWELVE) -> LayerWork:
+        return layer_work(LayerGroup(count=1, mixer=replace(TINY.mixer, **changes)), 10, setup=setup)
+
+    one = 2 * 12 * 4 * 16  # FLOP of twelve queries for one key
+    assert named(core({"window": 2}).forward, "attention").flop == 2 * one
+    assert named(core({"window": 20}).forward, "attention").flop == 6 * one
+    assert named(core({"causal": False}).forward, "attention").flop == 6 * one
+    assert named(core({"v_head_dim": 6}).forward, "attention").flop == 3 * 2 * 12 * 4 * 14
+    slow = core({}, replace(TWELVE, flash_attention=False))
+    plain, scores = named(slow.forward, "attention"), named(slow.forward, "scores")
+    assert (plain.kind, plain.flop, plain.m, plain.n, plain.k) == ("gemm", 6 * one, 6, 6, 8)
+    assert named(slow.backward, "attention backward").flop == 12 * one
+    # Ten bytes for each of 12 x 4 x 6 scores, half of them read; backward as many.
+    assert scores.read_bytes == scores.write_bytes == 5 * 288
+    assert named(slow.backward, "scores backward").read_bytes == 5 * 288
+    # With the segment before: 12 keys, positions as a third product, scores passed three times.
+    recurrent = core({"segment_recurrence": True})
+    assert named(recurrent.forward, "attention").flop == 2 * 12 * 12 * 4 * (8 + 8 + 8)
+    assert named(recurrent.forward, "scores").read_bytes == 5 * 12 * 4 * 12 * 3
+    latent = LatentAttention(num_attention_heads=4, kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8,
+                             v_head_dim=6)  # fmt: skip
+    found = named(layer_work(LayerGroup(count=1, mixer=latent), 10, setup=PAIR).forward, "attention")
+    assert (found.flop, found.read_bytes) == (2 * 12 * 3 * 2 * 18, 2 * 12 * 2 * 2 * 18)
+
+
+def test_a_scan_updates_its_state_and_multiplies_inside_chunks() -> None:
+    mamba = StateSpace(kind="mamba2", num_heads=4, head_dim=8, state_size=16)
+    work = layer_work(LayerGroup(count=1, mixer=mamba), 10, setup=PAIR)
+    scan, back = named(work.forward, "scan"), named(work.backward, "scan backward")
+    # A token and head: 6 x 8 x 16 for the state, 2 x 128 x (16 + 8) in its chunk; three values of width 8 each way.
+    assert (scan.flop, scan.read_bytes, scan.write_bytes) == (24 * (768 + 6144), 2 * 24 * 24, 2 * 24 * 24)
+    assert (back.flop, back.read_bytes, back.write_bytes) == (2.5 * scan.flop, 4 * 24 * 24, 4 * 24 * 24)
+    short = StateSpace(kind="short_conv", num_heads=4, head_dim=8, state_size=1)
+    assert named(layer_work(LayerGroup(count=1, mixer=short), 10, setup=TWELVE).forward, "scan").flop == 48 * 48
+
+
+def test_adapters_read_and_add_beside_their_matrix() -> None:
+    setup = replace(TWELVE, method="lora", lora_targets=("q_proj",))
+    work = layer_work(TINY, 10, setup=setup)
+    (ahead,) = (op for op in work.forward if op.name == "adapter")
+    (back,) = (op for op in work.backward if op.name == "adapter backward")
+    assert ahead.read_bytes == ahead.write_bytes == 12 * (10 + 2 * 64)
+    assert back.read_bytes == back.write_bytes == 12 * (2 * 10 + 2 * 64)
+    assert not any("weight gradient" in op.name or op.name == "magnitudes" for op in (*work.forward, *work.backward))
+    dora = layer_work(TINY, 10, setup=replace(setup, method="dora"))
+    assert named(dora.forward, "magnitudes").read_bytes == 3 * 640
+    every = layer_work(TINY, 10, setup=replace(setup, lora_targets=()))
+    assert sum(op.name == "adapter" for op in every.forward) == 4
+
+
+def test_context_ranks_gather_every_key_and_value() -> None:
+    alone = layer_work(TINY, 10, setup=replace(TWELVE, layout=TrainLayout(cp=2)))
+    assert named(alone.forward, "gate_up_proj forward").m == 6
+    (gather,) = alone.exchange
+    assert (gather.kind, gather.message_bytes, gather.ranks) == ("all_gather", 2 * 12 * 2 * 2 * 8, 2)
+    pair = layer_work(TINY, 10, setup=replace(TWELVE, layout=TrainLayout(cp=2, tp=4)))
+    assert pair.exchange[1].message_bytes == 2 * 12 * 2 * 8  # at least one head
+
+
+def test_the_head_on_two_ranks() -> None:
+    model = Model(id="m", family="f", kind="llm", hidden_size=10, vocab_size=100, layers=(TINY,))
+    work = head_work(model, setup=PAIR)
+    assert counted(work.forward) == {"head forward": matmul(12, 50, 10), "loss": (0, 5 * 600, 5 * 600)}
+    assert counted(work.backward) == {
+        "head input gradient": matmul(12, 50, 10),
+        "head weight gradient": matmul(12, 50, 10, 8 * 500),
+        "loss backward": (0, 4 * 600, 4 * 600),
+    }
+    assert work.exchange == ()
+    spread = head_work(replace(model, embedding_size=6), setup=replace(TWELVE, layout=TrainLayout(cp=2)))
+    assert counted(spread.forward)["head forward"] == matmul(6, 100, 6)
+    assert head_work(replace(model, has_head=False), setup=PAIR) == LayerWork(forward=(), backward=(), exchange=())
