@@ -1,12 +1,16 @@
 """Seconds of one operator: which grid speaks for it, and what the generic curve says without one."""
 
+from array import array
+from math import sqrt
+
 import pytest
 from msgspec.structs import replace
 
 from tonnage.catalog import accelerator
 from tonnage.catalog.efficiency import ladder
 from tonnage.errors import Unmeasured
-from tonnage.nouns.efficiency import Ladder
+from tonnage.nouns.accelerator import Accelerator, Fact, Link
+from tonnage.nouns.efficiency import Curve, Grid, Ladder
 from tonnage.nouns.precision import number_format
 from tonnage.physics.operators import operator_s, peak_flop_per_s, work_s
 from tonnage.physics.work import Operator
@@ -166,3 +170,123 @@ def test_prompts_expand_their_latents_unless_their_queries_choose_keys() -> None
         assert rung == "own"
         assert 400e12 < flop / whole < 800e12
         assert 2.5 < chosen / whole < 4.5  # 3.4 times the arithmetic at about the same rate
+
+
+THINKS = Accelerator(
+    id="thinks", vendor="NVIDIA", name="Thinks", architecture="Hopper", segment="datacenter", memory_bytes=1,
+    memory_bytes_per_s=1e30, peaks={"bf16": 1000.0, "fp8": 2000.0},
+    link=Link(kind="nvlink4", bytes_per_s=1.0, domain=8), host_link=Link(kind="pcie5", bytes_per_s=1.0),
+    fact=Fact(source="a test"),
+)  # fmt: skip
+"""1000 FLOP/s, and memory that takes no time."""
+READS = replace(THINKS, memory_bytes_per_s=100.0, peaks={"bf16": 1e30, "fp8": 1e30})
+"""100 bytes/s, and arithmetic that takes no time."""
+CURVE = Curve(
+    launch_s=1.0, eager_launch_s=3.0, narrow_launch_s=5.0,
+    gemm={"bf16": (0.5, 0.25, 4.0), "fp8": (0.8, 0.4, 0.0)},
+    dequantize=0.5, prefill_launch_s=7.0, prefill_limit=0.5, prefill_half=10.0, decode_memory=0.5,
+    decode_occupancy=2.0, decode_launch_s=11.0, elementwise_memory=0.25, gather_memory=0.125,
+    state_space_compute=0.25, state_space_memory=0.5, convolution_compute=0.2, convolution_memory=0.4,
+)  # fmt: skip
+PLAIN = Ladder(curve=CURVE, multiprocessors=10)
+
+
+def spent(op: Operator, part: Accelerator, there: Ladder = PLAIN) -> float:
+    return operator_s(op, accelerator=part, ladder=there)[0]
+
+
+def test_generic_products_by_hand() -> None:
+    op = Operator(kind="gemm", name="a", flop=8000, read_bytes=30, write_bytes=20, m=4, n=9, k=5)
+    # A sixth of sqrt(4 x 9) at m0 = 4: 1 + 4 / 6. Memory: 50 bytes at a quarter of 100 a second.
+    assert spent(op, THINKS) == pytest.approx(1 + 8 / 0.5 * (1 + 4 / 6))
+    assert spent(op, READS) == pytest.approx(1 + 50 / 25)
+    grouped = replace(op, kind="grouped_gemm", groups=2.0)  # two rows an expert: sqrt(2 x 9 x 2)
+    assert spent(replace(grouped, m=8), THINKS) == pytest.approx(1 + 16 * (1 + 4 / sqrt(4 * 9 * 2)))
+    assert spent(replace(op, n=0), THINKS) == pytest.approx(1 + 16)
+    assert spent(replace(op, compute="fp8", weights="fp8"), THINKS) == pytest.approx(5 + 8000 / 2000 / 0.8)
+    few, many = (replace(op, weights="awq", m=rows, n=16 / rows) for rows in (64.0, 65.0))
+    assert spent(few, THINKS) == pytest.approx(1 + 16 * 2)  # 1 + 4 / sqrt(16)
+    assert spent(many, THINKS) == pytest.approx(1 + 2 * 16 * 2)
+    assert operator_s(op, accelerator=READS, ladder=PLAIN, eager=True)[0] == pytest.approx(1 + 2 + 2)
+    assert spent(op, THINKS, Ladder(curve=CURVE, sustained=0.5)) == pytest.approx(1 + 2 * 16 * (1 + 4 / 6))
+
+
+def test_generic_attention_by_hand() -> None:
+    # Two sequences of 2 heads x 5: 400 FLOP a squared query token, so 16000 FLOP are 20 tokens: 20 / 30 of the limit.
+    prompt = Operator(kind="attention_prefill", name="a", flop=16000, read_bytes=60, write_bytes=15, batch=2, heads=2,
+                      head_dim=5)  # fmt: skip
+    q = sqrt(16000 / (2 * 20))
+    assert q == 20
+    assert spent(prompt, THINKS) == pytest.approx(7 + 16 / (0.5 * 20 / 30))
+    assert spent(prompt, READS) == pytest.approx(7 + 75 / 25)
+    # 2 sequences x 2 pairs x 1280 keys in pieces of 256 over 10 processors: 2 units, 1 + 2 / 2 times the bytes.
+    step = Operator(kind="attention_decode", name="a", flop=1000, read_bytes=60, write_bytes=15, batch=2, kv_heads=2,
+                    context=1280)  # fmt: skip
+    assert spent(step, READS) == pytest.approx(11 + 2 * 75 / 50)
+    assert spent(step, THINKS) == pytest.approx(11 + 2 * 1 / 0.5)
+    assert spent(replace(step, window=640), READS) == pytest.approx(11 + 3 * 75 / 50)
+    assert spent(replace(step, context=1), READS) == pytest.approx(11 + (1 + 2 / 0.05) * 75 / 50)
+    assert spent(replace(step, context=12800), READS, Ladder(curve=CURVE)) == pytest.approx(11 + 2 * 75 / 50)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reading", "thinking"),
+    [
+        ("elementwise", 1 + 75 / 25, 1),
+        ("embedding", 1 + 75 / 12.5, 1),
+        ("state_space", 3 + 75 / 50, 3 + 1 / 0.25),
+        ("convolution", 1 + 75 / 40, 1 + 1 / 0.2),
+    ],
+)
+def test_other_generic_kinds_by_hand(kind: str, reading: float, thinking: float) -> None:
+    op = Operator(kind=kind, name="a", flop=1000, read_bytes=60, write_bytes=15)  # type: ignore[arg-type]
+    assert spent(op, READS) == pytest.approx(reading)
+    assert spent(op, THINKS) == pytest.approx(thinking)
+
+
+def node(kind: str, axes: int, **changes: object) -> Grid:
+    """A grid of one node without excess: times are the demand's own, over 0.8 of the machine."""
+    return Grid(kind=kind, axes=((0.0,),) * axes, excess=array("h", [0]), floor_s=0.0, **changes)  # type: ignore[arg-type]
+
+
+def measured(op: Operator, part: Accelerator, **grids: Grid) -> float:
+    seconds, rung = operator_s(op, accelerator=part, ladder=Ladder(grids=grids))
+    assert rung == "own"
+    return seconds * 0.8
+
+
+def test_measured_products_find_their_coordinates() -> None:
+    op = Operator(kind="gemm", name="a", m=4, n=9, k=5)
+    assert measured(op, THINKS, **{"gemm/bf16": node("gemm", 3)}) == pytest.approx(2 * 4 * 9 * 5 / 1000)
+    assert measured(op, READS, **{"gemm/bf16": node("gemm", 3)}) == pytest.approx((2 * 45 + 2 * 4 * 14) / 100)
+    grouped = replace(op, kind="grouped_gemm", groups=2.0)
+    experts = {"grouped_gemm/bf16": node("grouped_gemm", 3)}
+    assert measured(grouped, THINKS, **experts) == pytest.approx(2 * 4 * 45 / 1000)
+    assert measured(grouped, READS, **experts) == pytest.approx((2 * 2 * 45 + 2 * 4 * 14) / 100)
+    touched = Operator(kind="elementwise", name="a", read_bytes=60, write_bytes=15)
+    assert measured(touched, READS, elementwise=node("elementwise", 1)) == pytest.approx(0.75)
+
+
+def test_measured_attention_finds_its_coordinates() -> None:
+    step = Operator(kind="attention_decode", name="a", batch=3, context=20, heads=8, kv_heads=2, head_dim=16, m=3)
+    grid = {"attention_decode/bf16/16": node("attention_decode", 3, width=16.0)}
+    assert measured(step, THINKS, **grid) == pytest.approx(4 * 3 * 8 * 16 * 20 / 1000)
+    assert measured(step, READS, **grid) == pytest.approx(6 * 16 * (2 * 2 * 20 + 4 * 4) / 100)
+    assert measured(replace(step, m=6), THINKS, **grid) == pytest.approx(2 * 4 * 3 * 8 * 16 * 20 / 1000)
+    assert measured(replace(step, window=5), THINKS, **grid) == pytest.approx(4 * 3 * 8 * 16 * 5 / 1000)
+    latent = Operator(kind="mla_decode", name="a", batch=3, context=20, heads=8, head_dim=576)
+    found = {"mla_decode/bf16": node("mla_decode", 3)}
+    assert measured(latent, THINKS, **found) == pytest.approx(2 * 3 * 8 * 20 * 1088 / 1000)
+    prompt = Operator(kind="attention_prefill", name="a", flop=16000, batch=2, heads=4, kv_heads=2, head_dim=5, m=20)
+    there = {"attention_prefill/bf16/bf16/5": node("attention_prefill", 3, width=5.0)}
+    assert measured(prompt, THINKS, **there) == pytest.approx(16)
+    assert measured(prompt, READS, **there) == pytest.approx(8 * 5 * sqrt(200) * (4 + 2) / 100)
+
+
+def test_measured_scans_find_their_coordinates() -> None:
+    # 8 heads of 128 x 128 are 8 states of the measured size; up to four tokens a sequence are a decode.
+    scan = Operator(kind="state_space", name="a", batch=2, heads=8, head_dim=128, k=128, m=8)
+    both = {"state_space/decode": node("state_space", 2, width=1.0, weights_bytes=3.0),
+            "state_space/prefill": node("state_space", 2, width=1.0, weights_bytes=7.0)}  # fmt: skip
+    assert measured(scan, READS, **both) == pytest.approx(8 * 8 * 3 / 100)
+    assert measured(replace(scan, m=10), READS, **both) == pytest.approx(16 * 5 * 7 / 100)
