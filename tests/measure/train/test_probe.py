@@ -37,7 +37,8 @@ def test_a_loop_of_ones_own_is_timed(tmp_path: Path) -> None:
         steps(6, batches=probe.data(slow()))
     run = measurement_of(ranks_of(tmp_path), warmup=1).runs[0]
     assert run.steps == 5 and run.samples_per_step == 4
-    assert run.parts.input_s == pytest.approx(0.03, rel=0.5)
+    # A busy machine makes a wait longer, never shorter.
+    assert run.parts.input_s >= 0.03
     assert run.parts.input_s > (run.parts.forward_s or 0.0)
 
 
@@ -70,8 +71,12 @@ def test_recomputed_forward_is_backward(tmp_path: Path) -> None:
     layer = torch.nn.Linear(16, 16)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
 
+    took: list[float] = []
+
     def slow(x: Any) -> Any:
+        began = time.perf_counter()
         time.sleep(0.02)
+        took.append(time.perf_counter() - began)
         return layer(x)
 
     outer = torch.nn.Module()
@@ -82,7 +87,8 @@ def test_recomputed_forward_is_backward(tmp_path: Path) -> None:
             outer(torch.ones(2, 16, requires_grad=True)).sum().backward()
             optimizer.step()
     parts = measurement_of(ranks_of(tmp_path), warmup=1).runs[0].parts
-    assert parts.forward_s == pytest.approx(0.02, rel=0.5) and parts.backward_s == pytest.approx(0.02, rel=0.5)
+    first, again = (sum(took[start::2]) / 3 for start in (2, 3))
+    assert first <= parts.forward_s < first + again and parts.backward_s >= again
 
 
 def test_callbacks_of_both_trainers_do(tmp_path: Path) -> None:
