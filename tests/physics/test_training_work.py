@@ -358,3 +358,16 @@ def test_the_head_on_two_ranks() -> None:
     spread = head_work(replace(model, embedding_size=6), setup=replace(TWELVE, layout=TrainLayout(cp=2)))
     assert counted(spread.forward)["head forward"] == matmul(6, 100, 6)
     assert head_work(replace(model, has_head=False), setup=PAIR) == LayerWork(forward=(), backward=(), exchange=())
+
+
+def test_sixteen_bits_of_another_kind_and_two_targets() -> None:
+    half = layer_work(TINY, 10, setup=replace(TWELVE, precision="fp16"))
+    up = named(half.forward, "gate_up_proj forward")
+    assert (up.compute, up.read_bytes) == ("fp16", 2 * 240 + 2 * 120)
+    assert named(half.forward, "attention").compute == "fp16"
+    setup = replace(TWELVE, method="lora", lora_targets=("q_proj", "down_proj"))
+    assert sum(op.name == "adapter" for op in layer_work(TINY, 10, setup=setup).forward) == 2
+    two = replace(MIXTURE, feed_forward=Moe(num_experts=2, num_experts_per_tok=1, moe_intermediate_size=12))
+    work = layer_work(two, 10, setup=replace(TWELVE, method="dora", lora_targets=("expert_gate_up_proj",)))
+    assert named(work.forward, "expert_gate_up_proj forward").kind == "grouped_gemm"
+    assert named(work.forward, "magnitudes").read_bytes == 3 * 240 * 2
