@@ -279,3 +279,17 @@ def test_cross_attention_reads_every_source_token() -> None:
         "cross attention": core(4 * 16 * 14 * 13, 2 * 2 * 8 * 7 * 13, 2 * 14 * 16),
         "cross output": product(14, 10, 16),
     }
+
+
+def test_the_nearer_of_two_bounds_holds() -> None:
+    both = replace(GQA, window=4, index_heads=2, index_head_dim=4, index_topk=3)
+    assert named(mixer_work(both, rank(), tokens=BOTH, count=3), "attention decode").context == 3
+    late = replace(CHOSEN, index_topk=9)  # fewer entries than may be chosen: all 11 / 2 of them
+    assert named(mixer_work(late, rank(), tokens=BOTH, count=3), "attention decode").context == 4 + 5.5
+
+
+@pytest.mark.parametrize(("mixer", "compute"), [(GQA, "bf16"), (MLA, "fp8")])
+def test_what_an_indexer_scores_in(mixer: Attention | LatentAttention, compute: str) -> None:
+    indexed = replace(mixer, index_heads=2, index_head_dim=4, index_topk=3)
+    at = share(hidden=10, layout=Layout(), precision=Precision(weights="fp8", activations="fp8"))
+    assert named(mixer_work(indexed, at, tokens=BOTH, count=3), "index scores").compute == compute
