@@ -290,3 +290,21 @@ def test_measured_scans_find_their_coordinates() -> None:
             "state_space/prefill": node("state_space", 2, width=1.0, weights_bytes=7.0)}  # fmt: skip
     assert measured(scan, READS, **both) == pytest.approx(8 * 8 * 3 / 100)
     assert measured(replace(scan, m=10), READS, **both) == pytest.approx(16 * 5 * 7 / 100)
+
+
+@pytest.mark.parametrize(
+    ("weights", "compute", "grid"),
+    [("awq", "bf16", 1), ("gguf-q5_k_m", "fp16", 1), ("gguf-q6_k", "fp16", 2), ("int8_weight", "bf16", 2),
+     ("fp8", "bf16", 2), ("exl2-4.65bpw", "fp16", 1), ("bf16", "bf16", 3), ("awq", "fp8", None),
+     ("gguf-bf16", "bf16", None)],
+)  # fmt: skip
+def test_weights_that_are_widened_find_the_kernel_of_their_bits(weights: str, compute: str, grid: int | None) -> None:
+    op = Operator(kind="gemm", name="a", weights=weights, compute=compute, m=4, n=9, k=5)
+    grids = {f"gemm/{name}": replace(node("gemm", 3), floor_s=float(floor))
+             for name, floor in (("int4", 1), ("int8_weight", 2), ("bf16", 3))}  # fmt: skip
+    there = Ladder(grids=grids, curve=CURVE)
+    fast = replace(READS, memory_bytes_per_s=1e30)
+    seconds, rung = operator_s(op, accelerator=fast, ladder=there)
+    assert (rung == "generic") == (grid is None)
+    if grid is not None:
+        assert seconds == pytest.approx(grid)
