@@ -308,3 +308,56 @@ def test_weights_that_are_widened_find_the_kernel_of_their_bits(weights: str, co
     assert (rung == "generic") == (grid is None)
     if grid is not None:
         assert seconds == pytest.approx(grid)
+
+
+def chosen(op: Operator, *names: str) -> str:
+    """The grid that speaks for an operator: each costs one more second than the one before."""
+    kinds = {"windowed_prefill": "attention_prefill", "windowed_decode": "attention_decode",
+             "mla_absorbed": "mla_prefill"}  # fmt: skip
+    axes = {"mla_prefill": 2, "state_space": 2}
+    grids = {}
+    for floor, name in enumerate(names, 1):
+        first, *_, last = name.split("/")
+        kind = kinds.get(first, first)
+        width = float(last) if first.startswith("attention") else 128.0
+        grids[name] = replace(node(kind, axes.get(kind, 3), width=width), floor_s=float(floor))
+    fast = replace(READS, memory_bytes_per_s=1e30)
+    seconds, rung = operator_s(op, accelerator=fast, ladder=Ladder(grids=grids, curve=CURVE))
+    return names[round(seconds) - 1] if rung == "own" else rung
+
+
+def test_which_grid_speaks() -> None:
+    experts = Operator(kind="grouped_gemm", name="a", m=4, n=9, k=5, groups=2)
+    skew = ("grouped_gemm/bf16", "grouped_gemm/bf16/skewed")
+    assert chosen(experts, *skew) == skew[0]
+    assert chosen(replace(experts, skewed=True), *skew) == skew[1]
+    assert chosen(replace(experts, skewed=True), skew[0]) == skew[0]
+    step = Operator(kind="attention_decode", name="a", batch=1, context=64, heads=4, kv_heads=2, head_dim=96, m=1)
+    widths = ("attention_decode/bf16/64", "attention_decode/bf16/112", "attention_decode/fp8/256")
+    assert chosen(step, *widths) == widths[1]
+    assert chosen(replace(step, head_dim=64), *widths) == widths[0]
+    assert chosen(replace(step, weights="fp8"), *widths) == widths[2]
+    assert chosen(replace(step, weights="fp8"), *widths[:2]) == widths[1]
+    assert chosen(replace(step, compute="fp32"), *widths) == "generic"
+    near = ("attention_decode/bf16/96", "windowed_decode/bf16/96/6")
+    assert [chosen(replace(step, window=w), *near) for w in (16, 32, 64, 65)] == [near[0], near[1], near[1], near[0]]
+    prompt = Operator(kind="attention_prefill", name="a", flop=1.0, batch=1, heads=4, kv_heads=2, head_dim=96, m=64)
+    prompts = ("attention_prefill/bf16/bf16/96", "windowed_prefill/bf16/bf16/96/5", "attention_prefill/bf16/fp8/96",
+               "attention_prefill/fp8/fp8/96")  # fmt: skip
+    assert chosen(prompt, *prompts) == prompts[0]
+    assert [chosen(replace(prompt, window=w), *prompts) for w in (32, 63, 64)] == [prompts[1], prompts[1], prompts[0]]
+    assert chosen(replace(prompt, weights="fp8"), *prompts) == prompts[2]
+    assert chosen(replace(prompt, weights="fp8", compute="fp8"), *prompts) == prompts[3]
+    assert chosen(replace(prompt, compute="tf32"), *prompts) == "generic"
+    latent = Operator(kind="mla_prefill", name="a", flop=1.0, batch=1, heads=4, head_dim=192, m=64)
+    forms = ("mla_prefill/bf16", "mla_absorbed/bf16", "mla_prefill/fp8")
+    assert chosen(latent, *forms) == forms[0]
+    assert chosen(replace(latent, window=8), *forms) == forms[1]
+    assert chosen(replace(latent, head_dim=512), *forms) == forms[1]
+    assert chosen(replace(latent, weights="fp8"), *forms) == forms[2]
+    scores = Operator(kind="mla_decode", name="a", batch=1, context=64, heads=4, head_dim=128)
+    cached = ("mla_decode/bf16", "mla_decode/fp8")
+    assert chosen(scores, *cached) == "generic"
+    assert chosen(replace(scores, head_dim=576), *cached) == cached[0]
+    assert chosen(replace(scores, head_dim=576, weights="fp8"), *cached) == cached[1]
+    assert chosen(replace(scores, head_dim=576, weights="fp8"), cached[0]) == cached[0]
