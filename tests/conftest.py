@@ -27,6 +27,7 @@ LAST = ("property", "golden", "fuzz", "docs", "browser")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--online", action="store_true", help="run the tests that need a network")
+    parser.addoption("--wall", action="store_true", help="run the tests that hold wall times of this machine")
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files that differ")
 
 
@@ -50,10 +51,13 @@ def has_accelerator() -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     online = pytest.mark.skip(reason="needs a network: run with --online")
+    busy = pytest.mark.skip(reason="compares wall times, for a machine with nothing else to do: run with --wall")
     no_gpu = pytest.mark.skip(reason="needs an accelerator, and this machine has none")
     for item in items:
         if "online" in item.keywords and not config.getoption("--online"):
             item.add_marker(online)
+        if "wall" in item.keywords and not config.getoption("--wall"):
+            item.add_marker(busy)
         if "gpu" in item.keywords and not has_accelerator():
             item.add_marker(no_gpu)
     items.sort(key=lambda item: ("slow" in item.keywords, "measured" in item.keywords, folder_rank(item.path)))

@@ -136,6 +136,7 @@ def _random(given: Any) -> list[Any]:
     return [torch.randn_like(t) if t.is_floating_point() else t for t in inputs]
 
 
+@pytest.mark.wall
 @pytest.mark.measured
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["convolutional", "transformer"])
@@ -154,6 +155,7 @@ def test_a_real_run_on_this_processor_within_a_quarter(name: str, at_hand: Addit
     assert predicted_s(model, at_hand, batch=4) == pytest.approx(real, rel=0.25)
 
 
+@pytest.mark.wall
 @pytest.mark.measured
 @pytest.mark.slow
 def test_tokens_per_second_without_a_trace(at_hand: Additions) -> None:

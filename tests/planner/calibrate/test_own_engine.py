@@ -45,6 +45,7 @@ def test_the_accuracy_page_tells_it() -> None:
     assert carried_figures(OWN / "nowhere") == []
 
 
+@pytest.mark.wall
 @pytest.mark.measured
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be pinned here")
