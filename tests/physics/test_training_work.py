@@ -371,3 +371,16 @@ def test_sixteen_bits_of_another_kind_and_two_targets() -> None:
     work = layer_work(two, 10, setup=replace(TWELVE, method="dora", lora_targets=("expert_gate_up_proj",)))
     assert named(work.forward, "expert_gate_up_proj forward").kind == "grouped_gemm"
     assert named(work.forward, "magnitudes").read_bytes == 3 * 240 * 2
+
+
+@pytest.mark.parametrize(
+    ("targets", "adapters"),
+    [(("o_proj",), 1), (("v_proj",), 1), (("q_proj", "v_proj"), 1), (("q_proj", "o_proj"), 2), (("down_proj",), 1),
+     (("up_proj",), 1), ((), 4)],
+)  # fmt: skip
+def test_a_target_is_its_own_matrix_or_the_product_that_it_was_merged_into(
+    targets: tuple[str, ...], adapters: int
+) -> None:
+    """Query, key and value are one product of a dense layer; a name within another's name is not it."""
+    work = layer_work(TINY, 10, setup=replace(TWELVE, method="lora", lora_targets=targets))
+    assert sum(op.name == "adapter" for op in work.forward) == adapters

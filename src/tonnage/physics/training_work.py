@@ -167,7 +167,7 @@ def _products(
     backward = [product("input gradient", each, inputs, outputs)]
     if not setup.adapter:
         backward.append(product("weight gradient", outputs, inputs, each, 8.0 * outputs * inputs * groups))
-    elif not setup.lora_targets or any(target.removesuffix("_proj") in matrix.name for target in setup.lora_targets):
+    elif not setup.lora_targets or any(_adapts(target, matrix.name) for target in setup.lora_targets):
         # The low-rank products read the input again and add into the output in place; backward the other way round.
         forward.append(_touch("adapter", _bytes(setup) * rows * (inputs + 2 * outputs), setup))
         backward.append(_touch("adapter backward", _bytes(setup) * rows * (2 * inputs + 2 * outputs), setup))
@@ -175,6 +175,13 @@ def _products(
             # Every pass adds the low-rank product to the weight and takes the norm of each output's row.
             forward.append(_touch("magnitudes", 3 * _bytes(setup) * outputs * inputs * groups, setup))
     return forward, backward
+
+
+def _adapts(target: str, matrix: str) -> bool:
+    """Whether a target names this matrix, or a part of the product into which `_merged` put it."""
+    if matrix == "q_proj" and target in {"k_proj", "v_proj"}:
+        return True
+    return target == matrix or (target in {"up_proj", "gate_proj"} and matrix.endswith(("up_proj", "gate_up_proj")))
 
 
 def _core(mixer: Mixer | None, setup: TrainSetup, tokens: float) -> tuple[list[Operator], list[Operator]]:
