@@ -42,15 +42,22 @@ def test_each_row_counts_in_its_group_and_errors_are_medians() -> None:
     }
 
 
-def test_prompts_alone_are_cases_with_one_token_on_one_accelerator() -> None:
+def test_prompts_alone_are_cases_with_one_token_on_one_accelerator_or_several() -> None:
     cells = {"engine": "llamacpp", "load": "single_stream", "phase": "prefill", "unusable_reason": "prefill_only"}
     rows = [
         row("one", **cells, num_accel="1", osl_tokens="0"),
         row("four", **cells, num_accel="4"),
         row("broken", **{**cells, "unusable_reason": "ANOMALY"}),
     ]
-    (taken,) = prompt_rows(rows)
-    assert taken.id == "one" and taken.usable and taken.cells["osl_tokens"] == "1"
+    taken = prompt_rows(rows)
+    assert [item.id for item in taken] == ["one", "four"]
+    assert all(item.usable and item.cells["osl_tokens"] == "1" for item in taken)
+    scores = [score("one", "ttft_ms", kind="serve"), score("four", "ttft_ms", kind="serve", predicted=1.3)]
+    found = {figure.figure: (figure.rows, figure.met) for figure in network_figures(taken, [], prompts=scores)}
+    assert found == {
+        "median error of the prompt on one accelerator": (1, True),
+        "median error of the prompt over several accelerators": (1, False),
+    }
 
 
 def test_own_runs_are_within_a_quarter_of_what_the_measured_device_predicts() -> None:

@@ -31,7 +31,7 @@ LLAMA = catalog.model("meta-llama/Meta-Llama-3.1-8B")
         ("vllm", "0.2.x (Dec 2023)", None, (0, 2, 6)),
         ("vllm", "0.6.x (Dec 2024)", None, (0, 6, 5)),
         ("llamacpp", "b4567", None, (4567,)),
-        ("llamacpp", "May-2024 snapshot", 2024, (1000,)),
+        ("llamacpp", "May-2024 snapshot", 2024, (2413,)),
         ("vllm", "2025-07", None, (0, 10)),
         ("vllm", "V1 (Jan 2025)", None, (0, 8)),
         ("vllm", None, 2024, (0, 5)),

@@ -192,7 +192,7 @@ def _networks(rows: list[Row], scores: list[Score], *, paths: list[Path], whole:
     prompts = prompt_rows(row for path in paths for row in read_rows(path) if row.block in blocks)
     stored = {kind: left_out_predictions(root, kind) for kind in LEAVE_OUT}
     found = network_figures(
-        rows, scores, stored=stored, prompts=_scored(prompts, rows_file=None, workers=1)
+        [*rows, *prompts], scores, stored=stored, prompts=_scored(prompts, rows_file=None, workers=1)
     )  # fmt: skip
     own = root / "measurements" / "own"
     return (*found, *own_figures(own), *carried_figures(own)) if whole else found

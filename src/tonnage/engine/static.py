@@ -12,7 +12,7 @@ import math
 from tonnage.engine.served import Served
 from tonnage.engine.steps import StepTable
 
-__all__ = ["burst", "prefill_s", "static_batch"]
+__all__ = ["burst", "pipelined_share", "prefill_s", "static_batch"]
 
 
 def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget: float) -> float:
@@ -33,13 +33,27 @@ def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget:
     return seconds
 
 
+def pipelined_share(*, pieces: float, largest: float, in_flight: float) -> float:
+    """
+    Share of a prompt's time that is left when its `pieces` follow each other through stages.
+
+    The first piece passes all stages; each further one ends one interval later, which is the time of the stage with the
+    `largest` share of the layers, or that of a whole piece over the pieces that may be `in_flight`.
+    """
+    if pieces <= 1.0:
+        return 1.0
+    return (1.0 + (pieces - 1.0) * max(largest, 1.0 / in_flight)) / pieces
+
+
 def static_batch(
-    table: StepTable, *, batch: float, prompt_tokens: float, output_tokens: float, budget: float
+    table: StepTable, *, batch: float, prompt_tokens: float, output_tokens: float, budget: float, piped: float = 1.0
 ) -> Served:
-    """One batch prefilled together, then decoded together to the last token."""
+    """One batch prefilled together, then decoded together; `piped` is the share of its prompts' time that is left."""
     o = table.overheads
     if o.sequential and batch > 1:
-        one = static_batch(table, batch=1.0, prompt_tokens=prompt_tokens, output_tokens=output_tokens, budget=budget)
+        one = static_batch(
+            table, batch=1.0, prompt_tokens=prompt_tokens, output_tokens=output_tokens, budget=budget, piped=piped
+        )
         return Served(
             ttft_s=one.ttft_s,
             tpot_s=one.tpot_s * batch,
@@ -47,7 +61,7 @@ def static_batch(
             requests_per_s=one.requests_per_s,
             running=1.0,
         )
-    first = o.request_s + prefill_s(table, prompts=batch, prompt_tokens=prompt_tokens, budget=budget)
+    first = o.request_s + piped * prefill_s(table, prompts=batch, prompt_tokens=prompt_tokens, budget=budget)
     steps = max(0.0, output_tokens - 1.0)
     step = table.decode_s(batch, prompt_tokens + (output_tokens + 1.0) / 2.0)
     total = first + steps * step

@@ -1,6 +1,7 @@
 """A serving case end to end: every field filled, a reason when it does not fit, settings that matter matter."""
 
 import time
+from typing import Any
 
 import msgspec
 import pytest
@@ -94,6 +95,23 @@ def test_layers_split_over_cards_add_memory_and_no_speed() -> None:
     large = {"model": "meta-llama/Meta-Llama-3-70B"}
     assert not predict_serve(case(**common | large)).fits
     assert predict_serve(case(**common | large, layout=Layout(pp=2), split_mode="layer")).fits
+
+
+def test_pieces_of_a_prompt_follow_each_other_through_split_layers() -> None:
+    precision = Precision(weights="gguf-q4_k_m", kv="fp16", activations="fp16")
+    common = {"accelerator": "rtx-4090", "engine": "llamacpp", "precision": precision, "phase": "prefill", "osl": 1,
+              "traffic": Traffic(batch=1, static=True), "split_mode": "layer", "isl": 4096}  # fmt: skip
+
+    def prompt(pp: int, **changed: Any) -> float:
+        return predict_serve(case(**common | changed, layout=Layout(pp=pp))).ttft_s.mean
+
+    one = prompt(1)
+    # 8 pieces of 512 tokens; 33 layers with the output lie 9, 8, 8, 8 on four cards.
+    assert prompt(4) / one == pytest.approx((1 + 7 * 9 / 32) / 8, rel=0.05)
+    # No more than four pieces are under way, however many cards.
+    assert prompt(8) / one == pytest.approx((1 + 7 / 4) / 8, rel=0.05)
+    assert prompt(4, isl=512) == pytest.approx(prompt(1, isl=512))
+    assert prompt(4, engine_version="b2000") == pytest.approx(prompt(1, engine_version="b2000"))
 
 
 def test_replicas_multiply_throughput_and_leave_latency() -> None:

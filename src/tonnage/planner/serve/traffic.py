@@ -10,7 +10,7 @@ from tonnage.engine.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.engine.disaggregated import Pools, disaggregated_loop
 from tonnage.engine.open_loop import open_loop
 from tonnage.engine.served import Served
-from tonnage.engine.static import burst, static_batch
+from tonnage.engine.static import burst, pipelined_share, static_batch
 from tonnage.engine.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
 from tonnage.errors import BadRequest
 from tonnage.nouns.efficiency import Rung
@@ -27,6 +27,10 @@ _SEPARATE = frozenset({"sglang", "lmdeploy", "tgi"})
 """Engines that give prompts steps of their own."""
 _DRIFT = (0.95, 1.05)
 """Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""
+_PIPED_SINCE = {"llamacpp": (2413,)}
+"""Release from which pieces of a prompt follow each other through the devices (llama.cpp pull request 6017)."""
+_IN_FLIGHT = 4.0
+"""Pieces whose inputs are kept at a time (llama.cpp GGML_SCHED_MAX_COPIES)."""
 _TYPICAL_BATCH = 256.0
 """Where nothing else limits the batch: an encoder or a need-based engine without a stated load. [requests]"""
 
@@ -150,8 +154,22 @@ def _static(at: Setup, table: StepTable, load: Load) -> Served:
                      output_tokens=load.output_tokens, budget=load.budget)  # fmt: skip
     whole = load.budget if at.engine.name in {"vllm", "sglang", "trtllm", "lmdeploy", "deepspeed-mii"} else math.inf
     return static_batch(
-        table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens, budget=whole
-    )
+        table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens, budget=whole,
+        piped=_piped(at, each * load.prompt_tokens),
+    )  # fmt: skip
+
+
+def _piped(at: Setup, tokens: float) -> float:
+    """What pipelined pieces leave of a prompt's time, where layers are spread over devices that take turns."""
+    stages, since = at.memory_layout.pp, _PIPED_SINCE.get(at.engine.name)
+    taking_turns = at.case.split_mode == "layer" and stages > 1
+    if not taking_turns or since is None or (at.release is not None and at.release < since):
+        return 1.0
+    # The output is laid out as one more layer.
+    layers = sum(group.count for group in at.placement.model.layers)
+    largest = min(1.0, math.ceil((layers + 1) / stages) / layers)
+    pieces = tokens / float(at.engine.max_num_batched_tokens or tokens)
+    return pipelined_share(pieces=pieces, largest=largest, in_flight=_IN_FLIGHT)
 
 
 def _encoded(at: Setup) -> tuple[Served, Rung]:
