@@ -42,7 +42,7 @@ Grids by family that timed another kernel than the engine serves with; another f
 SGLang's element-wise table takes 8 us at no size and reaches a tenth of the bandwidth, unlike any other's.
 """
 
-_OWN_KERNELS: Final = frozenset({"llama.cpp", "ollama", "mlx", "exllamav2"})
+_OWN_KERNELS: Final = frozenset({"llama.cpp", "ollama", "mlx", "exllamav2", "mlc"})
 """Engines that share no kernels with the measured ones: the generic curve alone."""
 
 

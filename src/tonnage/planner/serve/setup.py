@@ -32,13 +32,13 @@ __all__ = ["Setup", "settled_precision", "setup"]
 
 
 _KERNELS = {
-    "llamacpp": "llama.cpp", "mlc": "vllm", "hf": "library", "pytorch": "library", "fastertransformer": "library",
+    "llamacpp": "llama.cpp", "hf": "library", "pytorch": "library", "fastertransformer": "library",
     "gpt-fast": "library", "autoawq": "library", "ctransformers": "llama.cpp", "ctranslate2": "library",
     "tensorrt": "trtllm",
 }  # fmt: skip
 """Whose kernels an engine runs, where its name is not the family's."""
-_LAUNCHED_ALIKE = {"pytorch": "hf", "autogptq": "hf", "optimum": "hf"}
-"""Libraries that run the model's own Python, as Transformers does."""
+_LAUNCHED_ALIKE = {"pytorch": "hf", "autogptq": "hf", "optimum": "hf", "mlc": "exllamav2"}
+"""Libraries that run the model's own Python, as Transformers does; compiled models, which start as ExLlamaV2's do."""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
