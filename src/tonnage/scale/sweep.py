@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from tonnage.scale import store as stores
 from tonnage.scale.points import Point, Sweep, points_of
 from tonnage.scale.runners import on_processes, on_ray
-from tonnage.scale.work import Chunk
 
 __all__ = ["run", "table"]
-
-CHUNKS_PER_WORKER: Final = 8
-"""Enough that the last ones end together, few enough that handing them out costs nothing."""
-LARGEST_CHUNK: Final = 64
 
 
 def run(
@@ -50,11 +45,11 @@ def run(
         there = stores.known(store)
         missing = {point.key: point.request for point in points_of(sweep) if point.key not in there}
         watch(sweep.size - len(missing), sweep.size)
-        chunks = list(_chunks(missing, workers=workers))
+        questions = tuple(missing.items())
         found = (
-            on_processes(sweep.ask, chunks, take=sweep.take, folders=folders, workers=workers)
+            on_processes(sweep.ask, questions, take=sweep.take, folders=folders, workers=workers)
             if ray is None
-            else on_ray(sweep.ask, chunks, take=sweep.take, folders=folders, address=ray)
+            else on_ray(sweep.ask, questions, take=sweep.take, folders=folders, address=ray)
         )
         done = sweep.size - len(missing)
         for answers in found:
@@ -72,10 +67,3 @@ def table(sweep: Sweep, file: Path) -> Iterator[dict[str, Any]]:
             if row is not None:
                 found = msgspec.json.decode(row)
                 yield point.varied | {f"{name}_found" if name in point.varied else name: found[name] for name in found}
-
-
-def _chunks(missing: dict[str, dict[str, Any]], *, workers: int) -> Iterator[Chunk]:
-    size = max(1, min(LARGEST_CHUNK, len(missing) // (workers * CHUNKS_PER_WORKER)))
-    items = list(missing.items())
-    for start in range(0, len(items), size):
-        yield tuple(items[start : start + size])
