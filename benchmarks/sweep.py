@@ -1,18 +1,24 @@
 """
 Sweeps: what two processes and two Ray nodes make of the same grid, and what a lost worker and an interruption cost.
 
-`python -m benchmarks.sweep [points] [requests]`, 200 simulations of 20,000 requests by default. Wall-clock times mean
-something only on an idle machine, so the load average is printed beside them, and next to the measured speed-up stands
-the one that the CPU times allow: two cores for what one process did, over what two processes spent together.
+`python -m benchmarks.sweep [plan|simulate] [points] [requests]`. Two grids: 200 plans, each of which simulates its
+candidates on up to 20,000 requests of the same stream (a second of one core a point), and 200 bare simulations of
+20,000 requests (60 ms a point: what a start costs shows). Each timed run is the command in a fresh process, as people
+start it, its loading included. Wall-clock times mean something only on an idle machine, so the load average is printed
+beside them, and next to the measured speed-up stands the one that the CPU times allow: two cores for what one process
+did, over what two processes spent together.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import json
 import multiprocessing
 import os
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +32,7 @@ from tonnage.scale import sweep as sweeps
 from tonnage.scale.points import Sweep, sweep_of
 
 POINTS, REQUESTS = 200, 20_000
+PR_SET_CHILD_SUBREAPER = 36
 SPEED_UP, RAY_OVER_POOL = 1.8, 1.15
 
 
@@ -34,35 +41,43 @@ class Took(NamedTuple):
 
     wall_s: float
     cpu_s: float
-    """Of this process and of the children that ended."""
-    asked: int
+    """Of the command and of every process it started."""
     table: bytes
 
 
-def grid(points: int, requests: int) -> Sweep:
-    """Simulations of one model under rising load on two accelerators."""
+def grid(ask: str, points: int, requests: int) -> Sweep:
+    """One model under rising load on two accelerators."""
     rates = [f"{1 + 9 * n / max(1, points // 2 - 1):.3f}/s" for n in range(points // 2)]
-    return sweep_of(
-        {
-            "sweep": "simulate",
-            "base": {
-                "model": "meta-llama/Llama-3.1-8B-Instruct",
-                "slo": {"ttft": "1 s", "tpot": "50 ms"},
-                "traffic": {"profile": "chat", "requests": requests},
-            },
-            "grid": {"accelerator": ["H100", "L40S"], "traffic.rate": rates},
-        }
-    )
+    model = "meta-llama/Llama-3.1-8B-Instruct"
+    if ask == "plan":
+        base: dict[str, object] = {"plan": "serve", "model": model, "ttft": "1 s", "tpot": "50 ms", "traffic": "chat"}
+        return sweep_of({"sweep": ask, "base": base, "grid": {"accelerator": ["H100", "L40S"], "rate": rates}})
+    base = {
+        "model": model,
+        "slo": {"ttft": "1 s", "tpot": "50 ms"},
+        "traffic": {"profile": "chat", "requests": requests},
+    }
+    return sweep_of({"sweep": ask, "base": base, "grid": {"accelerator": ["H100", "L40S"], "traffic.rate": rates}})
 
 
-def took(sweep: Sweep, file: Path, **how: object) -> Took:
-    """Run it into a file and read the table back."""
+def took(sweep: Sweep, file: Path, *how: str) -> Took:
+    """Run the command in a fresh process, and read back what it keeps."""
+    asked = file.with_suffix(".json")
+    asked.write_text(json.dumps({"sweep": sweep.ask, "base": sweep.base, "grid": sweep.grid}), encoding="utf-8")
     start, before = time.perf_counter(), cpu_s()
-    asked = sweeps.run(sweep, file, **how)  # type: ignore[arg-type]
+    command = [sys.executable, "-m", "tonnage", "sweep", str(asked), "--results", str(file), "-o", f"{file}.csv", *how]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     wall_s = time.perf_counter() - start
-    for process in multiprocessing.active_children():
-        process.join()
-    return Took(wall_s, cpu_s() - before, asked, table_of(sweep, file))
+    with contextlib.suppress(ChildProcessError):
+        while "--ray" not in how:  # a cluster lives on, and is counted nowhere
+            os.wait()  # the fork server, which outlives its command by a moment
+    return Took(wall_s, cpu_s() - before, table_of(sweep, file))
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of what a command leaves behind, whose CPU time would be lost (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def cpu_s() -> float:
@@ -109,41 +124,51 @@ def on_two_nodes(sweep: Sweep, file: Path) -> Took | None:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         cluster.add_node(num_cpus=1)
-        return took(sweep, file, ray=cluster.address)
+        return took(sweep, file, "--ray", cluster.address)
     finally:
         cluster.shutdown()
 
 
+def kept(sweep: Sweep, file: Path, watch: Callable[[int, int], None]) -> bytes:
+    """The table of a sweep in this process, on two workers, watched."""
+    sweeps.run(sweep, file, workers=2, watch=watch)
+    return table_of(sweep, file)
+
+
 def main() -> None:
     """Print each figure beside its target; the exit code says whether the tables are all the same."""
-    points, requests = ([int(text) for text in sys.argv[1:]] + [POINTS, REQUESTS][len(sys.argv) - 1 :])[:2]
-    sweep = grid(points, requests)
-    print(f"{sweep.size} simulations of {requests:,} requests; load average {os.getloadavg()[0]:.1f}")
+    ask, *sizes = sys.argv[1:] or ["plan"]
+    points, requests = ([int(text) for text in sizes] + [POINTS, REQUESTS][len(sizes) :])[:2]
+    sweep = grid(ask, points, requests)
+    what = "plans" if ask == "plan" else f"simulations of {requests:,} requests"
+    print(f"{sweep.size} {what}; load average {os.getloadavg()[0]:.1f}")
+    adopt_orphans()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        took(grid(2, 100), place / "warm.sqlite")  # compiles the simulator, once on a machine
-        one = took(sweep, place / "one.sqlite")
-        print(f"one process            {one.wall_s:8.1f} s wall {one.cpu_s:8.1f} s CPU")
-        pool = took(sweep, place / "pool.sqlite", workers=2)
+        took(grid("simulate", 2, 100), place / "warm.sqlite")  # compiles the simulator, once on a machine
+        one = took(sweep, place / "one.sqlite", "--workers", "1")
+        print(f"one process            {one.wall_s:8.1f} s wall {one.cpu_s:8.1f} s CPU", flush=True)
+        pool = took(sweep, place / "pool.sqlite", "--workers", "2")
         allowed = 2.0 * one.cpu_s / pool.cpu_s
         print(f"pool of 2              {pool.wall_s:8.1f} s wall {pool.cpu_s:8.1f} s CPU")
         print(f"  speed-up {one.wall_s / pool.wall_s:.2f} measured, {allowed:.2f} by CPU times; target {SPEED_UP:g}")
-        same = {"pool of 2": pool.table == one.table}
-        killed = took(sweep, place / "killed.sqlite", workers=2, watch=at_half(kill_a_worker))
-        print(f"pool, a worker killed  {killed.wall_s:8.1f} s wall {killed.cpu_s:8.1f} s CPU")
-        same["a worker killed"] = killed.table == one.table
-        with contextlib.suppress(KeyboardInterrupt):
-            sweeps.run(sweep, place / "resumed.sqlite", workers=2, watch=at_half(interrupt))
-        resumed = took(sweep, place / "resumed.sqlite", workers=2)
-        print(f"interrupted at half    {resumed.asked} of {sweep.size} asked after it")
-        same["interrupted and resumed"] = 0 < resumed.asked < sweep.size and resumed.table == one.table
         ray = on_two_nodes(sweep, place / "ray.sqlite")
         if ray is None:
             print("Ray is not installed: pip install 'tonnage[ray]'")
         else:
             ratio = ray.wall_s / pool.wall_s
             print(f"Ray, two local nodes   {ray.wall_s:8.1f} s wall, {ratio:.2f} x the pool; target {RAY_OVER_POOL:g}")
-            same["Ray"] = ray.table == one.table
+        killed = kept(sweep, place / "killed.sqlite", at_half(kill_a_worker))
+        with contextlib.suppress(KeyboardInterrupt):
+            kept(sweep, place / "resumed.sqlite", at_half(interrupt))
+        again: list[int] = []
+        resumed = kept(sweep, place / "resumed.sqlite", lambda done, all_: again.append(all_ - done))
+        print(f"interrupted at half    {again[0]} of {sweep.size} asked after it")
+    same = {
+        "pool of 2": pool.table == one.table,
+        "a worker killed": killed == one.table,
+        "interrupted and resumed": 0 < again[0] < sweep.size and resumed == one.table,
+    } | ({} if ray is None else {"Ray": ray.table == one.table})
     for name, equal in same.items():
         print(f"{name}: {'the same table, byte for byte' if equal else 'ANOTHER TABLE'}")
     print(f"load average {os.getloadavg()[0]:.1f}")
