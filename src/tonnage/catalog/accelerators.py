@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog import names, what_if
+from tonnage.catalog import names, slices, what_if
 from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
 from tonnage.catalog.calibrations import calibrations
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
@@ -44,6 +44,8 @@ def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
     """
     One accelerator by id, alias or name, however it is punctuated; a family name gives its default variant.
 
+    A slice of one is named by its profile: "H100:1g.10gb".
+
     Raises
     ------
     UnknownName
@@ -56,7 +58,19 @@ def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
     """
     known = accelerators(additions)
     found = known.get(name)
-    return found if found is not None else known[names.resolve(name, _index(additions, stamp(additions))).id]
+    if found is not None:
+        return found
+    split = slices.parted(name)
+    if split is not None:
+        return _slice(accelerator(split[0], additions), split[1])
+    return known[names.resolve(name, _index(additions, stamp(additions))).id]
+
+
+def _slice(whole: Accelerator, profile: str) -> Accelerator:
+    known = {one.profile: one for one in slices.slices_of(whole.id)}
+    if profile not in known:
+        raise UnknownName(f"slice of {whole.id}", profile, known=known)
+    return slices.part_of(whole, known[profile])
 
 
 def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
@@ -71,7 +85,7 @@ def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
     True
     """
     known = accelerators(additions)
-    if name in known:
+    if name in known or slices.parted(name) is not None:
         return None
     match = names.resolve(name, _index(additions, stamp(additions)))
     if not match.others:

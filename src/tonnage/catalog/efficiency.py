@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.catalog.accelerators import accelerators
+from tonnage.catalog.slices import multiprocessors_of_slice, parted
 from tonnage.errors import BadFact
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.efficiency import PROCESSOR, RUNGS, Curve, Grid, Ladder, Rung
@@ -103,7 +104,7 @@ def ladder(accelerator: Accelerator, *, family: str = "vllm", inter_node_bytes_p
         if family not in _ORDER:
             notes = (f"no kernel tables of {family}: those of vllm stand in",)
         grids = _grids(_part(accelerator), _ORDER.get(family, _ORDER["vllm"]))
-    die = _dies().get(accelerator.id)
+    die = _die(accelerator.id)
     # Peaks of a processor's own microbenchmarks are rates that ran: the curve of GPUs would take its share twice.
     ran = accelerator.segment == "cpu" and accelerator.measured.product is not None
     return Ladder(
@@ -133,6 +134,15 @@ def _dies() -> dict[str, _Die]:
             row["id"]: _Die(float(row["multiprocessors"]), float(row["boost_clock_mhz"] or 0) or None)
             for row in csv.DictReader(file)
         }
+
+
+def _die(name: str) -> _Die | None:
+    """The die of a part; of a slice, its own multiprocessors at the clock of the whole."""
+    split = parted(name)
+    if split is None:
+        return _dies().get(name)
+    whole, own = _dies().get(split[0]), multiprocessors_of_slice(name)
+    return None if whole is None or own is None else _Die(own, whole.boost_clock_mhz)
 
 
 @lru_cache(maxsize=1)
@@ -237,7 +247,7 @@ def _open(name: str, family: str) -> tuple[Stamp, bytes]:
 
 def _likeness(donor: str, name: str) -> tuple[float, float]:
     """Multiprocessors of the donor over ours, and its clock over ours: launches and dependent steps take cycles."""
-    theirs, ours = _dies().get(donor), _dies().get(name)
+    theirs, ours = _die(donor), _die(name)
     if theirs is None or ours is None:
         return 1.0, 1.0
     crowding = theirs.multiprocessors / ours.multiprocessors
