@@ -88,6 +88,8 @@ _SERVE = """
 import os, sys, xllamacpp
 if sys.argv[4] and hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {int(sys.argv[4])})
+    if sys.argv[5]:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
 given = xllamacpp.CommonParams()
 given.model.path, given.port = sys.argv[1], int(sys.argv[2])
 given.model_alias = {"tiny"}
@@ -104,14 +106,15 @@ sys.stdin.read()
 
 
 @contextmanager
-def serving(path: Path, *, slots: int, core: int | None = None) -> Iterator[str]:
-    """The address of llama.cpp's server with one thread, pinned to a core where the system can."""
+def serving(path: Path, *, slots: int, core: int | None = None, first: bool = False) -> Iterator[str]:
+    """The address of llama.cpp's server with one thread, pinned to a core if the system can, and `first` there."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
 
     child: subprocess.Popen[Any] = subprocess.Popen(
-        [sys.executable, "-c", _SERVE, str(path), str(port), str(slots), "" if core is None else str(core)],
+        [sys.executable, "-c", _SERVE, str(path), str(port), str(slots), "" if core is None else str(core),
+         "first" if first else ""],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     url = f"http://127.0.0.1:{port}"
@@ -130,6 +133,13 @@ def serving(path: Path, *, slots: int, core: int | None = None) -> Iterator[str]
         child.wait()
 
 
+def process_of(url: str) -> int:
+    """The process that serves an address."""
+    port = url.rpartition(":")[2]
+    ours = (int(name) for name in os.listdir("/proc") if name.isdigit() and port in _command(name).split())
+    return next(process for process in ours if process != os.getpid())
+
+
 def best_of(path: Path, *, repeats: int, folder: Path) -> dict[str, str]:
     """One request after another: of several repeats the one in which the server had most of its core, as a row."""
     from tonnage.measure.records import Spec
@@ -138,18 +148,14 @@ def best_of(path: Path, *, repeats: int, folder: Path) -> dict[str, str]:
 
     found = []
     with serving(path, slots=1, core=max(os.sched_getaffinity(0))) as url:
-        child = next(
-            int(name)
-            for name in os.listdir("/proc")
-            if name.isdigit() and url.rpartition(":")[2] in _command(name) and int(name) != os.getpid()
-        )
+        child = process_of(url)
         for repeat in range(repeats):
-            begun, used = time.monotonic(), _used_s(child)
+            begun, used = time.monotonic(), used_s(child)
             load = Load(concurrency=1, requests=2, warmup=1, duration_s=900.0)
             spec = Spec(url=url, kind="completions", model="tiny", load=load, prompt_tokens=128, output_tokens=24,
                         timeout_s=600.0)  # fmt: skip
             point = measure_serve(spec, folder / f"{path.stem}-{repeat}.jsonl").points[0]
-            share = min(1.0, (_used_s(child) - used) / (time.monotonic() - begun))
+            share = min(1.0, (used_s(child) - used) / (time.monotonic() - begun))
             assert point.ttft_s is not None and point.tpot_s is not None
             found.append((share, point))
     share, point = max(found, key=lambda one: one[0])
@@ -164,7 +170,7 @@ def _command(process: str) -> str:
         return ""
 
 
-def _used_s(process: int) -> float:
+def used_s(process: int) -> float:
     """Processor time of a process so far. [s]"""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

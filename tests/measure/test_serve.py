@@ -85,6 +85,7 @@ def test_a_sweep_finds_where_more_at_once_stops_paying(tmp_path: Path) -> None:
     assert found.knee.limit == "throughput" and found.knee.first_bad > found.knee.level
     # Four at once are all it serves. A busy machine may take noise for a gain, but never measures more than that.
     best = max(point.requests_per_s for point in found.points)
+    assert found.knee.turns_at is not None and 2 < found.knee.turns_at < 8  # four answer at once
     assert found.knee.level >= 3 and 0.7 * best <= found.knee.requests_per_s <= 4 / 0.03 * 1.01
 
 

@@ -1,12 +1,13 @@
 """How far does a calibration carry? Fitted to one model on a real engine, asked about one of ten times its size.
 
-Rows are of `measurements/own/engine.csv`: llama.cpp on one core. Of each load the repeat counts in which the server had
-the largest share of its core, in seconds of its own processor time, for the machine was shared.
+Rows are of `measurements/own/engine.csv`: llama.cpp on one core, in seconds of the server's own processor time. Of
+repeats of a load the one counts in which the server had the largest share of its core.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.inline import read_inline
 from tonnage.nouns.accuracy import Figure
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point, turning_point
 from tonnage.planner.calibrate.calibrate import calibrate
 from tonnage.planner.calibrate.loads import Stack, loads_of
 
@@ -22,10 +23,10 @@ __all__ = ["carried", "carried_figures", "measured", "rate_of", "stack"]
 
 OPTIONS: Final = {"max_num_seqs": 16, "max_model_len": 1024, "max_num_batched_tokens": 2048}
 """As the server ran: slots, context of each, llama.cpp's n_batch."""
-LEVELS: Final = (1, 2, 4, 8)
-"""Loads with more than one round of requests or all slots in step."""
-PAIRS: Final = (("quiet-94MB", "quiet-910MB"), ("shared-75MB", "shared-904MB"))
+PAIRS: Final = (("quiet-94MB", "quiet-910MB"), ("first-75MB", "first-904MB"))
 DEVICE: Final = "xeon-1-thread.toml"
+TOKENS: Final = 32.0
+"""Of every answer of a sweep."""
 
 Row = Mapping[str, str]
 Times = dict[str, float]
@@ -33,7 +34,7 @@ Times = dict[str, float]
 
 def _rows(folder: Path, name: str) -> list[Row]:
     with (folder / "engine.csv").open(newline="", encoding="utf-8") as file:
-        own = [row for row in csv.DictReader(file) if row["model"] == name and int(row["concurrency"]) in LEVELS]
+        own = [row for row in csv.DictReader(file) if row["model"] == name]
     best: dict[int, Row] = {}
     for row in own:
         known = best.get(int(row["concurrency"]))
@@ -97,7 +98,7 @@ def carried(folder: Path, *, small: str, large: str) -> list[tuple[Times, Times,
 
 
 def carried_figures(folder: Path) -> list[Figure]:
-    """Errors of decode and prefill one at a time, and of the most requests per second of a sweep."""
+    """Errors of decode and prefill one at a time; of a sweep's knee, and of its most requests per second."""
     if not (folder / "engine.csv").exists():
         return []
     found = []
@@ -109,9 +110,19 @@ def carried_figures(folder: Path) -> list[Figure]:
             error = abs(predicted[name] / truth[name] - 1.0)
             found.append(Figure(group=group, figure=f"error of {said}", rows=1, value=error, at_most=0.20))
         if len(loads) > 1:
-            most = max(rate_of(seen, clients=clients, tokens=32.0) for seen, _, clients in loads)
-            reached = max(rate_of(seen, clients=clients, tokens=32.0) for _, seen, clients in loads)
-            error = abs(most / reached - 1.0)
-            figure = "error of the sweep's most requests/s"
-            found.append(Figure(group=group, figure=figure, rows=len(loads), value=error, at_most=0.25))
+            seen, known = (_sweep((load[which], load[2]) for load in loads) for which in (0, 1))
+            for said, one, other in (
+                ("most requests/s", *(max(point.requests_per_s or 0.0 for point in sweep) for sweep in (seen, known))),
+                ("knee, requests at once", *(turning_point(sweep) or math.nan for sweep in (seen, known))),
+            ):
+                figure = f"error of the sweep's {said}"
+                error = abs(one / other - 1.0)
+                found.append(Figure(group=group, figure=figure, rows=len(loads), value=error, at_most=0.25))
     return found
+
+
+def _sweep(loads: Iterable[tuple[Times, float]]) -> list[Point]:
+    return [
+        Point(concurrency=clients, completed=1, requests_per_s=rate_of(times, clients=clients, tokens=TOKENS) / TOKENS)
+        for times, clients in loads
+    ]

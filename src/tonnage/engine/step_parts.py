@@ -117,7 +117,7 @@ def parts_of(work: Work, placement: Placement) -> Parts:
             scores = prompt_scores_s(op, placement.accelerator)
             found["own_scores"] += taken if scores is None else scores * op.count
         elif op.flop:
-            _add_product(found, op, taken, placement.accelerator)
+            _add_product(found, op, taken, placement)
             own = prompt_product_s(op, placement.accelerator)
             found["own_products"] += taken if own is None else own * op.count
         else:
@@ -142,11 +142,12 @@ def _operator_s(op: Operator, placement: Placement) -> tuple[float, Rung]:
     return once, rung
 
 
-def _add_product(found: dict[str, float], op: Operator, taken: float, accelerator: Accelerator) -> None:
-    """Divide a product's time between the two limits, as the smooth maximum of the roofline weighs them."""
+def _add_product(found: dict[str, float], op: Operator, taken: float, placement: Placement) -> None:
+    """Divide a product's time between the two limits, as the roofline's smooth maximum (or their sum) weighs them."""
+    accelerator, power = placement.accelerator, 4 if placement.ladder.curve.overlaps else 1
     arithmetic = op.flop / peak_flop_per_s(accelerator, op.compute)
     traffic = (op.read_bytes + op.write_bytes) / accelerator.memory_bytes_per_s
-    bound = 1.0 / (1.0 + (traffic / arithmetic) ** 4) if arithmetic > 0.0 else 0.0
+    bound = 1.0 / (1.0 + (traffic / arithmetic) ** power) if arithmetic > 0.0 else 0.0
     found["compute"] += taken * bound
     found["memory"] += taken * (1.0 - bound)
     stored = FORMATS.get(op.weights) or number_format(op.weights)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from tonnage.nouns.measurement import Knee, Latency, Point
+from tonnage.nouns.measurement import Knee, Latency, Point, turning_point
 from tonnage.nouns.workload import Slo
 
 __all__ = ["badness", "knee_of", "meets", "next_level"]
@@ -144,6 +144,7 @@ def knee_of(points: Sequence[Point], *, by: By, slo: Slo) -> Knee | None:
         level=good.level,
         requests_per_s=good.requests_per_s,
         output_tokens_per_s=good.output_tokens_per_s,
+        turns_at=turning_point(points) if by == "concurrency" else None,
         first_bad=bad[0].level if bad else None,
         limit=bad[1] if bad else "none",
         reason=bad[2] if bad else "no load that was tried is too much",

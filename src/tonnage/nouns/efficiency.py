@@ -77,6 +77,8 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     take bf16's shares, int8 takes fp8's. State-space, convolution and gather shares are assumptions.
     """
 
+    overlaps: bool = True
+    """Arithmetic goes on while data moves; otherwise one follows the other."""
     launch_s: float = 3.1e-6
     """One kernel inside a captured graph. [s]"""
     eager_launch_s: float = 6e-6
@@ -116,6 +118,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PROCESSOR: Final = Curve(
+    overlaps=False,
     launch_s=1e-6,
     eager_launch_s=1e-6,
     narrow_launch_s=1e-6,
@@ -133,6 +136,8 @@ PROCESSOR: Final = Curve(
 """
 A processor whose own microbenchmarks give its peaks: rates that ran, and no multiprocessors that a small shape leaves
 idle. What an engine's kernels reach of them is for its measurements to say. Launches are calls of a function (assumed).
+A core that waits for a line of memory computes nothing meanwhile: steps of 1 to 16 rows and prompts of llama.cpp cost
+the stream of weights plus a fixed time a row (measurements/own/engine.csv).
 """
 
 

@@ -8,6 +8,7 @@ state in these words is absent.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,7 @@ __all__ = [
     "Measurement",
     "Point",
     "ServerState",
+    "turning_point",
 ]
 
 MEASUREMENT_SCHEMA = "tonnage.measurement/1"
@@ -142,11 +144,28 @@ class Knee(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The highest load that is still sustained and meets the objectives. [requests/s or requests]"""
     requests_per_s: float
     output_tokens_per_s: float | None = None
+    turns_at: float | None = None
+    """Of a closed loop: requests at once where latency stops setting the rate and the server does. [requests]"""
     first_bad: float | None = None
     """The lowest load above it that was tried and is not sustained; absent when none was reached."""
     limit: str
     """What binds above it: "throughput", "queue", "ttft", "tpot", "e2e", "errors"; "none" when nothing did."""
     reason: str
+
+
+def turning_point(points: Iterable[Point]) -> float | None:
+    """
+    Requests at once where a closed loop's two bounds meet: N* = X_max N_1 / X_1. [requests]
+
+    Up to there each client adds its own rate, X_1 / N_1 of the lowest level; beyond, the server's most, X_max, is
+    shared (asymptotic bounds: Lazowska and others, Quantitative System Performance, 1984, chapter 5). It lies between
+    levels, and a level more or less moves it little. Nothing without two levels.
+    """
+    rates = sorted((point.level, point.requests_per_s) for point in points if point.requests_per_s)
+    if len({level for level, _ in rates}) < 2:
+        return None
+    lowest, alone = rates[0]
+    return max(rate for _, rate in rates) * lowest / alone
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -263,10 +263,10 @@ _MEASURED: Final[dict[str, Callable[[Operator, Ladder], Measured | None]]] = {
 
 
 def _roofline(op: Operator, accelerator: Accelerator, ladder: Ladder, compute: float, memory: float) -> float:
-    return smooth_max(
-        compute_s=op.flop / (peak_flop_per_s(accelerator, op.compute) * ladder.sustained * compute) if op.flop else 0.0,
-        memory_s=(op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * memory),
-    )
+    peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained * compute if op.flop else 1.0
+    compute_s = op.flop / peak
+    memory_s = (op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * memory)
+    return smooth_max(compute_s=compute_s, memory_s=memory_s) if ladder.curve.overlaps else compute_s + memory_s
 
 
 def _gemm(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:

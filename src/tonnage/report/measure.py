@@ -35,7 +35,10 @@ def sentence(measurement: Measurement) -> str:
         above = (
             f"; at {knee.first_bad:g} {knee.reason}" if knee.first_bad is not None else "; no load tried is too much"
         )
-        return f"Sustains {knee.level:.4g} {unit}: {knee.requests_per_s:.3g} requests/s answered{tokens}{above}."
+        turns = (
+            f" Beyond about {knee.turns_at:.2g} at once requests mostly wait for each other." if knee.turns_at else ""
+        )
+        return f"Sustains {knee.level:.4g} {unit}: {knee.requests_per_s:.3g} requests/s answered{tokens}{above}.{turns}"
     best = max(measurement.points, key=lambda point: point.requests_per_s or 0.0)
     if not best.completed:
         return f"No request was answered: {_failures(best)}."
