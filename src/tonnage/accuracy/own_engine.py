@@ -110,13 +110,11 @@ def carried_figures(folder: Path) -> list[Figure]:
             error = abs(predicted[name] / truth[name] - 1.0)
             found.append(Figure(group=group, figure=f"error of {said}", rows=1, value=error, at_most=0.20))
         if len(loads) > 1:
-            seen, known = (_sweep((load[which], load[2]) for load in loads) for which in (0, 1))
-            for said, one, other in (
-                ("most requests/s", *(max(point.requests_per_s or 0.0 for point in sweep) for sweep in (seen, known))),
-                ("knee, requests at once", *(turning_point(sweep) or math.nan for sweep in (seen, known))),
-            ):
+            seen = _sweep((times, clients) for times, _, clients in loads)
+            known = _sweep((times, clients) for _, times, clients in loads)
+            for said, reads in (("most requests/s", _most), ("knee, requests at once", _knee)):
+                error = abs(reads(seen) / reads(known) - 1.0)
                 figure = f"error of the sweep's {said}"
-                error = abs(one / other - 1.0)
                 found.append(Figure(group=group, figure=figure, rows=len(loads), value=error, at_most=0.25))
     return found
 
@@ -126,3 +124,11 @@ def _sweep(loads: Iterable[tuple[Times, float]]) -> list[Point]:
         Point(concurrency=clients, completed=1, requests_per_s=rate_of(times, clients=clients, tokens=TOKENS) / TOKENS)
         for times, clients in loads
     ]
+
+
+def _most(sweep: Iterable[Point]) -> float:
+    return max(point.requests_per_s or 0.0 for point in sweep)
+
+
+def _knee(sweep: Iterable[Point]) -> float:
+    return turning_point(sweep) or math.nan
