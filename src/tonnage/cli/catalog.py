@@ -148,16 +148,28 @@ def providers_command(**options: Any) -> None:
 
 @catalog.command("refresh")
 @click.argument("providers", nargs=-1, metavar="[PROVIDER]…")
+@click.option("--model", "models", metavar="ID", multiple=True, help="ask the hub for this model again instead")
 @click.option("--rollback", is_flag=True, help="back to the prices fetched before")
 @click.option("--drop", is_flag=True, help="back to the shipped prices")
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.refresh/1")
-def refresh_command(providers: tuple[str, ...], *, rollback: bool, drop: bool, as_json: bool) -> None:
+def refresh_command(
+    providers: tuple[str, ...], *, models: tuple[str, ...], rollback: bool, drop: bool, as_json: bool
+) -> None:
     """
     Fetch today's on-demand and spot prices, of these providers or of all that gpuhunt publishes.
 
     They take the place of the shipped ones in every later plan, after checks; a provider that fails keeps what it had.
-    GPUHUNT_CATALOG_URL names a mirror.
+    GPUHUNT_CATALOG_URL names a mirror. With --model: what the hub (HF_ENDPOINT) says of a model today, kept in its
+    cache, and where that differs from the catalogue.
     """
+    if models:
+        if providers or rollback or drop:
+            raise click.UsageError("--model goes with no provider, --rollback or --drop: prices and models apart")
+        from tonnage.catalog.refresh_models import refresh_models
+        from tonnage.report.refresh import show_refreshed_models
+
+        _told(refresh_models(models), show_refreshed_models, as_json=as_json)
+        return
     if rollback or drop:
         from tonnage.catalog import snapshots
 
@@ -166,16 +178,18 @@ def refresh_command(providers: tuple[str, ...], *, rollback: bool, drop: bool, a
         click.echo(f"{'the prices before' if rollback else 'the shipped prices'} hold again for {told}")
         return
     from tonnage.catalog.refresh import refresh
+    from tonnage.report.refresh import show_refreshed
 
-    found = refresh(providers)
+    _told(refresh(providers), show_refreshed, as_json=as_json)
+
+
+def _told(found: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
         click.echo(msgspec.json.encode(found))
-        return
-    from tonnage.report.refresh import show_refreshed
-
-    show_refreshed(found)
+    else:
+        show(found)
 
 
 @catalog.command("models")

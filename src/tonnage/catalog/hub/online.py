@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from tonnage.catalog.hub.jsonfile import LARGEST_CONFIG, parse_object
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo, nearest
 
-__all__ = ["HubFailure", "Repository", "cached_folder", "fetch", "not_found", "offline_by_choice", "repository"]
+__all__ = ["HubFailure", "Repository", "cached_folder", "fetch", "host", "not_found", "offline_by_choice", "repository"]
 
 DEFAULT_ENDPOINT: Final = "https://huggingface.co"
 LARGEST_INDEX: Final = 64 << 20
@@ -80,10 +80,16 @@ def cached_folder(repo: Repository) -> Path | None:
 
 
 def fetch(
-    repo: Repository, name: str, *, limit: int = LARGEST_CONFIG, timeout_s: float = TIMEOUT_S, offline: bool = False
+    repo: Repository,
+    name: str,
+    *,
+    limit: int = LARGEST_CONFIG,
+    timeout_s: float = TIMEOUT_S,
+    offline: bool = False,
+    or_cached: bool = True,
 ) -> dict[str, Any]:
     """
-    One JSON file of a repository; offline, only from the cache.
+    One JSON file of a repository; offline, only from the cache, which stands in for a hub that fails (`or_cached`).
 
     Raises
     ------
@@ -93,12 +99,12 @@ def fetch(
     BadFact
         The file is too large or no JSON object.
     """
-    host = _host()
+    at = host()
     try:
         import huggingface_hub
     except ImportError:
         raise HubFailure(
-            f"model '{repo.id}': not in the catalogue, and asking {host} for it needs an extra: "
+            f"model '{repo.id}': not in the catalogue, and asking {at} for it needs an extra: "
             "pip install 'tonnage[hub]'; or give a local config.json"
         ) from None
     found = huggingface_hub.try_to_load_from_cache(repo.id, name, revision=repo.revision)
@@ -109,8 +115,8 @@ def fetch(
         except TonnageError:
             raise
         except Exception as problem:  # the library's own, its HTTP client's, and the system's
-            if path is None:
-                raise _refused(problem, repo, host) from None
+            if path is None or not or_cached:
+                raise _refused(problem, repo, at) from None
     elif path is None:
         raise HubFailure(f"model '{repo.id}': not in this machine's cache, and offline no hub is asked")
     if path.stat().st_size > limit:
@@ -137,7 +143,7 @@ def _endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
 
 
-def _host() -> str:
+def host() -> str:
     """The host of the hub: all that messages say of its address, which may hold a password."""
     from urllib.parse import urlsplit
 

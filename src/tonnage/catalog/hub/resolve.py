@@ -22,7 +22,7 @@ from tonnage.catalog.hub.sizes import read_size
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.nouns.model import Model
 
-__all__ = ["resolve"]
+__all__ = ["read_repository", "resolve"]
 
 
 def resolve(
@@ -84,7 +84,7 @@ def _by_name(text: str, additions: Additions, offline: bool) -> Model:
         if repo is None:
             raise
         try:
-            return _from_hub(repo, offline)
+            return read_repository(repo, offline=offline)
         except online.HubFailure as failure:
             if offline:
                 raise unknown from None
@@ -98,7 +98,7 @@ def _is_folder(text: str) -> bool:
         return False
 
 
-def _from_hub(repo: online.Repository, offline: bool) -> Model:
+def read_repository(repo: online.Repository, *, offline: bool = False) -> Model:
     """The model as the hub describes it, or as the weights on this machine do when they are here."""
     folder = online.cached_folder(repo)
     if folder is not None:
