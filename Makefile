@@ -90,6 +90,27 @@ mutate: $(DEV)  ## formulas changed one at a time: the share that the tests noti
 	$(BIN)/python -m mutation $(ARGS)
 endif
 
+TARGETS += compat
+COMPAT := .venv-compat
+# Each a Python found by that name, or a NumPy under the usual one.
+COMPAT_WITH ?= python3.12 python3.13 numpy1.26
+COMPAT_TESTS := tests/test_units.py tests/test_errors.py \
+  $(foreach folder,nouns physics engine search money catalog paper property integrity,tests/$(folder))
+
+$(COMPAT)/%/.installed: pyproject.toml
+	$(if $(filter numpy%,$*),$(PYTHON),$*) -m venv $(COMPAT)/$*
+	$(COMPAT)/$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[measure,hub,traces]' \
+	  $(if $(filter numpy%,$*),'$(subst numpy,numpy==,$*).*') pytest pytest-timeout pytest-xdist hypothesis
+	@touch $@
+
+# What one version compiles, another must not find.
+compat: $(patsubst %,$(COMPAT)/%/.installed,$(COMPAT_WITH))  ## the quick tests of the core on other versions of Python and NumPy
+	@for with in $(COMPAT_WITH); do \
+	  $(COMPAT)/$$with/bin/python -c 'import sys, numpy, numba; print("Python", sys.version.split()[0], "NumPy", numpy.__version__, "numba", numba.__version__)' && \
+	  NUMBA_CACHE_DIR=$(CURDIR)/$(COMPAT)/$$with/compiled PYTHONDONTWRITEBYTECODE=1 $(COMPAT)/$$with/bin/python -m pytest \
+	    -q -p no:cacheprovider --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal \
+	    -m 'not slow and not measured' $(COMPAT_TESTS) $(ARGS) || exit 1; done
+
 TARGETS += wheel
 WHEEL := .venv-wheel
 wheel: $(BIN)/python  ## build the wheel twice into dist/; both must be the same to the last byte
