@@ -92,7 +92,7 @@ endif
 
 TARGETS += compat
 COMPAT := .venv-compat
-# Each a Python found by that name, or a NumPy under the usual one.
+# Each a Python found by that name, or, under the usual Python, a NumPy with the oldest numba allowed.
 COMPAT_WITH ?= python3.12 python3.13 numpy1.26
 COMPAT_TESTS := tests/test_units.py tests/test_errors.py \
   $(foreach folder,nouns physics engine search money catalog paper property integrity,tests/$(folder))
@@ -100,7 +100,7 @@ COMPAT_TESTS := tests/test_units.py tests/test_errors.py \
 $(COMPAT)/%/.installed: pyproject.toml
 	$(if $(filter numpy%,$*),$(PYTHON),$*) -m venv $(COMPAT)/$*
 	$(COMPAT)/$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[measure,hub,traces]' \
-	  $(if $(filter numpy%,$*),'$(subst numpy,numpy==,$*).*') pytest pytest-timeout pytest-xdist hypothesis
+	  $(if $(filter numpy%,$*),'$(subst numpy,numpy==,$*).*' 'numba==0.60.*') pytest pytest-timeout pytest-xdist hypothesis
 	@touch $@
 
 # What one version compiles, another must not find.
