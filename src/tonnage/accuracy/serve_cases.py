@@ -22,6 +22,7 @@ from tonnage.accuracy.rows import Row, count, flag, number, text
 from tonnage.errors import BadFact, TonnageError
 from tonnage.nouns.case import Links, ServeCase, Traffic
 from tonnage.nouns.layout import Disaggregation, Layout
+from tonnage.nouns.model import Moe
 from tonnage.nouns.precision import Precision, number_format
 
 __all__ = ["links", "serve_case_of_point", "serve_case_of_sample", "year"]
@@ -31,8 +32,12 @@ _SIXTEEN_BITS: Final = {"fp16", "bf16", "fp32"}
 _EIGHT_BIT_KV: Final = {"fp8", "fp8_block", "nvfp4", "mxfp8"}
 _REQUESTS_PER_CLIENT: Final = 10
 """The public serving benchmark sends ten requests a client; it is known by the lengths it draws (0.8-1.0)."""
+_REQUESTS_PER_CLIENT_OF_POOLS: Final = 5
+"""Separate pools were driven by their makers' scripts: five in SGLang's (`sa-bench`, `num_prompts=concurrency * 5`)."""
 _FREE_SHARE: Final = 0.2
 """Of memory kept for cache and activations when a replica's size has to be chosen. [-]"""
+_NARROWEST: Final = 128
+"""Slice of an expert: block formats scale 128 x 128 values together, and engines refuse less."""
 _STATED_IN_NOTES: Final = {
     "max_model_len": r"max_model_len\s*=?\s*(\d+)",
     "max_num_seqs": r"max_num_seqs(?:\s*=\s*num_prompts)?\s*=?\s*(\d+)",
@@ -92,6 +97,7 @@ def serve_case_of_sample(row: Row) -> ServeCase:
     spread = _spread(row)
     isl, osl = _lengths(row, spread)
     split = _disaggregation(row) if flag(row, "disaggregated") else None
+    usual = _REQUESTS_PER_CLIENT if split is None else _REQUESTS_PER_CLIENT_OF_POOLS
     engine = text(row, "engine") or text(row, "backend") or "vllm"
     version = text(row, "backend_version") or text(row, "engine_version") or None
     if split is not None and engine == "trtllm":
@@ -102,7 +108,7 @@ def serve_case_of_sample(row: Row) -> ServeCase:
         accelerator=text(row, "accelerator_id"),
         traffic=Traffic(
             concurrency=clients,
-            requests_per_client=count(row, "requests_per_client") or (_REQUESTS_PER_CLIENT if spread else None),
+            requests_per_client=count(row, "requests_per_client") or (usual if spread else None),
         ),
         isl=isl,
         osl=osl,
@@ -233,13 +239,23 @@ def _disaggregation(row: Row) -> Disaggregation:
         if workers is None:
             raise BadFact(f"not stated: {name} workers")
         pp = count(row, f"{name}_pp_size") or 1
-        return workers, Layout(tp=tp, pp=pp, dp=dp, ep=max(int(experts), 1))
+        return workers, Layout(tp=tp, pp=pp, dp=dp, ep=_whole_experts(row, tp * dp, max(int(experts), 1)))
 
     prefill_workers, prefill = side("prefill")
     decode_workers, decode = side("decode")
     return Disaggregation(
         prefill_workers=prefill_workers, prefill=prefill, decode_workers=decode_workers, decode=decode
     )
+
+
+def _whole_experts(row: Row, ranks: int, groups: int) -> int:
+    """Groups of experts; where a printed degree would cut experts below what kernels take, they are whole."""
+    try:
+        layers = catalog.model(text(row, "model_id")).layers
+    except TonnageError:
+        return groups
+    widths = [g.feed_forward.moe_intermediate_size for g in layers if isinstance(g.feed_forward, Moe)]
+    return ranks if any(width * groups < _NARROWEST * ranks for width in widths) else groups
 
 
 def _precision(row: Row) -> Precision | None:
@@ -293,4 +309,6 @@ def _options(row: Row) -> dict[str, Any]:
         value = count(row, column)
         if value is not None:
             stated[option] = value
+    if text(row, "async_scheduling"):
+        stated["async_scheduling"] = flag(row, "async_scheduling")
     return stated

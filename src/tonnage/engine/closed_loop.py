@@ -24,13 +24,13 @@ import msgspec
 from tonnage.engine.served import Served
 from tonnage.engine.steps import StepTable
 
-__all__ = ["Load", "closed_loop", "saturated_loop"]
+__all__ = ["RATIOS", "Load", "closed_loop", "quantiles", "saturated_loop"]
 
 _COHORTS = 32
 _ROUNDS = 3
 _USUAL_REQUESTS = 10
 """Requests per client of a benchmark run that does not say (InferenceMAX: ten times the concurrency in all)."""
-_RATIOS = (0.7548776662466927, 0.5698402909980532)
+RATIOS = (0.7548776662466927, 0.5698402909980532)
 """Of the two-dimensional golden sequence (Roberts 2018): even cover of prompt and output lengths."""
 
 
@@ -80,8 +80,8 @@ def closed_loop(table: StepTable, load: Load, *, clients: float, requests_per_cl
     pooled = [(w / len(rows), row) for w, rows in zip(weights, found, strict=True) for row in rows if w]
     ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
     added = table.overheads.request_s
-    ttft_p50, ttft_p95, ttft_p99 = _quantiles(pooled, 0)
-    tpot_p50, tpot_p95, tpot_p99 = _quantiles(pooled, 1)
+    ttft_p50, ttft_p95, ttft_p99 = quantiles(pooled, 0)
+    tpot_p50, tpot_p95, tpot_p99 = quantiles(pooled, 1)
     return Served(
         ttft_s=ttft + added,
         tpot_s=tpot,
@@ -94,7 +94,7 @@ def closed_loop(table: StepTable, load: Load, *, clients: float, requests_per_cl
     )
 
 
-def _quantiles(pooled: list[tuple[float, tuple[float, float, float]]], column: int) -> tuple[float, float, float]:
+def quantiles(pooled: list[tuple[float, tuple[float, float, float]]], column: int) -> tuple[float, float, float]:
     """Median, 95th and 99th percentile of a column of weighted records."""
     ordered = sorted((row[column], w) for w, row in pooled)
     reached = list(accumulate(w for _, w in ordered))
@@ -147,7 +147,7 @@ def _simulate(table: StepTable, load: Load, clients: float, rounds: int) -> list
 def _send(c: _Cohorts, i: int, load: Load, *, serial: int, now: float) -> None:
     low, high = load.spread
     mean = (low + high) / 2.0
-    u, v = ((serial * ratio + 0.5) % 1.0 for ratio in _RATIOS)
+    u, v = ((serial * ratio + 0.5) % 1.0 for ratio in RATIOS)
     c.length[i] = c.prompt[i] = max(1.0, load.prompt_tokens * (low + u * (high - low)) / mean)
     c.total[i] = c.left[i] = max(1.0, float(round(load.output_tokens * (low + v * (high - low)) / mean)))
     c.sent[i], c.begun[i] = now, -1.0

@@ -31,6 +31,9 @@ _PIPED_SINCE = {"llamacpp": (2413,)}
 """Release from which pieces of a prompt follow each other through the devices (llama.cpp pull request 6017)."""
 _IN_FLIGHT = 4.0
 """Pieces whose inputs are kept at a time (llama.cpp GGML_SCHED_MAX_COPIES)."""
+_PREFILL_TOKENS = 16_384
+"""Of a step of a worker that does nothing but prefill, per rank, where nobody says: SGLang's chunks and TensorRT-LLM's
+budgets in NVIDIA's public recipes of 2025 and 2026 (ai-dynamo/dynamo, NVIDIA/srt-slurm). [tokens]"""
 _TYPICAL_BATCH = 256.0
 """Where nothing else limits the batch: an encoder or a need-based engine without a stated load. [requests]"""
 
@@ -227,12 +230,15 @@ def pools_of(at: Setup, grids: tuple[StepGrid, ...]) -> Pools:
         slots=max(1.0, at.case.traffic.concurrency / at.case.replicas / split.decode_workers),
         budget=_prefill_budget(at, split.prefill),
         transfer_s=_transfer_s(at, split.prefill),
+        spread=at.case.length_spread or (1.0, 1.0),
     )
 
 
 def _prefill_budget(at: Setup, layout: Layout) -> float:
     """Prompt tokens of one step of a prefill worker: whole prompts."""
-    return max(at.case.isl, float(at.engine.max_num_batched_tokens or 8192)) * layout.dp
+    stated = at.case.engine_options.get("max_num_batched_tokens")
+    tokens = float(stated or max(_PREFILL_TOKENS, at.engine.max_num_batched_tokens or 0))
+    return max(at.case.isl, tokens) * layout.dp
 
 
 def _with_layout(at: Setup, layout: Layout) -> Setup:
