@@ -134,7 +134,7 @@ def _inline(chart: Chart) -> str:
     """The drawing itself, for readers without a server; both grounds, chosen by the reader's setting."""
     import base64
 
-    from tonnage.report.picture import svg
+    from tonnage.report.charts.svg import svg
 
     def link(theme: str) -> str:
         return "data:image/svg+xml;base64," + base64.b64encode(svg(chart, theme=theme).encode()).decode()

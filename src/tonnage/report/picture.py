@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import BadRequest, echo
 from tonnage.report.charts.chart import Chart, specification
+from tonnage.report.charts.svg import renderer
+from tonnage.report.html import figures, standalone
 
-__all__ = ["SUFFIXES", "check_path", "save", "svg"]
+__all__ = ["SUFFIXES", "check_path", "save"]
 
 SUFFIXES: Final = (".svg", ".png", ".html")
-
-
-def svg(chart: Chart, *, theme: str = "light") -> str:
-    """
-    The chart as SVG text.
-
-    Raises
-    ------
-    BadRequest
-        The `plots` extra is not installed.
-    """
-    drawn: str = _renderer().vegalite_to_svg(specification(chart, theme=theme))
-    return drawn
 
 
 def check_path(path: str) -> None:
@@ -40,7 +28,7 @@ def check_path(path: str) -> None:
     if suffix not in SUFFIXES:
         raise BadRequest(f"--plot: '{echo(path)}' must end in {', '.join(SUFFIXES)}")
     if suffix != ".html":
-        _renderer()
+        renderer()
 
 
 def save(charts: tuple[Chart, ...], path: str, *, title: str = "Tonnage", page: str = "") -> None:
@@ -68,13 +56,11 @@ def save(charts: tuple[Chart, ...], path: str, *, title: str = "Tonnage", page: 
     if not charts and not page:
         raise BadRequest("--plot: this answer has nothing to draw; its sentence says why")
     if suffix == ".html":
-        from tonnage.report.html import figures, standalone
-
         content: bytes = standalone(page or figures(charts), title=title).encode()
     else:
         together = _below_each_other(charts)
-        drawn = _renderer().vegalite_to_svg(together) if suffix == ".svg" else None
-        content = drawn.encode() if drawn is not None else _renderer().vegalite_to_png(together, scale=2)
+        drawn = renderer().vegalite_to_svg(together) if suffix == ".svg" else None
+        content = drawn.encode() if drawn is not None else renderer().vegalite_to_png(together, scale=2)
     try:
         Path(path).write_bytes(content)
     except OSError as error:
@@ -91,11 +77,3 @@ def _below_each_other(charts: tuple[Chart, ...]) -> dict[str, Any]:
     if len(inner) == 1:
         return {**shared, **inner[0]}
     return {**shared, "vconcat": inner, "resolve": {"scale": {"color": "independent"}}}
-
-
-def _renderer() -> Any:
-    if importlib.util.find_spec("vl_convert") is None:
-        raise BadRequest("pictures need the 'plots' extra: pip install 'tonnage[plots]'")
-    import vl_convert
-
-    return vl_convert

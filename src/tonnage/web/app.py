@@ -187,7 +187,7 @@ def _answer(request: Request[Any, Any, Any]) -> Response[bytes]:
 async def _chart(request: Request[Any, Any, Any]) -> Response[bytes]:
     """One picture of a kept answer."""
     from tonnage.report.charts import charts_of
-    from tonnage.report.picture import svg
+    from tonnage.report.charts.svg import svg
 
     name = request.path_params["name"]
     match = _CHART.fullmatch(name)

@@ -1,7 +1,7 @@
 """One chart: what is drawn, and the same numbers as a table for those who cannot or will not look.
 
 A chart holds no pixels. `specification` gives the Vega-Lite document, a plain dictionary that any renderer draws and
-any test can read; `tonnage.report.picture` draws it.
+any test can read; `tonnage.report.charts.svg` draws it.
 """
 
 from __future__ import annotations
