@@ -112,7 +112,7 @@ def _engine(key: EngineKey, rows: list[serving.Sample]) -> Ready:
         theta=np.clip(shipped, low, high),
         weight=np.ones(len(terms)),
         soft=0.1 / np.array(weight),
-        prior=np.array([a[0] for a in about]),
+        prior=serving.priors(rows, names),
         spread=serving.spreads(rows, names),
         low=low,
         high=high,

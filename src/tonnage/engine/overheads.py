@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Overheads", "captured_batch"]
+__all__ = ["Overheads", "ahead", "captured_batch"]
 
 
 class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -22,6 +22,8 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Host work of one step that the accelerator waits for. [s]"""
     sequence_s: float = 0.0
     """The same, for each running sequence. [s]"""
+    overlapped: float = 0.0
+    """Of both, hidden beside the accelerator where the engine schedules ahead of it. [-]"""
     hidden_s: float = 0.0
     """Host work of one step that overlaps with the accelerator. [s]"""
     launch_s: float = 0.0
@@ -63,6 +65,25 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a decode step, lost per further pipeline stage. [-]"""
     sequential: float = 0.0
     """1 = the requests of a batch are decoded one after another. [-]"""
+
+
+def ahead(overheads: Overheads, scheduled: bool | None) -> Overheads:
+    """
+    The same engine where the host prepares a step while the accelerator runs the last one, if it does.
+
+    Examples
+    --------
+    >>> ahead(Overheads(step_s=2e-3, overlapped=0.75), True)
+    Overheads(step_s=0.0005, hidden_s=0.0015)
+    """
+    share = overheads.overlapped if scheduled else 0.0
+    return msgspec.structs.replace(
+        overheads,
+        step_s=overheads.step_s * (1.0 - share),
+        sequence_s=overheads.sequence_s * (1.0 - share),
+        hidden_s=overheads.hidden_s + overheads.step_s * share,
+        overlapped=0.0,
+    )
 
 
 def captured_batch(batch: float, limit: float = 512.0) -> float:

@@ -15,7 +15,7 @@ from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import EngineTimes, engine_times
 from tonnage.engine.engines import defaults, engine_name, release
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
-from tonnage.engine.overheads import Overheads
+from tonnage.engine.overheads import Overheads, ahead
 from tonnage.engine.steps import Placement, Speculation
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.accelerator import Accelerator, Link
@@ -85,7 +85,8 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         inter_node_bytes_per_s=case.links.inter_bytes_per_s,
     )
     own = calibration_of(accelerator, engine.name)
-    overheads = overheads_under(Overheads(**times.values), own.stretch if own else None)
+    shipped = ahead(Overheads(**times.values), engine.async_scheduling)
+    overheads = overheads_under(shipped, own.stretch if own else None)
     placement = Placement(
         model=model,
         accelerator=reachable(accelerator, kernels.multiprocessors, reach=overheads.reach_bytes_per_s),
