@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tonnage.measure.train.probe import Probe
     from tonnage.nouns.accelerator import Accelerator
     from tonnage.nouns.batch_plan import BatchPlan
+    from tonnage.nouns.calibration import Calibrated
     from tonnage.nouns.case import Case, Result
     from tonnage.nouns.compare import Comparison
     from tonnage.nouns.cost import RentOrBuy
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "accelerator",
+    "calibrate",
     "compare",
     "diagnose",
     "fit",
@@ -277,6 +279,35 @@ def compare(*, additions: Additions | None = None, **fields: Any) -> Comparison:
     from tonnage.report.notebook import drawn
 
     return drawn(answer(comparing_of(fields), additions=additions or NOTHING))
+
+
+def calibrate(
+    *measurements: str, save: str | None = None, additions: Additions | None = None, **fields: Any
+) -> Calibrated:
+    """
+    A user's measurements become the numbers of their stack: files of `tonnage measure serve`, or of other tools.
+
+    Fields are `accelerator`, `model` (one, or one a measurement), `engine`, `engine_version`, `options` and `weights`.
+    `save` is a file to write, which later answers take as `Additions(paths=[...])`, or "user": every one takes it.
+
+    Raises
+    ------
+    TonnageError
+        A file cannot be read, a field is wrong, or no load of the measurements can be used.
+    """
+    from pathlib import Path
+
+    from tonnage.catalog import NOTHING
+    from tonnage.catalog.calibrations import saved_calibration
+    from tonnage.measure.importers import read_report
+    from tonnage.planner.calibrate.calibrate import calibrate as answer
+    from tonnage.planner.calibrate.door import stacks_of
+
+    found = [read_report(Path(path)) for path in measurements]
+    fitted = answer(list(zip(found, stacks_of(found, fields), strict=True)), additions=additions or NOTHING)
+    if save is not None:
+        saved_calibration(fitted.calibration, None if save == "user" else Path(save))
+    return fitted
 
 
 def diagnose(

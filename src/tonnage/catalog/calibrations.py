@@ -8,16 +8,17 @@ question takes them without being told. Of two for the same accelerator and engi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from tonnage.catalog.additions import Additions, tables
+from tonnage.catalog.additions import Additions, tables, user_folder
 from tonnage.errors import BadFact, UnknownName, echo
 from tonnage.nouns.calibration import Calibration, Stretch
 from tonnage.units import read
 
-__all__ = ["calibration_toml", "calibrations"]
+__all__ = ["calibration_toml", "calibrations", "saved_calibration"]
 
 _FACTORS: Final = ("memory", "compute")
 _TIMES: Final = {"step": "step_s", "request": "request_s"}
@@ -95,6 +96,14 @@ def calibration_toml(found: Calibration) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def saved_calibration(found: Calibration, path: Path | None = None) -> Path:
+    """Writes the file, without a path into the user folder, whence every later answer takes it; where it lies."""
+    path = path or user_folder() / f"calibration-{found.accelerator}-{found.engine}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(calibration_toml(found), encoding="utf-8")
+    return path
 
 
 def _quoted(text: str) -> str:

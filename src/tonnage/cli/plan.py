@@ -69,7 +69,12 @@ def _output_options(function: Command) -> Command:
     for option in (
         click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact"),
         click.option(
-            "--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers"
+            "--additions",
+            "--calibration",
+            "folders",
+            multiple=True,
+            type=click.Path(),
+            help="your own accelerators, offers and calibrations",
         ),
         click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date"),
         click.option(

@@ -19,7 +19,8 @@ BAD_REQUEST = 2
 @click.command()
 @click.argument("cases", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and calibrations")
+@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
+              help="your own accelerators, offers and calibrations")  # fmt: skip
 @click.pass_context
 def predict(ctx: click.Context, cases: str, overrides: tuple[str, ...], folders: tuple[str, ...]) -> None:
     """

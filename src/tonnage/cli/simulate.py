@@ -29,7 +29,8 @@ BAR = 30
 @click.option("--plot", type=click.Path(dir_okay=False), help="draw it, too: FILE.svg, .png, or .html with the report")
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.simulate/1")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
+              help="your own accelerators, offers and calibrations")  # fmt: skip
 @click.pass_context
 def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     """

@@ -24,7 +24,8 @@ INTERRUPTED = 130
 @click.option(
     "--ray", "address", metavar="ADDRESS", help="work on this Ray cluster instead; local = one on this machine"
 )
-@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
+              help="your own accelerators, offers and calibrations")  # fmt: skip
 @click.pass_context
 def sweep(
     ctx: click.Context, /, path: str, results: str | None, output: str | None, workers: int | None,

@@ -44,7 +44,7 @@ def show_calibrated(found: Calibrated, *, path: str = "", own: bool = False) -> 
     console.print(loads)
     lines(console, "To know", texts=list(found.notes))
     if path:
-        use = "every later answer takes it" if own else f"use it with --additions {path}"
+        use = "every later answer takes it" if own else f"use it with --calibration {path}"
         console.print(f"\nWritten to {path}; {use}.", markup=False, highlight=False)
 
 

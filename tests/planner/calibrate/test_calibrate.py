@@ -177,3 +177,28 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert asked["basis"] == "calibrated" and any("as calibrated" in note for note in asked["notes"])
     missing = run.invoke(root, ["calibrate", str(report), "--accelerator", "H100"])
     assert missing.exit_code == 2
+    elsewhere = tmp_path / "elsewhere.toml"
+    named = ["calibrate", str(report), "--accelerator", "H100", "--engine", "vllm", "--out", str(elsewhere)]
+    assert f"use it with --calibration {elsewhere}" in run.invoke(root, named).output.replace("\n", "")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "empty"))
+    plain, taught = (
+        json.loads(run.invoke(root, ["predict", str(case), *told]).output)
+        for told in ([], ["--calibration", str(elsewhere)])
+    )
+    assert any("as calibrated" in note for note in taught["notes"])
+    assert not any("as calibrated" in note for note in plain.get("notes", ()))
+
+
+def test_from_python(tmp_path: Path) -> None:
+    report, path = tmp_path / "m.json", tmp_path / "own.toml"
+    report.write_bytes(msgspec.json.encode(measured()))
+    found = tonnage.calibrate(
+        str(report), accelerator="H100", engine="vllm", options={"max_num_seqs": 512}, save=str(path)
+    )
+    assert found.after < found.before and found.calibration.models == (MODEL,)
+    own = Additions(paths=(str(path),))
+    assert tonnage.accelerator(ACCELERATOR, additions=own).calibrations["vllm"].points == 4
+    with pytest.raises(BadRequest, match="engine"):
+        tonnage.calibrate(str(report), accelerator="H100")
+    with pytest.raises(TonnageError, match="did you mean"):
+        tonnage.calibrate(str(report), accelerator="H100", engin="vllm")
