@@ -330,6 +330,7 @@ def test_resuming_another_measurement_is_refused(tmp_path: Path) -> None:
 def test_the_key_reaches_the_server_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = "sk-very-secret-0123456789"
     monkeypatch.setenv("MY_KEY", key)
+    monkeypatch.setenv("TONNAGE_HISTORY", str(tmp_path / "history.sqlite"))
     path = tmp_path / "a.jsonl"
     arguments = ["--model", "m", "--key-env", "MY_KEY", "--concurrency", "2", "--requests", "60",
                  "--output-tokens", "4", "--output", str(path)]  # fmt: skip
@@ -338,12 +339,14 @@ def test_the_key_reaches_the_server_and_nothing_else(tmp_path: Path, monkeypatch
         result = CliRunner().invoke(root, ["measure", "serve", url, *arguments])
     assert any(key.encode() in head for head in stub.heads)
     assert "no more for ***" in result.output + result.stderr
-    for text in (result.stdout, result.stderr, path.read_text()):
-        assert key not in text
+    assert key not in result.stdout and key not in result.stderr
     refusing = Stub(fault=lambda number: "401")
     with serving(refusing) as url:
         result = CliRunner().invoke(root, ["measure", "serve", url, *arguments[:-1], str(tmp_path / "b.jsonl")])
     assert result.exit_code == 2 and key not in result.stderr and "--key-env" in result.stderr
+    written = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert {"a.jsonl", "history.sqlite"} <= {file.name for file in written}
+    assert not [file.name for file in written if key.encode() in file.read_bytes()]
 
 
 @pytest.mark.parametrize(
