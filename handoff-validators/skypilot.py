@@ -2,6 +2,9 @@
 
 import sys
 
+# Names of the files beside this one would shadow packages.
+sys.path.pop(0)
+
 import sky
 
 for path in sys.argv[1:]:

@@ -9,6 +9,9 @@ import shlex
 import sys
 from pathlib import Path
 
+# Names of the files beside this one would shadow packages.
+sys.path.pop(0)
+
 import vllm
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.utils.argparse_utils import FlexibleArgumentParser
