@@ -95,10 +95,10 @@ def test_disaggregation_keeps_prompts_out_of_answers() -> None:
     assert np.isfinite(apart.last_s).all() and len(apart.last_s) == 4000
     several = requests.output > 1
     answer = apart.last_s - apart.first_s
-    assert (answer > transfer)[several].all()
+    assert (apart.first_s - apart.started_s > transfer)[several].all()
     assert np.percentile(answer[several], 95) < np.percentile((mixed.last_s - mixed.first_s)[several], 95)
     slow = simulate_disaggregated(pair, limits, requests=requests, workers=(1, 1), transfer_s=transfer + 1.0)
-    assert slow.ttft_s.tolist() == apart.ttft_s.tolist()
+    assert slow.ttft_s[several].mean() == pytest.approx(apart.ttft_s[several].mean() + 1.0, rel=0.01)
     assert slow.e2e_s[several].mean() == pytest.approx(apart.e2e_s[several].mean() + 1.0, rel=0.01)
 
 

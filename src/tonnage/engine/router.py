@@ -96,9 +96,9 @@ def simulate_disaggregated(
     """
     Prompts on one pool of workers, answers on another: each pair of arguments is (prefill, decode).
 
-    The first token is said by the prefill worker; the cache then takes `transfer_s` seconds of each
-    request to reach a decode worker, where the first step computes the key and value of that token. A
-    request preempted there is computed again from its prompt.
+    The prefill worker computes the first token; the cache takes `transfer_s` seconds of each request to reach a decode
+    worker, whose first step computes the key and value of that token. The client sees it when that step begins: who
+    waits for a seat there waits for the first token. A request preempted there is computed again from its prompt.
     """
     import numpy as np
 
@@ -115,6 +115,7 @@ def simulate_disaggregated(
     order = np.argsort(arrive[longer], kind="stable")
     rows = np.nonzero(longer)[0][order]
     last, started, preempted = first.first_s.copy(), first.started_s, np.zeros(len(arrive), np.int64)
+    seen = first.first_s.copy()
     paid, timeline = first.paid_s, first.timeline
     if len(rows):
         following = sent._replace(
@@ -127,8 +128,7 @@ def simulate_disaggregated(
             tables[1], limits[1]._replace(cached_again=False), requests=following, replicas=workers[1],
             watch=watch,
         )  # fmt: skip
-        last[rows], preempted[rows] = second.last_s, second.preempted
-        # Between first and second token stands the transfer; the rest is the second pool's own.
+        last[rows], preempted[rows], seen[rows] = second.last_s, second.preempted, second.started_s
         first = first._replace(
             gaps=second.gaps, steps=first.steps + second.steps, partial=second.partial,
             prompt_tokens=first.prompt_tokens + second.prompt_tokens - len(rows),
@@ -136,7 +136,7 @@ def simulate_disaggregated(
         paid, timeline = np.concatenate((paid, second.paid_s)), second.timeline
     end = float(np.nanmax(last)) if np.isfinite(last).any() else float(arrive.max())
     return first._replace(
-        requests=sent, started_s=started, last_s=last, preempted=preempted, timeline=timeline,
+        requests=sent, started_s=started, first_s=seen, last_s=last, preempted=preempted, timeline=timeline,
         paid_s=np.full(len(paid), end - float(sent.sent_s[0])), num_refused=int(bad.sum()),
         span_s=max(end - float(sent.sent_s[0]), 1e-12),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import BadRequest
 from tonnage.nouns.simulate import Simulation
@@ -17,7 +17,11 @@ from tonnage.planner.simulate.traffic import Traced
 if TYPE_CHECKING:
     from tonnage.engine.serving import Simulated as Run
 
-__all__ = ["check_apart", "run_apart"]
+__all__ = ["check_apart", "moved_s", "run_apart"]
+
+MOST_PER_CLIENT: Final = 250
+"""Requests of a client of separate pools, at most: the run is simulated anew for each round of its clients."""
+USUAL_PER_CLIENT: Final = 40
 
 
 def check_apart(asked: Simulation) -> None:
@@ -32,8 +36,12 @@ def check_apart(asked: Simulation) -> None:
     split = asked.disaggregation
     if split is None:
         return
-    if asked.traffic.concurrency is not None:
-        raise BadRequest("disaggregation needs a rate; clients who wait for answers are played on one pool only")
+    clients, requests = asked.traffic.concurrency, asked.traffic.num_requests
+    if clients and requests and requests > MOST_PER_CLIENT * clients:
+        raise BadRequest(
+            f"traffic.requests: {requests} are {requests / clients:.0f} for each of {clients} clients; with"
+            f" disaggregation a client sends at most {MOST_PER_CLIENT}"
+        )
     for name, given in (("scaling", asked.scaling is not None), ("capacity", asked.capacity)):
         if given:
             raise BadRequest(f"{name} is of one pool; leave it out, or leave out disaggregation")
@@ -54,19 +62,32 @@ def run_apart(
     watch: Callable[[int, int], None] | None,
 ) -> Run:
     """The run of two pools, prefill and decode, each with its own layout and scheduler."""
+    import numpy as np
+
+    from tonnage.engine.pools import simulate_clients_of_pools
     from tonnage.engine.router import simulate_disaggregated
+    from tonnage.engine.serving import kept
 
     split = asked.disaggregation
     assert split is not None
     (at, first), (_, second) = sides
-    return simulate_disaggregated(
-        (first.table, second.table), (first.limits, second.limits), requests=traffic.requests,
-        workers=(split.prefill_workers, split.decode_workers), transfer_s=_moved_s(at, traffic.requests.prompt),
+    pools = (first.table, second.table), (first.limits, second.limits)
+    workers, requests = (split.prefill_workers, split.decode_workers), traffic.requests
+    clients = asked.traffic.concurrency
+    if clients is None:
+        return simulate_disaggregated(
+            *pools, requests=requests, workers=workers, transfer_s=moved_s(at, requests.prompt),
+            delivery_s=first.delivery_s, watch=watch,
+        )  # fmt: skip
+    if asked.traffic.num_requests is None:
+        requests = kept(requests, np.arange(len(requests.prompt)) < USUAL_PER_CLIENT * clients)
+    return simulate_clients_of_pools(
+        *pools, requests=requests, clients=clients, workers=workers, transfer_s=moved_s(at, requests.prompt),
         delivery_s=first.delivery_s, watch=watch,
     )  # fmt: skip
 
 
-def _moved_s(at: Setup, prompt: Any) -> Any:
+def moved_s(at: Setup, prompt: Any) -> Any:
     """Seconds for each prompt's cache from the ranks that made it to their peers, over the network: affine in it."""
     p, mean = at.placement, max(1.0, float(prompt.mean()))
 
