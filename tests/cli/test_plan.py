@@ -31,6 +31,7 @@ def test_file_and_flags_give_the_same_bytes(tmp_path: Path) -> None:
         "plan: serve\nmodel: meta-llama/Llama-3.1-8B\nrate: 4/s\ntraffic: chat\naccelerator: [H100, L4]\n"
     )
     by_file, by_flags = run("plan", str(request), "--json"), run(*SERVE, "--json")
+    assert by_flags == run(*SERVE[:-1], "H100", "--accelerator", "L4", "--json")
     assert by_file == by_flags and json.loads(by_file[1])["schema"] == "tonnage.plan/1"
 
 

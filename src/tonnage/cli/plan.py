@@ -98,11 +98,20 @@ def _field_options(fields: tuple[Field, ...]) -> Callable[[Command], Command]:
             flag = "--" + field.name.replace("_", "-")
             if field.reads == "flag":
                 function = click.option(f"{flag}/--no-{flag[2:]}", field.name, default=None, help=field.help)(function)
+            elif field.reads == "list":
+                function = click.option(
+                    flag, field.name, metavar="LIST", help=field.help, multiple=True, callback=_joined
+                )(function)
             else:
                 function = click.option(flag, field.name, metavar=field.reads.upper(), help=field.help)(function)
         return function
 
     return decorate
+
+
+def _joined(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """`--x a,b` and `--x a --x b` are one list."""
+    return ",".join(given) if given else None
 
 
 class _Output(msgspec.Struct, frozen=True, kw_only=True):
