@@ -25,32 +25,31 @@ ENGINE = Engine(
     cuda_graphs=True,
 )
 
+BILL = Bill(
+    provider="gcp",
+    instance_type="a3-highgpu-8g",
+    region="us-central1",
+    term="on-demand",
+    instances=1,
+    accelerators_per_instance=8,
+    usd_per_instance_hour=80.0,
+    lines=(Part(name="1 x a3-highgpu-8g", value=80.0),),
+    as_of="2026-11-01",
+)
+
 
 def plan(model: str = "meta-llama/Llama-3.1-70B-Instruct", *, checkpoint: str = "bf16", **changes: Any) -> ServePlan:
     """A plan with one option; `changes` go to the option, its bill, configuration, layout, precision or engine."""
-    layout = _taken(Layout(tp=2), changes)
-    precision = _taken(Precision(weights="fp8", kv="fp8", activations="fp8"), changes)
-    engine = _taken(ENGINE, changes)
+    layout = taken(Layout(tp=2), changes)
+    precision = taken(Precision(weights="fp8", kv="fp8", activations="fp8"), changes)
+    engine = taken(ENGINE, changes)
     configuration = Configuration(
         accelerator=changes.pop("accelerator", "h100-sxm5-80gb"), layout=layout, precision=precision, engine=engine
     )
-    bill = _taken(
-        Bill(
-            provider="gcp",
-            instance_type="a3-highgpu-8g",
-            region="us-central1",
-            term="on-demand",
-            instances=1,
-            accelerators_per_instance=8,
-            usd_per_instance_hour=80.0,
-            lines=(Part(name="1 x a3-highgpu-8g", value=80.0),),
-            as_of="2026-11-01",
-        ),
-        changes,
-    )
+    bill = taken(BILL, changes)
     named = changes.pop("named", None)
     day = changes.pop("day", None)
-    option = _taken(option_of(configuration, bill), changes)
+    option = taken(option_of(configuration, bill), changes)
     assert not changes, f"no such field: {changes}"
     return ServePlan(
         schema=PLAN_SCHEMA,
@@ -91,7 +90,7 @@ def option_of(configuration: Configuration, bill: Bill) -> ServeOption:
     )
 
 
-def _taken(noun: Any, changes: dict[str, Any]) -> Any:
+def taken(noun: Any, changes: dict[str, Any]) -> Any:
     """The noun with those of the changes that are its fields, which are taken away."""
     mine = {name: changes.pop(name) for name in noun.__struct_fields__ if name in changes}
     return msgspec.structs.replace(noun, **mine)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from tests.handoff.plans import BILL, taken
 
-from tonnage.nouns.answer import Part, Quantity
+from tonnage.nouns.answer import Quantity
 from tonnage.nouns.layout import TrainLayout
-from tonnage.nouns.plan import PLAN_SCHEMA, Bill, Provenance
+from tonnage.nouns.plan import PLAN_SCHEMA, Provenance
 from tonnage.nouns.train_plan import Run, TrainConfiguration, TrainOption, TrainPlan
 from tonnage.nouns.workload import FineTune, Train
 
@@ -36,8 +36,8 @@ SHAPE = {"num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "swig
 
 def train_plan(model: str = "meta-llama/Llama-3.1-8B", *, method: str = "full", **changes: Any) -> TrainPlan:
     """A plan with one option; `changes` go to its layout, configuration or bill."""
-    layout = _taken(TrainLayout(dp=8, sharding="zero3"), changes)
-    configuration = _taken(
+    layout = taken(TrainLayout(dp=8, sharding="zero3"), changes)
+    configuration = taken(
         TrainConfiguration(
             accelerator="h100-sxm5-80gb",
             count=8,
@@ -54,20 +54,7 @@ def train_plan(model: str = "meta-llama/Llama-3.1-8B", *, method: str = "full", 
         ),
         changes,
     )
-    bill = _taken(
-        Bill(
-            provider="gcp",
-            instance_type="a3-highgpu-8g",
-            region="us-central1",
-            term="on-demand",
-            instances=1,
-            accelerators_per_instance=8,
-            usd_per_instance_hour=80.0,
-            lines=(Part(name="1 x a3-highgpu-8g", value=80.0),),
-            as_of="2026-11-01",
-        ),
-        changes,
-    )
+    bill = taken(BILL, changes)
     shape = changes.pop("shape", SHAPE)
     assert not changes, f"no such field: {changes}"
     option = TrainOption(
@@ -94,12 +81,6 @@ def train_plan(model: str = "meta-llama/Llama-3.1-8B", *, method: str = "full", 
         options=(option,),
         provenance=Provenance(version="0.1.0", catalogue={}, made="2026-11-21"),
     )
-
-
-def _taken(noun: Any, changes: dict[str, Any]) -> Any:
-    """The noun with those changes that are its fields, taken out of `changes`."""
-    own = {name: changes.pop(name) for name in noun.__struct_fields__ if name in changes}
-    return msgspec.structs.replace(noun, **own)
 
 
 SIXTEEN = {"count": 16, "dp": 16, "instances": 2}

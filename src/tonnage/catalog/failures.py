@@ -8,7 +8,6 @@ rate of as many such nodes. Spot figures are measured on traces of older parts: 
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
 
 import msgspec
 
@@ -16,9 +15,6 @@ from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.errors import BadFact, UnknownName
 
 __all__ = ["Interruptions", "RunFact", "SpotUptime", "interruptions", "run_fact", "spot_uptime"]
-
-ACCELERATORS_PER_NODE: Final = 8
-"""Of the nodes whose rates are listed. [accelerators]"""
 
 
 class Interruptions(msgspec.Struct, frozen=True, kw_only=True):

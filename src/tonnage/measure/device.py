@@ -34,8 +34,6 @@ _NATIVE: Final = 0.9
 """A narrow format slower than this share of fp32 is emulated, and not listed as a peak."""
 _CACHED: Final = 1.5
 """Copies so much faster than the largest one stay in a cache."""
-_ARCHITECTURES: Final = {"9.": "Hopper", "8.9": "Ada", "8.": "Ampere", "7.5": "Turing", "7.": "Volta", "6.": "Pascal",
-                         "10.": "Blackwell", "12.": "Blackwell"}  # fmt: skip
 
 
 def measure_device(device: str = "cpu", *, threads: int | None = None, seconds: float = 20.0) -> DeviceMeasurement:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Batch", "Filters", "FineTune", "Lengths", "LoadShape", "Serve", "Slo", "Train", "Workload"]
+__all__ = ["Batch", "Filters", "FineTune", "Lengths", "LoadShape", "Serve", "Slo", "Train"]
 
 
 class Lengths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -194,6 +194,3 @@ class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     headroom: float = 0.1
     checkpoint: Literal["async", "sync"] = "async"
     spares: int | None = None
-
-
-Workload = Serve | Batch | Train | FineTune

@@ -45,9 +45,6 @@ __all__ = [
     "training_memory",
 ]
 
-ADAPTER_BYTES: Final = 16
-"""An adapter's parameters are trained in mixed precision: weight, gradient, master copy and two moments."""
-
 
 _BUCKET_VALUES: Final = 5e8
 """Gradients that DeepSpeed reduces at once (reduce_bucket_size of its documentation). [values]"""

@@ -17,7 +17,6 @@ __all__ = ["Hours", "hours_of", "ranges"]
 
 MOST_PERIODS: Final = 8
 DAY: Final = 24
-WEEK: Final = 168
 
 
 class Hours(msgspec.Struct, frozen=True, kw_only=True):
