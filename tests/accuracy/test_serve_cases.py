@@ -184,3 +184,21 @@ def test_separate_workers_keep_their_own_layouts_and_no_orchestrator_version() -
 def test_a_sample_without_clients_is_not_guessed() -> None:
     with pytest.raises(BadFact, match="not stated: concurrency"):
         of_sample(sample(concurrency=None))
+
+
+@pytest.mark.parametrize(("ranks", "printed", "groups"), [(32, 1, 32), (32, 32, 32), (16, 1, 1), (4, 1, 1)])
+def test_experts_are_not_cut_narrower_than_kernels_take(ranks: int, printed: int, groups: int) -> None:
+    row = sample(
+        model_id="deepseek-ai/DeepSeek-V3", disaggregated=1, engine="sglang", tp_norm=None, num_accelerators=ranks + 4,
+        prefill_num_workers=1, prefill_tp_size=4, prefill_attention_dp_size=1, prefill_moe_ep_size=1,
+        decode_num_workers=1, decode_tp_size=1, decode_attention_dp_size=ranks, decode_moe_ep_size=printed,
+    )  # fmt: skip
+    split = of_sample(row).disaggregation
+    assert split is not None
+    assert split.decode == Layout(dp=ranks, ep=groups), "an expert of DeepSeek-V3 is 2048 wide: 64 on each of 32"
+    assert split.prefill.ep == 1
+
+
+def test_a_setting_of_the_launch_script_is_an_option() -> None:
+    assert of_sample(sample(engine="vllm", async_scheduling=1)).engine_options["async_scheduling"] is True
+    assert "async_scheduling" not in of_sample(sample(engine="vllm")).engine_options

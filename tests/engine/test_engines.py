@@ -154,3 +154,11 @@ def test_engines_do_not_run_everywhere() -> None:
     assert "Apple" in str(unsupported("vllm", catalog.accelerator("m3-ultra")))
     assert unsupported("vllm", catalog.accelerator("mi300x")) is None
     assert unsupported("llamacpp", catalog.accelerator("m3-ultra")) is None
+
+
+@pytest.mark.parametrize(("version", "ahead"), [("0.8.5", False), ("0.12.0", False), ("0.14.0", True), (None, True)])
+def test_vllm_schedules_ahead_by_itself_since_0_14(version: str | None, ahead: bool) -> None:
+    found = defaults(Engine(name="vllm", version=version), catalog.accelerator("h100-sxm5-80gb"), model=LLAMA)
+    assert found.async_scheduling is ahead
+    asked = Engine(name="vllm", version=version, async_scheduling=not ahead)
+    assert defaults(asked, catalog.accelerator("h100-sxm5-80gb"), model=LLAMA).async_scheduling is not ahead

@@ -6,11 +6,13 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.hub import resolve
+from tonnage.engine.overheads import Overheads, ahead
 from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.plan import Configuration
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.planner.placement import overheads_on, place, reachable
+from tonnage.planner.predict.predict import predict
 from tonnage.planner.serve.setup import setup
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -44,3 +46,19 @@ def test_a_plan_takes_the_overheads_that_a_prediction_takes(engine: str, name: s
     case = ServeCase(model=MODEL, accelerator=part.id, traffic=Traffic(concurrency=4), isl=512, osl=64,
                      engine=engine)  # fmt: skip
     assert overheads_on(part, engine) == setup(case).overheads
+
+
+def test_scheduling_ahead_hides_the_host_and_never_slows() -> None:
+    def step_s(ahead: bool) -> float:
+        case = ServeCase(model=MODEL, accelerator="H100", traffic=Traffic(concurrency=64), isl=512, osl=64,
+                         engine="vllm", engine_options={"async_scheduling": ahead})  # fmt: skip
+        found = predict(case)
+        assert found.tpot_s is not None
+        return found.tpot_s.mean
+
+    assert step_s(True) < step_s(False)
+    known = Overheads(step_s=2e-3, sequence_s=1e-5, overlapped=0.75)
+    assert ahead(known, None).step_s == ahead(known, False).step_s == known.step_s
+    hidden = ahead(known, True)
+    assert hidden.step_s + hidden.hidden_s == pytest.approx(known.step_s)
+    assert ahead(hidden, True) == hidden, "once settled it stays"

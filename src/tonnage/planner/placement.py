@@ -9,7 +9,7 @@ import msgspec
 
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import engine_times
-from tonnage.engine.overheads import Overheads
+from tonnage.engine.overheads import Overheads, ahead
 from tonnage.engine.steps import Placement
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis
@@ -70,7 +70,8 @@ def reachable(accelerator: Accelerator, multiprocessors: float | None, *, reach:
 @lru_cache(maxsize=32)
 def overheads_of(engine: str, vendor: str) -> Overheads:
     """What the newest release of an engine adds to its kernels on a vendor's parts, as `predict` takes it."""
-    return Overheads(**engine_times(engine, vendor=vendor).values)
+    # Newest releases schedule ahead wherever `overlapped` says what that hides.
+    return ahead(Overheads(**engine_times(engine, vendor=vendor).values), True)
 
 
 def overheads_on(accelerator: Accelerator, engine: str) -> Overheads:

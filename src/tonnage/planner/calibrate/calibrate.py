@@ -14,7 +14,7 @@ from typing import Final
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.intervals import factor
-from tonnage.engine.overheads import Overheads
+from tonnage.engine.overheads import Overheads, ahead
 from tonnage.errors import BadRequest
 from tonnage.nouns.calibration import CALIBRATE_SCHEMA, Calibrated, Calibration, CalibrationError, Stretch
 from tonnage.nouns.measurement import Measurement
@@ -52,7 +52,7 @@ def calibrate(
     first = _one_stack(loads)
     basis = first.level.partition(":")[2]
     prior = prior_of(
-        Overheads(**first.at.times.values),
+        ahead(Overheads(**first.at.times.values), first.at.engine.async_scheduling),
         memory=_deviation("tpot_s", f"assumed:{basis}"), compute=_deviation("ttft_s", f"assumed:{basis}"),
     )  # fmt: skip
     found = fit(loads, prior)
@@ -97,7 +97,7 @@ def _one_stack(loads: Sequence[MeasuredLoad]) -> MeasuredLoad:
 
 def _catalogue(load: MeasuredLoad) -> Stretch:
     """The stretch that leaves the catalogue's numbers as they are."""
-    base = Overheads(**load.at.times.values)
+    base = ahead(Overheads(**load.at.times.values), load.at.engine.async_scheduling)
     return Stretch(step_s=base.step_s, request_s=base.request_s)
 
 

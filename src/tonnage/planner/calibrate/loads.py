@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.catalog import Additions
-from tonnage.engine.overheads import Overheads
+from tonnage.engine.overheads import Overheads, ahead
 from tonnage.engine.steps import StepTable, step_table
 from tonnage.errors import BadRequest
 from tonnage.nouns.calibration import Stretch
@@ -116,7 +116,7 @@ def _spread(point: Point) -> tuple[float, float] | None:
 
 
 def _predictor(at: Setup, names: Sequence[str]) -> Callable[[Stretch], dict[str, float]]:
-    grid, base = grid_of(at), Overheads(**at.times.values)
+    grid, base = grid_of(at), ahead(Overheads(**at.times.values), at.engine.async_scheduling)
 
     def predicted(stretch: Stretch) -> dict[str, float]:
         overheads = overheads_under(base, stretch)
