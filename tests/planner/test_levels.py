@@ -4,8 +4,13 @@ import pytest
 
 from tonnage import catalog
 from tonnage.nouns.case import InferCase, ServeCase, Traffic
+from tonnage.nouns.layout import Engine, Layout
+from tonnage.nouns.plan import Configuration
+from tonnage.nouns.workload import Lengths
+from tonnage.physics.memory import checkpoint_precision
 from tonnage.planner.levels import infer_level, serve_level, structure, train_level
 from tonnage.planner.predict.predict import predict
+from tonnage.planner.replica import Replica, build_replica, factor_at
 
 
 def served(**traffic: float) -> ServeCase:
@@ -56,3 +61,21 @@ def test_a_prediction_says_its_level() -> None:
 def test_a_lone_client_knows_its_first_token_better_than_a_crowd_does() -> None:
     alone, crowd = (predict(served(concurrency=clients)).ttft_s for clients in (4, 300))
     assert alone.high / alone.low < crowd.high / crowd.low
+
+
+def test_a_plan_is_as_sure_as_its_load() -> None:
+    """First tokens of few prompts are known better than those of many, in a plan as in a prediction."""
+    found = replica("H100")
+    few, many = (factor_at(found, "ttft_s", concurrency=c, prompt_tokens=1000) for c in (4, 400))
+    assert 1.0 < few < many
+    assert factor_at(found, "ttft_s", concurrency=64, prompt_tokens=1000) == found.factors["ttft_s"]
+
+
+def replica(name: str) -> Replica:
+    part, model = catalog.accelerator(name), catalog.model("llama-3.1-8b")
+    run = Configuration(
+        accelerator=part.id, layout=Layout(), precision=checkpoint_precision(model), engine=Engine(name="vllm")
+    )
+    return build_replica(
+        model=model, accelerator=part, configuration=run, lengths=Lengths(prompt_tokens=1000, output_tokens=200)
+    )

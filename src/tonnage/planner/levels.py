@@ -12,7 +12,7 @@ from typing import Final
 from tonnage.nouns.case import InferCase, ServeCase
 from tonnage.nouns.model import Model, Moe
 
-__all__ = ["infer_level", "serve_level", "structure", "train_level"]
+__all__ = ["crowding", "infer_level", "serve_level", "structure", "train_level"]
 
 _ONE_STEP_TOKENS: Final = 8192.0
 """Prompts that one step takes, by the usual chunk budget."""
@@ -40,7 +40,19 @@ def _steady(case: ServeCase) -> str:
     clients = case.traffic.concurrency
     if clients is None or case.phase == "decode":
         return "steady"
-    steps = clients * case.isl / case.replicas / _ONE_STEP_TOKENS
+    return crowding(clients / case.replicas, case.isl)
+
+
+def crowding(clients: float, prompt_tokens: float) -> str:
+    """
+    The load of so many requests at once on a replica: `light`, `steady` or `crowded`.
+
+    Examples
+    --------
+    >>> crowding(4, 1000), crowding(64, 1000), crowding(512, 1000)
+    ('light', 'steady', 'crowded')
+    """
+    steps = clients * prompt_tokens / _ONE_STEP_TOKENS
     return "light" if steps <= 1.0 else "steady" if steps <= _MANY_STEPS else "crowded"
 
 

@@ -20,15 +20,17 @@ from tonnage.nouns.plan import Configuration
 from tonnage.nouns.workload import Lengths
 from tonnage.physics.transformer import Tokens
 from tonnage.planner.calibrated import basis_under, calibration_of, width
-from tonnage.planner.levels import structure
+from tonnage.planner.levels import crowding, structure
 from tonnage.planner.placement import BASIS_OF_RUNG, overheads_on, place
 
-__all__ = ["Replica", "build_replica", "concurrency_limit"]
+__all__ = ["Replica", "build_replica", "concurrency_limit", "factor_at"]
 
 BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0)
 """Decode batches whose step is computed; between them it is interpolated. [requests]"""
 FACTORS: Final = {"ttft_s": "ttft_s", "tpot_s": "tpot_s", "requests_per_s": "output_tokens_per_s"}
 """Measured quantity whose interval each of ours takes: a replica's rate is as sure as its tokens per second."""
+
+LOADS: Final = ("light", "steady", "crowded")
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +43,9 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     times: ReplicaTimes | None = None
     basis: Basis = Basis.DERIVED
     factors: dict[str, float] = {}
-    """90 % factor of each quantity."""
+    """90 % factor of each quantity at the replica's capacity."""
+    factors_under: dict[str, dict[str, float]] = {}
+    """The same by load: light, steady, crowded."""
     engine: Engine = Engine()
     placement: Placement | None = None
 
@@ -65,7 +69,11 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
     times, rung = _times(placement, lengths, engine=engine, pool=pool)
     own = calibration_of(accelerator, engine.name)
     basis = basis_under(BASIS_OF_RUNG[rung], own)
-    level = ":".join((basis, "steady", structure(model), engine.name))
+    levels = {load: ":".join((basis, load, structure(model), engine.name)) for load in LOADS}
+    factors = {
+        load: {name: width(measured, own, level=level) for name, measured in FACTORS.items()}
+        for load, level in levels.items()
+    }
     return Replica(
         verdict=pool.verdict,
         memory=pool.memory,
@@ -73,10 +81,17 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
         max_num_seqs=max_num_seqs,
         times=times,
         basis=basis,
-        factors={name: width(measured, own, level=level) for name, measured in FACTORS.items()},
+        factors=factors["steady"],
+        factors_under=factors,
         engine=engine,
         placement=placement,
     )
+
+
+def factor_at(replica: Replica, name: str, *, concurrency: float, prompt_tokens: float) -> float:
+    """The 90 % factor of a latency with so many requests at once: first tokens are as sure as prompts are few. [-]"""
+    under = replica.factors_under.get(crowding(concurrency, prompt_tokens), replica.factors)
+    return under[name]
 
 
 def concurrency_limit(replica: Replica, lengths: Lengths) -> float:

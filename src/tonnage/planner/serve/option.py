@@ -19,7 +19,7 @@ from tonnage.nouns.answer import Quantity
 from tonnage.nouns.money import Offer
 from tonnage.nouns.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
 from tonnage.nouns.workload import Serve
-from tonnage.planner.replica import Replica, concurrency_limit
+from tonnage.planner.replica import Replica, concurrency_limit, factor_at
 from tonnage.planner.serve import story
 from tonnage.planner.sites import Site
 
@@ -106,7 +106,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOp
     # A rate that was asked for is the mean load itself; a number in flight becomes one by the latencies found.
     mean_rate = request.rate_per_s if request.rate_per_s is not None else carried
     tokens_per_s = mean_rate * request.lengths.output_tokens
-    capacity = _capacity(found, point=point)
+    capacity = _capacity(request, found, point=point)
     cost = _cost_interval(request, bills[0], found=found)
     return ServeOption(
         configuration=found.configuration,
@@ -151,11 +151,12 @@ def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
     )
 
 
-def _capacity(found: Candidate, *, point: Point) -> Capacity:
+def _capacity(request: Serve, found: Candidate, *, point: Point) -> Capacity:
     replica, best, seen = found.replica, found.best, found.simulated
 
     def timed(value: float, name: str) -> Quantity:
-        return Quantity(value=value, unit="s", basis=replica.basis).within(replica.factors[name])
+        error = factor_at(replica, name, concurrency=point.concurrency, prompt_tokens=request.lengths.prompt_tokens)
+        return Quantity(value=value, unit="s", basis=replica.basis).within(error)
 
     rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis).within(replica.factors["requests_per_s"])
     if seen is not None:
