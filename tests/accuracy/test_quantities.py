@@ -6,6 +6,7 @@ from tests.accuracy.samples import point, sample, training
 from tonnage.accuracy.quantities import NAMES, Measured, Predicted, measured, predicted
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.case import InferResult, Latency, ServeResult, TrainResult
+from tonnage.units import GiB
 
 
 def names(found: list[Measured]) -> list[str]:
@@ -30,6 +31,8 @@ def test_a_mean_is_scored_before_a_median_and_a_median_as_one() -> None:
 def test_only_memory_that_was_needed_is_scored() -> None:
     assert "memory_gb" in names(measured(point(memory_gb=20, memory_kind="need")))
     assert "memory_gb" not in names(measured(point(memory_gb=76, memory_kind="pool")))
+    held = next(m for m in measured(point(memory_gb=20, memory_kind="tensors")) if m.quantity == "memory_gb")
+    assert held.value == pytest.approx(20 * GiB / 1e9) and held.tensors, "PyTorch prints GiB of weights and cache"
     assert "memory_gb" not in names(measured(point(memory_gb=76)))
 
 
@@ -66,7 +69,7 @@ def test_the_outcome_is_a_verdict(outcome: str, fits: float) -> None:
 SERVED = ServeResult(
     fits=True,
     basis="calibrated",
-    memory={"total_bytes": 20e9, "parts": []},
+    memory={"total_bytes": 20e9, "parts": [{"name": "KV cache", "value": 2e9}, {"name": "logits", "value": 1e9}]},
     kv_cache_tokens=1000.0,
     ttft_s=Latency(mean=0.2, p50=0.1, low=0.1, high=0.4),
     tpot_s=Latency(mean=0.02),
@@ -87,6 +90,7 @@ SERVED = ServeResult(
         (Measured(quantity="samples_per_s", value=1), Predicted(value=2)),
         (Measured(quantity="kv_tokens", value=1), Predicted(value=1000)),
         (Measured(quantity="memory_gb", value=1), Predicted(value=20)),
+        (Measured(quantity="memory_gb", value=1, tensors=True), Predicted(value=2)),
         (Measured(quantity="fits", value=1), Predicted(value=1)),
     ],
 )

@@ -3,7 +3,8 @@ Which numbers of a row are scored, and which number of a result answers each?
 
 A mean is scored against the mean and a median against the median. Where a source gives both, the mean is the one
 scored. Rates are those of the whole system behind the printed figure: a prediction covers every replica. Device memory
-counts only where it was really needed (a pre-allocated pool says nothing), and training speed and memory only where
+counts only where it was really needed (a pre-allocated pool says nothing; what PyTorch's tensors occupy is compared
+with weights and cache), and training speed and memory only where
 the row is marked as usable for them; a row that prints FLOP/s and nothing else is scored on those, counted as its
 source counts them. Diffusion prints one denoising iteration in the column of the time per token.
 """
@@ -19,6 +20,7 @@ from tonnage.accuracy.stated_flop import flop_of_sequence
 from tonnage.errors import BadFact, TonnageError
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.case import InferResult, Latency, Result, ServeResult, TrainResult
+from tonnage.units import GiB
 
 __all__ = ["NAMES", "Measured", "Predicted", "measured", "predicted"]
 
@@ -42,6 +44,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Why the cell cannot be read; then there is no value."""
     flop: float = 0.0
     """What its source counts for one sequence, where FLOP/s are scored. [FLOP]"""
+    tensors: bool = False
+    """Memory of weights and cache alone, without what the process and its kernels need beside."""
 
 
 class Predicted(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +74,16 @@ def measured(row: Row) -> list[Measured]:
     )
     for name in ("ttft", "tpot"):
         found += _first_statistic(row, name)
-    if text(row, "memory_kind") == "need":
-        found += _present(row, (("memory_gb", "memory_gb"),))
+    if text(row, "memory_kind") in {"need", "tensors"}:
+        found += [_of_kind(cell, text(row, "memory_kind")) for cell in _present(row, (("memory_gb", "memory_gb"),))]
     return sorted(found, key=lambda item: NAMES.index(item.quantity))
+
+
+def _of_kind(cell: Measured, kind: str) -> Measured:
+    """What a framework says its tensors occupy is weights and cache, printed in GiB."""
+    if kind != "tensors" or cell.value is None:
+        return cell
+    return msgspec.structs.replace(cell, value=cell.value * GiB / 1e9, tensors=True)
 
 
 def predicted(result: Result, wanted: Measured) -> Predicted | None:
@@ -156,6 +167,9 @@ def _of_serve(result: ServeResult, wanted: Measured) -> Predicted | None:
             return _scaled(result.requests_per_s)
         case "kv_tokens" if result.kv_cache_tokens is not None:
             return Predicted(value=result.kv_cache_tokens)
+        case "memory_gb" if wanted.tensors and result.memory is not None:
+            held = [part for part in result.memory["parts"] if part["name"].startswith(("weights", "KV cache"))]
+            return Predicted(value=sum(part["value"] for part in held) / 1e9)
         case "memory_gb" if result.memory is not None and "total_bytes" in result.memory:
             low, high = result.memory.get("low"), result.memory.get("high")
             return Predicted(
