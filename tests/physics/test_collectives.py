@@ -99,3 +99,12 @@ def test_hops_grow_with_the_logarithm_of_the_ranks() -> None:
     two, four, five, eight = (seconds(all_reduce(8.0, ranks, inter_node=True), there=there) for ranks in (2, 4, 5, 8))
     assert four - two == pytest.approx(there.curve.network_hop_s, rel=0.05)
     assert five == pytest.approx(eight, rel=0.01)
+
+
+def test_cards_without_peer_access_share_what_their_host_gives() -> None:
+    slot, curve = L40S.host_link.bytes_per_s, Ladder().curve
+    assert slot is not None
+    for ranks in (2, 4, 8):
+        found = link_bytes_per_s(L40S, Ladder(peer_access=False), ranks=ranks, inter_node=False)
+        assert found == pytest.approx(slot * curve.host_link_no_peer * 2 / ranks, rel=1e-12)
+        assert link_bytes_per_s(L40S, Ladder(peer_access=True), ranks=ranks, inter_node=False) == slot * curve.host_link

@@ -111,3 +111,48 @@ def test_70b_full_weights_in_gib() -> None:
     assert weight_bytes(catalog.model("meta-llama/Meta-Llama-3.1-70B"), BF16).value / GiB == pytest.approx(
         131.4, abs=0.1
     )
+
+
+def test_a_pipeline_holds_mixtures_apart_from_the_dense_layers_that_lead() -> None:
+    """Sixty-one layers on four stages: at most sixteen each; the three dense ones sit on the first, not the fullest."""
+    model = catalog.model("deepseek-ai/DeepSeek-V3")
+    dense, mixtures = model.layers
+    whole = weight_bytes(msgspec.structs.replace(model, layers=(mixtures,)), BF16)
+    stage = weight_bytes(model, BF16, layout=Layout(pp=4))
+    layers = -(-(dense.count + mixtures.count) // 4)
+    assert stage.part("experts") == pytest.approx(whole.part("experts") * layers / mixtures.count)
+    assert stage.part("attention") == pytest.approx(whole.part("attention") * layers / mixtures.count)
+
+
+def test_an_encoder_is_cut_into_as_many_stages_as_the_decoder() -> None:
+    model = catalog.model("openai/whisper-large-v3")
+    whole, stage = weight_bytes(model, BF16), weight_bytes(model, BF16, layout=Layout(pp=2))
+    assert stage.part("feed_forward") == pytest.approx(whole.part("feed_forward") / 2)
+
+
+@pytest.mark.parametrize(
+    ("native", "quantization", "weights", "kv", "activations"),
+    [
+        ("bf16", None, "bf16", "bf16", "bf16"),
+        ("fp16", None, "fp16", "fp16", "fp16"),
+        ("fp32", None, "fp32", "fp16", "fp32"),
+        ("bf16", "fp8", "fp8", "bf16", "fp8"),
+        ("fp16", "awq", "awq", "fp16", "fp16"),
+    ],
+)
+def test_a_checkpoint_is_served_as_it_was_published(
+    native: str, quantization: str | None, weights: str, kv: str, activations: str
+) -> None:
+    model = msgspec.structs.replace(
+        catalog.model("meta-llama/Meta-Llama-3.1-8B"), native_dtype=native, quantization=quantization
+    )
+    found = checkpoint_precision(model)
+    assert (found.weights, found.kv, found.activations) == (weights, kv, activations)
+
+
+def test_vectors_and_norms_of_quantised_weights_take_two_bytes_and_of_single_precision_four() -> None:
+    model = catalog.model("meta-llama/Meta-Llama-3.1-8B")
+    half, single = weight_bytes(model, BF16), weight_bytes(model, Precision(weights="fp32", activations="fp32"))
+    for name in ("attention", "feed_forward", "embedding", "head"):
+        assert single.part(name) == pytest.approx(2 * half.part(name), rel=1e-3)
+    assert weight_bytes(model, Precision(weights="fp8")).part("head") == half.part("head")

@@ -119,3 +119,48 @@ def test_pcie_when_said_and_a_rack_as_one_domain() -> None:
     rack = replace(CARD, link=Link(kind="nvlink5", bytes_per_s=900e9, domain=72))
     wide = network(rack, setup=replace(setup, intra=None, accelerators_per_node=4), coefficients=COEFFICIENTS)
     assert wide.domain == wide.linked == 72
+
+
+def test_a_share_of_the_peak_by_hand() -> None:
+    assert product_share(share=0.8, half=100, m=100, n=100, k=100) == pytest.approx(0.8 / 8, rel=1e-12)
+    assert product_share(share=0.8, half=100, m=0.5, n=1, k=1e30) == pytest.approx(0.8 / 101**2, rel=1e-12)
+    assert product_share(share=0.8, half=0, m=1, n=1, k=1) == 0.8
+
+
+def test_scans_reach_a_quarter_of_what_products_do() -> None:
+    scan = Operator(kind="state_space", name="x", flop=1e15, read_bytes=0.0, write_bytes=0.0)
+    wide = COEFFICIENTS.gemm.get("Hopper", COEFFICIENTS.gemm["*"])
+    assert seconds(scan) == pytest.approx(1e15 / (989e12 * wide * 0.25), rel=1e-9)
+
+
+def test_nothing_is_sent_by_one_rank_or_of_nothing() -> None:
+    far = replace(LINKS, hop_s=1e-3)
+    assert transfer_s("all_reduce", 0.0, ranks=8, stride=1, links=far) == 0.0
+    assert transfer_s("all_reduce", 1e9, ranks=1, stride=1, links=far) == 0.0
+    assert transfer_s("all_reduce", 1e-9, ranks=8, stride=1, links=far) == pytest.approx(2 * 3 * 1e-3, rel=1e-6)
+    assert transfer_s("all_gather", 1e-9, ranks=8, stride=1, links=far) == pytest.approx(3 * 1e-3, rel=1e-6)
+
+
+def test_links_by_hand() -> None:
+    plain = replace(COEFFICIENTS, network=1.0, link=0.5, host_link=0.25)
+    setup = TrainSetup(layout=TrainLayout(dp=4), accelerators_per_node=8)
+    found = network(CARD, setup=setup, coefficients=plain)
+    assert found == Network(domain=8, linked=8, inside=225e9, host=15.75e9, outside=50e9)
+    pair = replace(CARD, link=Link(kind="nvlink", bytes_per_s=100e9, domain=2))
+    assert network(pair, setup=setup, coefficients=plain).linked == 2
+    assert network(pair, setup=setup, coefficients=plain).inside == 50e9
+    assert network(pair, setup=replace(setup, intra="nvlink"), coefficients=plain).linked == 8
+    alone = replace(CARD, link=Link(kind="none"), host_link=Link(kind="unknown"))
+    assert network(alone, setup=setup, coefficients=plain) == Network(
+        domain=8, linked=1, inside=4e9, host=4e9, outside=50e9
+    )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "node", "share"), [(1, 8, 1.0), (2, 8, 1.0), (4, 8, 0.5), (16, 8, 0.25), (4, 1, 1.0)]
+)
+def test_consumer_cards_share_the_memory_of_their_host(ranks: int, node: int, share: float) -> None:
+    card = replace(CARD, segment="consumer", link=Link(kind="none"))
+    setup = TrainSetup(layout=TrainLayout(dp=ranks), accelerators_per_node=node)
+    plain = replace(COEFFICIENTS, host_link=1.0)
+    assert network(card, setup=setup, coefficients=plain).inside == pytest.approx(63e9 * share, rel=1e-12)
