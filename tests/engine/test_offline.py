@@ -46,6 +46,16 @@ def test_one_image_in_eager_mode_waits_for_the_host() -> None:
     assert found.total_s == pytest.approx(found.host_s + found.call_s) and found.host_s > 2 * found.device_s
 
 
+def test_a_processor_dispatches_between_operators_and_not_beside_them() -> None:
+    host_s = runtime_of(FACTS, "pytorch", mode="eager")[0].host_s
+    found = taken("cpu-i9-10940x", resnet(1, "fp32"), "pytorch", "eager")
+    assert found.host_s == 0.0 and found.start_s > 53 * host_s
+    work = resnet(1, "fp32")
+    own = msgspec.structs.replace(machine("cpu-i9-10940x"), start_s=1e-6)
+    alone = pass_s(work, machine=own, runtime=runtime_of(FACTS, "pytorch", mode="eager")[0], facts=FACTS)
+    assert alone.start_s < 1e-3
+
+
 def test_a_compiled_graph_moves_fewer_bytes() -> None:
     assert (
         taken("rtx-4090", resnet(512), "pytorch", "compile").traffic_s

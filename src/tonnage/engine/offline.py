@@ -185,6 +185,8 @@ def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) ->
             start += (machine.start_s or runtime.kernel_s * machine.silicon.start) * op.count
             operators += op.count
     if machine.silicon.host:
+        # Nothing runs beside the host where the host is the device; a start that was measured holds its work.
+        start += 0.0 if machine.start_s else runtime.host_s * operators
         return Taken(arithmetic_s=arithmetic, traffic_s=traffic, start_s=start, host_s=0.0, call_s=runtime.call_s,
                      power_bound=bound)  # fmt: skip
     return Taken(arithmetic_s=arithmetic, traffic_s=traffic, start_s=start, host_s=runtime.host_s * operators,
