@@ -59,7 +59,8 @@ def on_processes(
             yield answered(ask, chunk, take=take, folders=folders)
         return
     waiting: deque[tuple[Chunk, int]] = deque((chunk, 0) for chunk in chunked(questions, workers=workers))
-    context = _context(ask)
+    simulated = ask in ("plan", "simulate") and not all(request.get("quick") for _, request in questions)
+    context = _context(loaded=simulated)
     pools = [_pool(context) for _ in range(min(workers, len(waiting)))]
     idle = list(range(len(pools)))
     busy: dict[Future[Found], tuple[int, Chunk, int]] = {}
@@ -118,13 +119,13 @@ def on_ray(
         ray.shutdown()
 
 
-def _context(ask: str) -> BaseContext:
+def _context(*, loaded: bool) -> BaseContext:
     # Forking this process could hang, for it may run threads; a fork server runs none. It is trusted on Linux alone:
     # elsewhere what numpy has loaded may not survive a fork.
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    if ask in ("plan", "simulate"):
+    if loaded:
         context.set_forkserver_preload(["tonnage.scale.ready"])
     return context
 
