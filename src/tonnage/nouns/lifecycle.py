@@ -25,6 +25,8 @@ class LifecycleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """In service. [months]"""
     retrainings: float = 0.0
     """Times the model is made again while it serves."""
+    quick: bool = False
+    """Both halves and their bill alone, serving by averages: no one kind for both, no smaller ways."""
 
 
 class OneType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

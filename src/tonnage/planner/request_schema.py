@@ -17,7 +17,7 @@ from tonnage.planner.fleet.door import BUCKET_FIELDS, FLEET_FIELDS, FLEET_GROUPS
 from tonnage.planner.infer.door import INFER_FIELDS
 from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
 
-__all__ = ["property_of", "request_schema"]
+__all__ = ["fleet_lists", "property_of", "request_schema"]
 
 KINDS: Final = {
     "serve": SERVE_FIELDS,
@@ -26,7 +26,7 @@ KINDS: Final = {
     "finetune": FINETUNE_FIELDS,
     "infer": INFER_FIELDS,
 }
-BARE: Final = frozenset({"count", "tokens", "fraction", "USD"})
+BARE: Final = frozenset({"count", "tokens", "fraction", "years", "USD", "USD/year"})
 """Dimensions whose numbers need no unit."""
 
 
@@ -69,6 +69,11 @@ def _lifecycle(groups: tuple[str, ...] = ("serve", "train", "finetune")) -> dict
 
 def _fleet() -> dict[str, Any]:
     """Its own fields, and lists of groups of fields."""
+    return {**_properties(FLEET_FIELDS), **fleet_lists()}
+
+
+def fleet_lists() -> dict[str, Any]:
+    """The lists of a fleet's request: workloads, machines that are there, quotas."""
 
     def listed(fields: tuple[Field, ...], **more: Any) -> dict[str, Any]:
         one = {"type": "object", "properties": {**_properties(fields), **more}, "additionalProperties": False}
@@ -77,9 +82,7 @@ def _fleet() -> dict[str, Any]:
     about = "number of buckets of like lengths, or each of them"
     buckets = {"anyOf": [{"type": "integer", "minimum": 1}, listed(BUCKET_FIELDS)], "description": about}
     groups = {name: listed(fields) for name, fields in FLEET_GROUPS.items() if name != "workloads"}
-    return {
-        **_properties(FLEET_FIELDS), "workloads": listed(FLEET_GROUPS["workloads"], buckets=buckets), **groups,
-    }  # fmt: skip
+    return {"workloads": listed(FLEET_GROUPS["workloads"], buckets=buckets), **groups}
 
 
 def property_of(field: Field) -> dict[str, Any]:

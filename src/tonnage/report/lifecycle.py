@@ -29,7 +29,7 @@ def show_lifecycle_plan(plan: LifecyclePlan, *, top: int = 8) -> None:
         console.print(f"  {plan.kwh:,.0f} kWh with hosts and cooling; {carbon}", markup=False)
     elif plan.bill is not None:
         console.print("  electricity: the power of an accelerator of one half is not published", markup=False)
-    if plan.feasible:
+    if plan.one_type_text:
         lines(console, "One kind of accelerator for both?", texts=[plan.one_type_text])
     if plan.one_type:
         console.print(_types_table(plan.one_type[:top]))

@@ -61,7 +61,25 @@ def application(*, additions: Additions = NOTHING, hosts: tuple[str, ...] = LOOP
         on_shutdown=[uploads.cleanup],
     )  # fmt: skip
     app.state.desk = held
-    return guarded(app, hosts=hosts)
+    return guarded(_with_options(app), hosts=hosts)
+
+
+def _with_options(app: Litestar) -> Asgi:
+    """The application, which says what each address takes; the framework would say it for one handler of several."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        known = _methods(app, scope.get("path", "")) if scope.get("method") == "OPTIONS" else ""
+        if not known:
+            return await app(scope, receive, send)
+        await send({"type": "http.response.start", "status": 204, "headers": [(b"allow", known.encode())]})
+        await send({"type": "http.response.body", "body": b""})
+
+    return serve
+
+
+def _methods(app: Litestar, path: str) -> str:
+    """As an `Allow` header lists them; empty for an address without a handler."""
+    return ", ".join(sorted(map(str, app.route_handler_method_map.get(path.rstrip("/") or "/", {}))))
 
 
 def _desk(request: Request[Any, Any, Any]) -> Desk:
@@ -294,8 +312,7 @@ def _said(request: Request[Any, Any, Any], wrong: TonnageError, *, status: int) 
 def _refused(request: Request[Any, Any, Any], wrong: HTTPException) -> Response[Any]:
     answer = _problem(request, wrong.detail or "refused", status=wrong.status_code)
     if wrong.status_code == METHOD_NOT_ALLOWED:
-        known = request.app.route_handler_method_map.get(request.url.path.rstrip("/") or "/", {})
-        answer.headers["allow"] = ", ".join(sorted(map(str, known)))
+        answer.headers["allow"] = _methods(request.app, request.url.path)
     return answer
 
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from tonnage import __version__
-from tonnage.planner.request_schema import property_of
+from tonnage.planner.door import Field
+from tonnage.planner.request_schema import fleet_lists, property_of
 from tonnage.web.questions import QUESTIONS, Question, nested
 
 __all__ = ["openapi", "request_schema"]
 
 REF = "#/components/schemas/{name}"
+
+
+_YAML: Final = {"type": "string", "minLength": 1}
+_FLAG: Final = ({"type": "boolean"}, {"enum": ["true", "false", "yes", "no", "on", "off", "1", "0", 1, 0]})
+WRITTEN: Final[dict[str, dict[str, Any]]] = {
+    "plan/fleet": fleet_lists(),
+    "compare/ways": {"ways": {"type": "object", "minProperties": 1, "additionalProperties": {"type": "object"}}},
+}
+"""Fields that hold lists or groups, by question, and what is in them."""
 
 
 class Error(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,20 +95,30 @@ def _responses(answer: dict[str, Any]) -> dict[str, Any]:
 
 def request_schema(question: Question) -> dict[str, Any]:
     """What one form takes as JSON; fields with dots are groups of their own."""
+    lists = WRITTEN.get(question.path, {})
     properties: dict[str, Any] = {}
     for field in question.fields:
+        if field.name in lists:
+            about = {"description": f"{field.help}; as YAML, too"}
+            properties[field.name] = {**about, "anyOf": [lists[field.name], _YAML, {"type": "null"}]}
+            continue
         group, dot, name = field.name.partition(".")
         if dot:
             inner = properties.setdefault(group, {"type": "object", "properties": {}, "additionalProperties": False})[
                 "properties"
             ]
-            inner[name] = _or_absent(property_of(field))
+            inner[name] = _or_absent(field)
         else:
-            properties[field.name] = _or_absent(property_of(field))
+            properties[field.name] = _or_absent(field)
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _or_absent(told: dict[str, Any]) -> dict[str, Any]:
-    """Null is a field that is not given."""
+def _or_absent(field: Field) -> dict[str, Any]:
+    """Null is a field that is not given; a flag may also be the word that forms and command lines use."""
+    told = property_of(field)
+    if field.reads == "flag":
+        return {"description": field.help, "anyOf": [*_FLAG, {"type": "null"}]}
     inner = {name: value for name, value in told.items() if name not in {"description", "title", "default"}}
-    return {**{name: value for name, value in told.items() if name not in inner}, "anyOf": [inner, {"type": "null"}]}
+    number = [{"type": "number"}] if field.reads == "text" and not field.choices else []  # a version: 0.12
+    about = {name: value for name, value in told.items() if name not in inner}
+    return {**about, "anyOf": [inner, *number, {"type": "null"}]}

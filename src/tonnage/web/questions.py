@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog import Additions
+from tonnage.errors import BadRequest, echo
 from tonnage.nouns.batch_plan import BatchPlan
 from tonnage.nouns.compare import Comparison
 from tonnage.nouns.cost import RentOrBuy
@@ -49,6 +50,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Of plan, for those that `ask` knows."""
     at_first: str = ""
     """Flag that answers by averages alone: what is shown until the simulated answer is there."""
+    told: bool = False
+    """Its work says how far it is."""
     written: tuple[str, ...] = ()
     """Fields that hold lists or groups, which a form takes as YAML in a large box."""
 
@@ -141,7 +144,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         ),
         Question(
             path="plan/lifecycle", kind="lifecycle", title="Make it, then serve it", answers=LifecyclePlan,
-            at_first="serve.quick",
+            at_first="quick",
             fields=(*LIFECYCLE_FIELDS, *_prefixed("finetune", FINETUNE_FIELDS), *_prefixed("train", TRAIN_FIELDS),
                     *_prefixed("serve", SERVE_FIELDS)),
             essentials=("model", "months", "finetune.method", "finetune.tokens", "finetune.deadline", "serve.rate",
@@ -174,13 +177,13 @@ QUESTIONS: Final[dict[str, Question]] = {
             example={"machine": "H100", "utilisation": "60 %", "country": "DE"},
         ),
         Question(
-            path="simulate", title="Watch one configuration", fields=_SIMULATE_FIELDS, answers=Simulated,
+            path="simulate", told=True, title="Watch one configuration", fields=_SIMULATE_FIELDS, answers=Simulated,
             essentials=tuple(field.name for field in _SIMULATE_FIELDS),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
                      "slo.ttft": "1 s", "slo.tpot": "50 ms"},
         ),
         Question(
-            path="compare/ways", title="Compare ways to batch", fields=_COMPARE_FIELDS, answers=Comparison,
+            path="compare/ways", told=True, title="Compare ways to batch", fields=_COMPARE_FIELDS, answers=Comparison,
             essentials=tuple(field.name for field in _COMPARE_FIELDS), written=("ways",),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
                      "traffic.requests": "5000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "ways": _WAYS},
@@ -219,11 +222,37 @@ def opened(question: Question, request: Mapping[str, Any]) -> dict[str, Any]:
     ------
     BadFact
         It is no YAML.
+    BadRequest
+        A group of fields is something else, a field is a group, or a text or list is empty.
     """
-    return {
-        name: read_written(value, what=name) if name in question.written and isinstance(value, str) else value
+    groups = {group for field in question.fields if (group := field.name.partition(".")[0]) != field.name}
+    texts = {field.name for field in question.fields if field.reads == "text"}
+    read = {
+        name: read_written(value, what=name) if name in question.written and isinstance(value, str) and value else value
         for name, value in request.items()
     }
+    for name, value in read.items():
+        if name in groups and value is not None and not isinstance(value, Mapping):
+            inner = next(field.name for field in question.fields if field.name.startswith(f"{name}."))
+            raise BadRequest(
+                f"{name}: a group of fields is expected, such as {{{inner.partition('.')[2]}: …}}, not '{echo(value)}'"
+            )
+        if isinstance(value, Mapping) and name not in (*groups, *question.written):
+            raise BadRequest(f"{name}: one value is expected, not '{echo(value)}'")
+        if isinstance(value, bool) and name in texts:
+            raise BadRequest(f"{name}: a text is expected, not '{echo(str(value).lower())}'; put it in quotes")
+        _nothing_empty([] if name in question.written and value == {} else value, name)
+    return read
+
+
+def _nothing_empty(value: Any, name: str) -> None:
+    """Nothing is said by leaving a field out; an empty text or list is more likely a program's mistake."""
+    if value in ("", []):
+        raise BadRequest(f"{name}: it is empty; give at least one, or leave the field out")
+    if isinstance(value, Mapping | list):
+        inner = value.items() if isinstance(value, Mapping) else enumerate(value, 1)
+        for key, item in inner:
+            _nothing_empty(item, f"{name}.{key}")
 
 
 def answered(

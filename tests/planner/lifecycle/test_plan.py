@@ -175,3 +175,10 @@ def test_the_report_says_the_terms_of_its_prices_once_and_no_electricity_that_no
     show_lifecycle_plan(msgspec.structs.replace(life, kwh=None, kg_co2=None))
     printed = capsys.readouterr().out
     assert printed.count("exclude VAT") == 1 and "is not published" in printed and "kWh" not in printed
+
+
+def test_a_quick_life_has_the_same_halves_and_no_other_ways(life: LifecyclePlan) -> None:
+    quick = plan(quick=True)
+    assert quick.feasible and quick.bill is not None and quick.request.serve.quick
+    assert quick.bill.part("making") == pytest.approx(life.bill.part("making") if life.bill else 0.0)
+    assert quick.levers == quick.one_type == () and quick.timeline

@@ -17,6 +17,7 @@ LIFECYCLE_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="model", reads="text", help="made and served, where the groups name no other"),
     Field(name="months", reads="count", help="in service", high=600.0),
     Field(name="retrainings", reads="count", help="times it is made again while it serves", low=-1e-9, high=1e4),
+    Field(name="quick", reads="flag", help="both halves and their bill alone, serving by averages"),
 )
 """Fields beside the groups."""
 GROUPS: Final = ("train", "finetune", "serve")
@@ -44,12 +45,14 @@ def lifecycle_request(values: Mapping[str, Any], *, additions: Additions = catal
     if "months" not in given:
         raise BadRequest("months is missing: say how long it serves, for example 12")
     model = {"model": given["model"]} if "model" in given else {}
+    quick = {"quick": True} if given.get("quick") else {}
     read = train_request if made == ["train"] else finetune_request
     return LifecycleRequest(
         make=read({**model, **groups[made[0]]}, additions=additions),
-        serve=serve_request({**model, **groups["serve"]}, additions=additions),
+        serve=serve_request({**model, **groups["serve"], **quick}, additions=additions),
         months=given["months"],
         retrainings=given.get("retrainings", 0.0),
+        quick=given.get("quick", False),
     )
 
 

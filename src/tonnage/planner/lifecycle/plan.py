@@ -66,9 +66,8 @@ def plan_lifecycle(
         )
     trained, served = make.options[0], serve.options[0]
     bill = _bill(request, trained, served=served, additions=additions)
-    types = _one_type(request, make, serve=serve, additions=additions, today=today)
     share = bill.part("serving") / bill.value
-    return LifecyclePlan(
+    plan = LifecyclePlan(
         schema=PLAN_SCHEMA,
         feasible=True,
         sentence=_sentence(request, trained, served=served, bill=bill, share=share),
@@ -79,12 +78,14 @@ def plan_lifecycle(
         serve_share=share,
         kwh=_life(request, trained.kwh, served.energy.kwh_per_month if served.energy else None),
         kg_co2=_life(request, trained.kg_co2, served.energy.kg_co2_per_month if served.energy else None),
-        one_type=types,
-        one_type_text=_one_type_text(types, bill),
-        levers=levers(request, make, serve=serve, additions=additions, today=today),
         timeline=_timeline(request, trained, served=served, additions=additions),
         provenance=provenance,
     )
+    if request.quick:
+        return plan
+    types = _one_type(request, make, serve=serve, additions=additions, today=today)
+    smaller = levers(request, make, serve=serve, additions=additions, today=today)
+    return replace(plan, one_type=types, one_type_text=_one_type_text(types, bill), levers=smaller)
 
 
 def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions) -> Quantity:

@@ -8,7 +8,7 @@ const busy = document.getElementById("busy");
 form?.addEventListener("submit", () => {
   for (const field of form.elements) if (field.name && field.value === "") field.disabled = true;
   if (busy) busy.textContent = "Working it out …";
-  if (form.dataset.path === "simulate") follow(new URLSearchParams(new FormData(form)));
+  if (form.dataset.follows) follow(form.dataset.follows, new URLSearchParams(new FormData(form)));
 });
 window.addEventListener("pageshow", () => {
   for (const field of form?.elements ?? []) field.disabled = false;
@@ -16,8 +16,8 @@ window.addEventListener("pageshow", () => {
 });
 
 // How far a long simulation is, while the page waits for its answer.
-function follow(fields) {
-  const source = new EventSource(`/progress/simulate?${fields}`);
+function follow(path, fields) {
+  const source = new EventSource(`/progress/${path}?${fields}`);
   source.addEventListener("progress", (event) => {
     const { done, total } = JSON.parse(event.data);
     if (busy) busy.textContent = `${done.toLocaleString()} of ${total.toLocaleString()} requests`;
