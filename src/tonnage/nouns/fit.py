@@ -31,8 +31,10 @@ class FitRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Prompt and output of one request. [tokens]"""
     concurrency: int | None = None
     batch: int | None = None
-    """Sequences per accelerator and step (training)."""
+    """Sequences or samples per accelerator and step (training); samples of a batch through a network."""
     seq_len: int | None = None
+    resolution: int | None = None
+    """Of images. [pixels of a side]"""
     precision: str | None = None
     kv: str | None = None
     tp: int | None = None

@@ -197,7 +197,7 @@ def test_largest_batch_of_a_fine_tune_fits_and_one_more_does_not() -> None:
         ({"engine": "vlm"}, UnknownName, "did you mean 'vllm'"),
         ({"accelerator": "h100-smx"}, UnknownName, "no accelerator 'h100-smx'"),
         ({"solve": "context"}, BadRequest, "needs an --accelerator"),
-        ({"solve": "batch", "accelerator": "H100"}, BadRequest, "makes no sense for serving"),
+        ({"solve": "batch", "accelerator": "H100"}, BadRequest, "batch belongs to training"),
         ({"solve": "context", "context": "4k", "accelerator": "H100"}, BadRequest, "given and asked for at once"),
         ({"train": True, "lora_rank": 8}, BadRequest, "--finetune lora"),
         ({"train": True, "precision": "awq", "accelerator": "H100"}, BadRequest, "do not run in 'awq'"),
@@ -282,3 +282,32 @@ def test_experts_of_another_format_are_named_and_rule_the_rule() -> None:
     assert "bf16 (experts mxfp4)" in answer.sentence
     assert answer.rules[0].name == "half a byte per parameter"
     assert any("32 are resident, 4 work on a token" in note for note in answer.rows[0].notes)
+
+
+def test_a_batch_of_images_has_a_resolution_and_trains() -> None:
+    resnet = {"model": "timm/resnet50.a1_in1k", "accelerator": "RTX 3060"}
+    small, large = (ask(**resnet, batch=512, resolution=px).rows[0] for px in (224, 448))
+    assert large.memory.part("activations") == pytest.approx(4.0 * small.memory.part("activations"), rel=0.05)
+    assert ask(**resnet, solve="batch").rows[0].largest[0].what == "batch"
+    cifar, imagenet = (ask(**resnet, train=True, batch=512, resolution=px) for px in (32, 224))
+    assert cifar.fits and not imagenet.fits
+    assert "512 samples per accelerator" in imagenet.sentence and "tokens" not in imagenet.sentence
+    assert "samples per accelerator and step (--batch" in str(imagenet.rows[0].verdict.nearest)
+    (found,) = imagenet.rows[0].largest
+    assert ask(**resnet, train=True, batch=int(found.value)).fits
+    assert not ask(**resnet, train=True, batch=int(found.value) + 1).fits
+    assert not any("tokens" in said for said in ask(**resnet, train=True).assumed)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"model": "timm/resnet50.a1_in1k", "train": True, "solve": "seq-len"}, "no sequence; choose batch"),
+        ({"model": "timm/resnet50.a1_in1k", "batch": 2, "concurrency": 2}, "drop one of the two"),
+        ({"resolution": 224}, "reads tokens"),
+        ({"solve": "batch"}, "batch belongs to training"),
+    ],
+)
+def test_what_a_model_does_not_read_is_said(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadRequest, match=says):
+        ask(**{"accelerator": "T4", **fields})

@@ -29,8 +29,11 @@ FIT_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="finetune", reads="text", help="memory for fine-tuning: full, lora, qlora, dora", choices=METHODS),
     Field(name="context", reads="tokens", help="prompt and output of one request: 8192, 128k", high=1e9),
     Field(name="concurrency", reads="integer", help="requests resident at once", high=1e7),
-    Field(name="batch", reads="integer", help="training: sequences per accelerator and step", high=1e6),
+    Field(name="batch", reads="integer",
+          help="training: sequences per accelerator and step; networks of images or audio: samples of a batch",
+          high=1e6),
     Field(name="seq_len", reads="tokens", help="training: tokens of one sequence", high=1e9),
+    Field(name="resolution", reads="integer", help="images: pixels of a side", high=65536),
     Field(name="precision", reads="text", help="weights: bf16, fp8, int8, awq, nvfp4, gguf-q4_k_m, exl2-4.65bpw …"),
     Field(name="kv", reads="text", help="KV cache: bf16, fp8, int8, int4", choices=CACHES),
     Field(name="tp", reads="integer", help="tensor-parallel ranks", high=1024),
@@ -55,9 +58,9 @@ FIT_FIELDS: Final[tuple[Field, ...]] = (
 """Every field of a fit request."""
 
 SERVING_ONLY: Final = ("context", "concurrency", "kv", "engine", "engine_version", "shared_prefix", "kv_offload")
-TRAINING_ONLY: Final = ("batch", "seq_len", "optimizer", "recompute", "sharding", "lora_rank", "count")
+TRAINING_ONLY: Final = ("seq_len", "optimizer", "recompute", "sharding", "lora_rank", "count")
 INSTEAD: Final = {
-    "batch": "concurrency", "seq_len": "context", "count": "tp", "context": "seq-len", "concurrency": "batch",
+    "seq_len": "context", "count": "tp", "context": "seq-len", "concurrency": "batch",
     "kv": "precision",
 }  # fmt: skip
 """What a field of the other kind of job probably meant."""
@@ -92,6 +95,7 @@ def fit_request(values: Mapping[str, Any]) -> FitRequest:
         concurrency=given.get("concurrency"),
         batch=given.get("batch"),
         seq_len=_tokens(given, "seq_len"),
+        resolution=given.get("resolution"),
         precision=number_format(given["precision"]).name if "precision" in given else None,
         kv=given.get("kv"),
         tp=given.get("tp"),
@@ -153,7 +157,7 @@ def _check_solve(given: Mapping[str, Any], goal: Goal) -> None:
         return
     if "accelerator" not in given:
         raise BadRequest(f"--solve {solve} needs an --accelerator to fill")
-    fitting = ("context", "concurrency", "model") if goal == "serve" else ("batch", "seq-len")
+    fitting = ("context", "concurrency", "batch", "model") if goal == "serve" else ("batch", "seq-len")
     if solve not in fitting:
         raise BadRequest(f"--solve {solve} makes no sense for {_word(goal)}; choose {' or '.join(fitting)}")
     if solve.replace("-", "_") in given:

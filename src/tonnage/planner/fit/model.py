@@ -21,7 +21,7 @@ from tonnage.nouns.precision import Precision, number_format
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.physics.rules import inference_rule_bytes
-from tonnage.planner.fit.network import PRECISION, is_network, network_row, smallest_network
+from tonnage.planner.fit.network import PRECISION, is_network, network_row, samples_of, smallest_network
 from tonnage.planner.fit.serving import MOST_RANKS, check_layout, demand_of, serving_row, smallest_serving
 from tonnage.planner.fit.training import purpose, smallest_training, training_assumptions, training_row, training_rules
 from tonnage.units import show
@@ -39,6 +39,7 @@ Search = Callable[[Accelerator], FitRow | None]
 def fit_model(model: Model, request: FitRequest, *, additions: Additions = NOTHING) -> FitAnswer:
     """The same for a model already at hand."""
     _check_context(model, request)
+    _check_samples(model, request)
     named = [catalog.accelerator(name, additions) for name in request.accelerators]
     said = [catalog.ambiguity(name, additions) for name in request.accelerators]
     row, search = _faces(model, request, additions=additions)
@@ -110,9 +111,10 @@ def _rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
 
 def _assumed(model: Model, request: FitRequest) -> tuple[str, ...]:
     if request.goal != "serve":
-        return training_assumptions(request)
+        return training_assumptions(model, request)
     if is_network(model):
-        said = [] if request.concurrency or request.solve else ["concurrency not given: a batch of 1 sample"]
+        told = request.batch or request.concurrency or request.solve
+        said = [] if told else ["batch not given: 1 sample"]
         return (*said, *(() if request.precision else (f"precision not given: {PRECISION}",)))
     found = list(assumptions(Engine(name=request.engine, version=request.engine_version)))
     if request.context is None:
@@ -152,9 +154,9 @@ def _sentence(model: Model, request: FitRequest, *, rows: tuple[FitRow, ...], to
 
 def _purpose(model: Model, request: FitRequest) -> str:
     if request.goal != "serve":
-        return purpose(request)
+        return purpose(model, request)
     if is_network(model):
-        batch = "" if request.solve else f" with a batch of {request.concurrency or 1:,}"
+        batch = "" if request.solve else f" with a batch of {samples_of(request):,}"
         return f"in {request.precision or PRECISION}{batch}"
     demand = demand_of(model, request)
     count, context = demand.concurrency, demand.context_tokens
@@ -179,3 +181,22 @@ def _check_context(model: Model, request: FitRequest) -> None:
             f"{field}: {length:,} tokens exceed the {most:,} that {model.id} is made for; give at most {most:,}, or "
             f"--extend-context if its positions are stretched (RoPE scaling)"
         )
+
+
+def _check_samples(model: Model, request: FitRequest) -> None:
+    """A batch and a resolution are of models that read images or audio whole, or of training."""
+    if is_network(model):
+        if request.solve == "seq-len":
+            raise BadRequest(f"--solve seq-len: {model.id} has no sequence; choose batch")
+        if request.goal == "serve" and request.batch is not None and request.concurrency is not None:
+            raise BadRequest("batch and concurrency are both the samples of a batch; drop one of the two")
+        return
+    if request.goal != "serve":
+        return
+    if request.batch is not None or request.solve == "batch":
+        raise BadRequest(
+            f"batch belongs to training, and this asks about serving; for {model.id} give --concurrency (or say "
+            "--train, or --finetune lora)"
+        )
+    if request.resolution is not None:
+        raise BadRequest(f"resolution: {model.id} reads tokens; give --context, those of one input")

@@ -1,7 +1,7 @@
 """Does a batch through a model without layers fit, and how large may it be? CNNs, denoisers, recommenders, traces.
 
 Such a model keeps nothing between requests: what is resident is weights and the activations of the batch that runs.
-`--concurrency` is the samples of that batch.
+`--batch` (or `--concurrency`) is the samples of that batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tonnage.planner.predict.inference import batch_times, memory_of, setup_of
 from tonnage.search.largest import largest_whole
 from tonnage.units import show
 
-__all__ = ["PRECISION", "is_network", "network_row", "smallest_network"]
+__all__ = ["PRECISION", "is_network", "network_row", "samples_of", "smallest_network"]
 
 PRECISION = "fp16"
 MOST = 65536
@@ -31,6 +31,11 @@ def is_network(model: Model) -> bool:
     return not model.layers and not model.encoder
 
 
+def samples_of(request: FitRequest) -> int:
+    """Samples of the batch asked for, one when not said."""
+    return request.batch or request.concurrency or 1
+
+
 def network_row(
     model: Model, accelerator: Accelerator, *, request: FitRequest, additions: Additions = NOTHING
 ) -> FitRow:  # fmt: skip
@@ -38,8 +43,10 @@ def network_row(
     if (request.tp or 1) * (request.pp or 1) * (request.dp or 1) > 1:
         raise BadRequest(f"{model.id} runs whole on each accelerator; leave out tp, pp and dp")
     if request.context is not None or request.solve == "context":
-        raise BadRequest(f"{model.id} has no context; give --concurrency, the samples of a batch")
-    case = InferCase(model=model, accelerator=accelerator.id, precision=request.precision or PRECISION)
+        raise BadRequest(f"{model.id} has no context; give --batch, its samples")
+    case = InferCase(
+        model=model, accelerator=accelerator.id, precision=request.precision or PRECISION, resolution=request.resolution
+    )
     setup = setup_of(case, additions)
     usable = accelerator.driver_memory_bytes
 
@@ -47,7 +54,8 @@ def network_row(
         return memory_of(setup, batch_times(setup, batch)).value
 
     most = largest_whole(lambda batch: needs(batch) <= usable, most=MOST)
-    batch = most if request.solve == "concurrency" and most else request.concurrency or 1
+    solved = request.solve if request.solve in {"batch", "concurrency"} else None
+    batch = most if solved and most else samples_of(request)
     memory = memory_of(setup, batch_times(setup, batch))
     verdict = Verdict(ok=True)
     if memory.value > usable:
@@ -70,7 +78,7 @@ def network_row(
         limit_bytes=usable,
         memory=memory,
         largest=(
-            Largest(what="concurrency", value=float(most), unit="samples in a batch", given=case.precision,
+            Largest(what=solved or "batch", value=float(most), unit="samples", given=case.precision,
                     binds="memory" if most < MOST else "the largest looked at"),
         ) if most else (),
         notes=batch_times(setup, 1).stages.notes,

@@ -24,6 +24,7 @@ from tonnage.nouns.training import Method, Recompute
 from tonnage.physics.memory import checkpoint_precision, weight_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes
+from tonnage.planner.fit.network import is_network
 from tonnage.planner.train.search import KEPT_FREE
 from tonnage.planner.train.setup import Chosen, resolve_setup
 from tonnage.search.largest import largest_whole
@@ -33,6 +34,8 @@ __all__ = ["purpose", "smallest_training", "training_assumptions", "training_row
 
 SEQ_LEN: Final = 2048
 """Sequence length when none is given; said in the answer. [tokens]"""
+_MOST: Final = 4096
+"""Largest batch looked at."""
 _SHORT: Final = 512
 """Shortest sequence that is offered in place of one that does not fit, and the step of longer ones. [tokens]"""
 COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -97,29 +100,33 @@ def training_rules(model: Model, request: FitRequest, *, row: FitRow) -> tuple[R
     )
 
 
-def training_assumptions(request: FitRequest) -> tuple[str, ...]:
+def training_assumptions(model: Model, request: FitRequest) -> tuple[str, ...]:
     """What was not said and had to be chosen."""
     found = []
     if request.batch is None:
-        found.append("batch not given: 1 sequence per accelerator and step")
-    if request.seq_len is None:
+        found.append(f"batch not given: 1 {_sample(model)} per accelerator and step")
+    if request.seq_len is None and not is_network(model):
         found.append(f"sequence length not given: {SEQ_LEN:,} tokens")
     if request.precision is None:
         found.append("precision not given: bf16 products")
     return tuple(found)
 
 
-def purpose(request: FitRequest) -> str:
+def purpose(model: Model, request: FitRequest) -> str:
     """The job in a few words, for the sentence."""
     how = {"pretrain": "trained", "full": "fine-tuned in full"}.get(
         _method(request), f"fine-tuned with {request.method}"
     )
     if request.solve is not None:
         return f"{how} in {request.precision or 'bf16'}"
-    return (
-        f"{how} in {request.precision or 'bf16'} with {request.batch or 1} x {request.seq_len or SEQ_LEN:,} tokens "
-        f"per accelerator"
-    )
+    batch, length = request.batch or 1, f"{request.seq_len or SEQ_LEN:,} tokens"
+    each = f"{batch:,} sample{'s' if batch != 1 else ''}" if is_network(model) else f"{batch} x {length}"
+    return f"{how} in {request.precision or 'bf16'} with {each} per accelerator"
+
+
+def _sample(model: Model) -> str:
+    """What a batch counts."""
+    return "sample" if is_network(model) else "sequence"
 
 
 def _method(request: FitRequest) -> Method:
@@ -142,7 +149,8 @@ def _choose(model: Model, accelerator: Accelerator, *, request: FitRequest, coun
         precision=_precision(request),
         weight_precision="nf4" if qlora else None,
         micro_batch=request.batch or 1,
-        seq_len=request.seq_len or SEQ_LEN,
+        seq_len=None if is_network(model) else request.seq_len or SEQ_LEN,
+        image_px=request.resolution,
         recompute=cast("Recompute | None", request.recompute),
         optimizer=request.optimizer,
         lora_rank=request.lora_rank,
@@ -215,12 +223,15 @@ def _largest(model: Model, accelerator: Accelerator, *, request: FitRequest, cho
         return _choose(model, accelerator, request=tried, count=count).fits
 
     batch, length = request.batch or 1, request.seq_len or SEQ_LEN
-    most = model.max_context or 2**20
     kept = f"recompute {setup.recompute}"
+    widest = float(largest_whole(lambda n: fits(batch=n), most=_MOST))
+    bound = "memory" if widest < _MOST else "the largest looked at"
+    if is_network(model):
+        return (Largest(what="batch", value=widest, unit="samples", given=kept, binds=bound),)
+    most = model.max_context or 2**20
     longest = largest_whole(lambda n: fits(seq_len=n), most=most)
     return (
-        Largest(what="batch", value=float(largest_whole(lambda n: fits(batch=n), most=4096)), unit="sequences",
-                given=f"{length:,} tokens, {kept}", binds="memory"),
+        Largest(what="batch", value=widest, unit="sequences", given=f"{length:,} tokens, {kept}", binds=bound),
         Largest(what="seq-len", value=float(longest), unit="tokens",
                 given=f"{batch:,} sequence{'s' if batch != 1 else ''}, {kept}",
                 binds="memory" if longest < most else "the model's own limit"),
@@ -239,8 +250,8 @@ def _remedies(model: Model, accelerator: Accelerator, *, request: FitRequest, co
     batch, length = request.batch or 1, request.seq_len or SEQ_LEN
     if batch > 1 and fits(batch=1):
         most = largest_whole(lambda n: fits(batch=n), most=batch - 1)
-        yield f"{most} sequence{'' if most == 1 else 's'} per accelerator and step (--batch {most})"
-    if length > _SHORT and fits(seq_len=_SHORT):
+        yield f"{most} {_sample(model)}{'' if most == 1 else 's'} per accelerator and step (--batch {most})"
+    if not is_network(model) and length > _SHORT and fits(seq_len=_SHORT):
         longest = largest_whole(lambda n: fits(seq_len=n * _SHORT), most=(length - 1) // _SHORT) * _SHORT
         yield f"sequences of {longest:,} tokens (--seq-len {longest})"
     if request.optimizer == "adamw" and request.goal == "finetune" and fits(optimizer="adamw-8bit"):
