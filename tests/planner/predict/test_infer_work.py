@@ -36,6 +36,11 @@ def test_steps_that_were_assumed_are_said() -> None:
     assert "50 denoising steps assumed" in stages("stable-diffusion-v1-5/stable-diffusion-v1-5").notes
 
 
+def test_a_batch_of_windows_is_decoded_until_its_longest_ends() -> None:
+    alone, eight, many = (stages("openai/whisper-small", batch=n).stages[1].times for n in (1, 8, 64))
+    assert 1.15 * alone < eight < 1.3 * alone < many < 1.5 * alone
+
+
 def test_a_speech_sample_is_thirty_seconds() -> None:
     found = stages("openai/whisper-small", seq_len=200)
     assert found.per_sample == 30.0 and found.stages[1].times == 200
