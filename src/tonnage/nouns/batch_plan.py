@@ -62,6 +62,8 @@ class BatchOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The deadline holds at the slow end of the interval too."""
     ties: bool = False
     """Its cost interval reaches the first one's."""
+    limit_bytes: float | None = None
+    """What the engine allows itself of one accelerator. [bytes]"""
     sources: tuple[str, ...] = ()
     needs: tuple[HostNeed, ...] = ()
     """What the machine must bring around the accelerators, beside what the offer lists."""

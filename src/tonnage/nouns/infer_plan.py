@@ -97,6 +97,8 @@ class InferOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Hosts and cooling included; absent for parts that are bought."""
     source: str = ""
     """Of the decoders' rate."""
+    limit_bytes: float | None = None
+    """What a driver leaves of one accelerator's memory. [bytes]"""
     verdict: str = ""
 
 

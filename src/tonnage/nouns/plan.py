@@ -161,6 +161,8 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Its step times rest on measured kernels, or every objective holds at the far end of its interval too."""
     ties: bool = False
     """Its cost interval reaches the first one's: the two cannot be told apart within error."""
+    limit_bytes: float | None = None
+    """What the engine allows itself of one accelerator: what the memory must stay under. [bytes]"""
     unit_costs: UnitCosts | None = None
     """The bill per request and per token, and queries per second per dollar."""
     idle_usd_per_month: float | None = None

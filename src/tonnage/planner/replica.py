@@ -40,6 +40,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     memory: Quantity
     kv_tokens: float
     max_num_seqs: int
+    limit_bytes: float | None = None
+    """What the engine allows itself of one accelerator. [bytes]"""
     times: ReplicaTimes | None = None
     basis: Basis = Basis.DERIVED
     factors: dict[str, float] = {}
@@ -79,6 +81,7 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
         memory=pool.memory,
         kv_tokens=_reachable_tokens(pool, lengths),
         max_num_seqs=max_num_seqs,
+        limit_bytes=pool.limit_bytes,
         times=times,
         basis=basis,
         factors=factors["steady"],

@@ -40,6 +40,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     title: str
     """What a person came to know, in their words."""
+    about: str
+    """What goes in and what comes out, in one sentence."""
     fields: tuple[Field, ...]
     essentials: tuple[str, ...]
     """Fields shown at once; the others wait under "more"."""
@@ -116,7 +118,9 @@ QUESTIONS: Final[dict[str, Question]] = {
     question.path: question
     for question in (
         Question(
-            path="plan/serve", kind="serve", title="Serve a model", fields=SERVE_FIELDS, answers=ServePlan,
+            path="plan/serve", kind="serve", title="Serve a model",
+            about="Requests and objectives in; accelerators, layout, latency and the bill out.",
+            fields=SERVE_FIELDS, answers=ServePlan,
             at_first="quick",
             essentials=("model", "rate", "concurrency", "users", "traffic", "ttft", "tpot", "budget", "eu",
                         "accelerator", "precision"),
@@ -124,26 +128,34 @@ QUESTIONS: Final[dict[str, Question]] = {
                      "tpot": "50 ms"},
         ),
         Question(
-            path="plan/finetune", kind="finetune", title="Fine-tune a model", fields=FINETUNE_FIELDS, answers=TrainPlan,
+            path="plan/finetune", kind="finetune", title="Fine-tune a model",
+            about="A data set and a method in; accelerators, hours and dollars out.",
+            fields=FINETUNE_FIELDS, answers=TrainPlan,
             essentials=("model", "method", "examples", "tokens_per_example", "epochs", "deadline", "budget", "eu",
                         "accelerator"),
             example={"model": LLAMA_8B, "method": "lora", "examples": "50k", "tokens_per_example": "800",
                      "deadline": "24 h"},
         ),
         Question(
-            path="plan/train", kind="train", title="Train from scratch", fields=TRAIN_FIELDS, answers=TrainPlan,
+            path="plan/train", kind="train", title="Train from scratch",
+            about="Tokens and a deadline in; accelerators, parallelism, days and dollars out.",
+            fields=TRAIN_FIELDS, answers=TrainPlan,
             essentials=("model", "tokens", "seq_len", "deadline", "budget", "precision", "eu", "accelerator"),
             example={"model": LLAMA_8B, "tokens": "100B", "deadline": "30 days", "seq_len": "8192"},
         ),
         Question(
-            path="plan/batch", kind="batch", title="Answer a pile of prompts", fields=BATCH_FIELDS, answers=BatchPlan,
+            path="plan/batch", kind="batch", title="Answer a pile of prompts",
+            about="Prompts and a deadline in; the cheapest machines that are done in time out.",
+            fields=BATCH_FIELDS, answers=BatchPlan,
             essentials=("model", "items", "deadline", "traffic", "prompt_tokens", "output_tokens", "budget", "eu",
                         "accelerator"),
             example={"model": LLAMA_8B, "items": "50M", "deadline": "8 h", "prompt_tokens": "400",
                      "output_tokens": "60"},
         ),
         Question(
-            path="plan/lifecycle", kind="lifecycle", title="Make it, then serve it", answers=LifecyclePlan,
+            path="plan/lifecycle", kind="lifecycle", title="Make it, then serve it",
+            about="How it is made and how it is served in; one bill and one timeline out.",
+            answers=LifecyclePlan,
             at_first="quick",
             fields=(*LIFECYCLE_FIELDS, *_prefixed("finetune", FINETUNE_FIELDS), *_prefixed("train", TRAIN_FIELDS),
                     *_prefixed("serve", SERVE_FIELDS)),
@@ -153,37 +165,49 @@ QUESTIONS: Final[dict[str, Question]] = {
                      "serve.rate": "4/s", "serve.traffic": "chat", "serve.ttft": "1 s"},
         ),
         Question(
-            path="plan/infer", kind="infer", title="See, hear, embed", fields=INFER_FIELDS, answers=InferPlan,
+            path="plan/infer", kind="infer", title="See, hear, embed",
+            about="Cameras, images, texts or audio in; how many accelerators and how much of them is used out.",
+            fields=INFER_FIELDS, answers=InferPlan,
             essentials=("model", "streams", "fps", "rate", "audio", "latency", "resolution", "frame", "precision",
                         "eu", "accelerator"),
             example={"model": "ultralytics/yolov8m", "streams": "20", "fps": "25", "frame": "1080p",
                      "resolution": "640", "latency": "200 ms", "precision": "fp16, int8"},
         ),
         Question(
-            path="plan/fleet", kind="fleet", title="Several workloads, one fleet", fields=_FLEET_FIELDS,
+            path="plan/fleet", kind="fleet", title="Several workloads, one fleet",
+            about="All your services, batches and machines in; which instances in which hours, on which terms, out.",
+            fields=_FLEET_FIELDS,
             answers=FleetPlan, at_first="quick", written=("workloads", "own", "quotas"),
             essentials=("workloads", "provider", "region", "term", "zones", "budget", "eu", "quotas", "own"),
             example={"workloads": _WORKLOADS, "provider": "gcp"},
         ),
         Question(
-            path="fit", title="Does it fit?", fields=FIT_FIELDS, answers=FitAnswer,
+            path="fit", title="Does it fit?",
+            about="A model and an accelerator in; what fills the memory, and the largest context and batch, out.",
+            fields=FIT_FIELDS, answers=FitAnswer,
             essentials=("model", "accelerator", "context", "concurrency", "precision", "tp", "finetune", "batch",
                         "seq_len"),
             example={"model": LLAMA_8B, "accelerator": "RTX 4090", "context": "8k"},
         ),
         Question(
-            path="cost/rent-or-buy", title="Rent or buy?", fields=COST_FIELDS, answers=RentOrBuy,
+            path="cost/rent-or-buy", title="Rent or buy?",
+            about="A machine and its use in; the years after which buying pays off out.",
+            fields=COST_FIELDS, answers=RentOrBuy,
             essentials=("machine", "utilisation", "country", "rent", "term", "eu", "purchase", "electricity", "years"),
             example={"machine": "H100", "utilisation": "60 %", "country": "DE"},
         ),
         Question(
-            path="simulate", told=True, title="Watch one configuration", fields=_SIMULATE_FIELDS, answers=Simulated,
+            path="simulate", told=True, title="Watch one configuration",
+            about="One configuration and its traffic in; every latency, request by request, out.",
+            fields=_SIMULATE_FIELDS, answers=Simulated,
             essentials=tuple(field.name for field in _SIMULATE_FIELDS),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
                      "slo.ttft": "1 s", "slo.tpot": "50 ms"},
         ),
         Question(
-            path="compare/ways", told=True, title="Compare ways to batch", fields=_COMPARE_FIELDS, answers=Comparison,
+            path="compare/ways", told=True, title="Compare ways to batch",
+            about="Two or more configurations in; the same requests through each, side by side, out.",
+            fields=_COMPARE_FIELDS, answers=Comparison,
             essentials=tuple(field.name for field in _COMPARE_FIELDS), written=("ways",),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
                      "traffic.requests": "5000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "ways": _WAYS},

@@ -31,6 +31,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     job: Job
     memory: Quantity
     kv_tokens: float
+    limit_bytes: float
     basis: Basis
     lengths: Lengths
     concurrency: float
@@ -73,6 +74,7 @@ def option_of(found: Found, *, accelerator: Accelerator, today: date) -> BatchOp
         binds=work.binds,
         memory=work.memory,
         kv_tokens=work.kv_tokens,
+        limit_bytes=work.limit_bytes,
         bill=made,
         wall_s=Quantity(value=run.wall_s, unit="s", low=quick.wall_s, high=slow.wall_s, basis=_weaker(place, basis)),
         start_s=place.start.total_s,

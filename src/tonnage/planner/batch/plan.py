@@ -200,6 +200,7 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
         ),
         memory=at.pool.memory,
         kv_tokens=min(at.pool.tokens, 1e12),
+        limit_bytes=at.pool.limit_bytes,
         basis=basis,
         lengths=lengths,
         concurrency=found.running,

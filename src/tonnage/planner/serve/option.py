@@ -114,6 +114,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOp
         accelerators=replicas * ranks,
         capacity=capacity,
         memory=replica.memory,
+        limit_bytes=replica.limit_bytes,
         kv_tokens=replica.kv_tokens,
         bill=bills[0],
         other_offers=tuple(bills[1:4]),

@@ -16,7 +16,9 @@ MOST_POINTS: Final = 60
 
 def infer_charts(plan: InferPlan) -> tuple[Chart, ...]:
     """Every picture of a feasible plan; none when nothing works."""
-    stacks = tuple(Stack(label=_label(option), memory=option.memory) for option in plan.options[:5])
+    stacks = tuple(
+        Stack(label=_label(option), memory=option.memory, limit_bytes=option.limit_bytes) for option in plan.options[:5]
+    )
     drawn = (_delay_and_cost(plan), memory_chart(stacks))
     return tuple(chart for chart in drawn if chart is not None)
 

@@ -21,7 +21,9 @@ def serve_charts(plan: ServePlan) -> tuple[Chart, ...]:
     """Every picture of a feasible plan; none when nothing works."""
     if not plan.options:
         return ()
-    stacks = tuple(Stack(label=_label(option), memory=option.memory) for option in plan.options[:5])
+    stacks = tuple(
+        Stack(label=_label(option), memory=option.memory, limit_bytes=option.limit_bytes) for option in plan.options[:5]
+    )
     drawn = (
         _speed_and_yield(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(stacks),
         roofline_chart(plan.roofline),

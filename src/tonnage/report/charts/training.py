@@ -62,7 +62,10 @@ def batch_charts(plan: BatchPlan) -> tuple[Chart, ...]:
         )
         for rank, option in enumerate(plan.options[:MOST_POINTS], 1)
     ]
-    stacks = tuple(Stack(label=option.configuration.label(), memory=option.memory) for option in plan.options[:4])
+    stacks = tuple(
+        Stack(label=option.configuration.label(), memory=option.memory, limit_bytes=option.limit_bytes)
+        for option in plan.options[:4]
+    )
     deadline = getattr(plan.request, "deadline_s", None)
     drawn = (
         time_against_cost(points, deadline_h=None if deadline is None else deadline / HOUR_S),
