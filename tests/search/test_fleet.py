@@ -232,3 +232,58 @@ def test_cores_of_the_hosts_carry_what_needs_no_accelerator() -> None:
     assert cheapest_fleet(problem).cost == pytest.approx(6.0)
     lighter = replace(problem, pools=(pools[0], Pool(id="decode", demand=((12.0,),))))
     assert cheapest_fleet(lighter).cost == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_spares_are_the_least_that_any_loss_leaves_enough(seed: int) -> None:
+    """One pool on up to three machines of one slot: every choice of replicas, without the k fastest in it."""
+    rng = random.Random(seed)
+    prices = [rng.uniform(1, 9) for _ in range(3)]
+    rates = [rng.uniform(0.5, 3.0) for _ in range(3)]
+    spares, load = rng.choice((1, 2)), rng.uniform(0.5, 5.0)
+    problem = FleetProblem(
+        hours=(1.0,), machines=tuple(one(price=price) for price in prices),
+        pools=(Pool(id="p", demand=((load,),), spares=spares),),
+        ways=tuple(Way(pool=0, machine=m, charge=1.0, rates=(rate,)) for m, rate in enumerate(rates)),
+    )  # fmt: skip
+    most = [math.ceil(load / rate) + spares + 1 for rate in rates]
+    best = math.inf
+    for counts in itertools.product(*(range(n + 1) for n in most)):
+        fleet = sorted((rate for rate, n in zip(rates, counts, strict=True) for _ in range(n)), reverse=True)
+        # The programme counts the fastest kind in use as the one to lose, so often: at least as many as the fastest.
+        fastest = max(fleet, default=0.0)
+        if sum(fleet) - spares * fastest >= load - 1e-9:
+            best = min(best, sum(price * n for price, n in zip(prices, counts, strict=True)))
+    assert cheapest_fleet(problem, gap=0.0).cost == pytest.approx(best, rel=EXACT)
+
+
+def test_spares_of_several_buckets_are_of_each_kind() -> None:
+    pool = Pool(id="p", demand=((1.0,), (5.0,)), spares=1)
+    way = Way(pool=0, machine=0, charge=1.0, rates=(2.0, 10.0))
+    problem = FleetProblem(hours=(1.0,), machines=(one(),), pools=(pool,), ways=(way,))
+    assert cheapest_fleet(problem).cost == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_what_survives_stands_in_every_zone(buckets: int) -> None:
+    """Two zones: two replicas where one would do. Of three, two are enough unless two may be lost."""
+    pool = Pool(id="p", demand=tuple((1.0 / buckets,) for _ in range(buckets)), survives=1.0)
+    way = Way(pool=0, machine=0, charge=1.0, rates=(1.0,) * buckets)
+    problem = FleetProblem(hours=(1.0,), machines=(one(slots=2.0),), pools=(pool,), ways=(way,), zones=2)
+    assert cheapest_fleet(problem).cost == pytest.approx(2.0)
+    assert cheapest_fleet(replace(problem, zones=3)).cost == pytest.approx(2.0)
+    assert cheapest_fleet(replace(problem, zones=3, lost_zones=2)).cost == pytest.approx(3.0)
+    larger = replace(pool, demand=tuple((4.0 / buckets,) for _ in range(buckets)))
+    assert cheapest_fleet(replace(problem, pools=(larger,))).cost == pytest.approx(4.0)
+    assert cheapest_fleet(replace(problem, pools=(larger,), zones=3)).cost == pytest.approx(3.0)
+    half = replace(larger, survives=0.5)
+    assert cheapest_fleet(replace(problem, pools=(half,))).cost == pytest.approx(2.0)
+
+
+def test_slices_and_cores_have_room_in_every_zone() -> None:
+    pool = Pool(id="p", demand=((1.0,),), survives=1.0)
+    way = Way(pool=0, machine=0, charge=1.0, rates=(0.5,), slices=4)
+    problem = FleetProblem(hours=(1.0,), machines=(one(),), pools=(pool,), ways=(way,), zones=2)
+    assert cheapest_fleet(problem).cost == pytest.approx(2.0)
+    narrow = replace(problem, machines=(one(cores=1.0),), ways=(replace(way, cores=1.0),))
+    assert cheapest_fleet(narrow).cost == pytest.approx(4.0)

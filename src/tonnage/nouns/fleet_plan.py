@@ -11,6 +11,7 @@ import msgspec
 
 from tonnage.nouns.answer import Quantity, Verdict
 from tonnage.nouns.host import HostNeed
+from tonnage.nouns.infer_plan import Infer
 from tonnage.nouns.plan import Configuration, Provenance, Rejection
 from tonnage.nouns.workload import Filters, Lengths, LoadShape, Serve
 
@@ -41,12 +42,14 @@ class Bucket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of several loads: answers within objectives, a pile to be worked off, or work for host cores."""
+    """One of several loads: answers within objectives, a pile to be worked off, samples, or work for host cores."""
 
     name: str
-    kind: Literal["serve", "batch", "cpu"] = "serve"
+    kind: Literal["serve", "batch", "infer", "cpu"] = "serve"
     serve: Serve | None = None
-    """Model, objectives, formats and filters; absent for work that host cores do."""
+    """Model, objectives, formats and filters of a model that decodes text."""
+    infer: Infer | None = None
+    """infer: samples through a model that does not: frames, images, texts to embed, audio."""
     rate_per_s: float = 0.0
     """Mean arrivals. [1/s]"""
     shape: LoadShape = LoadShape()
@@ -61,6 +64,22 @@ class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """May run on capacity that is taken back. [-]"""
     survives: float = 0.0
     """Share of the load still carried when any one failure domain is lost. [-]"""
+    spare_replicas: int = 0
+    """Replicas, any so many of which may fail while the rest carry the load (N+k)."""
+    slices: bool = False
+    """Replicas may run on slices of an accelerator (MIG)."""
+
+    @property
+    def filters(self) -> Filters | None:
+        """Constraints of its own; absent for work that host cores do."""
+        asked = self.serve or self.infer
+        return None if asked is None else asked.filters
+
+    @property
+    def headroom(self) -> float:
+        """Share of capacity kept free. [-]"""
+        asked = self.serve or self.infer
+        return 0.0 if asked is None else asked.headroom
 
 
 class OwnMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,6 +118,8 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     quotas: tuple[FleetQuota, ...] = ()
     zones: int = 1
     """Failure domains of every region."""
+    lost_zones: int = 1
+    """Of them, how many may be lost at once."""
     budget_usd_per_h: float | None = None
     quick: bool = False
     """By the mean field alone, without simulating."""
@@ -150,6 +171,8 @@ class PoolReplicas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Its capacity is simulated; otherwise the mean field's."""
     needs: tuple[HostNeed, ...] = ()
     """What one accelerator host must bring for them."""
+    slice: str = ""
+    """The profile, for replicas on slices of an accelerator: "1g.10gb"."""
 
 
 class FleetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -170,7 +193,7 @@ class FleetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raised: float = 1.0
     """Load that the fleet was sized for, over the one asked, so that this holds. [-]"""
     lost: str = ""
-    """Failure domain that is gone in this check."""
+    """What is gone in this check: a failure domain, or spare replicas."""
 
 
 class FleetAlternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -180,7 +203,7 @@ class FleetAlternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     usd_per_month: float | None = None
     """Absent = no such fleet carries the load."""
     more: float | None = None
-    """Over the plan's cost. [-]"""
+    """Over the plan's cost; absent = the plan costs nothing. [-]"""
     what: str = ""
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "read_fields",
     "read_filters",
     "read_lengths",
+    "read_shape",
     "serve_request",
     "train_request",
 ]
@@ -218,7 +219,7 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
             e2e_s=given.get("e2e"),
             percentile=given.get("percentile", 95.0),
         ),
-        shape=_shape(given),
+        shape=read_shape(given),
         precisions=tuple(number_format(name).name for name in given.get("precision", ())),
         quality_floor=given.get("quality"),
         kv_precision=number_format(given["kv_precision"]).name if "kv_precision" in given else None,
@@ -415,7 +416,7 @@ def read_lengths(given: Mapping[str, Any]) -> Lengths:
     )
 
 
-def _shape(given: Mapping[str, Any]) -> LoadShape:
+def read_shape(given: Mapping[str, Any]) -> LoadShape:
     """How the load varies: by the hour, in bursts and pauses, or by its peak alone."""
     measured = traffic.profile(given["traffic"]).dispersion if "traffic" in given else None
     ways = [name for name in ("day", "on_for", "peak_to_mean") if name in given]

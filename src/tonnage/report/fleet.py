@@ -71,6 +71,7 @@ def _replicas(plan: FleetPlan) -> Table:
     for one in plan.replicas:
         spot = "" if one.firm else " (spot)"
         run = one.configuration.label().partition(" ")[2] if one.configuration else "virtual cores"
+        run = f"slice {one.slice} {run}" if one.slice else run
         takes = " / ".join(f"{rate:.3g}" for rate in one.capacity_per_s)
         carries = " / ".join(f"{share:.0%}" for share in one.carries)
         unit = "/s" if takes else ""
@@ -94,18 +95,24 @@ def _check(check: FleetCheck) -> str:
         for name, value in (("TTFT", check.ttft_s), ("TPOT", check.tpot_s))
         if value is not None
     ]
+    if not times and check.e2e_s is not None:
+        times = [f"answers in {show(check.e2e_s, 's')} on average, reckoned"]
+    held = times if not check.requests else [f"p{check.percentile:g} {', '.join(times)}"]
     lost = f" without {check.lost}" if check.lost else ""
     verdict = "holds" if check.meets else "misses"
+    plural = "" if check.replicas == 1 else "s"
     return (
         f"{check.workload}{lost}: {verdict} at {hour}{check.hour % 24}:00 with {show(check.rate_per_s, '1/s')} on "
-        f"{check.replicas} replicas: p{check.percentile:g} {', '.join(times) or 'nothing answered'}"
+        f"{check.replicas} replica{plural}: {', '.join(held) or 'nothing answered'}"
     )
 
 
 def _other(one: FleetAlternative) -> str:
     if one.usd_per_month is None:
         return f"{one.name}: {one.what}"
-    more = one.more or 0.0
+    if one.more is None:
+        return f"{one.name}: {show(one.usd_per_month, 'USD')} a month ({one.what})"
+    more = one.more
     apart = "the same within the gap" if abs(more) < 0.005 else f"{more:+.0%}"
     return f"{one.name}: {show(one.usd_per_month, 'USD')} a month, {apart} ({one.what})"
 

@@ -10,6 +10,8 @@ bucket. Then, for every period,
     slots of a machine     sum of charge x replicas  <=  slots x instances          (and cores likewise)
     quota                  sum of slots x instances  <=  most
     loss of one domain     the same work without its machines, for the share that must survive
+    loss of zones          the same work from what stands in each of the zones that are left (`fleet_zones`)
+    loss of k replicas     the same work without the k fastest that are in use
 
 and cost = always-terms x all hours + hourly terms x their hours + starts. Slots pack exactly: charges of one machine
 divide each other (the caller sees to that), so the largest first fills instances without waste. A slice is a share
@@ -25,127 +27,25 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
+from tonnage.search.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, classes_of
+from tonnage.search.fleet_zones import zone_columns, zone_rows
 from tonnage.search.programme import MOST, Column, Programme, Row, Solved, solve
 
 __all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Term", "Way", "cheapest_fleet"]
 
 
-class Term(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to have a machine."""
-
-    name: str
-    cost_per_hour: float
-    always: bool = False
-    """Paid in every hour; else only while it runs."""
-    firm: bool = True
-    """Stays until it is given back."""
-    available: float = 1.0
-    """Share of the time in which it does useful work. [-]"""
-
-
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that can be had in any number."""
-
-    id: str
-    slots: float
-    terms: tuple[Term, ...]
-    domain: str = ""
-    """What fails together."""
-    start_h: float = 0.0
-    """Paid before an hourly instance is of use. [h]"""
-    cores: float | None = None
-    """Of the host; absent = not known, and nothing is held against it."""
-
-
-class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """A replica of a pool on a machine."""
-
-    pool: int
-    machine: int
-    charge: float
-    """Slots it takes; for a slice, one slot holds `slices` of them."""
-    rates: tuple[float, ...]
-    """Of each bucket, when it does nothing else; 0 = it cannot."""
-    slices: int = 1
-    cores: float = 0.0
-    whole: bool = True
-    """Comes in whole numbers; cores of a host do not."""
-
-
-class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload's load."""
-
-    id: str
-    demand: tuple[tuple[float, ...], ...] = ()
-    """Of each bucket in each period."""
-    work: float | None = None
-    """Instead of demand: to be done in all periods together, whenever that is cheapest. [rate x h]"""
-    when: tuple[int, ...] = ()
-    """Periods in which work may be done; empty = all."""
-    loose: float = 0.0
-    """Share that may run on terms that are not firm. [-]"""
-    survives: float = 0.0
-    """Share of the demand still served when any one domain is lost. [-]"""
-
-
-class Quota(msgspec.Struct, frozen=True, kw_only=True):
-    """At most so many slots of some machines at once."""
-
-    name: str
-    machines: tuple[int, ...]
-    most: float
-    term: str | None = None
-
-
-class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is asked."""
-
-    hours: tuple[float, ...]
-    """Of each period. [h]"""
-    machines: tuple[Machine, ...]
-    pools: tuple[Pool, ...]
-    ways: tuple[Way, ...]
-    quotas: tuple[Quota, ...] = ()
-    follows: tuple[tuple[int, int, float], ...] = ()
-    """(period, next period, how often it follows): where instances start."""
-
-
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """The cheapest fleet found, and how much cheaper one may still be."""
-
-    feasible: bool
-    cost: float = math.inf
-    bound: float = math.inf
-    """No fleet costs less."""
-    instances: dict[tuple[int, str], tuple[float, ...]] = {}
-    """(machine, term) -> number in each period."""
-    replicas: dict[tuple[int, bool], tuple[float, ...]] = {}
-    """(way, firm) -> number in each period."""
-    flows: dict[tuple[int, bool, int], tuple[float, ...]] = {}
-    """(way, firm, bucket) -> what it carries in each period; of a pool with several buckets."""
-    starts: dict[tuple[int, str], float] = {}
-    """(machine, term) -> instances started in all periods together."""
-
-    @property
-    def gap(self) -> float:
-        """What may be left to gain, over the cost. [-]"""
-        return 0.0 if self.cost <= self.bound else (self.cost - self.bound) / self.cost
-
-
 Key = tuple[Any, ...]
 
 
-def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, limit_s: float | None = None) -> Fleet:
-    """The cheapest fleet that carries every pool, to within a relative gap where that is reached in time."""
+def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | None = None) -> Fleet:
+    """The cheapest fleet that carries every pool, to within a relative gap where so many nodes reach it."""
     columns = dict(_columns(problem))
     at = {key: i for i, key in enumerate(columns)}
     rows = [
         Row({at[key]: factor for key, factor in terms.items()}, lower, upper, elastic)
         for terms, lower, upper, elastic in _rows(problem, columns)
     ]
-    solved = solve(Programme(list(columns.values()), rows, len(problem.hours)), gap=gap, limit_s=limit_s)
+    solved = solve(Programme(list(columns.values()), rows, len(problem.hours)), gap=gap, nodes=nodes)
     return _told(problem, at, solved)
 
 
@@ -168,18 +68,22 @@ def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
             yield ("split", m, slices, firm, t), Column(0.0, period=t)
     for w, way in enumerate(problem.ways):
         pool = problem.pools[way.pool]
-        for firm in _classes(problem, way):
+        if pool.spares:
+            yield ("used", w), Column(0.0, upper=1.0)
+        for firm in classes_of(problem, way):
             for t in range(len(hours)):
                 yield ("runs", w, firm, t), Column(0.0, whole=way.whole, period=t, upper=_most(pool, way, t))
                 if len(pool.demand) > 1:
                     for b in range(len(pool.demand)):
                         yield ("flow", w, firm, b, t), Column(0.0, whole=False, period=t, upper=pool.demand[b][t])
-        if pool.survives > 0 and len(pool.demand) > 1:
+        if pool.survives > 0 and len(pool.demand) > 1 and problem.zones == 1:
             for lost in _domains(problem, way.pool):
                 if problem.machines[way.machine].domain != lost:
                     for t in range(len(hours)):
                         for b in range(len(pool.demand)):
                             yield ("kept", w, lost, b, t), Column(0.0, whole=False, period=t)
+
+    yield from zone_columns(problem)
 
 
 def _most(pool: Pool, way: Way, t: int) -> float:
@@ -199,9 +103,11 @@ def _rows(problem: FleetProblem, columns: dict[Key, Column]) -> Iterator[Terms]:
     for t in range(len(problem.hours)):
         yield from _room(problem, columns, t)
         yield from _quotas(problem, t)
+        yield from zone_rows(problem, t)
         for p in range(len(problem.pools)):
             yield from _served(problem, p, t)
             yield from _surviving(problem, p, t)
+            yield from _spared(problem, p, t)
     for p, pool in enumerate(problem.pools):
         if pool.work is not None:
             yield from _worked(problem, p)
@@ -272,7 +178,7 @@ def _served(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
                 continue
             terms: dict[Key, float] = {}
             for w, way in ways:
-                for firm in _classes(problem, way):
+                for firm in classes_of(problem, way):
                     if firm not in classes or way.rates[b] <= 0:
                         continue
                     if several:
@@ -283,18 +189,19 @@ def _served(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
                         terms["runs", w, firm, t] = min(share, does / load[t])
             yield terms, share, math.inf, False
     if several:
-        yield from _timed(problem, ways, t)
+        yield from _timed(problem, pool, ways, t)
 
 
-def _timed(problem: FleetProblem, ways: list[tuple[int, Way]], t: int) -> Iterator[Terms]:
+def _timed(problem: FleetProblem, pool: Pool, ways: list[tuple[int, Way]], t: int) -> Iterator[Terms]:
     """A replica that serves several buckets divides its time between them."""
     for w, way in ways:
-        for firm in _classes(problem, way):
+        for firm in classes_of(problem, way):
             useful = _useful(problem, way, firm=firm)
             terms: dict[Key, float] = {
                 ("flow", w, firm, b, t): 1.0 / (rate * useful) for b, rate in enumerate(way.rates) if rate > 0
             }
-            yield {**terms, ("runs", w, firm, t): -1.0}, -math.inf, 0.0, False
+            spare: dict[Key, float] = {("used", w): float(pool.spares)} if pool.spares and firm else {}
+            yield {**terms, **spare, ("runs", w, firm, t): -1.0}, -math.inf, 0.0, False
             for b, rate in enumerate(way.rates):
                 if rate <= 0:
                     yield {("flow", w, firm, b, t): 1.0}, -math.inf, 0.0, False
@@ -305,7 +212,7 @@ def _timed(problem: FleetProblem, ways: list[tuple[int, Way]], t: int) -> Iterat
 def _surviving(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
     """The share that must survive is carried without any one domain."""
     pool = problem.pools[p]
-    if pool.survives <= 0 or pool.work is not None:
+    if pool.survives <= 0 or pool.work is not None or problem.zones > 1:
         return
     for lost in _domains(problem, p):
         left = [
@@ -325,7 +232,7 @@ def _surviving(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
                 carried = {
                     ("runs", w, True, t): min(pool.survives, way.rates[b] / load[t])
                     for w, way in left
-                    if way.rates[b] > 0 and True in _classes(problem, way)
+                    if way.rates[b] > 0 and True in classes_of(problem, way)
                 }
             yield carried, pool.survives, math.inf, False
         if several:
@@ -333,9 +240,31 @@ def _surviving(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
                 used: dict[Key, float] = {
                     ("kept", w, lost, b, t): 1.0 / rate for b, rate in enumerate(way.rates) if rate > 0
                 }
-                if True in _classes(problem, way):
+                if True in classes_of(problem, way):
                     used["runs", w, True, t] = -1.0
                 yield used, -math.inf, 0.0, False
+
+
+def _spared(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
+    """The demand is carried without any so many replicas: the fastest ones in use are the ones to lose."""
+    pool = problem.pools[p]
+    if not pool.spares or pool.work is not None:
+        return
+    ways = [(w, way) for w, way in enumerate(problem.ways) if way.pool == p and way.whole]
+    for w, way in ways:
+        for firm in classes_of(problem, way):
+            yield {("runs", w, firm, t): 1.0, ("used", w): -_most(pool, way, t)}, -math.inf, 0.0, False
+        if len(pool.demand) > 1:
+            continue  # `_timed` keeps them free
+        load = pool.demand[0][t]
+        if load <= 0 or way.rates[0] <= 0:
+            continue
+        terms: dict[Key, float] = {
+            ("runs", v, firm, t): other.rates[0] * _useful(problem, other, firm=firm) / load
+            for v, other in ways
+            for firm in classes_of(problem, other)
+        }
+        yield {**terms, ("used", w): -pool.spares * way.rates[0] / load}, 1.0, math.inf, False
 
 
 def _worked(problem: FleetProblem, p: int) -> Iterator[Terms]:
@@ -348,18 +277,11 @@ def _worked(problem: FleetProblem, p: int) -> Iterator[Terms]:
             ("runs", w, firm, t): span * way.rates[0] * _useful(problem, way, firm=firm)
             for w, way in enumerate(problem.ways)
             if way.pool == p
-            for firm in _classes(problem, way)
+            for firm in classes_of(problem, way)
             if firm in classes
             for t, span in enumerate(problem.hours)
         }
         yield terms, share * (pool.work or 0.0), math.inf, False
-
-
-def _classes(problem: FleetProblem, way: Way) -> list[bool]:
-    """Firm and loose, as far as the machine is had so and the pool allows it."""
-    terms = problem.machines[way.machine].terms
-    allowed = [True, False] if problem.pools[way.pool].loose > 0 else [True]
-    return [firm for firm in allowed if any(term.firm is firm for term in terms)]
 
 
 def _useful(problem: FleetProblem, way: Way, *, firm: bool) -> float:
@@ -394,7 +316,7 @@ def _told(problem: FleetProblem, at: dict[Key, int], solved: Solved) -> Fleet:
     replicas: dict[tuple[int, bool], tuple[float, ...]] = {}
     flows: dict[tuple[int, bool, int], tuple[float, ...]] = {}
     for w, way in enumerate(problem.ways):
-        for firm in _classes(problem, way):
+        for firm in classes_of(problem, way):
             runs = tuple(values[at["runs", w, firm, t]] for t in periods)
             if not any(runs):
                 continue

@@ -27,13 +27,15 @@ WHOLE_AT_MOST: Final = 200
 """Whole-number columns up to which HiGHS takes the programme as it is. [-]"""
 FEASIBLE: Final = 2
 """HiGHS's kSolutionStatusFeasible."""
-DIRECT_S: Final = 20.0
-"""Time after which a programme given to HiGHS whole stops with the gap it has; a safety, not a setting. [s]"""
+SAFETY_S: Final = 600.0
+"""Wall time that no sound programme takes. Effort is counted in nodes: the answer is the same on a busy machine. [s]"""
 WHOLE_AT_ONCE: Final = 3000
 """Whole-number columns up to which HiGHS improves a solution of the whole programme: beyond, its root takes longer than
 all else and gains nothing. [-]"""
-NODES: Final = 500
-"""Of the search of the whole programme from a first solution: effort that no other load on the machine changes. [-]"""
+NODES: Final = 200
+"""Of the search of the whole programme from a first solution. [-]"""
+SMALL_NODES: Final = 20_000
+"""Of a small programme's search. [-]"""
 ROUNDS: Final = 8
 GAIN: Final = 1e-3
 """Of the bound, by one round of rows. [-]"""
@@ -46,8 +48,6 @@ NEAR: Final = 0.1
 DEAR: Final = 0.0025
 """Reduced cost, over a period's cost, beyond which a column is left out of its programme. [-]"""
 PERIOD_GAP: Final = 0.003
-PERIOD_S: Final = 10.0
-"""A safety for programmes whose first node takes this long; nodes end it before. [s]"""
 PERIOD_NODES: Final = 60
 TINY: Final = 1e-7
 MOST: Final = 1e6
@@ -96,29 +96,22 @@ class Solved(NamedTuple):
         return 0.0 if self.cost <= self.bound + TINY else (self.cost - self.bound) / self.cost
 
 
-def solve(programme: Programme, *, gap: float = 0.01, limit_s: float | None = None) -> Solved:
+def solve(programme: Programme, *, gap: float = 0.01, nodes: int | None = None) -> Solved:
     """
     The programme to within a relative gap where that is reached; the gap it has is part of the answer.
 
-    Without a limit it ends when the gap is reached or after `DIRECT_S`.
+    It ends when the gap is reached or after so many nodes of the search, which no other load on the machine changes.
     """
     if not programme.columns:
         met = all(row.lower <= TINY and row.upper >= -TINY for row in programme.rows)
         return Solved(values=(), cost=0.0, bound=0.0) if met else Solved(values=None)
     whole = sum(column.whole for column in programme.columns)
     if programme.periods == 1 or whole <= WHOLE_AT_MOST:
-        return _direct(programme, gap=gap, limit_s=limit_s or DIRECT_S)
-    return _apart(programme, gap=gap, limit_s=limit_s or DIRECT_S)
+        return _direct(programme, gap=gap, nodes=nodes or SMALL_NODES)
+    return _apart(programme, gap=gap, nodes=nodes or NODES)
 
 
-def _direct(
-    programme: Programme,
-    *,
-    gap: float,
-    limit_s: float,
-    start: tuple[float, ...] | None = None,
-    nodes: int | None = None,
-) -> Solved:
+def _direct(programme: Programme, *, gap: float, nodes: int, start: tuple[float, ...] | None = None) -> Solved:
     model = _model(programme.columns, programme.rows)
     if start is not None:
         import highspy
@@ -126,10 +119,11 @@ def _direct(
         known = highspy.HighsSolution()
         known.col_value = list(start)
         model.setSolution(known)
+        # What presolve finds at the root makes HiGHS restart, which takes longer than all that it saves.
+        model.setOptionValue("presolve", "off")
     model.setOptionValue("mip_rel_gap", gap)
-    model.setOptionValue("time_limit", limit_s)
-    if nodes is not None:
-        model.setOptionValue("mip_max_nodes", nodes)
+    model.setOptionValue("time_limit", SAFETY_S)
+    model.setOptionValue("mip_max_nodes", nodes)
     model.run()
     info = model.getInfo()
     if info.primal_solution_status != FEASIBLE:
@@ -141,7 +135,7 @@ def _direct(
     return Solved(values=values, cost=cost, bound=min(bound, cost))
 
 
-def _apart(programme: Programme, *, gap: float, limit_s: float) -> Solved:
+def _apart(programme: Programme, *, gap: float, nodes: int) -> Solved:
     """A tight bound, a first solution period by period near it, then as much of the rest as effort allows."""
     tight = _tightened(programme)
     if tight is None:
@@ -155,7 +149,7 @@ def _apart(programme: Programme, *, gap: float, limit_s: float) -> Solved:
         best = Solved(first, cost, min(bound, cost))
         if best.gap <= gap or sum(column.whole for column in programme.columns) > WHOLE_AT_ONCE:
             return best
-    whole = _direct(cut, gap=gap, limit_s=limit_s, start=first, nodes=NODES)
+    whole = _direct(cut, gap=gap, start=first, nodes=nodes)
     if whole.values is None:
         return whole
     return whole._replace(bound=min(max(bound, whole.bound), whole.cost))
@@ -361,7 +355,7 @@ def _piecewise(columns: Sequence[Column], rows: Sequence[Row], held: dict[int, f
     model = _model(columns, rows, held=held)
     model.setOptionValue("mip_rel_gap", PERIOD_GAP)
     model.setOptionValue("mip_max_nodes", PERIOD_NODES)
-    model.setOptionValue("time_limit", PERIOD_S)
+    model.setOptionValue("time_limit", SAFETY_S)
     model.run()
     if model.getInfo().primal_solution_status != FEASIBLE:
         return None

@@ -122,6 +122,58 @@ def test_cores_are_work_too() -> None:
     assert all(one.accelerator.startswith("cpu-") for one in plan.instances)
 
 
+ROUTER = {
+    "name": "router", "model": "Qwen/Qwen2.5-1.5B-Instruct", "rate": "5/s", "prompt_tokens": 300, "output_tokens": 16,
+    "ttft": "200 ms", "tpot": "20 ms",
+}  # fmt: skip
+CAMERAS = {
+    "name": "cameras", "kind": "infer", "model": "ultralytics/yolov8m", "streams": 12, "fps": 25, "resolution": 640,
+    "latency": "100 ms",
+}  # fmt: skip
+
+
+def test_small_services_share_an_accelerator_in_slices() -> None:
+    """Whole A100s: one each. In slices: one for both, a spare replica and all; the latencies hold."""
+    on = {"accelerator": "A100 40GB", "provider": "gcp", "region": "us-central1"}
+    whole = planned({**ROUTER, "spare_replicas": 1}, CAMERAS, **on)
+    split = planned({**ROUTER, "spare_replicas": 1}, CAMERAS, **on, slices=True)
+    assert whole.bill is not None and split.bill is not None
+    assert split.bill.value <= whole.bill.value / 2.0
+    (profile,) = {one.slice for one in split.replicas}
+    assert profile.startswith("1g.") and all(check.meets for check in split.checks)
+    counts = {one.workload: one.hours[0].count for one in split.replicas}
+    assert counts["router"] >= 2 and sum(counts.values()) <= 7
+
+
+def test_a_spare_replica_is_one_more_and_holds_without_it() -> None:
+    alone, spared = planned(AGENT), planned({**AGENT, "spare_replicas": 1})
+    assert alone.bill is not None and spared.bill is not None and spared.bill.value > alone.bill.value
+    (lost,) = (check for check in spared.checks if check.lost)
+    assert lost.meets and lost.lost == "1 replica"
+    assert lost.replicas == next(check.replicas for check in spared.checks if not check.lost) - 1
+
+
+def test_samples_take_as_many_accelerators_as_their_own_plan_says() -> None:
+    from tonnage.planner.infer.door import infer_request
+    from tonnage.planner.infer.plan import plan_infer
+
+    fields = {key: value for key, value in CAMERAS.items() if key not in {"name", "kind"}} | {"streams": 400}
+    where = {"accelerator": "L4", "provider": "gcp"}
+    alone = plan_infer(infer_request({**fields, **where})).options[0]
+    plan = plan_fleet(fleet_request({**where, "term": "on-demand", "workloads": [{**CAMERAS, "streams": 400}]}))
+    (mine,) = plan.replicas
+    assert mine.hours[0].count == alone.count
+    (check,) = plan.checks
+    assert check.meets and check.e2e_s is not None and check.e2e_s <= 0.1
+
+
+def test_two_zones_of_three_may_be_lost() -> None:
+    one, both = planned(AGENT, zones=3), planned(AGENT, zones=3, lost_zones=2)
+    assert one.bill is not None and both.bill is not None and both.bill.value > one.bill.value
+    assert all(check.meets for check in both.checks)
+    assert {check.lost.count("and") for check in both.checks if check.lost} == {1}
+
+
 def test_a_network_without_text_is_sent_to_its_own_question() -> None:
     with pytest.raises(TonnageError, match="plan infer"):
         planned({"model": "ultralytics/yolo11s", "rate": "1/s"})

@@ -24,34 +24,45 @@ from tonnage.planner.door import (
     Field,
     read_fields,
     read_filters,
+    read_shape,
     serve_request,
 )
+from tonnage.planner.infer.door import INFER_FIELDS, infer_request
 
 __all__ = ["BUCKET_FIELDS", "FLEET_FIELDS", "FLEET_GROUPS", "fleet_request"]
 
 FLEET_FIELDS: Final[tuple[Field, ...]] = (
     *FILTER_FIELDS,
     Field(name="zones", reads="integer", help="failure domains of a region, any one of which may be lost", high=16),
+    Field(name="lost_zones", reads="integer", help="zones that may be lost at once, if more than one", high=8),
+    Field(name="slices", reads="flag", help="replicas may run on slices of an accelerator (MIG)"),
     Field(name="budget", reads="USD/h", help="most to spend, on average over the hours", high=1e7),
     Field(name="quick", reads="flag", help="by averages alone, without simulating"),
 )
 """Fields beside the groups."""
 
 _ALONE: Final = frozenset({"concurrency", "zones", "budget", "quick", "max_accelerators", "term", "on_for", "off_for",
-                           "idle_timeout", "start_from", "cold_start", "spare_replicas"})  # fmt: skip
+                           "idle_timeout", "start_from", "cold_start"})  # fmt: skip
 """Fields of a serving request that say nothing about one workload among others."""
 _LENGTHS: Final = ("share", "prompt_tokens", "output_tokens")
+_SAMPLES: Final = ("streams", "fps", "every", "frame", "codec", "decode", "audio", "latency", "resolution", "seq_len",
+                   "steps", "frames", "beams")  # fmt: skip
+"""Fields that mean something for networks that decode no text."""
+_SHAPED: Final = ("day", "peak_to_mean")
 _WORKLOAD: Final[tuple[Field, ...]] = (
     Field(name="name", reads="text", help="what the answer calls it"),
-    Field(name="kind", reads="text", choices=("serve", "batch", "cpu"),
-          help="serve: within objectives; batch: so many items a day; cpu: work for host cores"),
+    Field(name="kind", reads="text", choices=("serve", "batch", "infer", "cpu"),
+          help="serve: within objectives; batch: so many items a day; infer: samples through a network that decodes "
+          "no text; cpu: work for host cores"),
     *(field for field in SERVE_FIELDS if field.name not in _ALONE),
+    *(field for field in INFER_FIELDS if field.name in _SAMPLES),
     Field(name="items", reads="count", help="batch: to be done every day", high=1e13),
     Field(name="window", reads="text", help="batch: hours of the day it may run in, 22-6"),
     Field(name="cpu_time", reads="s", help="cpu: time of one virtual core that a request takes", high=1e5),
     Field(name="spot_share", reads="fraction", help="share that may run on spot capacity", low=-1e-9, high=1.0),
     Field(name="survives", reads="fraction", help="share still carried when one failure domain is lost", low=-1e-9,
           high=1.0),
+    Field(name="slices", reads="flag", help="replicas may run on slices of an accelerator (MIG)"),
 )  # fmt: skip
 BUCKET_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="share", reads="fraction", help="of the requests", high=1.0),
@@ -99,7 +110,11 @@ def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
     terms = {"term": given.get("term", USUAL_TERMS)}
     names = {field.name for field in FILTER_FIELDS} - {"max_accelerators"}
     shared = {**{name: given[name] for name in names if name in given}, **terms}
-    zones = given.get("zones", 1)
+    if "slices" in given:
+        entries = [{"slices": given["slices"], **entry} for entry in entries]
+    zones, lost = given.get("zones", 1), given.get("lost_zones", 1)
+    if "lost_zones" in given and not lost < zones:
+        raise BadRequest(f"lost_zones: {lost} of {zones} zones may not be lost; at least one must be left")
     workloads = tuple(
         _workload(entry, number=i + 1, shared=shared, zones=zones, additions=additions)
         for i, entry in enumerate(entries)
@@ -117,6 +132,7 @@ def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         own=own,
         quotas=quotas,
         zones=zones,
+        lost_zones=lost,
         budget_usd_per_h=given.get("budget"),
         quick=given.get("quick", False),
     )
@@ -147,14 +163,20 @@ def _read_workload(
 ) -> FleetWorkload:
     given = read_fields({key: value for key, value in entry.items() if key != "buckets"}, _WORKLOAD)
     kind = given.get("kind", "batch" if "items" in given else "cpu" if "cpu_time" in given else "serve")
-    needs = {"serve": "", "batch": "items", "cpu": "cpu_time"}[kind]
+    needs = {"batch": "items", "cpu": "cpu_time"}.get(kind, "")
     if needs and needs not in given:
         raise BadRequest(f"{needs} is missing: a workload of kind {kind} needs it")
+    if kind != "infer" and (stray := [name for name in _SAMPLES if name in given]):
+        raise BadRequest(f"{stray[0]} only means something for kind: infer")
+    if kind in {"batch", "cpu"} and given.get("spare_replicas"):
+        raise BadRequest("spare_replicas only mean something where somebody waits: kind serve or infer")
     for other, field in (("batch", "items"), ("batch", "window"), ("cpu", "cpu_time")):
         if field in given and kind != other:
             raise BadRequest(f"{field} only means something for kind: {other}")
     if kind == "batch" and (unfit := [n for n in ("rate", "users", "ttft", "tpot", "e2e", "day") if n in given]):
         raise BadRequest(f"{unfit[0]} and items contradict: a batch is worked off, nobody waits for one answer")
+    if kind == "infer":
+        return _sampled(entry, name, given=given, shared=shared, zones=zones, additions=additions)
     asked = {key: value for key, value in given.items() if key in {field.name for field in SERVE_FIELDS}}
     if kind == "cpu":
         asked.setdefault("model", "none")
@@ -176,6 +198,35 @@ def _read_workload(
         cpu_s=given.get("cpu_time"),
         spot_share=given.get("spot_share", 1.0 if kind == "batch" else 0.0),
         survives=0.0 if kind == "batch" else given.get("survives", 1.0 if zones > 1 else 0.0),
+        spare_replicas=given.get("spare_replicas", 0),
+        slices=given.get("slices", False) and kind != "cpu",
+    )
+
+
+def _sampled(
+    entry: Mapping[str, Any], name: str, *, given: Mapping[str, Any], shared: Mapping[str, Any], zones: int,
+    additions: Additions,
+) -> FleetWorkload:  # fmt: skip
+    """Samples through a network that decodes no text, from the fields of `plan infer`."""
+    own = {field.name for field in INFER_FIELDS}
+    known = own | {*_SHAPED, "name", "kind", "spot_share", "survives", "spare_replicas", "slices"}
+    if stray := [key for key in given if key not in known]:
+        raise BadRequest(f"{stray[0]} means nothing for kind: infer")
+    read = infer_request(
+        {**_texts(shared), **{key: value for key, value in entry.items() if key in own}}, additions=additions
+    )
+    return FleetWorkload(
+        name=name,
+        kind="infer",
+        infer=read,
+        rate_per_s=read.rate_per_s,
+        shape=read_shape({key: given[key] for key in _SHAPED if key in given}),
+        # One bucket: all samples are alike.
+        buckets=(Bucket(share=1.0, lengths=Lengths(prompt_tokens=0.0, output_tokens=0.0)),),
+        spot_share=given.get("spot_share", 0.0),
+        survives=given.get("survives", 1.0 if zones > 1 else 0.0),
+        spare_replicas=given.get("spare_replicas", 0),
+        slices=given.get("slices", False),
     )
 
 

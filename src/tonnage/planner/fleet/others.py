@@ -12,9 +12,9 @@ from tonnage.money.bills import HOURS_PER_MONTH
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.fleet_plan import FleetAlternative, FleetLimit, FleetRequest
 from tonnage.nouns.plan import Rejection
+from tonnage.planner.fleet.chance import Chance
 from tonnage.planner.fleet.problem import Asked, problem_of
 from tonnage.planner.fleet.told import kinds_of
-from tonnage.planner.fleet.ways import Chance
 from tonnage.planner.missed import Missed
 from tonnage.planner.sites import none_passes
 from tonnage.search.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
@@ -23,8 +23,8 @@ from tonnage.units import show
 __all__ = ["alternatives", "binds", "ends", "nobody_serves", "over_budget", "what_stops"]
 
 GAP: Final = 0.02
-LIMIT_S: Final = 2.5
-"""Of each other fleet. [s]"""
+NODES: Final = 20
+"""Of the search of each other fleet. [-]"""
 MOST_KINDS: Final = 3
 MOST_LIMITS: Final = 5
 MORE: Final = 0.25
@@ -47,7 +47,7 @@ def ends(
     found = []
     for speed in (factor, 1.0 / factor):
         problem, _ = problem_of(replace(asked, speed=speed))
-        other = cheapest_fleet(problem, gap=GAP, limit_s=LIMIT_S)
+        other = cheapest_fleet(problem, gap=GAP, nodes=NODES)
         found.append(other.cost if other.feasible else None)
     return found[0], found[1]
 
@@ -76,12 +76,13 @@ def alternatives(asked: Asked, problem: FleetProblem, *, fleet: Fleet) -> tuple[
 
 def _under(asked: Asked, name: str, *, least: float) -> FleetAlternative:
     problem, _ = problem_of(asked)
-    fleet = cheapest_fleet(problem, gap=GAP, limit_s=LIMIT_S)
+    fleet = cheapest_fleet(problem, gap=GAP, nodes=NODES)
     if not fleet.feasible:
         return FleetAlternative(name=name, what="no such fleet carries the load")
     usd = _usd_per_month(problem, fleet)
     kinds = ", ".join(kinds_of(asked, fleet)) or "hosts alone"
-    more = usd / least - 1.0 if least > 0 else 0.0
+    # Beside what costs nothing, anything is dearer by no share of it.
+    more = usd / least - 1.0 if least > 0 else 0.0 if usd <= 0 else None
     return FleetAlternative(name=name, usd_per_month=usd, more=more, what=f"on {kinds}")
 
 
@@ -89,7 +90,7 @@ def _of_one_kind(asked: Asked, least: float, used: list[str]) -> FleetAlternativ
     """The cheapest fleet with one kind of accelerator; hosts without any may stand beside it."""
     served: dict[str, set[int]] = {}
     for chance in asked.chances:
-        served.setdefault(chance.configuration.accelerator, set()).add(chance.workload)
+        served.setdefault(chance.site.accelerator.id, set()).add(chance.workload)
     needed = {i for i, w in enumerate(asked.request.workloads) if w.kind != "cpu"}
     able = [kind for kind, who in served.items() if who >= needed]
     able.sort(key=lambda kind: used.index(kind) if kind in used else len(used))
@@ -104,8 +105,12 @@ def _of_one_kind(asked: Asked, least: float, used: list[str]) -> FleetAlternativ
         what = "none serves every workload within limits and objectives"
         return FleetAlternative(name=name, what=what)
     ranked = sorted(found, key=lambda one: one.usd_per_month or math.inf)
-    rest = [f"{one.name.rpartition(': ')[2]} +{one.more or 0.0:.0%}" for one in ranked[1:4]]
+    rest = [f"{one.name.rpartition(': ')[2]} {_apart(one)}" for one in ranked[1:4]]
     return replace(ranked[0], what="the best; " + ", ".join(rest) if rest else "the only one that can")
+
+
+def _apart(one: FleetAlternative) -> str:
+    return f"+{one.more:.0%}" if one.more is not None else show(one.usd_per_month or 0.0, "USD")
 
 
 def _at_one_provider(asked: Asked, fleet: Fleet, least: float) -> FleetAlternative | None:
@@ -150,7 +155,7 @@ def binds(asked: Asked, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetLi
             trials.append((name, what, replace(problem, pools=pools)))
     found = []
     for name, what, other in trials[:MOST_LIMITS]:
-        better = cheapest_fleet(other, gap=GAP, limit_s=LIMIT_S)
+        better = cheapest_fleet(other, gap=GAP, nodes=NODES)
         saved = (cost - better.cost) / sum(problem.hours) * HOURS_PER_MONTH if better.feasible else 0.0
         # Less than the gap of the two is no saving that can be told from none.
         if better.feasible and cost - better.cost > GAP / 2.0 * cost:
@@ -216,7 +221,7 @@ def what_stops(asked: Asked) -> Verdict:
             return _quota_verdict(f"the quota of {quota.name}", quota.most, short)
     if asked.loss and any(pool.survives > 0 for pool in problem.pools):
         calm, _ = problem_of(replace(asked, loss=False))
-        if cheapest_fleet(calm, gap=0.5, limit_s=LIMIT_S).feasible:
+        if cheapest_fleet(calm, gap=0.5, nodes=NODES).feasible:
             domains = len({machine.domain for machine in problem.machines})
             return Verdict(
                 ok=False, limit="survives", short_by=1.0, unit="domains",
@@ -224,7 +229,7 @@ def what_stops(asked: Asked) -> Verdict:
                 nearest="zones: 2, another region, or a lower share in survives",
             )  # fmt: skip
     pools = tuple(replace(pool, loose=1.0) for pool in problem.pools)
-    if cheapest_fleet(replace(problem, pools=pools), gap=0.5, limit_s=LIMIT_S).feasible:
+    if cheapest_fleet(replace(problem, pools=pools), gap=0.5, nodes=NODES).feasible:
         return Verdict(
             ok=False, limit="spot_share", reason="only spot capacity is allowed, and some load must not run on it",
             nearest="term: on-demand beside spot, or spot_share: 100 %",
@@ -263,7 +268,7 @@ def _short_of(problem: FleetProblem, quotas: tuple[Quota, ...]) -> float | None:
         return replace(machine, terms=terms, start_h=0.0)
 
     machines = tuple(held(m, machine) for m, machine in enumerate(problem.machines))
-    found = cheapest_fleet(replace(problem, machines=machines), gap=0.001, limit_s=LIMIT_S)
+    found = cheapest_fleet(replace(problem, machines=machines), gap=0.001, nodes=NODES)
     if not found.feasible:
         return None
     return sum(counts[0] * machines[m].slots for (m, name), counts in found.instances.items() if (m, name) in counted)

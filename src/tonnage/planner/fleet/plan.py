@@ -20,21 +20,20 @@ from tonnage.money.bills import HOURS_PER_MONTH
 from tonnage.nouns.fleet_plan import FleetCheck, FleetPlan, FleetRequest
 from tonnage.nouns.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.planner.fleet import others, story
+from tonnage.planner.fleet.chance import Chance
 from tonnage.planner.fleet.hours import hours_of
 from tonnage.planner.fleet.problem import Asked, problem_of
+from tonnage.planner.fleet.samples import sample_chances
 from tonnage.planner.fleet.stock import stock
 from tonnage.planner.fleet.told import bill_of, instances_of, replicas_of
 from tonnage.planner.fleet.verify import checks_of
-from tonnage.planner.fleet.ways import Chance, chances, simulated, worth
+from tonnage.planner.fleet.ways import chances, simulated, worth
 from tonnage.planner.missed import Missed
 from tonnage.search.fleet import Fleet, FleetProblem, cheapest_fleet
 
 __all__ = ["plan_fleet"]
 
 GAP: Final = 0.01
-LIMIT_S: Final = 15.0
-"""Of the first solution. [s]"""
-AGAIN_S: Final = 6.0
 ROUNDS: Final = 4
 """Times that what was picked unsimulated is simulated and the programme asked again."""
 RAISES: Final = 2
@@ -66,7 +65,8 @@ def plan_fleet(
     for number, workload in enumerate(request.workloads):
         if workload.kind == "cpu":
             continue
-        mine, misses, looked = chances(request, number, held=held, additions=additions)
+        looking = sample_chances if workload.kind == "infer" else chances
+        mine, misses, looked = looking(request, number, held=held, additions=additions)
         found += mine
         missed[number] = misses
         evaluated += looked
@@ -108,7 +108,7 @@ def plan_fleet(
 
 def _settled(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Asked, Solution, tuple[FleetCheck, ...]]:
     """The fleet whose replicas are simulated, as often raised as its objectives need; the last one when none does."""
-    asked, solution = _solved(asked, known, limit_s=LIMIT_S)
+    asked, solution = _solved(asked, known)
     checks: tuple[FleetCheck, ...] = ()
     for again in range(RAISES + 1):
         if asked.request.quick or not solution[2].feasible:
@@ -122,20 +122,26 @@ def _settled(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Aske
             up * (RAISE if w.name in missing else 1.0)
             for up, w in zip(asked.raised, asked.request.workloads, strict=True)
         )
-        higher, better = _solved(replace(asked, raised=raised), known, limit_s=AGAIN_S)
+        higher, better = _solved(replace(asked, raised=raised), known)
         if not better[2].feasible:
             break
         asked, solution = higher, better
     return asked, solution, checks
 
 
-def _solved(asked: Asked, known: dict[int, tuple[Requests, Any]], *, limit_s: float) -> tuple[Asked, Solution]:
+def _solved(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Asked, Solution]:
     """The cheapest fleet, all of whose replicas are simulated."""
     for again in range(ROUNDS):
         problem, behind = problem_of(asked)
-        fleet = cheapest_fleet(problem, gap=GAP, limit_s=limit_s)
+        fleet = cheapest_fleet(problem, gap=GAP)
         picked = {chance.name for w, _ in fleet.replicas if (chance := behind[w]) is not None}
-        unsure = {chance.name for chance in asked.chances if chance.name in picked and not chance.simulated}
+        unsure = {
+            chance.name
+            for chance in asked.chances
+            if chance.name in picked
+            and not chance.simulated
+            and asked.request.workloads[chance.workload].kind != "infer"
+        }
         if asked.request.quick or not unsure or again == ROUNDS - 1:
             break
         asked = replace(asked, chances=tuple(simulated(asked.request, list(asked.chances), names=unsure, known=known)))
@@ -169,10 +175,10 @@ def _rejected(
     """One line for each workload and accelerator that serves it in no configuration."""
     lines: list[Rejection] = []
     for number, misses in missed.items():
-        able = {chance.configuration.accelerator for chance in found if chance.workload == number}
+        able = {chance.site.accelerator.id for chance in found if chance.workload == number}
         seen: set[str] = set()
         for miss in misses:
-            name = miss.configuration.accelerator
+            name = miss.configuration.accelerator.partition(":")[0]
             if name not in able and name not in seen:
                 seen.add(name)
                 what = f"{request.workloads[number].name} on {name}"

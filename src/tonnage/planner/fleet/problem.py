@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from tonnage.nouns.fleet_plan import FleetRequest, FleetWorkload
+from tonnage.planner.fleet.chance import Chance, usable
 from tonnage.planner.fleet.hours import Hours
 from tonnage.planner.fleet.stock import Stock, machine_of, quotas_on
-from tonnage.planner.fleet.ways import Chance, usable
 from tonnage.planner.host import serving_processes
 from tonnage.search.fleet import FleetProblem, Pool, Way
 
@@ -55,6 +55,7 @@ def problem_of(asked: Asked) -> tuple[FleetProblem, tuple[Chance | None, ...]]:
                     pool=chance.workload,
                     machine=m,
                     charge=float(chance.ranks),
+                    slices=1 if chance.piece is None else chance.piece.most,
                     rates=tuple(rate * asked.speed for rate in chance.rates),
                     cores=cores_of(chance),
                 )
@@ -75,6 +76,8 @@ def problem_of(asked: Asked) -> tuple[FleetProblem, tuple[Chance | None, ...]]:
         ways=tuple(ways),
         quotas=tuple(quota for quota in quotas_on(request, asked.held) if quota.name not in asked.free),
         follows=hours.follows,
+        zones=request.zones,
+        lost_zones=request.lost_zones,
     )
     return problem, tuple(behind)
 
@@ -95,15 +98,9 @@ def _pool(asked: Asked, number: int, workload: FleetWorkload) -> Pool:
     if workload.kind == "cpu":
         demand: tuple[tuple[float, ...], ...] = (tuple(load * raised * (workload.cpu_s or 0.0) for load in loads),)
     else:
-        assert workload.serve is not None
-        room = raised / (1.0 - workload.serve.headroom)
+        room = raised / (1.0 - workload.headroom)
         demand = tuple(tuple(load * bucket.share * room for load in loads) for bucket in workload.buckets)
     survives = workload.survives if asked.loss else 0.0
-    zones = asked.request.zones
-    if zones == 1:
-        return Pool(id=workload.name, demand=demand, loose=workload.spot_share, survives=survives)
-    # Spread evenly, all zones but one still carry that share, on capacity that stays.
-    firm = max(1.0 - workload.spot_share, survives * zones / (zones - 1))
-    more = max(1.0, firm)
-    demand = tuple(tuple(load * more for load in bucket) for bucket in demand)
-    return Pool(id=workload.name, demand=demand, loose=1.0 - firm / more)
+    return Pool(
+        id=workload.name, demand=demand, loose=workload.spot_share, survives=survives, spares=workload.spare_replicas
+    )

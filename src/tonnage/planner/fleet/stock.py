@@ -79,7 +79,7 @@ def _open(
     request: FleetRequest, additions: Additions
 ) -> tuple[list[Site], dict[Offer, frozenset[int]], tuple[Rejection, ...]]:
     """Sites that any workload's filters leave, who may use each of their offers, and what no filter leaves."""
-    asked = [w.serve.filters if w.serve is not None else request.filters for w in request.workloads]
+    asked = [w.filters or request.filters for w in request.workloads]
     users: dict[Offer, set[int]] = {}
     merged: dict[tuple[str, str | None], Site] = {}
     excluded: dict[str, Rejection] = {}

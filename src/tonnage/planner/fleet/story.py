@@ -70,6 +70,13 @@ def assumptions(request: FleetRequest, hours: Hours) -> tuple[str, ...]:
         found.append("spot capacity counts for the time it is there and useful, by published interruptions")
     if any(name.startswith("reserved") for name in request.filters.terms):
         found.append("reserved instances are paid in every hour of their year")
+    if any(w.slices for w in request.workloads):
+        found.append(
+            "an accelerator is split into slices of one kind; each has its share of multiprocessors and bandwidth, as "
+            "NVIDIA states, and is reckoned like a part of that size, not measured"
+        )
+    if any(w.kind == "infer" for w in request.workloads):
+        found.append("what carries samples is reckoned as by plan infer: mean times, not simulated")
     if request.zones > 1:
         found.append(f"every region has {request.zones} zones with the same prices")
     return tuple(found)

@@ -8,10 +8,10 @@ from tonnage.money.bills import HOURS_PER_MONTH
 from tonnage.nouns.answer import Basis, Part, Quantity
 from tonnage.nouns.fleet_plan import PoolInstances, PoolReplicas
 from tonnage.nouns.host import HostNeed
+from tonnage.planner.fleet.chance import Chance
 from tonnage.planner.fleet.hours import ranges
 from tonnage.planner.fleet.problem import Asked
 from tonnage.planner.fleet.stock import Stock
-from tonnage.planner.fleet.ways import Chance
 from tonnage.planner.host import serving_needs
 from tonnage.search.fleet import Fleet, FleetProblem
 
@@ -99,6 +99,7 @@ def replicas_of(
                 carries=_carries(asked, problem, w=w, firm=firm, fleet=fleet),
                 configuration=chance.configuration if chance is not None else None,
                 simulated=chance is not None and chance.simulated,
+                slice=chance.piece.profile if chance is not None and chance.piece is not None else "",
                 needs=_needs(chance, asked.held[way.machine]) if chance is not None else (),
             )
         )

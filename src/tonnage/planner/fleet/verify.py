@@ -6,17 +6,19 @@ among replicas of one kind to the one with the fewest in flight.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from tonnage.engine.simulated import Requests
-from tonnage.nouns.fleet_plan import FleetCheck, FleetWorkload
+from tonnage.nouns.fleet_plan import FleetCheck, FleetRequest, FleetWorkload
+from tonnage.planner.fleet.chance import Chance
 from tonnage.planner.fleet.hours import Hours
 from tonnage.planner.fleet.problem import Asked
 from tonnage.planner.fleet.requests import SEED, drawn_for
-from tonnage.planner.fleet.ways import Chance
+from tonnage.planner.fleet.samples import served_s
 from tonnage.planner.placement import overheads_on
 from tonnage.planner.replica_arrays import replica_arrays
 from tonnage.search.fleet import Fleet, FleetProblem
@@ -54,27 +56,30 @@ def checks_of(
     """A check of every workload with objectives, whole and with the failure domain lost that carries most."""
     found: list[FleetCheck] = []
     for number, workload in enumerate(asked.request.workloads):
-        if workload.kind != "serve":
+        if workload.kind not in {"serve", "infer"}:
             continue
-        if number not in known:
+        if workload.kind == "serve" and number not in known:
             known[number] = drawn_for(workload)
+        drawn = known.get(number)
         period, groups = _hardest(asked.hours, problem, number=number, behind=behind, fleet=fleet)
         base = FleetCheck(
             workload=workload.name, hour=asked.hours.period_of.index(period), replicas=0, requests=0, meets=True,
             rate_per_s=asked.hours.loads[number][period],
             percentile=workload.serve.slo.percentile if workload.serve else 95.0, raised=asked.raised[number],
         )  # fmt: skip
-        found.append(_check(base, workload, groups, drawn=known[number]))
+        found.append(_check(base, workload, groups, drawn=drawn))
+        if workload.spare_replicas:
+            plural = "s" if workload.spare_replicas > 1 else ""
+            spared = msgspec.structs.replace(base, lost=f"{workload.spare_replicas} replica{plural}")
+            found.append(_check(spared, workload, _failed(groups, workload.spare_replicas), drawn=drawn))
         if workload.survives <= 0 or not asked.loss:
             continue
         lost, left = _worst_loss(
-            problem, number=number, period=period, behind=behind, fleet=fleet, zones=asked.request.zones
+            problem, number=number, period=period, behind=behind, fleet=fleet, request=asked.request
         )
         if lost:
             rate = base.rate_per_s * workload.survives
-            found.append(
-                _check(msgspec.structs.replace(base, lost=lost, rate_per_s=rate), workload, left, drawn=known[number])
-            )
+            found.append(_check(msgspec.structs.replace(base, lost=lost, rate_per_s=rate), workload, left, drawn=drawn))
     return tuple(found)
 
 
@@ -109,6 +114,19 @@ def groups_at(
     ]
 
 
+def _failed(groups: list[Group], number: int) -> list[Group]:
+    """The groups without so many of the replicas that carry most each."""
+    left = []
+    for group in sorted(groups, key=lambda one: -max(one.chance.rates)):
+        gone = min(number, group.replicas)
+        number -= gone
+        if group.replicas > gone:
+            share = 1.0 - gone / group.replicas
+            flows = tuple(flow * share for flow in group.flows)
+            left.append(msgspec.structs.replace(group, replicas=group.replicas - gone, flows=flows))
+    return left
+
+
 def _hardest(
     hours: Hours, problem: FleetProblem, *, number: int, behind: tuple[Chance | None, ...], fleet: Fleet
 ) -> tuple[int, list[Group]]:
@@ -125,12 +143,19 @@ def _hardest(
 
 
 def _worst_loss(
-    problem: FleetProblem, *, number: int, period: int, behind: tuple[Chance | None, ...], fleet: Fleet, zones: int
-) -> tuple[str, list[Group]]:
+    problem: FleetProblem, *, number: int, period: int, behind: tuple[Chance | None, ...], fleet: Fleet,
+    request: FleetRequest,
+) -> tuple[str, list[Group]]:  # fmt: skip
     """The failure domain that carries most of a workload, and the replicas that are left without it."""
     standing = _standing(problem, fleet, period)
-    if zones > 1:
-        domains = {f"zone {z + 1}": left for z, left in enumerate(_zones(problem, standing, zones))}
+    if request.zones > 1:
+        each = _zones(problem, standing, request.zones)
+        domains = {
+            f"zone{'s' if request.lost_zones > 1 else ''} {' and '.join(str(z + 1) for z in gone)}": {
+                m: max(0.0, sum(each[z][m] for z in gone) - (len(gone) - 1)) for m in standing
+            }
+            for gone in itertools.combinations(range(request.zones), request.lost_zones)
+        }
     else:
         names = sorted({machine.domain for machine in problem.machines})
         domains = {
@@ -171,12 +196,14 @@ def _zones(problem: FleetProblem, standing: dict[int, float], zones: int) -> lis
 
 
 def _check(
-    base: FleetCheck, workload: FleetWorkload, groups: list[Group], *, drawn: tuple[Requests, Any]
+    base: FleetCheck, workload: FleetWorkload, groups: list[Group], *, drawn: tuple[Requests, Any] | None
 ) -> FleetCheck:
     import numpy as np
 
     if base.rate_per_s <= 0:
         return base
+    if drawn is None:
+        return _waited(base, workload, groups)
     serve = workload.serve
     assert serve is not None
     n = min(REQUESTS, len(drawn[0].prompt))
@@ -205,6 +232,23 @@ def _check(
         base, replicas=replicas, requests=len(ttft), meets=meets and p_left < 100.0,
         ttft_s=seen[0], tpot_s=seen[1], e2e_s=seen[2],
     )  # fmt: skip
+
+
+def _waited(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> FleetCheck:
+    """Samples: the mean time to an answer where every kind of replica gets the share that it was chosen for."""
+    asked = workload.infer
+    assert asked is not None
+    whole = sum(group.flows[0] for group in groups)
+    replicas = sum(group.replicas for group in groups)
+    if whole <= 0:
+        return msgspec.structs.replace(base, meets=False, replicas=replicas)
+    waits = 0.0
+    for group in groups:
+        share = group.flows[0] / whole
+        waits += share * served_s(asked, group.chance, each=base.rate_per_s * share / group.replicas)
+    meets = math.isfinite(waits) and (asked.latency_s is None or waits <= asked.latency_s)
+    seen = waits if math.isfinite(waits) else None
+    return msgspec.structs.replace(base, replicas=replicas, meets=meets, e2e_s=seen, percentile=50.0)
 
 
 def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n: int) -> list[tuple[Group, Simulated]]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.slices import Slice, part_of, slices_of
 from tonnage.engine.capacity import Point, at_concurrency, largest_concurrency
 from tonnage.engine.simulated import Requests
 from tonnage.errors import BadRequest
+from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.fleet_plan import FleetRequest, FleetWorkload
 from tonnage.nouns.layout import Engine, Layout
@@ -25,6 +26,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Serve
+from tonnage.planner.fleet.chance import Chance, cost_per_unit, needless, usable
 from tonnage.planner.fleet.requests import drawn_for, of_bucket
 from tonnage.planner.fleet.stock import Stock
 from tonnage.planner.missed import Missed
@@ -35,7 +37,7 @@ from tonnage.planner.serve.option import load_of
 from tonnage.planner.sites import Site
 from tonnage.search.layouts import replica_layouts
 
-__all__ = ["Chance", "chances", "cost_per_unit", "lengths_served", "simulated", "usable", "worth"]
+__all__ = ["chances", "lengths_served", "simulated", "worth"]
 
 LARGEST_REPLICA: Final = 32
 SIZES_LOOKED_AT: Final = 3
@@ -47,34 +49,15 @@ NEAR: Final = 1.6
 """Simulated capacity over the mean field's, at most (see `planner.serve.decide`): nearer ones are simulated. [-]"""
 
 
-class Chance(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration of one workload's model at one kind of site."""
+class _Place(NamedTuple):
+    """Whole accelerators of a site, or slices of them."""
 
-    workload: int
     site: Site
-    configuration: Configuration
-    replica: Replica
-    """For the mean lengths of all requests."""
-    points: tuple[Point | None, ...]
-    """Of each bucket alone, at capacity; absent = it cannot."""
-    rates: tuple[float, ...]
-    """To plan with. [1/s]"""
-    simulated: bool = False
+    piece: Slice | None = None
 
     @property
-    def ranks(self) -> int:
-        """Accelerators of a replica."""
-        return self.configuration.layout.ranks
-
-    @property
-    def name(self) -> str:
-        """What its speed depends on."""
-        return f"{self.workload} {self.configuration.label()} {self.site.intra_link or ''}"
-
-    def mix_per_s(self, workload: FleetWorkload) -> float:
-        """Requests of all buckets it can carry, in their proportions, per second. [1/s]"""
-        able = [(b.share, rate) for b, rate in zip(workload.buckets, self.rates, strict=True) if rate > 0]
-        return sum(share for share, _ in able) / sum(share / rate for share, rate in able) if able else 0.0
+    def part(self) -> Accelerator:
+        return self.site.accelerator if self.piece is None else part_of(self.site.accelerator, self.piece)
 
 
 def chances(
@@ -100,15 +83,22 @@ def chances(
         (id(one.site), one.site.accelerator.id): one.site for one in held if not one.host_only and number in one.users
     }
     for site in places.values():
-        here = []
-        for outcome in _at(allowed, workload, number=number, model=model, site=site):
-            looked += 1
-            if isinstance(outcome, Missed):
-                missed.append(outcome)
-            else:
-                here.append(outcome)
-        found += _best(workload, here)
+        # Of whole accelerators the best few; of slices the best on each profile.
+        for piece in (None, *_pieces(workload, site)):
+            able = []
+            for outcome in _at(allowed, workload, number=number, model=model, place=_Place(site, piece)):
+                looked += 1
+                if isinstance(outcome, Missed):
+                    missed.append(outcome)
+                else:
+                    able.append(outcome)
+            found += _best(workload, able)
     return found, missed, looked
+
+
+def _pieces(workload: FleetWorkload, site: Site) -> tuple[Slice, ...]:
+    """Slices that a workload may use there: of a kind that comes several at once."""
+    return tuple(piece for piece in slices_of(site.accelerator.id) if piece.most > 1) if workload.slices else ()
 
 
 def lengths_served(serve: Serve, workload: FleetWorkload, *, bucket: int) -> Serve:
@@ -116,16 +106,21 @@ def lengths_served(serve: Serve, workload: FleetWorkload, *, bucket: int) -> Ser
     return replace(serve, lengths=workload.buckets[bucket].lengths)
 
 
-def _at(allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, site: Site) -> Iterator[Chance | Missed]:
+def _at(
+    allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place
+) -> Iterator[Chance | Missed]:
+    site, part = place.site, place.part
+    most, per_node = (LARGEST_REPLICA, site.per_node) if place.piece is None else (1, 1)
     for engine in allowed.engines:
-        for precision in formats.precisions(allowed, model, accelerator=site.accelerator, engine=engine):
+        for precision in formats.precisions(allowed, model, accelerator=part, engine=engine):
             served = 0
-            for layout in replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=LARGEST_REPLICA):
+            for layout in replica_layouts(model, part, per_node=per_node, max_ranks=most):
                 configuration = Configuration(
-                    accelerator=site.accelerator.id, layout=layout, precision=precision,
-                    engine=Engine(name=engine, max_model_len=allowed.max_context), intra_link=site.intra_link,
+                    accelerator=part.id, layout=layout, precision=precision,
+                    engine=Engine(name=engine, max_model_len=allowed.max_context),
+                    intra_link=site.intra_link if place.piece is None else None,
                 )  # fmt: skip
-                outcome = _chance(allowed, workload, number=number, model=model, site=site, run=configuration)
+                outcome = _chance(allowed, workload, number=number, model=model, place=place, run=configuration)
                 yield outcome
                 served += isinstance(outcome, Chance)
                 if served >= SIZES_LOOKED_AT:
@@ -133,13 +128,13 @@ def _at(allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, s
 
 
 def _chance(
-    allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, site: Site, run: Configuration
+    allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place, run: Configuration
 ) -> Chance | Missed:
     points: list[Point | None] = []
     why: Missed | None = None
     for bucket in range(len(workload.buckets)):
         asked = lengths_served(allowed, workload, bucket=bucket)
-        replica = build_replica(model=model, accelerator=site.accelerator, configuration=run, lengths=asked.lengths)
+        replica = build_replica(model=model, accelerator=place.part, configuration=run, lengths=asked.lengths)
         point = _point(asked, replica, run)
         points.append(point if isinstance(point, Point) else None)
         if isinstance(point, Missed):
@@ -149,9 +144,12 @@ def _chance(
     if why is not None and not any(points):
         return why
     if len(workload.buckets) > 1:
-        replica = build_replica(model=model, accelerator=site.accelerator, configuration=run, lengths=allowed.lengths)
+        replica = build_replica(model=model, accelerator=place.part, configuration=run, lengths=allowed.lengths)
     rates = tuple(point.rate_per_s if point is not None else 0.0 for point in points)
-    return Chance(workload=number, site=site, configuration=run, replica=replica, points=tuple(points), rates=rates)
+    return Chance(
+        workload=number, site=place.site, configuration=run, replica=replica, points=tuple(points), rates=rates,
+        piece=place.piece,
+    )  # fmt: skip
 
 
 def _point(asked: Serve, replica: Replica, run: Configuration) -> Point | Missed:
@@ -184,22 +182,6 @@ def _best(workload: FleetWorkload, here: list[Chance]) -> list[Chance]:
     return kept
 
 
-def usable(chance: Chance, held: Stock) -> bool:
-    """Whether replicas of a chance fit on machines of a kind."""
-    count = held.offer.count
-    whole = count >= chance.ranks or (count == chance.site.per_node and chance.ranks % count == 0)
-    return held.site is chance.site and chance.workload in held.users and whole
-
-
-def cost_per_unit(chance: Chance, held: Stock, *, bucket: int) -> float:
-    """The least that a request of a bucket costs there at full load; the rest of the machine is used. [USD]"""
-    rate = chance.rates[bucket]
-    prices = [price for term in held.terms if (price := held.offer.usd_per_hour(term)) is not None]
-    if rate <= 0 or not prices:
-        return math.inf
-    return min(prices) / held.offer.count * chance.ranks / (rate * 3600.0)
-
-
 def worth(
     request: FleetRequest, held: tuple[Stock, ...], *, found: list[Chance]
 ) -> tuple[tuple[Stock, ...], list[Chance], set[str]]:
@@ -230,7 +212,7 @@ def worth(
         if one.own or over <= NEAR:
             near.add(chance.name)
     kept = [chance for chance in found if chance.name in good]
-    return tuple(one for one in machines if not _needless(one, machines, kept)), kept, near
+    return tuple(one for one in machines if not needless(one, machines, kept)), kept, near
 
 
 def _simulated(request: FleetRequest, chance: Chance, *, known: dict[int, tuple[Requests, Any]]) -> Chance:
@@ -254,35 +236,15 @@ def _simulated(request: FleetRequest, chance: Chance, *, known: dict[int, tuple[
     return replace(chance, rates=tuple(rates), simulated=True)
 
 
-def _needless(one: Stock, machines: list[Stock], found: list[Chance]) -> bool:
-    """Whether a smaller instance of the same kind holds the same replicas at no higher price of each accelerator."""
-    if one.own or one.host_only:
-        return False
-    mine = {chance.name for chance in found if usable(chance, one)}
-    return not mine or any(
-        other.site is one.site
-        and not other.own
-        and other.offer.count < one.offer.count
-        and other.users >= one.users
-        and mine <= {chance.name for chance in found if usable(chance, other)}
-        and all(_each(other, term) <= _each(one, term) * (1.0 + 1e-3) for term in one.terms)
-        for other in machines
-    )
-
-
-def _each(held: Stock, term: str) -> float:
-    """Price of one accelerator; infinite where the term is not offered. [USD/h]"""
-    price = held.offer.usd_per_hour(term)
-    return math.inf if price is None else price / held.offer.count
-
-
 def simulated(
     request: FleetRequest, found: list[Chance], *, names: set[str], known: dict[int, tuple[Requests, Any]]
 ) -> list[Chance]:
     """The chances with those of the names simulated, each once."""
     done: dict[str, Chance] = {}
     for chance in found:
-        if chance.name in names and not chance.simulated and chance.name not in done:
+        # What carries samples has no requests of prompts and answers to play.
+        played = request.workloads[chance.workload].kind != "infer"
+        if played and chance.name in names and not chance.simulated and chance.name not in done:
             done[chance.name] = _simulated(request, chance, known=known)
     return [
         replace(chance, rates=done[chance.name].rates, simulated=True) if chance.name in done else chance

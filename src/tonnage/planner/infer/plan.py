@@ -38,12 +38,14 @@ from tonnage.planner.relax import bought
 from tonnage.planner.serve.story import catalogue_dates, model_facts
 from tonnage.planner.sites import ACCELERATOR_TESTS, sites
 
-__all__ = ["plan_infer"]
+__all__ = ["BATCHES", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
 
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LARGEST_FLEET: Final = 4096
 TEXT: Final = frozenset({"llm", "llm-moe", "hybrid-moe", "hybrid", "ssm", "vlm"})
 VISION: Final = ("cnn", "vision", "diffusion")
+TENSORRT_FROM: Final = 7.5
+"""Compute capability from which TensorRT runs: without Volta since 10.5 (release notes of 10.3), Pascal since 10.0."""
 IDLE: Final = 0.15
 """Share of the power limit that a part draws without work: T4 10 of 70 W, A100 50 to 60 of 400 W (nvidia-smi). [-]"""
 
@@ -73,12 +75,9 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
 def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
     """The plan, without what relaxing its constraints would buy."""
     model = resolve(request.model, additions=additions)
-    seen = model.kind == "vlm" and request.resolution is not None
-    if model.layers and model.has_head and model.kind in TEXT and not seen:
-        images = "; for images give resolution" if model.kind == "vlm" else ""
-        raise BadRequest(f"model: {model.id} decodes text; ask `tonnage plan serve {model.id}`{images}")
+    refused_text(request, model)
     # What the model cannot be asked is said once, not for each part.
-    stages_of(model, _case(request, model, "", precision=request.precisions[0]), batch=1)
+    stages_of(model, case_of(request, model, "", precision=request.precisions[0]), batch=1)
     bills = _bills(request, additions=additions, today=today)
     options: list[InferOption] = []
     rejected: list[Rejection] = []
@@ -118,6 +117,14 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
     )
 
 
+def refused_text(request: Infer, model: Model) -> None:
+    """Raises where a model decodes text: that is another question."""
+    seen = model.kind == "vlm" and request.resolution is not None
+    if model.layers and model.has_head and model.kind in TEXT and not seen:
+        images = "; for images give resolution" if model.kind == "vlm" else ""
+        raise BadRequest(f"model: {model.id} decodes text; ask `tonnage plan serve {model.id}`{images}")
+
+
 def _bills(request: Infer, *, additions: Additions, today: date) -> dict[str, list[Bill]]:
     """Bills of one instance of every offer, by the part it rents."""
     open_sites, _ = sites(msgspec.structs.replace(request.filters, accelerators=()), additions=additions)
@@ -145,7 +152,7 @@ def _parts(request: Infer, bills: dict[str, list[Bill]], *, additions: Additions
             yield part
 
 
-def _case(request: Infer, model: Model, part: str, *, precision: str, engine: str = "pytorch") -> InferCase:
+def case_of(request: Infer, model: Model, part: str, *, precision: str, engine: str = "pytorch") -> InferCase:
     return InferCase(
         model=model, accelerator=part, precision=precision, engine=engine, saturated=True,
         resolution=request.resolution, seq_len=request.seq_len, steps=request.steps, frames=request.frames,
@@ -158,18 +165,35 @@ def _option(
     additions: Additions,
 ) -> InferOption | Rejection:  # fmt: skip
     label = f"{part.id} {precision}"
-    compute = number_format(precision_of(precision).activations).compute
-    if compute in {"fp8", "int8", "fp4"} and part.peak(compute) is None:
-        return _lost(label, "precision", f"{part.name} has no {compute} unit")
-    engine = request.engine or ("tensorrt" if part.vendor == "NVIDIA" and model.kind.startswith(VISION) else "pytorch")
-    case = _case(request, model, part.id, precision=precision, engine=engine)
-    setup = setup_of(case, additions)
+    if (missing := no_unit(part, precision)) is not None:
+        return _lost(label, "precision", missing)
+    setup = setup_of(
+        case_of(request, model, part.id, precision=precision, engine=engine_on(request, model, part)), additions
+    )
     try:
         return _fleet(request, setup, label=label, made=bills.get(part.id, []))
     except TonnageError as problem:
         if part.id in request.filters.accelerators:
             raise
         return _lost(label, "unmeasured", str(problem))
+
+
+def no_unit(part: Accelerator, precision: str) -> str | None:
+    """Why a part cannot multiply in a format; absent where it can."""
+    compute = number_format(precision_of(precision).activations).compute
+    if compute in {"fp8", "int8", "fp4"} and part.peak(compute) is None:
+        return f"{part.name} has no {compute} unit"
+    return None
+
+
+def engine_on(request: Infer, model: Model, part: Accelerator) -> str:
+    """The engine asked for; else TensorRT for vision on NVIDIA parts that its releases know, PyTorch elsewhere."""
+    if request.engine:
+        return request.engine
+    if part.vendor != "NVIDIA" or not model.kind.startswith(VISION):
+        return "pytorch"
+    known = part.segment == "edge" or float(part.compute_capability or 0.0) >= TENSORRT_FROM
+    return "tensorrt" if known else "pytorch"
 
 
 def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> InferOption | Rejection:
@@ -190,7 +214,7 @@ def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> Inf
         # As many as the load needs with the headroom kept, and at the low end of the capacity's interval without.
         sure = capacity * min(1.0 - request.headroom, 1.0 / spread)
         count = max(math.ceil(request.rate_per_s / sure - 1e-9), decoded, 1)
-        waits = _latency(request, times, count)
+        waits = mean_latency_s(request, times, count)
         quickest = min(quickest, waits)
         if request.latency_s is not None and waits > request.latency_s:
             continue
@@ -208,7 +232,7 @@ def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> Inf
     return option
 
 
-def _latency(request: Infer, times: Times, count: int) -> float:
+def mean_latency_s(request: Infer, times: Times, count: int) -> float:
     """Filling the batch, the batch before it as often as it is there, and its own time."""
     each = request.rate_per_s / times.stages.per_sample / count
     load = min(each * times.interval_s / times.batch, 1.0)
@@ -266,6 +290,7 @@ def _made(
         used=used,
         arithmetic_used=samples * flop / (peak * count),
         memory=memory_of(setup, times),
+        limit_bytes=setup.accelerator.driver_memory_bytes,
         basis=setup.basis.value,
         binds="decode" if decoded == count and decoded > 1 else "inference" if count > 1 else "one is enough",
         streams_per_accelerator=streams,

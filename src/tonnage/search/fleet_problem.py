@@ -1,0 +1,124 @@
+"""What the fleet programme is asked and what it answers: machines on terms, pools of replicas, ways, quotas."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+__all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Term", "Way", "classes_of"]
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to have a machine."""
+
+    name: str
+    cost_per_hour: float
+    always: bool = False
+    """Paid in every hour; else only while it runs."""
+    firm: bool = True
+    """Stays until it is given back."""
+    available: float = 1.0
+    """Share of the time in which it does useful work. [-]"""
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that can be had in any number."""
+
+    id: str
+    slots: float
+    terms: tuple[Term, ...]
+    domain: str = ""
+    """What fails together."""
+    start_h: float = 0.0
+    """Paid before an hourly instance is of use. [h]"""
+    cores: float | None = None
+    """Of the host; absent = not known, and nothing is held against it."""
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica of a pool on a machine."""
+
+    pool: int
+    machine: int
+    charge: float
+    """Slots it takes; for a slice, one slot holds `slices` of them."""
+    rates: tuple[float, ...]
+    """Of each bucket, when it does nothing else; 0 = it cannot."""
+    slices: int = 1
+    cores: float = 0.0
+    whole: bool = True
+    """Comes in whole numbers; cores of a host do not."""
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """One workload's load."""
+
+    id: str
+    demand: tuple[tuple[float, ...], ...] = ()
+    """Of each bucket in each period."""
+    work: float | None = None
+    """Instead of demand: to be done in all periods together, whenever that is cheapest. [rate x h]"""
+    when: tuple[int, ...] = ()
+    """Periods in which work may be done; empty = all."""
+    loose: float = 0.0
+    """Share that may run on terms that are not firm. [-]"""
+    survives: float = 0.0
+    """Share of the demand still served when any one domain, or the zones that may be lost, are gone. [-]"""
+    spares: int = 0
+    """Replicas, any so many of which may fail while the rest serve the demand; of several buckets, of each way."""
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """At most so many slots of some machines at once."""
+
+    name: str
+    machines: tuple[int, ...]
+    most: float
+    term: str | None = None
+
+
+class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is asked."""
+
+    hours: tuple[float, ...]
+    """Of each period. [h]"""
+    machines: tuple[Machine, ...]
+    pools: tuple[Pool, ...]
+    ways: tuple[Way, ...]
+    quotas: tuple[Quota, ...] = ()
+    follows: tuple[tuple[int, int, float], ...] = ()
+    """(period, next period, how often it follows): where instances start."""
+    zones: int = 1
+    """Failure domains within each machine's own, with the same prices; a pool that survives stands in all of them."""
+    lost_zones: int = 1
+    """Of them, how many may be lost at once."""
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """The cheapest fleet found, and how much cheaper one may still be."""
+
+    feasible: bool
+    cost: float = math.inf
+    bound: float = math.inf
+    """No fleet costs less."""
+    instances: dict[tuple[int, str], tuple[float, ...]] = {}
+    """(machine, term) -> number in each period."""
+    replicas: dict[tuple[int, bool], tuple[float, ...]] = {}
+    """(way, firm) -> number in each period."""
+    flows: dict[tuple[int, bool, int], tuple[float, ...]] = {}
+    """(way, firm, bucket) -> what it carries in each period; of a pool with several buckets."""
+    starts: dict[tuple[int, str], float] = {}
+    """(machine, term) -> instances started in all periods together."""
+
+    @property
+    def gap(self) -> float:
+        """What may be left to gain, over the cost. [-]"""
+        return 0.0 if self.cost <= self.bound else (self.cost - self.bound) / self.cost
+
+
+def classes_of(problem: FleetProblem, way: Way) -> list[bool]:
+    """Firm and loose, as far as the machine is had so and the pool allows it."""
+    terms = problem.machines[way.machine].terms
+    allowed = [True, False] if problem.pools[way.pool].loose > 0 else [True]
+    return [firm for firm in allowed if any(term.firm is firm for term in terms)]
