@@ -96,7 +96,7 @@ SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "overlapped": 1.0, "kernel_s": 1e-6
          "prefill_kernel_s": 1e-6, "prefill_launch_s": 1e-6, "prefill_routed_s": 1e-3,
          "request_s": 1e-2,
          "prompt_s": 1e-3, "bubble": 0.1}  # fmt: skip
-MOST_PER_GROUP = 12
+MOST_PER_GROUP = 24
 COMPILED, COMPILED_SEQUENCE = frozenset({"trtllm", "fastertransformer", "lmdeploy"}), 0.8
 """
 Engines whose scheduler is compiled, and what a running sequence costs them: 3 to 15 us where many families were seen.
