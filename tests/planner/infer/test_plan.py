@@ -141,3 +141,13 @@ def test_a_part_of_ones_own_needs_no_more_than_its_data_sheet(tmp_path: Path) ->
     own = Additions(paths=(str(file),))
     found = answer("infer", {**CAMERAS, "streams": 2, "accelerator": ["my-npu"]}, additions=own, today=TODAY)
     assert isinstance(found, InferPlan) and found.options[0].accelerator == "my-npu"
+
+
+def test_a_part_that_tensorrt_no_longer_knows_runs_pytorch() -> None:
+    def engine(name: str, **fields: Any) -> str:
+        return plan(model="timm/resnet50.a1_in1k", rate="500/s", accelerator=[name], **fields).options[0].engine
+
+    found = {name: engine(name) for name in ("v100-sxm2-16gb", "t4", "jetson-agx-orin-32gb", "mi300x")}
+    assert found == {"v100-sxm2-16gb": "pytorch", "t4": "tensorrt", "jetson-agx-orin-32gb": "tensorrt",
+                     "mi300x": "pytorch"}  # fmt: skip
+    assert engine("v100-sxm2-16gb", engine="tensorrt") == "tensorrt"
