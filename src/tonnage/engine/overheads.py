@@ -73,8 +73,9 @@ def ahead(overheads: Overheads, scheduled: bool | None) -> Overheads:
 
     Examples
     --------
-    >>> ahead(Overheads(step_s=2e-3, overlapped=0.75), True)
-    Overheads(step_s=0.0005, hidden_s=0.0015)
+    >>> found = ahead(Overheads(step_s=2e-3, overlapped=0.75), True)
+    >>> found.step_s, found.hidden_s
+    (0.0005, 0.0015)
     """
     share = overheads.overlapped if scheduled else 0.0
     return msgspec.structs.replace(

@@ -102,7 +102,8 @@ def on_ray(
     try:
         ray.init(address=None if address == "local" else address, log_to_driver=False, include_dashboard=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise BadRequest(f"--ray: the cluster at '{address}' cannot be reached: {error}") from None
+        told = f"--ray: the cluster at '{echo(address)}' cannot be reached: {error}"
+        raise BadRequest(f"{told}; one that asks for a token wants it in RAY_AUTH_TOKEN") from None
     try:
         task = ray.remote(max_retries=TRIES - 1)(answered)
         cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
