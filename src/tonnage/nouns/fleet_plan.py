@@ -122,7 +122,7 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Of them, how many may be lost at once."""
     budget_usd_per_h: float | None = None
     quick: bool = False
-    """By the mean field alone, without simulating."""
+    """By the mean field alone: nothing is simulated, other fleets are not looked for."""
 
 
 class HourRange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -92,6 +92,8 @@ def test_a_budget_too_small_says_what_is_needed() -> None:
 
 def test_what_is_owned_costs_nothing_more_and_is_used_first() -> None:
     rented = planned(AGENT, quick=True)
+    assert rented.bill is not None and rented.alternatives == rented.binds == ()
+    assert (rented.bill.low or 0.0) < rented.bill.value < (rented.bill.high or 0.0)
     owned = planned(AGENT, quick=True, own=[{"accelerator": "H100", "count": 1}])
     assert rented.bill is not None and owned.bill is not None
     assert owned.bill.value == 0.0 < rented.bill.value

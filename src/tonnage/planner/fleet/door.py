@@ -37,7 +37,7 @@ FLEET_FIELDS: Final[tuple[Field, ...]] = (
     Field(name="lost_zones", reads="integer", help="zones that may be lost at once, if more than one", high=8),
     Field(name="slices", reads="flag", help="replicas may run on slices of an accelerator (MIG)"),
     Field(name="budget", reads="USD/h", help="most to spend, on average over the hours", high=1e7),
-    Field(name="quick", reads="flag", help="by averages alone, without simulating"),
+    Field(name="quick", reads="flag", help="by averages alone: nothing is simulated, other fleets are not looked for"),
 )
 """Fields beside the groups."""
 

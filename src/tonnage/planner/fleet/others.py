@@ -38,12 +38,18 @@ def _usd_per_month(problem: FleetProblem, fleet: Fleet) -> float:
 def ends(
     asked: Asked, solution: tuple[FleetProblem, tuple[Chance | None, ...], Fleet]
 ) -> tuple[float | None, float | None]:
-    """What the fleet costs when every replica does as much more, or less, than predicted as one may. [USD]"""
+    """
+    What the fleet costs when every replica does as much more, or less, than predicted as one may. [USD]
+
+    A quick plan looks for no other fleets: the one picked then costs as much less, or more.
+    """
     _, behind, fleet = solution
     factors = [chance.replica.factors["requests_per_s"] for w, _ in fleet.replicas if (chance := behind[w]) is not None]
     if not factors:
         return None, None
     factor = math.exp(sum(math.log(one) for one in factors) / len(factors))
+    if asked.request.quick:
+        return fleet.cost / factor, fleet.cost * factor
     found = []
     for speed in (factor, 1.0 / factor):
         problem, _ = problem_of(replace(asked, speed=speed))

@@ -34,6 +34,8 @@ from tonnage.search.fleet import Fleet, FleetProblem, cheapest_fleet
 __all__ = ["plan_fleet"]
 
 GAP: Final = 0.01
+QUICK_GAP: Final = 0.1
+"""Of a quick plan, which says how far it may be from the least cost. [-]"""
 ROUNDS: Final = 4
 """Times that what was picked unsimulated is simulated and the programme asked again."""
 RAISES: Final = 2
@@ -133,7 +135,7 @@ def _solved(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Asked
     """The cheapest fleet, all of whose replicas are simulated."""
     for again in range(ROUNDS):
         problem, behind = problem_of(asked)
-        fleet = cheapest_fleet(problem, gap=GAP)
+        fleet = cheapest_fleet(problem, gap=QUICK_GAP if asked.request.quick else GAP)
         picked = {chance.name for w, _ in fleet.replicas if (chance := behind[w]) is not None}
         unsure = {
             chance.name
@@ -162,8 +164,8 @@ def _answer(base: FleetPlan, asked: Asked, *, solution: Solution, checks: tuple[
         instances=instances_of(asked, problem, fleet=fleet),
         replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
         checks=checks,
-        alternatives=others.alternatives(asked, problem, fleet=fleet),
-        binds=others.binds(asked, problem, fleet=fleet),
+        alternatives=() if request.quick else others.alternatives(asked, problem, fleet=fleet),
+        binds=() if request.quick else others.binds(asked, problem, fleet=fleet),
         binding=over,
     )
     return replace(plan, sentence=story.sentence(plan) if over is None else story.refusal(over))
