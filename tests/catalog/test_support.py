@@ -25,6 +25,15 @@ from tonnage.catalog.support import formats, support
         ("trtllm", "mi300x", "bf16", None),
         ("llamacpp", "m2-ultra", "gguf-q4_k_m", "as stored"),
         ("vllm", "cpu-epyc-9654", "bf16", "as stored"),
+        ("vllm", "tpu-v5e", "bf16", "as stored"),
+        ("vllm", "tpu-v3", "bf16", None),
+        ("vllm", "inferentia2", "bf16", "as stored"),
+        ("vllm", "inferentia1", "bf16", None),
+        ("llamacpp", "tpu-v5e", "gguf-q4_k_m", None),
+        ("llamacpp", "gaudi3", "gguf-q4_k_m", None),
+        ("llamacpp", "inferentia2", "fp16", None),
+        ("llamacpp", "cpu-graviton4", "gguf-q4_k_m", "as stored"),
+        ("llamacpp", "arc-b580", "gguf-q4_k_m", "as stored"),
     ],
 )
 def test_published_support(engine: str, accelerator: str, weights: str, runs: str | None) -> None:

@@ -2,7 +2,7 @@
 
 A peak in the datasheet is not a kernel: vLLM multiplies AWQ from Turing on, FP8 from Ada on, and
 keeps FP8 weights at 16-bit arithmetic on Ampere. One CSV row per engine, vendor and set of
-formats; the last matching row of a format wins, so newer hardware adds rows below.
+formats; the last matching row of a format wins, so newer hardware adds rows below, and `never` takes away.
 """
 
 from __future__ import annotations
@@ -39,29 +39,35 @@ def support(engine: str, accelerator: Accelerator, *, weights: str) -> Support |
 def formats(engine: str, accelerator: Accelerator) -> Mapping[str, Support]:
     """Every weight format the engine runs on the accelerator; empty when it does not run there at all."""
     is_cpu = accelerator.segment == "cpu"
-    return _formats(engine, accelerator.vendor, accelerator.architecture, accelerator.compute_capability, is_cpu)
+    # TPUs are one architecture to the catalogue, and an engine knows some generations: a row may name parts, too.
+    kinds = frozenset({accelerator.architecture, accelerator.id, *(("cpu",) if is_cpu else ())})
+    return _formats(engine, accelerator.vendor, kinds, accelerator.compute_capability)
 
 
 @cache
 def _formats(
-    engine: str, vendor: str, architecture: str, capability: str | None, is_cpu: bool
-) -> Mapping[str, Support]:
+    engine: str, vendor: str, kinds: frozenset[str], capability: str | None
+) -> Mapping[str, Support]:  # fmt: skip
     found: dict[str, Support] = {}
     for row in _rows():
-        if row["engine"] == engine and _matches(row, vendor, architecture, capability, is_cpu):
+        if row["engine"] == engine and _matches(row, vendor, kinds, capability):
+            if row["multiplies"] == "never":
+                for name in row["formats"].split(";"):
+                    found.pop(name, None)
+                continue
             runs = Support(at_16_bits=row["multiplies"] == "at 16 bits", note=row["note"], source=row["source"])
             found.update(dict.fromkeys(row["formats"].split(";"), runs))
     return MappingProxyType(found)
 
 
-def _matches(row: Row, vendor: str, architecture: str, capability: str | None, is_cpu: bool) -> bool:
+def _matches(row: Row, vendor: str, kinds: frozenset[str], capability: str | None) -> bool:
     if row["vendor"] not in {ANY, vendor}:
         return False
     if row["min_capability"]:
         return capability is not None and _at_least(capability, row["min_capability"])
     if not row["architectures"]:
         return True
-    return architecture in row["architectures"].split(";") or (is_cpu and row["architectures"] == "cpu")
+    return not kinds.isdisjoint(row["architectures"].split(";"))
 
 
 def _at_least(capability: str, least: str) -> bool:

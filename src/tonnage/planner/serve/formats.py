@@ -63,8 +63,10 @@ def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:
     """The engine does not run there, or not in the formats asked for."""
     runs = formats(engine, site.accelerator)
     if not runs:
-        reason = f"{engine} has no kernels for {site.accelerator.architecture} of {site.accelerator.vendor}"
-        return Verdict(ok=False, limit="engine", reason=reason, nearest="engine hf or llamacpp")
+        reason = f"{engine} has no kernels for {site.accelerator.id} ({site.accelerator.architecture})"
+        others = [name for name in ("hf", "llamacpp") if name != engine and formats(name, site.accelerator)]
+        nearest = f"engine {' or '.join(others)}" if others else "another accelerator"
+        return Verdict(ok=False, limit="engine", reason=reason, nearest=nearest)
     asked = ", ".join(request.precisions) or "the checkpoint's format"
     known = ", ".join(sorted(runs))
     return Verdict(
