@@ -116,8 +116,8 @@ WHEEL := .venv-wheel
 wheel: $(BIN)/python  ## build the wheel twice into dist/; both must be the same to the last byte
 	test -x $(WHEEL)/bin/pyproject-build || ($(PYTHON) -m venv $(WHEEL) && $(WHEEL)/bin/python -m pip install --quiet build 'hatchling>=1.26')
 	rm -rf build/wheel && mkdir -p build/wheel dist
-	for n in 1 2; do SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)} \
-	  $(WHEEL)/bin/pyproject-build --no-isolation --wheel --outdir build/wheel/$$n . >/dev/null || exit 1; done
+	when=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)}; \
+	for n in 1 2; do SOURCE_DATE_EPOCH=$$when $(WHEEL)/bin/pyproject-build --no-isolation --wheel --outdir build/wheel/$$n . >/dev/null || exit 1; done
 	@cmp build/wheel/1/*.whl build/wheel/2/*.whl && cp build/wheel/1/*.whl dist/ && sha256sum dist/*.whl
 
 ifneq ($(wildcard tests/integrity),)
