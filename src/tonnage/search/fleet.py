@@ -27,6 +27,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from tonnage.search.fleet_dominance import undominated
 from tonnage.search.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, classes_of
 from tonnage.search.fleet_zones import zone_columns, zone_rows
 from tonnage.search.programme import MOST, Column, Programme, Row, Solved, solve
@@ -39,6 +40,7 @@ Key = tuple[Any, ...]
 
 def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | None = None) -> Fleet:
     """The cheapest fleet that carries every pool, to within a relative gap where so many nodes reach it."""
+    problem = undominated(problem)
     columns = dict(_columns(problem))
     at = {key: i for i, key in enumerate(columns)}
     rows = [

@@ -232,3 +232,17 @@ def test_each_dearer_kind_is_weighed_against_the_cheapest_by_the_hour(nightly: B
 
 def test_one_kind_is_weighed_against_nothing() -> None:
     assert plan(accelerator="H100", deadline=None).card_for_card == ()
+
+
+def test_the_same_configuration_elsewhere_ties_only_where_its_price_does() -> None:
+    """As fast in both, whatever that is: 1.5 times the price is 1.5 times the cost, however wide the intervals."""
+    found = plan(accelerator="H100", term="on-demand,spot")
+    first = found.options[0]
+    same = [option for option in found.options[1:] if option.configuration == first.configuration]
+    assert any(option.cost.value > 1.2 * first.cost.value for option in same)
+    for option in same:
+        assert option.cost.low is not None and first.cost.high is not None
+        if option.cost.value > 1.2 * first.cost.value:
+            assert not option.ties
+    overlapping = [o for o in same if (o.cost.low or 0.0) <= (first.cost.high or 0.0)]
+    assert any(not option.ties for option in overlapping)

@@ -81,9 +81,29 @@ def with_verdicts(options: tuple[BatchOption, ...]) -> tuple[BatchOption, ...]:
     for option in options[1:]:
         ratio = option.cost.value / first.cost.value
         risk = "may finish late within error; " if first.sure and not option.sure else ""
-        ties = option.sure == first.sure and (option.cost.low or 0.0) <= (first.cost.high or 0.0)
+        ties = option.sure == first.sure and _ties(option, first)
         told.append(replace(option, verdict=f"{ratio:.2f}x the first's cost; {risk}{_arithmetic(option)}", ties=ties))
     return tuple(told)
+
+
+def _ties(option: BatchOption, first: BatchOption) -> bool:
+    """
+    Whether it might cost no more than the first.
+
+    The same configuration is as fast in both, whatever that is: prices and billing alone differ, and they are known.
+    Two configurations err apart from each other; their errors add in squares.
+    """
+    mine, lead = option.cost, first.cost
+    if None in (mine.low, mine.high, lead.low, lead.high):
+        return False
+    assert mine.low is not None and mine.high is not None and lead.low is not None and lead.high is not None
+    if option.configuration == first.configuration:
+        return mine.low <= lead.low or mine.high <= lead.high
+    if min(mine.low, lead.value) <= 0:
+        return mine.low <= lead.high
+    return math.log(mine.value / lead.value) <= math.hypot(
+        math.log(lead.high / lead.value), math.log(mine.value / mine.low)
+    )
 
 
 def _arithmetic(option: BatchOption) -> str:
