@@ -108,6 +108,7 @@ def slo_capacity(
     delivery_s: float = 0.0,
     start: float | None = None,
     precision: float = PRECISION,
+    player: Callable[[Requests], Simulated] | None = None,
 ) -> SloCapacity:
     """
     The largest rate at which these requests meet the objectives, by bisection in the logarithm of the rate.
@@ -120,6 +121,8 @@ def slo_capacity(
         A rate near the answer, such as the mean field's; absent = half of the fluid bound. [1/s]
     precision : number
         Distance of the rates that are tried. [-]
+    player : callable
+        What plays the requests; absent = one replica. Of others no binding resource is told.
 
     Raises
     ------
@@ -134,7 +137,8 @@ def slo_capacity(
 
     def passes(k: int) -> bool:
         rate = math.exp(k * step)
-        runs[k] = simulate(table, limits, requests=_at(requests, rate), delivery_s=delivery_s)
+        sent = _at(requests, rate)
+        runs[k] = player(sent) if player else simulate(table, limits, requests=sent, delivery_s=delivery_s)
         probes[k] = _probe(runs[k], rate, slo=slo)
         return probes[k].passed
 
@@ -147,7 +151,8 @@ def slo_capacity(
     best = probes[passing].rate_per_s if passing is not None else 0.0
     limit = probes[failing].failed if failing is not None else "none found"
     shown = runs[passing if passing is not None else min(probes)]
-    binding, cause = resource(runs[failing] if failing is not None else shown, limits)
+    seen = runs[failing] if failing is not None else shown
+    binding, cause = (None, "") if player else resource(seen, limits)
     least, most = _bootstrap(ordered, best, slo) if best else (0.0, 0.0)
     return SloCapacity(
         rate_per_s=best, low_per_s=least, high_per_s=most, binding=binding, limit=limit,

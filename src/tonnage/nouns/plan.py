@@ -252,6 +252,36 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assumed: tuple[str, ...] = ()
 
 
+class SeparatePools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Prompts on some workers, answers on others: the cheapest such fleet found, its capacity simulated."""
+
+    configuration: Configuration
+    """Of every worker."""
+    prefill_workers: int
+    decode_workers: int
+    """Of one unit; units are alike."""
+    units: int
+    accelerators: int
+    rate_per_s: float
+    """What a unit takes within the objectives, by the lower bound of its simulations. [1/s]"""
+    together_per_s: float
+    """What as many workers take behind one router when each does both. [1/s]"""
+    limit: str
+    """The objective that fails beyond `rate_per_s`."""
+    ttft_s: float
+    """At the planned load and the objectives' percentile. [s]"""
+    tpot_s: float
+    transfer_s: float
+    """Moving the cache of a mean prompt. [s]"""
+    leaves_node: bool
+    """A unit is larger than an instance, so that caches move over the network."""
+    bill: Bill
+    saves: float
+    """Of what the first option costs; negative = dearer. [-]"""
+    simulations: int
+    sentence: str
+
+
 class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"):
     """The answer to a serving request."""
 
@@ -284,4 +314,6 @@ class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """What the formats of the options keep of the score as released, as published."""
     relaxing: tuple[str, ...] = ()
     """When nothing works: what dropping one constraint at a time buys."""
+    pools: SeparatePools | None = None
+    """Prefill and decode apart; absent when not asked for, or when no such fleet meets the objectives."""
     provenance: Provenance

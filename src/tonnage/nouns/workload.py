@@ -121,6 +121,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     max_context: int | None = None
     quick: bool = False
     """Rank by the mean field alone, without simulating."""
+    pools: bool = False
+    """Also look for workers of their own for prompts and for answers."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="batch"):

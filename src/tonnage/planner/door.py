@@ -133,6 +133,7 @@ SERVE_FIELDS: Final[tuple[Field, ...]] = (
     ),
     Field(name="cold_start", reads="s", help="from the decision to start a replica to its first token", high=86400.0),
     Field(name="quick", reads="flag", help="rank by averages alone, without simulating"),
+    Field(name="pools", reads="flag", help="also look for separate workers for prompts and for answers"),
 )
 """Every field of a serving request."""
 
@@ -230,6 +231,7 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         budget_usd_per_h=given.get("budget"),
         max_context=int(given["context"]) if "context" in given else None,
         quick=given.get("quick", False),
+        pools=given.get("pools", False),
         zones=given.get("zones", 1),
         idle_timeout_s=given.get("idle_timeout", 900.0),
         start_from=given.get("start_from", "network"),

@@ -49,6 +49,7 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     if plan.choices:
         chosen = [f"{c.name}: {_count(c.accelerators)}, ${c.usd_per_hour:,.2f}/h, {c.covers}" for c in plan.choices]
         lines(console, "How much room?", texts=chosen)
+    lines(console, "Prefill and decode apart", texts=[plan.pools.sentence] if plan.pools else [])
     if plan.day is not None:
         _show_day(console, plan.day)
     if plan.flips:

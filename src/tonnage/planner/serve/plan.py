@@ -35,6 +35,7 @@ from tonnage.planner.serve.day import fleet_day
 from tonnage.planner.serve.decide import best_of_each, decided, estimated
 from tonnage.planner.serve.flips import serve_flips
 from tonnage.planner.serve.option import Candidate, bills_of, load_of
+from tonnage.planner.serve.pools import separate_pools
 from tonnage.planner.serve.roofline import roofline
 from tonnage.planner.sites import Site, none_passes, sites
 from tonnage.search.frontier import frontier
@@ -88,10 +89,11 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     rejected = (*refused, *_rejections(missed, ranked), *excluded)
     binding = no_format or _binding(request, missed, excluded)
     day = fleet_day(request, ranked[0]) if ranked else None
+    apart = separate_pools(request, serving, first=ranked[0], today=today) if request.pools and ranked else None
     return ServePlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
-        sentence=story.sentence(request, ranked, binding=binding) + story.following(day),
+        sentence=story.sentence(request, ranked, binding=binding) + story.following(day, apart),
         request=request,
         model=story.model_facts(model),
         options=ranked,
@@ -110,6 +112,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
         roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
         day=day,
+        pools=apart,
         provenance=Provenance(
             version=__version__,
             catalogue=story.catalogue_dates(option.bill for option in ranked),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from tonnage.money.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.nouns.answer import Basis, Verdict
 from tonnage.nouns.fleet import FleetDay
 from tonnage.nouns.model import Model
-from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, ServeOption, SimulatedCapacity
+from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, SeparatePools, ServeOption, SimulatedCapacity
 from tonnage.nouns.workload import Serve
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planner.replica import Replica
@@ -40,6 +40,9 @@ __all__ = [
     "why_not_fewer",
     "with_verdicts",
 ]
+
+LEAST_SAVED: Final = 0.01
+"""Of the first option's cost, from which on separate pools are told in the first sentence. [-]"""
 
 
 def model_facts(model: Model) -> dict[str, Any]:
@@ -157,8 +160,15 @@ def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdi
     )
 
 
-def following(day: FleetDay | None) -> str:
-    """The rest of the sentence where the load varies: what the cheapest way to follow it costs; empty without one."""
+def following(day: FleetDay | None, apart: SeparatePools | None = None) -> str:
+    """The rest of the sentence: what following the load or separate pools would save; empty where neither does."""
+    saved = ""
+    if apart is not None and apart.saves >= LEAST_SAVED and apart.rate_per_s > apart.together_per_s:
+        saved = f" Prefill and decode apart it is ${apart.bill.usd_per_hour:,.2f}/h, {apart.saves:.0%} less."
+    return _over_the_day(day) + saved
+
+
+def _over_the_day(day: FleetDay | None) -> str:
     if day is None:
         return ""
     ways = {way.name: way for way in day.ways}

@@ -26,7 +26,18 @@ if TYPE_CHECKING:
     from tonnage.engine.serving import Simulated
     from tonnage.engine.slo import Probe, SloCapacity
 
-__all__ = ["LIMITS", "Tried", "drawn", "load_points", "point_at", "tried"]
+__all__ = [
+    "LIMITS",
+    "PRECISION",
+    "Tried",
+    "arrays_of",
+    "drawn",
+    "front",
+    "load_points",
+    "point_at",
+    "point_of",
+    "tried",
+]
 
 LEAST_REQUESTS: Final = {False: 2_500, True: 6_000}
 """Of a coarse and of a close look."""
@@ -81,10 +92,8 @@ def tried(request: Serve, replica: Replica, *, requests: Requests, guess: Point,
     """The replica's capacity by simulation, searched from a `guess` such as the mean field's."""
     from tonnage.engine import slo
 
-    n = int(min(MOST_REQUESTS, max(LEAST_REQUESTS[close], _beyond(request), TURNOVERS * guess.concurrency)))
-    few = requests._replace(**{name: getattr(requests, name)[:n] for name in
-                               ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")})  # fmt: skip
-    arrays = _arrays(request, replica, longest=int((few.prompt + few.output).max()))
+    few = front(request, requests, concurrency=guess.concurrency, close=close)
+    arrays = arrays_of(request, replica, few)
     delivery = arrays.delivery_s
     s = request.slo
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
@@ -120,7 +129,15 @@ def _beyond(request: Serve) -> int:
     return math.ceil(BEYOND_PERCENTILE / (1.0 - request.slo.percentile / 100.0))
 
 
-def _arrays(request: Serve, replica: Replica, *, longest: int) -> ReplicaArrays:
+def front(request: Serve, requests: Requests, *, concurrency: float, close: bool) -> Requests:
+    """As many requests from the front as a look needs at something that holds so many at once."""
+    n = int(min(MOST_REQUESTS, max(LEAST_REQUESTS[close], _beyond(request), TURNOVERS * concurrency)))
+    return requests._replace(**{name: getattr(requests, name)[:n] for name in
+                               ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")})  # fmt: skip
+
+
+def arrays_of(request: Serve, replica: Replica, requests: Requests) -> ReplicaArrays:
+    """The replica as the simulator takes it, for these requests."""
     assert replica.placement is not None
     return replica_arrays(
         replica.placement,
@@ -129,7 +146,7 @@ def _arrays(request: Serve, replica: Replica, *, longest: int) -> ReplicaArrays:
         kv_tokens=replica.kv_tokens,
         prompt_tokens=request.lengths.prompt_tokens,
         output_tokens=request.lengths.output_tokens,
-        options={"longest": longest},
+        options={"longest": int((requests.prompt + requests.output).max())},
     )
 
 
@@ -139,10 +156,11 @@ def _simulated(arrays: ReplicaArrays, requests: Requests, rate: float, delivery:
 
     sent = requests._replace(sent_s=at_rate(requests.sent_s, rate))
     run = simulate(arrays.table, arrays.limits, requests=sent, delivery_s=delivery)
-    return _point(run, rate=rate, percentile=percentile)
+    return point_of(run, rate=rate, percentile=percentile)
 
 
-def _point(run: Simulated, *, rate: float, percentile: float) -> Point:
+def point_of(run: Simulated, *, rate: float, percentile: float) -> Point:
+    """What requests saw in a run at a rate, once it was settled."""
     import numpy as np
 
     from tonnage.engine.slo import settled
@@ -191,7 +209,7 @@ def _saturated(replica: Replica, arrays: ReplicaArrays, requests: Requests, deli
 
     rate, least, run = slo.saturated(arrays.table, arrays.limits, requests=requests, delivery_s=delivery)
     resource, cause = slo.resource(run, arrays.limits)
-    best = _point(run, rate=least, percentile=95.0)
+    best = point_of(run, rate=least, percentile=95.0)
     # Those who wait outside are no load of the replica: in flight are those in the batch.
     running = float((run.last_s - run.started_s).sum() / max(run.busy_s, 1e-12))
     best = msgspec.structs.replace(best, concurrency=running)

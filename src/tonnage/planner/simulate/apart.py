@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.engine.step_parts import Placement
 from tonnage.errors import BadRequest
 from tonnage.nouns.simulate import Simulation
 from tonnage.physics.cache import cache_bytes_per_sequence
@@ -76,24 +77,28 @@ def run_apart(
     clients = asked.traffic.concurrency
     if clients is None:
         return simulate_disaggregated(
-            *pools, requests=requests, workers=workers, transfer_s=moved_s(at, requests.prompt),
+            *pools, requests=requests, workers=workers, transfer_s=moved_s(at.placement, requests.prompt),
             delivery_s=first.delivery_s, watch=watch,
         )  # fmt: skip
     if asked.traffic.num_requests is None:
         requests = kept(requests, np.arange(len(requests.prompt)) < USUAL_PER_CLIENT * clients)
     return simulate_clients_of_pools(
-        *pools, requests=requests, clients=clients, workers=workers, transfer_s=moved_s(at, requests.prompt),
+        *pools, requests=requests, clients=clients, workers=workers, transfer_s=moved_s(at.placement, requests.prompt),
         delivery_s=first.delivery_s, watch=watch,
     )  # fmt: skip
 
 
-def moved_s(at: Setup, prompt: Any) -> Any:
-    """Seconds for each prompt's cache from the ranks that made it to their peers, over the network: affine in it."""
-    p, mean = at.placement, max(1.0, float(prompt.mean()))
+def moved_s(placement: Placement, prompt: Any, *, leaves_node: bool = True) -> Any:
+    """
+    Seconds for each prompt's cache from the ranks that made it to their peers: affine in its length.
+
+    Over the network, unless both pools lie within one node.
+    """
+    p, mean = placement, max(1.0, float(prompt.mean()))
 
     def seconds(tokens: float) -> float:
         kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=p.layout, context=tokens)
-        move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=True)
+        move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=leaves_node)
         return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]
 
     slope = (seconds(2.0 * mean) - seconds(mean)) / mean
