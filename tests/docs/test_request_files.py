@@ -62,6 +62,11 @@ FACTS: dict[str, Check] = {
         and len(p["instances"]) > 1
         and abs(p["bill"]["value"] - sum(part["value"] for part in p["bill"]["parts"])) < 1e-6
     ),
+    "fleet-slices.yaml": lambda p: (
+        all(check["meets"] for check in p["checks"])
+        and p["bill"]["value"] == 0
+        and sum(1 for one in p["replicas"] if one.get("slice")) >= 2
+    ),
     "video-streams.yaml": lambda p: (
         first(p)["count"] == 1
         and first(p)["streams_per_accelerator"] >= 20
