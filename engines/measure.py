@@ -25,7 +25,7 @@ from tonnage.measure.records import Spec
 from tonnage.measure.serve import measure_serve
 from tonnage.nouns.measurement import Load
 
-START_S = 600.0
+START_S = 1500.0
 MODEL = """
 import sys
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders, trainers
