@@ -41,6 +41,7 @@ figure{margin:1.2rem 0;background:var(--card);border:1px solid var(--line);borde
 figure img,figure svg{max-width:100%;height:auto;display:block}
 figcaption{color:var(--soft);margin-bottom:.5rem}
 details{margin:.5rem 0}summary{cursor:pointer;color:var(--mark)}
+p,li,figcaption{overflow-wrap:anywhere}
 .note{color:var(--soft);font-size:.9rem}
 ul.plain{padding-left:1.2rem;margin:.3rem 0}
 """
@@ -96,7 +97,10 @@ def table(
     """A table in a box that scrolls by itself on narrow screens."""
     right = numeric or (False,) * len(columns)
     kinds = [' class="n"' if flush else "" for flush in right]
-    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(columns, kinds, strict=True))
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(name)}</th>' if name else f"<td{kind}></td>"
+        for name, kind in zip(columns, kinds, strict=True)
+    )
     body = "".join(
         "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>"
         for row in rows
