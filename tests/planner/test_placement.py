@@ -29,6 +29,29 @@ def test_plans_and_cases_place_alike(accelerator: str) -> None:
     assert planned == setup(case).placement.accelerator
 
 
+@pytest.mark.parametrize("engine", ["vllm", "llamacpp", "hf", "tensorrt"])
+def test_a_plan_and_a_case_take_the_same_kernels(engine: str) -> None:
+    part, model = catalog.accelerator("H100"), resolve(MODEL)
+    configuration = Configuration(
+        accelerator=part.id, layout=Layout(), precision=checkpoint_precision(model), engine=Engine(name=engine)
+    )
+    planned = place(model, part, configuration=configuration).ladder
+    case = ServeCase(model=MODEL, accelerator="H100", traffic=Traffic(concurrency=1), isl=128, osl=128, engine=engine)
+    assert planned.family == setup(case).placement.ladder.family
+
+
+def test_layers_spread_over_devices_run_at_the_speed_of_one() -> None:
+    part, model = catalog.accelerator("RTX 4090"), resolve(MODEL)
+
+    def layout(engine: str) -> Layout:
+        spread = Configuration(
+            accelerator=part.id, layout=Layout(pp=2), precision=checkpoint_precision(model), engine=Engine(name=engine)
+        )
+        return place(model, part, configuration=spread).layout
+
+    assert layout("llamacpp") == Layout() and layout("vllm") == Layout(pp=2)
+
+
 def test_few_multiprocessors_cannot_ask_for_all_of_a_fast_memory() -> None:
     part = catalog.accelerator("H20")
     assert reachable(part, 78, reach=0.0).memory_bytes_per_s == pytest.approx(78 * 36.4e9)

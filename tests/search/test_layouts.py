@@ -47,3 +47,9 @@ def test_candidates_are_legal_and_inside_the_node() -> None:
 
 def test_heads_that_do_not_divide_end_the_list() -> None:
     assert [layout.tp for layout in replica_layouts(DENSE, CARD, per_node=8, max_ranks=8)] == [1, 2, 4]
+
+
+def test_an_engine_that_spreads_layers_has_stages_in_one_node_and_nothing_else() -> None:
+    found = list(replica_layouts(DENSE, CARD, per_node=4, max_ranks=8, layered=True))
+    assert found[0] == Layout() and [layout.pp for layout in found] == [1, 2, 3, 4]
+    assert all(layout.ranks == layout.pp for layout in found)

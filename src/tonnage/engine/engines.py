@@ -348,6 +348,9 @@ NEWEST: Final[Release] = (99_999,)
 """Stands for the newest release when the version is not known."""
 
 
+LAYERED: Final = frozenset({"llamacpp", "hf", "exllamav2", "exllamav3"})
+"""Engines that spread a model over devices by its layers, which take turns: memory of all, speed of one."""
+
 LEAST_CAPABILITY: Final = {"vllm": 7.0, "sglang": 7.5, "trtllm": 8.0, "lmdeploy": 7.0, "tgi": 7.5, "deepspeed-mii": 8.0}
 """Lowest CUDA compute capability each engine supports (installation pages of the projects)."""
 VENDORS: Final = {

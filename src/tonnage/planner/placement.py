@@ -9,16 +9,18 @@ import msgspec
 
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import engine_times
+from tonnage.engine.engines import LAYERED
 from tonnage.engine.overheads import Overheads, ahead
 from tonnage.engine.steps import Placement
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis
 from tonnage.nouns.efficiency import Rung
+from tonnage.nouns.layout import Layout
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
 from tonnage.planner.calibrated import calibration_of, overheads_under
 
-__all__ = ["BASIS_OF_RUNG", "overheads_of", "overheads_on", "place", "reachable"]
+__all__ = ["BASIS_OF_RUNG", "KERNELS", "overheads_of", "overheads_on", "place", "reachable"]
 
 BASIS_OF_RUNG: Final[dict[Rung, Basis]] = {
     "own": Basis.CALIBRATED,
@@ -27,6 +29,12 @@ BASIS_OF_RUNG: Final[dict[Rung, Basis]] = {
     "generic": Basis.DERIVED,
 }
 """How a number is founded whose kernels stand on that rung."""
+KERNELS: Final = {
+    "llamacpp": "llama.cpp", "hf": "library", "pytorch": "library", "fastertransformer": "library",
+    "gpt-fast": "library", "autoawq": "library", "ctransformers": "llama.cpp", "ctranslate2": "library",
+    "tensorrt": "trtllm",
+}  # fmt: skip
+"""Whose kernels an engine runs, where its name is not the family's."""
 HOPPER_BYTES_PER_S: Final = 36.4e9
 """Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
 
@@ -34,13 +42,14 @@ HOPPER_BYTES_PER_S: Final = 36.4e9
 def place(model: Model, accelerator: Accelerator, *, configuration: Configuration) -> Placement:
     """The placement of a model in a configuration."""
     engine = configuration.engine.name
-    kernels = ladder(accelerator, family=engine)
+    kernels = ladder(accelerator, family=KERNELS.get(engine, engine))
     reach = overheads_of(engine, accelerator.vendor).reach_bytes_per_s
     return Placement(
         model=model,
         accelerator=reachable(accelerator, kernels.multiprocessors, reach=reach),
         precision=configuration.precision,
-        layout=configuration.layout,
+        # Layers spread over devices that take turns hold the memory of all and run at the speed of one.
+        layout=Layout() if engine in LAYERED and configuration.layout.tp == 1 else configuration.layout,
         ladder=kernels,
         domain=max(accelerator.link.domain, accelerator.max_per_node or 1),
         graphs=configuration.engine.cuda_graphs is not False,

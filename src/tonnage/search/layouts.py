@@ -8,6 +8,7 @@ reason, so that a user who asks for one reads why.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Verdict
@@ -15,6 +16,10 @@ from tonnage.nouns.layout import Layout
 from tonnage.nouns.model import LatentAttention, Model, Moe
 
 __all__ = ["legal", "replica_layouts"]
+
+
+_STAGES: Final = (1, 2, 3, 4, 6, 8)
+"""Devices over which layers are spread."""
 
 
 def legal(model: Model, layout: Layout) -> Verdict:
@@ -39,14 +44,22 @@ def legal(model: Model, layout: Layout) -> Verdict:
     return Verdict(ok=True)
 
 
-def replica_layouts(model: Model, accelerator: Accelerator, *, per_node: int, max_ranks: int) -> Iterator[Layout]:
+def replica_layouts(
+    model: Model, accelerator: Accelerator, *, per_node: int, max_ranks: int, layered: bool = False
+) -> Iterator[Layout]:
     """
     Layouts of one replica worth evaluating, smallest first.
+
+    A `layered` engine spreads layers over the devices of a node, and nothing else.
 
     Tensor parallelism stays inside a node (its all-reduces need the fast link); pipeline stages
     span nodes when one node is too small. Latent attention adds data-parallel attention with expert
     parallelism, because its cache is replicated under tp.
     """
+    if layered:
+        stages = (Layout(pp=n) for n in _STAGES if n <= min(per_node, max_ranks))
+        yield from (layout for layout in stages if legal(model, layout).ok)
+        return
     moe = any(True for _ in _expert_counts(model))
     latent = any(isinstance(group.mixer, LatentAttention) for group in model.layers)
     tp = 1

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from tonnage import __version__, catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.engine.engines import LAYERED
 from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Basis, Verdict
 from tonnage.nouns.batch_plan import BatchOption, BatchPlan
@@ -156,7 +157,9 @@ def _works(request: Batch, model: Model, site: Site, *, additions: Additions) ->
         worth = formats.precisions(asked, model, accelerator=site.accelerator, engine=engine)
         for precision in worth:
             served = 0
-            for layout in replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=most):
+            for layout in replica_layouts(
+                model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=engine in LAYERED
+            ):
                 configuration = Configuration(
                     accelerator=site.accelerator.id,
                     layout=layout,

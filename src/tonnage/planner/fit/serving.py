@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.engine.engines import defaults, unsupported
+from tonnage.engine.engines import LAYERED, defaults, unsupported
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
@@ -29,9 +29,6 @@ CONTEXT: Final = 8192
 """Context of one request when none is given, or the model's own when that is shorter. Said in the answer. [tokens]"""
 
 MOST_RANKS: Final = 64
-
-LAYERED: Final = ("llamacpp", "hf", "exllamav2", "exllamav3")
-"""Engines that spread layers over devices rather than cutting matrices."""
 
 
 def serving_row(model: Model, accelerator: Accelerator, *, request: FitRequest) -> FitRow:

@@ -18,6 +18,7 @@ from tonnage import __version__, catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.engine.capacity import at_concurrency, largest_concurrency
+from tonnage.engine.engines import LAYERED
 from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.layout import Engine, Layout
@@ -141,7 +142,7 @@ def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | 
             yield _without_kernels(request, site, engine)
         for precision in worth:
             served = 0
-            for layout in _layouts(request, model, site):
+            for layout in _layouts(request, model, site, layered=engine in LAYERED):
                 configuration = Configuration(
                     accelerator=site.accelerator.id,
                     layout=layout,
@@ -167,9 +168,9 @@ def _without_kernels(request: Serve, site: Site, engine: str) -> Missed:
     return Missed(configuration=configuration, verdict=formats.no_kernels(request, site, engine=engine))
 
 
-def _layouts(request: Serve, model: Model, site: Site) -> Iterable[Layout]:
+def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iterable[Layout]:
     most = min(LARGEST_REPLICA, request.filters.max_count or LARGEST_REPLICA)
-    return replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=most)
+    return replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=layered)
 
 
 def _outcome(request: Serve, model: Model, site: Site, configuration: Configuration) -> Candidate | Missed:

@@ -26,17 +26,11 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.precision import Precision, number_format
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.planner.calibrated import calibration_of, note_of, overheads_under
-from tonnage.planner.placement import reachable
+from tonnage.planner.placement import KERNELS, reachable
 
 __all__ = ["Setup", "settled_precision", "setup"]
 
 
-_KERNELS = {
-    "llamacpp": "llama.cpp", "hf": "library", "pytorch": "library", "fastertransformer": "library",
-    "gpt-fast": "library", "autoawq": "library", "ctransformers": "llama.cpp", "ctranslate2": "library",
-    "tensorrt": "trtllm",
-}  # fmt: skip
-"""Whose kernels an engine runs, where its name is not the family's."""
 _LAUNCHED_ALIKE = {"pytorch": "hf", "autogptq": "hf", "optimum": "hf", "mlc": "exllamav2"}
 """Libraries that run the model's own Python, as Transformers does; compiled models, which start as ExLlamaV2's do."""
 
@@ -81,7 +75,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
     )  # fmt: skip
     kernels = ladder(
         accelerator,
-        family=_KERNELS.get(engine.name, engine.name),
+        family=KERNELS.get(engine.name, engine.name),
         inter_node_bytes_per_s=case.links.inter_bytes_per_s,
     )
     own = calibration_of(accelerator, engine.name)
