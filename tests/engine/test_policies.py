@@ -1,5 +1,6 @@
 """Each engine's rules as limits, and what batches that start together do to their requests."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -130,3 +131,28 @@ def test_an_adapter_without_a_slot_waits_aside() -> None:
     assert found.first_s[1] - found.started_s[1] == pytest.approx(STEP_S + 0.02)
     free = simulate(times, limits(), requests=requests)
     assert (free.started_s == 0.0).all()
+
+
+def test_a_prompt_lies_on_one_of_several_ranks() -> None:
+    rules = limits_of(Engine(max_num_seqs=8, max_num_batched_tokens=512), Pool(tokens=1e5, ranks=4), options={})
+    assert rules.budget == 4 * 512 and rules.threshold == 512
+    assert limits().threshold == 0
+    chosen = limits_of(Engine(max_num_seqs=8), Pool(tokens=1e5, ranks=4), options={"long_prefill_token_threshold": 64})
+    assert chosen.threshold == 64
+
+
+def test_the_rank_with_most_of_the_prompts_ends_the_step() -> None:
+    # On 4 ranks a lone prompt takes as long as four prompts of its length at once, if those fell evenly.
+    even = table(8, 8000)._replace(mixed_s=np.arange(8009.0) * 1e-4, ranks=4.0)
+    rules = limits()._replace(budget=2048, threshold=512)
+    took = [
+        float(
+            simulate(even, rules, requests=requests_of(np.zeros(n), np.full(n, 400), output=np.ones(n, int))).last_s[0]
+        )
+        for n in (1, 4)
+    ]
+    assert took[0] == pytest.approx(took[1]) == pytest.approx(0.16)
+    uneven = even._replace(uneven=math.sqrt(8 * math.log(4)))
+    four = requests_of(np.zeros(4), np.full(4, 400), output=np.ones(4, int))
+    taken = float(simulate(uneven, rules, requests=four).last_s[0])
+    assert taken == pytest.approx(0.16 * (1 + math.sqrt(2 * math.log(4))), rel=1e-3)

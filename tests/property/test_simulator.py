@@ -1,5 +1,6 @@
 """The compiled serving loop and its plain twin agree to the last bit, and neither loses anything."""
 
+import math
 import random
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ from tonnage.engine.simulated import Limits, Requests, StepArrays, requests_of
 DELIVERY_S = 0.001
 
 
-def table_of(seats: int, rows: int) -> StepArrays:
+def table_of(seats: int, rows: int, *, ranks: int = 1) -> StepArrays:
     batch, row = np.arange(seats + 1.0), np.arange(rows + 1.0)
     return StepArrays(
         decode_s=0.0071 + 3e-5 * batch,
@@ -31,6 +32,8 @@ def table_of(seats: int, rows: int) -> StepArrays:
         host_sequence_s=3e-6,
         host_prompt_s=2e-5,
         hidden_s=0.0075,
+        ranks=float(ranks),
+        uneven=math.sqrt(2.0 * ranks * math.log(ranks)),
     )
 
 
@@ -96,7 +99,8 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         adapter=np.array([pick.randint(0, 3) for _ in range(n)]),
         blocks=block_ids(pick, named, size) if hashed else None,
     )
-    return table_of(seats, budget + seats * (drafts + 2)), limits, requests, clients
+    times = table_of(seats, budget + seats * (drafts + 2), ranks=pick.choice([1, 1, 2, 8]))
+    return times, limits, requests, clients
 
 
 def compiled(case: tuple[StepArrays, Limits, Requests, int | None]) -> Simulated:

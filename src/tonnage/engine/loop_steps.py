@@ -102,7 +102,9 @@ def _finish(world: World, s: State, chunks: int, decoded: bool, walked: bool) ->
         busy = world.by_batch[batch].decode_s + world.by_batch[batch].context_s * context
     else:
         emitted_s = world.by_rows[drafted + completing].head_s
-        busy = world.by_rows[rows + ghosts].mixed_s + emitted_s + rules.chunk_s + attended
+        full = min(rules.ranks, max(rules.ranks / chunks, 1.0 + rules.uneven / math.sqrt(chunks)))
+        fullest = min(rows + int((rows - drafted) * (full - 1.0)) + ghosts, len(world.by_rows) - 1)
+        busy = world.by_rows[fullest].mixed_s + emitted_s + rules.chunk_s + attended * full
         if batch > 0:
             busy += world.by_batch[batch].attend_s + world.by_batch[batch].context_s * context
     host = rules.host_s + rules.host_sequence_s * batch + rules.host_prompt_s * chunks + t.loading_s

@@ -96,7 +96,8 @@ def limits_of(
     size = pool.block_tokens or engine.block_tokens or 1
     chunked = engine.chunked_prefill is not False
     seats = (engine.max_num_seqs or 256) * pool.ranks
-    budget = (engine.max_num_batched_tokens or 8192) * pool.ranks
+    rank_budget = engine.max_num_batched_tokens or 8192
+    budget = rank_budget * pool.ranks
     budget = budget if chunked else max(budget, longest)
     drafts = engine.speculative_tokens or 0
     if drafts and engine.speculative_acceptance is None:
@@ -116,6 +117,8 @@ def limits_of(
     if chosen.get("priority"):
         plain = plain._replace(victim=1, ranked=True)
     ruled = POLICIES.get(engine.name, _together)(plain, release or (), chosen)
+    if pool.ranks > 1 and ruled.mixed and ruled.chunked and not ruled.threshold:
+        ruled = ruled._replace(threshold=rank_budget)  # a prompt lies on one rank, and takes no more of a step
     batching = str(chosen.get("batching", "static" if engine.name in BY_BATCH else "continuous"))
     if batching not in BATCHING:
         raise UnknownName("batching", batching, known=BATCHING)

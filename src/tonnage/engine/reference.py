@@ -380,9 +380,9 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
         for row in _in_order(w, prompts):
             q, c = row["given"], row["computed"]
             attended += q * (table.chunk_token_s + table.chunk_square_s * (c + q / 2.0))
-        busy = (
-            float(table.mixed_s[rows + len(ghosts)]) + float(table.head_s[drafted + whole]) + table.chunk_s + attended
-        )
+        full = min(table.ranks, max(table.ranks / len(prompts), 1.0 + table.uneven / math.sqrt(len(prompts))))
+        fullest = min(rows + int((rows - drafted) * (full - 1.0)) + len(ghosts), len(table.mixed_s) - 1)
+        busy = float(table.mixed_s[fullest]) + float(table.head_s[drafted + whole]) + table.chunk_s + attended * full
         if batch:
             busy += float(table.attend_s[batch]) + float(table.context_s[batch]) * context
     else:

@@ -7,6 +7,7 @@ code takes them as they are.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tonnage.engine.overheads import captured_batch
@@ -50,6 +51,10 @@ class StepArrays(NamedTuple):
     host_prompt_s: float
     hidden_s: float
     """Host work that overlaps: no step is shorter. [s]"""
+    ranks: float = 1.0
+    """Data-parallel ranks in step with each other: the one with most prompt tokens ends a step. [ranks]"""
+    uneven: float = 0.0
+    """sqrt(2 g ln g) of g ranks: k prompts leave the fullest with 1 + uneven / sqrt(k) times an even share. [-]"""
 
 
 class Limits(NamedTuple):
@@ -159,8 +164,8 @@ def step_arrays(table: StepTable, *, max_num_seqs: int, budget: int) -> StepArra
     """
     The step table of a replica at every whole number of sequences and rows.
 
-    Rows of data-parallel ranks are taken as evenly spread: a simulation knows the requests of a step,
-    not which rank each went to.
+    Decodes of data-parallel ranks are taken as evenly spread. Prompts are not divided: a step ends with the rank that
+    got most of them (`ranks`, `uneven`), as in `StepTable.mixed_step_s`.
     """
     import numpy as np
 
@@ -191,6 +196,8 @@ def step_arrays(table: StepTable, *, max_num_seqs: int, budget: int) -> StepArra
         host_sequence_s=o.sequence_s / layout.dp,
         host_prompt_s=o.prompt_s / ranks,
         hidden_s=table.hidden_s,
+        ranks=float(layout.dp),
+        uneven=math.sqrt(2.0 * layout.dp * math.log(layout.dp)),
     )
 
 
