@@ -33,13 +33,14 @@ a{color:var(--mark)}
 .cards{display:flex;flex-wrap:wrap;gap:.8rem;list-style:none;padding:0;margin:.8rem 0}
 .cards li{flex:1 1 13rem;background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.7rem .9rem}
 .cards strong{display:block;font-size:1.15rem}.cards span{color:var(--soft)}
-.scroll{overflow-x:auto}
+.scroll{overflow-x:auto;position:relative}
 table{border-collapse:collapse;font-size:.9rem;min-width:24rem}
 th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 figure{margin:1.2rem 0;background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.8rem}
 figure img,figure svg{max-width:100%;height:auto;display:block}
 figcaption{color:var(--soft);margin-bottom:.5rem}
+@media (max-width:50rem){figure img,figure svg{max-width:none;min-width:34rem}}
 details{margin:.5rem 0}summary{cursor:pointer;color:var(--mark)}
 p,li,figcaption{overflow-wrap:anywhere}
 .note{color:var(--soft);font-size:.9rem}
@@ -74,7 +75,8 @@ def figures(charts: Iterable[Chart], *, picture: Callable[[Chart], str] | None =
     """Each chart with its caption and, closed, its table; pictures inline unless the caller points elsewhere."""
     drawn = picture or _inline
     return "".join(
-        f'<figure id="chart-{escape(chart.name)}"><figcaption>{escape(chart.says)}</figcaption>{drawn(chart)}'
+        f'<figure id="chart-{escape(chart.name)}"><figcaption>{escape(chart.says)}</figcaption>'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(chart.title)}">{drawn(chart)}</div>'
         f"<details><summary>{escape(chart.title)}: the numbers</summary>"
         f"{table(chart.columns, chart.rows, caption=chart.title)}</details></figure>"
         for chart in charts
@@ -108,7 +110,7 @@ def table(
     named = f"<caption hidden>{escape(caption)}</caption>" if caption else ""
     label = escape(caption or "table")
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table>{named}'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{label}"><table>{named}'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

@@ -16,6 +16,8 @@ SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH: Final = 560
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#7f7f7f")
 """Okabe and Ito's palette, told apart by people with any kind of colour vision; dark enough on both grounds."""
+FONTS: Final = "Verdana, DejaVu Sans, sans-serif"
+"""Of one width, and one of them nearly everywhere: what was measured for the drawing is what a screen shows."""
 INK: Final = {"light": "#1c2430", "dark": "#e6e9ee"}
 FAINT: Final = {"light": "#d5dae2", "dark": "#3a4452"}
 
@@ -32,7 +34,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     """Vega-Lite without schema, size and theme; data inline."""
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    height: int = 260
+    height: int = 300
 
 
 def records(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
     text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
     config = {
         "background": "transparent",
-        "font": "system-ui, sans-serif",
+        "font": FONTS,
         "view": {"stroke": None},
         "axis": {
             **text,
@@ -75,10 +77,18 @@ def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
             "tickCount": 6,
         },
         "bar": {"height": {"band": 0.7}},
-        "legend": {**text, "orient": "bottom", "columns": 3, "labelLimit": 240},
+        "legend": {
+            **text,
+            "orient": "bottom",
+            "columns": 3,
+            "columnPadding": 18,
+            "labelLimit": 240,
+            "symbolOpacity": 1,
+        },
         "title": {"color": ink, "fontSize": 14, "anchor": "start"},
         "text": {"color": ink, "fontSize": 11},
         "rule": {"color": ink},
+        "tick": {"color": ink},
         "range": {"category": list(COLOURS)},
     }
     return {

@@ -60,7 +60,7 @@ def memory_chart(stacks: tuple[Stack, ...]) -> Chart | None:
     }
     line = {
         "data": records(("accelerator", "limit"), limits),
-        "mark": {"type": "tick", "thickness": 3, "size": 26, "tooltip": True},
+        "mark": {"type": "tick", "thickness": 4, "size": 36, "tooltip": True},
         "encoding": {"y": y, "x": axis("limit", "memory of one accelerator [GiB]")},
     }
     rows = tuple(
@@ -69,7 +69,7 @@ def memory_chart(stacks: tuple[Stack, ...]) -> Chart | None:
     return Chart(
         name="memory",
         title="What fills the memory",
-        says="Memory of one accelerator, opened into parts, beside what may be used of it.",
+        says="Memory of one accelerator, opened into parts; the upright line is what may be used of it.",
         body=layered(records(("accelerator", "part", "gib", "order"), values), bars, *([line] if limits else [])),
         columns=("accelerator", "part", "size"),
         rows=rows,

@@ -47,7 +47,7 @@ def _speed_and_yield(plan: ServePlan) -> Chart:
             )
         )  # fmt: skip
     x = axis("user", "output tokens/s of one user (right is better)", scale={"zero": False})
-    y = axis("yield", "output tokens/s of one accelerator (up is better)")
+    y = axis("yield", "tokens/s of one accelerator (up is better)")
     colour = {"field": "basis", "type": "nominal", "title": "step times"}
     layers: list[dict[str, Any]] = [
         {"mark": {"type": "rule", "opacity": 0.35},
