@@ -59,3 +59,21 @@ def test_every_option_of_a_plan_says_what_its_host_must_bring() -> None:
     offer = offer_of(first.bill)
     assert offer is not None and offer in catalog.offers()
     assert first.needs[0].has == offer.vcpus
+
+
+def test_pictures_are_decoded_by_cores_and_cross_the_bus() -> None:
+    """400 pictures of 640 x 640 a second on two accelerators: 2 + 4 cores, 0.49 GB/s; decoded there: neither."""
+    from tonnage.nouns.infer_plan import Infer, Video
+    from tonnage.planner.host import sampling_needs
+
+    def needs(request: Infer) -> dict[str, tuple[float, bool | None]]:
+        found = sampling_needs(request, per=2.0, rate_per_s=400.0, weight_bytes=1e9, link_bytes_per_s=1e8, offer=None)
+        return {one.name: (one.need, one.enough) for one in found}
+
+    pictures = needs(Infer(model="m", rate_per_s=400.0, resolution=640))
+    assert pictures["virtual cores per instance"] == (6.0, None)
+    assert pictures["to the accelerators per instance"] == (400.0 * 640 * 640 * 3, False)
+    assert pictures["RAM per instance"][0] == 2 * 2 * 2**30 + 1e9
+    video = Infer(model="m", rate_per_s=400.0, resolution=640, video=Video(streams=16, frames_per_s=25.0))
+    assert set(needs(video)) == {"virtual cores per instance", "RAM per instance"}
+    assert needs(video)["virtual cores per instance"][0] == 2.0

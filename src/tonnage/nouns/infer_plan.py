@@ -11,6 +11,7 @@ import msgspec
 
 from tonnage.nouns.answer import Quantity, Verdict
 from tonnage.nouns.cost import EnergyUse, SampleCosts
+from tonnage.nouns.host import HostNeed
 from tonnage.nouns.plan import Bill, Provenance, Rejection
 from tonnage.nouns.workload import Filters
 
@@ -99,6 +100,8 @@ class InferOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Of the decoders' rate."""
     limit_bytes: float | None = None
     """What a driver leaves of one accelerator's memory. [bytes]"""
+    needs: tuple[HostNeed, ...] = ()
+    """What one instance must bring; empty where nobody rents it."""
     verdict: str = ""
 
 

@@ -12,16 +12,21 @@ from typing import Final
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.nouns.host import HostNeed
+from tonnage.nouns.infer_plan import Infer
 from tonnage.nouns.layout import Layout
 from tonnage.nouns.money import Offer
 from tonnage.nouns.plan import Bill
 from tonnage.planner.cold_start import STARTS, TIMED_WEIGHT_BYTES
 from tonnage.units import GiB
 
-__all__ = ["need", "offer_of", "serving_needs", "serving_processes"]
+__all__ = ["IMAGES_PER_CORE", "need", "offer_of", "sampling_needs", "serving_needs", "serving_processes"]
 
 SHARD_BYTES: Final = 5e9
 """Largest file that Hugging Face's `save_pretrained` writes by default: what loading holds at once. [bytes]"""
+IMAGES_PER_CORE: Final = 100.0
+"""Decoded and resized per second by one core. Assumed: 10 ms each. [1/s]"""
+PIXEL_BYTES: Final = 3.0
+"""Of a picture as it is sent to an accelerator: three channels of a byte. [bytes]"""
 PROCESS_BYTES: Final = 2 * GiB
 """Interpreter, libraries and driver context of one process. Assumed. [bytes]"""
 
@@ -83,3 +88,39 @@ def serving_needs(layout: Layout, *, weight_bytes: float, offer: Offer | None) -
         need("network per instance", download, unit="bytes/s", has=offer.network_bytes_per_s if offer else None,
              why="weights fetched as fast as the timed start that cold starts are reckoned from"),
     )  # fmt: skip
+
+
+def sampling_needs(
+    request: Infer, *, per: float, rate_per_s: float, weight_bytes: float, link_bytes_per_s: float | None,
+    offer: Offer | None,
+) -> tuple[HostNeed, ...]:  # fmt: skip
+    """
+    What one instance needs whose accelerators look at samples: pictures it decodes and sends, memory for its processes.
+
+    Parameters
+    ----------
+    per : number
+        Accelerators of the instance that are used. [accelerators]
+    rate_per_s : number
+        Samples that the network looks at there. [1/s]
+    link_bytes_per_s : number
+        From the host to one accelerator; absent = not published. [bytes/s]
+    """
+    video, side = request.video, request.resolution
+    # An accelerator that decodes its own video is sent what the cameras send.
+    pictures = side is not None and (video is None or video.decode == "host")
+    decoded = rate_per_s * (video.every if video is not None else 1) if pictures else 0.0
+    found = [
+        need("virtual cores per instance", per + decoded / IMAGES_PER_CORE, unit="count",
+             has=offer.vcpus if offer else None,
+             why="a server for each accelerator" + (", decoding pictures (10 ms each, assumed)" if decoded else "")),
+        need("RAM per instance", per * PROCESS_BYTES + weight_bytes, unit="bytes",
+             has=offer.ram_bytes if offer else None, why="servers (2 GiB each, assumed) and the weights being loaded"),
+    ]  # fmt: skip
+    if pictures and side is not None:
+        found.append(
+            need("to the accelerators per instance", rate_per_s * side * side * PIXEL_BYTES, unit="bytes/s",
+                 has=link_bytes_per_s * per if link_bytes_per_s else None,
+                 why=f"pictures of {side} x {side}, three bytes a pixel")
+        )  # fmt: skip
+    return tuple(found)

@@ -7,6 +7,7 @@ from collections import Counter
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.infer_plan import InferOption, InferPlan
 from tonnage.report.console import lines, make_console
+from tonnage.report.host import starving
 from tonnage.units import show
 
 __all__ = ["show_infer_plan"]
@@ -49,6 +50,8 @@ def show_infer_plan(plan: InferPlan, *, top: int = 8) -> None:
         told = [f"{i}. {o.accelerator}: {o.verdict}" for i, o in enumerate(plan.options[:top], start=1)]
         lines(console, "Why this one, why not the others?", texts=told)
         lines(console, "What the money buys", texts=_account(plan.options[0]))
+        short = [f"{i}. {text}" for i, o in enumerate(plan.options[:top], start=1) if (text := starving(o.needs))]
+        lines(console, "Hosts that would starve the accelerators", texts=short)
     sources = sorted({option.source for option in plan.options[:top] if option.source})
     lines(console, "Decoder rates from", texts=sources)
     lines(console, "A smaller one?", texts=[plan.smaller] if plan.smaller else [])

@@ -73,7 +73,7 @@ def cost_per_unit(chance: Chance, held: Stock, *, bucket: int) -> float:
     return min(prices) / held.offer.count * chance.share / (rate * 3600.0)
 
 
-def needless(one: Stock, machines: list[Stock], found: list[Chance]) -> bool:
+def needless(one: Stock, machines: list[Stock], *, found: list[Chance]) -> bool:
     """Whether a smaller instance of the same kind holds the same replicas at no higher price of each accelerator."""
     if one.own or one.host_only:
         return False

@@ -72,7 +72,7 @@ def _parts(workload: FleetWorkload, site: Site) -> Iterator[tuple[Accelerator, S
 def _one(
     asked: Infer, model: Model, part: Accelerator, *, site: Site, precision: str, additions: Additions
 ) -> Chance | Missed:
-    engine = engine_on(asked, model, part)
+    engine = engine_on(asked, model, part=part)
     run = Configuration(
         accelerator=part.id, layout=Layout(), precision=Precision(weights=precision), engine=Engine(name=engine)
     )
@@ -82,7 +82,7 @@ def _one(
         reason = f"{part.name} has no video decoder of its own"
         return Missed(configuration=run, verdict=Verdict(ok=False, limit="decode", reason=reason))
     try:
-        setup = setup_of(case_of(asked, model, part.id, precision=precision, engine=engine), additions)
+        setup = setup_of(case_of(asked, model, part=part.id, precision=precision, engine=engine), additions)
         tried = _fitting(setup)
     except TonnageError as problem:
         return Missed(configuration=run, verdict=Verdict(ok=False, limit="unmeasured", reason=str(problem)))
@@ -144,7 +144,7 @@ def _largest(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Time
 
 def waits_s(asked: Infer, times: Times, *, each: float) -> float:
     """Mean time to an answer in batches of one size where one accelerator takes so many samples per second. [s]"""
-    return mean_latency_s(msgspec.structs.replace(asked, rate_per_s=each), times, 1)
+    return mean_latency_s(msgspec.structs.replace(asked, rate_per_s=each), times, count=1)
 
 
 def served_s(asked: Infer, chance: Chance, *, each: float) -> float:

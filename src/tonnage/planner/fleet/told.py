@@ -8,11 +8,12 @@ from tonnage.money.bills import HOURS_PER_MONTH
 from tonnage.nouns.answer import Basis, Part, Quantity
 from tonnage.nouns.fleet_plan import PoolInstances, PoolReplicas
 from tonnage.nouns.host import HostNeed
+from tonnage.nouns.infer_plan import Infer
 from tonnage.planner.fleet.chance import Chance
 from tonnage.planner.fleet.hours import ranges
 from tonnage.planner.fleet.problem import Asked
 from tonnage.planner.fleet.stock import Stock
-from tonnage.planner.host import serving_needs
+from tonnage.planner.host import sampling_needs, serving_needs
 from tonnage.search.fleet import Fleet, FleetProblem
 
 __all__ = ["bill_of", "instances_of", "kinds_of", "replicas_of"]
@@ -100,16 +101,24 @@ def replicas_of(
                 configuration=chance.configuration if chance is not None else None,
                 simulated=chance is not None and chance.simulated,
                 slice=chance.piece.profile if chance is not None and chance.piece is not None else "",
-                needs=_needs(chance, asked.held[way.machine]) if chance is not None else (),
+                needs=_needs(chance, asked.held[way.machine], infer=workload.infer) if chance is not None else (),
             )
         )
     order = {workload.name: i for i, workload in enumerate(asked.request.workloads)}
     return tuple(sorted(found, key=lambda one: (order[one.workload], one.where, not one.firm)))
 
 
-def _needs(chance: Chance, held: Stock) -> tuple[HostNeed, ...]:
+def _needs(chance: Chance, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:
     """Of one instance full of such replicas; machines of one's own are the owner's business where nothing is said."""
     weights = sum(part.value for part in chance.replica.memory.parts if part.name.startswith("weights"))
+    if infer is not None:
+        per = held.offer.count / chance.share
+        link = chance.site.accelerator.host_link.bytes_per_s
+        return sampling_needs(
+            infer, per=per, rate_per_s=chance.rates[0] * per, weight_bytes=weights,
+            # Slices share the bus of their accelerator.
+            link_bytes_per_s=None if link is None else link * chance.share, offer=held.offer,
+        )  # fmt: skip
     return serving_needs(chance.configuration.layout, weight_bytes=weights * chance.ranks, offer=held.offer)
 
 

@@ -213,7 +213,7 @@ def worth(
         if one.own or over <= NEAR:
             near.add(chance.name)
     kept = [chance for chance in found if chance.name in good]
-    return tuple(one for one in machines if not needless(one, machines, kept)), kept, near
+    return tuple(one for one in machines if not needless(one, machines, found=kept)), kept, near
 
 
 def _simulated(request: FleetRequest, chance: Chance, *, known: dict[int, tuple[Requests, Any]]) -> Chance:

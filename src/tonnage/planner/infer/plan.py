@@ -30,6 +30,7 @@ from tonnage.nouns.infer_plan import Infer, InferOption, InferPlan
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import PLAN_SCHEMA, Bill, Provenance, Rejection
 from tonnage.nouns.precision import number_format
+from tonnage.planner.host import offer_of, sampling_needs
 from tonnage.planner.infer import story
 from tonnage.planner.infer.account import accounted
 from tonnage.planner.predict.infer_work import precision_of, stages_of
@@ -77,7 +78,7 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
     model = resolve(request.model, additions=additions)
     refused_text(request, model)
     # What the model cannot be asked is said once, not for each part.
-    stages_of(model, case_of(request, model, "", precision=request.precisions[0]), batch=1)
+    stages_of(model, case_of(request, model, part="", precision=request.precisions[0]), batch=1)
     bills = _bills(request, additions=additions, today=today)
     options: list[InferOption] = []
     rejected: list[Rejection] = []
@@ -93,7 +94,11 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
     parts, audio = catalog.accelerators(additions), story.is_audio(model)
     kept = (o for o in everything if not wanted or o.accelerator in wanted)
     ranked = story.with_verdicts(
-        tuple(accounted(request, o, accelerator=parts[o.accelerator], audio=audio) for o in kept), request
+        tuple(
+            _hosted(request, accounted(request, o, accelerator=parts[o.accelerator], audio=audio), additions=additions)
+            for o in kept
+        ),
+        request,
     )
     turned = tuple(r for r in rejected if not wanted or r.what.split()[0] in wanted)
     binding = None if ranked else story.binding(turned)
@@ -152,7 +157,7 @@ def _parts(request: Infer, bills: dict[str, list[Bill]], *, additions: Additions
             yield part
 
 
-def case_of(request: Infer, model: Model, part: str, *, precision: str, engine: str = "pytorch") -> InferCase:
+def case_of(request: Infer, model: Model, *, part: str, precision: str, engine: str = "pytorch") -> InferCase:
     return InferCase(
         model=model, accelerator=part, precision=precision, engine=engine, saturated=True,
         resolution=request.resolution, seq_len=request.seq_len, steps=request.steps, frames=request.frames,
@@ -168,7 +173,8 @@ def _option(
     if (missing := no_unit(part, precision)) is not None:
         return _lost(label, "precision", missing)
     setup = setup_of(
-        case_of(request, model, part.id, precision=precision, engine=engine_on(request, model, part)), additions
+        case_of(request, model, part=part.id, precision=precision, engine=engine_on(request, model, part=part)),
+        additions,
     )
     try:
         return _fleet(request, setup, label=label, made=bills.get(part.id, []))
@@ -186,7 +192,7 @@ def no_unit(part: Accelerator, precision: str) -> str | None:
     return None
 
 
-def engine_on(request: Infer, model: Model, part: Accelerator) -> str:
+def engine_on(request: Infer, model: Model, *, part: Accelerator) -> str:
     """The engine asked for; else TensorRT for vision on NVIDIA parts that its releases know, PyTorch elsewhere."""
     if request.engine:
         return request.engine
@@ -214,7 +220,7 @@ def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> Inf
         # As many as the load needs with the headroom kept, and at the low end of the capacity's interval without.
         sure = capacity * min(1.0 - request.headroom, 1.0 / spread)
         count = max(math.ceil(request.rate_per_s / sure - 1e-9), decoded, 1)
-        waits = mean_latency_s(request, times, count)
+        waits = mean_latency_s(request, times, count=count)
         quickest = min(quickest, waits)
         if request.latency_s is not None and waits > request.latency_s:
             continue
@@ -232,7 +238,7 @@ def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> Inf
     return option
 
 
-def mean_latency_s(request: Infer, times: Times, count: int) -> float:
+def mean_latency_s(request: Infer, times: Times, *, count: int) -> float:
     """Filling the batch, the batch before it as often as it is there, and its own time."""
     each = request.rate_per_s / times.stages.per_sample / count
     load = min(each * times.interval_s / times.batch, 1.0)
@@ -301,6 +307,21 @@ def _made(
         power_w=power,
         battery_h=request.battery_wh / power if request.battery_wh and power else None,
     )
+
+
+def _hosted(request: Infer, option: InferOption, *, additions: Additions) -> InferOption:
+    """The option with what one of its instances must bring."""
+    bill = option.bill
+    if bill is None:
+        return option
+    per = min(float(option.count), bill.accelerators_per_instance)
+    needs = sampling_needs(
+        request, per=per, rate_per_s=request.rate_per_s * per / option.count,
+        weight_bytes=sum(part.value for part in option.memory.parts if part.name == "weights"),
+        link_bytes_per_s=catalog.accelerators(additions)[option.accelerator].host_link.bytes_per_s,
+        offer=offer_of(bill, additions=additions),
+    )  # fmt: skip
+    return msgspec.structs.replace(option, needs=needs)
 
 
 def _cheapest(made: list[Bill], count: int) -> Bill | None:

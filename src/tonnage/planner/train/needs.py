@@ -7,15 +7,13 @@ from typing import Final
 from tonnage.catalog.failures import run_fact
 from tonnage.nouns.host import HostNeed
 from tonnage.nouns.train_plan import TrainOption
-from tonnage.planner.host import need, offer_of
+from tonnage.planner.host import IMAGES_PER_CORE, need, offer_of
 from tonnage.planner.train.option import Asked
 from tonnage.planner.train.stored import KEPT_CHECKPOINTS, dataset_bytes, item_bytes
 from tonnage.units import GiB, show
 
 __all__ = ["host_needs"]
 
-_IMAGES_PER_CORE: Final = 100.0
-"""Decoded and augmented per second by one core. Assumed: 10 ms each. [1/s]"""
 _WORKERS: Final = 3
 """Processes per accelerator for text: the trainer and two loaders, as PyTorch recipes start them. Assumed."""
 _HOST_BYTES: Final = 16 * GiB
@@ -32,7 +30,7 @@ def host_needs(asked: Asked, option: TrainOption) -> tuple[HostNeed, ...]:
     images = asked.job.seq_len == 1
     rate = option.tokens_per_s_per_accelerator.value * per
     item = item_bytes(asked.job)
-    workers = rate / _IMAGES_PER_CORE + per if images else _WORKERS * per
+    workers = rate / IMAGES_PER_CORE + per if images else _WORKERS * per
     staged = option.run.checkpoint_bytes / instances
     burst = option.run.checkpoint_bytes / max(60.0, _STALE * option.run.between_s)
     network = offer.network_bytes_per_s if offer else None
