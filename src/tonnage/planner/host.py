@@ -17,9 +17,9 @@ from tonnage.nouns.layout import Layout
 from tonnage.nouns.money import Offer
 from tonnage.nouns.plan import Bill
 from tonnage.planner.cold_start import STARTS, TIMED_WEIGHT_BYTES
-from tonnage.units import GiB
+from tonnage.units import GiB, show
 
-__all__ = ["IMAGES_PER_CORE", "need", "offer_of", "sampling_needs", "serving_needs", "serving_processes"]
+__all__ = ["IMAGES_PER_CORE", "need", "offer_of", "offloaded", "sampling_needs", "serving_needs", "serving_processes"]
 
 SHARD_BYTES: Final = 5e9
 """Largest file that Hugging Face's `save_pretrained` writes by default: what loading holds at once. [bytes]"""
@@ -124,3 +124,29 @@ def sampling_needs(
                  why=f"pictures of {side} x {side}, three bytes a pixel")
         )  # fmt: skip
     return tuple(found)
+
+
+def offloaded(*, bytes_each: float, ranks: int, sequence_bytes: float, link_bytes_per_s: float | None) -> str:
+    """
+    What cache in host memory asks of the host, in a sentence.
+
+    Parameters
+    ----------
+    bytes_each : number
+        Of cache kept for one accelerator. [bytes]
+    sequence_bytes : number
+        One accelerator's part of the longest sequence's cache: what comes back at most. [bytes]
+    link_bytes_per_s : number
+        From the host to one accelerator; absent = not published. [bytes/s]
+
+    Examples
+    --------
+    >>> offloaded(bytes_each=20 * GiB, ranks=2, sequence_bytes=8e9, link_bytes_per_s=64e9)
+    'cache in host memory takes 40 GiB of RAM; a whole sequence comes back in 125 ms at the rate of the bus, 64 GB/s'
+    """
+    told = f"cache in host memory takes {show(bytes_each * ranks, 'bytes')} of RAM"
+    if link_bytes_per_s is None:
+        return told
+    back = min(sequence_bytes, bytes_each) / link_bytes_per_s
+    bus = show(link_bytes_per_s, "bytes/s")
+    return f"{told}; a whole sequence comes back in {show(back, 's')} at the rate of the bus, {bus}"

@@ -20,6 +20,7 @@ from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model, Moe
 from tonnage.nouns.precision import Precision, number_format
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
+from tonnage.planner.host import offloaded
 from tonnage.search.largest import largest_whole
 from tonnage.search.layouts import legal
 
@@ -95,9 +96,26 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
         memory=pool.need,
         kv_tokens=pool.tokens,
         engine=msgspec.to_builtins(engine),
-        notes=(*notes, *pool.notes, *_experts(model), *spans),
+        notes=(
+            *notes,
+            *pool.notes,
+            *_offloaded(request, pool, accelerator, ranks=layout.ranks),
+            *_experts(model),
+            *spans,
+        ),
     )
     return row, pool
+
+
+def _offloaded(request: FitRequest, pool: KvPool, accelerator: Accelerator, *, ranks: int) -> Iterator[str]:
+    """What cache beside the accelerators asks of their host."""
+    if request.kv_offload_bytes:
+        yield offloaded(
+            bytes_each=request.kv_offload_bytes,
+            ranks=ranks,
+            sequence_bytes=pool.bytes_per_sequence,
+            link_bytes_per_s=accelerator.host_link.bytes_per_s,
+        )
 
 
 def _keeps(model: Model) -> bool:
