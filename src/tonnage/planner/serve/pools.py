@@ -72,7 +72,7 @@ def _fleet(
     ranks, workers = candidate.configuration.layout.ranks, sum(unit)
     leaves = workers * ranks > candidate.site.per_node
     few = tried.front(request, requests, concurrency=candidate.best.concurrency * workers, close=False)
-    arrays = tried.arrays_of(request, candidate.replica, few)
+    arrays = tried.arrays_of(request, candidate.replica, requests=few)
     play, transfer_s = _player(candidate, arrays, unit=unit, requests=few, leaves_node=leaves)
     seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
     if not seen.rate_per_s:
@@ -130,7 +130,7 @@ def _together(
     from tonnage.planner.serve import tried
 
     few = tried.front(request, requests, concurrency=candidate.best.concurrency * workers, close=False)
-    arrays = tried.arrays_of(request, candidate.replica, few)
+    arrays = tried.arrays_of(request, candidate.replica, requests=few)
 
     def play(sent: Requests) -> Simulated:
         return simulate_fleet(

@@ -93,7 +93,7 @@ def tried(request: Serve, replica: Replica, *, requests: Requests, guess: Point,
     from tonnage.engine import slo
 
     few = front(request, requests, concurrency=guess.concurrency, close=close)
-    arrays = arrays_of(request, replica, few)
+    arrays = arrays_of(request, replica, requests=few)
     delivery = arrays.delivery_s
     s = request.slo
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
@@ -136,7 +136,7 @@ def front(request: Serve, requests: Requests, *, concurrency: float, close: bool
                                ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")})  # fmt: skip
 
 
-def arrays_of(request: Serve, replica: Replica, requests: Requests) -> ReplicaArrays:
+def arrays_of(request: Serve, replica: Replica, *, requests: Requests) -> ReplicaArrays:
     """The replica as the simulator takes it, for these requests."""
     assert replica.placement is not None
     return replica_arrays(
