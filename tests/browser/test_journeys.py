@@ -6,16 +6,20 @@ from typing import Any
 
 import pytest
 
+from tonnage.web.questions import QUESTIONS
+
 FORMS = {
     "plan/serve": "Rent",
-    "plan/finetune": "",
-    "plan/batch": "",
+    "plan/finetune": "Rent",
+    "plan/train": "Rent",
+    "plan/batch": "Rent",
+    "plan/lifecycle": "serve it on",
     "plan/infer": "streams",
     "plan/fleet": "workloads",
     "compare/ways": "",
     "fit": "fits",
     "cost/rent-or-buy": "",
-    "simulate": "",
+    "simulate": "objectives",
 }
 ANSWER_MS = 120_000
 
@@ -101,6 +105,26 @@ def test_by_keyboard_alone(visit: Any) -> None:
     page.wait_for_function("() => document.activeElement.id === 'main'")
 
 
+@pytest.mark.parametrize("path", FORMS)
+def test_every_form_is_sent_by_keyboard_alone(visit: Any, path: str) -> None:
+    """Tab reaches every field shown, in the order of the page, then the button; Enter sends; no trap on the way."""
+    page = visit(f"/{path}")
+    shown = page.evaluate(
+        "[...document.querySelectorAll('#question input, #question select, #question textarea, #question button')]"
+        ".filter(field => field.checkVisibility()).map(field => field.id || field.type)"
+    )
+    page.keyboard.press("Tab")
+    reached = []
+    for _ in range(120):
+        at = page.evaluate("document.activeElement.id || document.activeElement.type || ''")
+        if at in shown:
+            reached.append(at)
+        if at == "submit":
+            break
+        page.keyboard.press("Tab")
+    assert reached == shown
+
+
 FLEET = "/plan/fleet?quick=true&provider=gcp&workloads=-+{name:+chat,+model:+8B,+rate:+2/s,+traffic:+chat}"
 
 
@@ -146,14 +170,51 @@ def test_an_own_configuration(visit: Any, tmp_path: Any) -> None:
     assert "fits" in send(page) or "needs" in page.inner_text(".sentence")
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/fit?model=8B&accelerator=H100", "/plan/serve", "/cost/rent-or-buy?machine=H100", "/api"]
+MODEL = "model=meta-llama/Llama-3.1-8B-Instruct"
+ANSWERS = (
+    "/plan/serve?model=8B&rate=2/s&traffic=chat&accelerator=L40S",
+    f"/plan/finetune?{MODEL}&tokens=4M&accelerator=L40S",
+    "/plan/train?model=1B&tokens=2B&deadline=30+days&seq_len=2048&accelerator=H100",
+    f"/plan/batch?{MODEL}&items=100k&deadline=8+h&prompt_tokens=400&output_tokens=60&accelerator=L40S",
+    f"/plan/lifecycle?{MODEL}&months=12&quick=true&finetune.tokens=4M&finetune.accelerator=L40S&serve.rate=2/s"
+    "&serve.traffic=chat&serve.accelerator=L40S",
+    "/plan/infer?model=ultralytics/yolov8m&streams=20&fps=25",
+    FLEET,
+    f"/fit?{MODEL}&accelerator=H100",
+    "/cost/rent-or-buy?machine=H100",
+    f"/simulate?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
+    f"/compare/ways?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
 )
+"""One answer of every form."""
+
+
+def test_every_form_has_an_answer_here() -> None:
+    assert [path.split("?")[0].strip("/") for path in ANSWERS] == [*QUESTIONS]
+
+
+@pytest.mark.parametrize("path", ["/", "/api", *(f"/{path}" for path in FORMS), *ANSWERS])
 def test_accessibility(visit: Any, path: str) -> None:
+    """No finding of axe at all, of any weight, in light and dark, wide and narrow."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
-    for dark in (False, True):
-        page = visit(path, dark=dark)
+    for dark, width in ((False, 1280), (True, 360)):
+        page = visit(path, dark=dark, width=width)
+        if "?" in path:
+            answered(page)
         found = axe.Axe().run(page).response["violations"]
-        serious = [f"{item['id']}: {item['help']} {item['nodes'][0]['html'][:120]}" for item in found
-                   if item["impact"] in ("serious", "critical")]  # fmt: skip
-        assert not serious
+        assert not [f"{item['id']}: {item['help']} {item['nodes'][0]['html'][:120]}" for item in found]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_what_ifs_comparisons_and_files_are_accessible(visit: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page = visit("/plan/serve?model=8B&rate=2/s&traffic=chat&accelerator=L40S&quick=true", dark=True, width=360)
+    key = page.get_attribute("a[href^='/compare?left=']", "href").split("=")[1]
+    other = visit("/plan/serve?model=8B&rate=3/s&traffic=chat&accelerator=L40S&quick=true")
+    second = other.get_attribute("a[href^='/compare?left=']", "href").split("=")[1]
+    base = page.url.split("/plan/")[0]
+    for path in (f"/what-ifs/{key}", f"/compare?left={key}", f"/compare?left={key}&right={second}",
+                 f"/export/{key}?to=vllm"):  # fmt: skip
+        page.goto(base + path)
+        found = axe.Axe().run(page).response["violations"]
+        assert not [f"{item['id']}: {item['help']} {item['nodes'][0]['html'][:120]}" for item in found]
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360

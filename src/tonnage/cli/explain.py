@@ -29,17 +29,17 @@ def explain(path: str, rank: int) -> None:
 
         explain_batch_plan(plan, rank=rank)
     elif isinstance(plan, InferPlan):
-        from tonnage.report.infer import show_infer_plan
+        from tonnage.report.explain_kinds import explain_infer_plan
 
-        show_infer_plan(plan)
+        explain_infer_plan(plan, rank=rank)
     elif isinstance(plan, FleetPlan):
-        from tonnage.report.fleet import show_fleet_plan
+        from tonnage.report.explain_kinds import explain_fleet_plan
 
-        show_fleet_plan(plan)
+        explain_fleet_plan(plan)
     elif isinstance(plan, LifecyclePlan):
-        from tonnage.report.lifecycle import show_lifecycle_plan
+        from tonnage.report.explain_kinds import explain_lifecycle_plan
 
-        show_lifecycle_plan(plan)
+        explain_lifecycle_plan(plan, rank=rank)
     else:
         from tonnage.report.train_plan import explain_train_plan
 

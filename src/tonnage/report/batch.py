@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.batch_plan import BatchOption, BatchPlan, TradeOff
 from tonnage.nouns.plan import Bill
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
 from tonnage.report.host import need_text, starving
+from tonnage.report.opened import chosen, made_line, opening, parts_table
 from tonnage.report.options_table import Column, options_table
 from tonnage.units import show
 
@@ -64,21 +64,19 @@ def explain_batch_plan(plan: BatchPlan, *, rank: int = 1) -> None:
     if not plan.options:
         show_batch_plan(plan)
         return
-    if rank > len(plan.options):
-        raise BadRequest(f"option {rank}: the plan has {len(plan.options)}; choose 1 to {len(plan.options)}")
-    option = plan.options[rank - 1]
+    option = chosen(plan.options, rank)
     console.print(plan.sentence, style="bold", markup=False)
-    console.print(f"\nOption {rank}: {option.configuration.label()}", style="bold", markup=False)
-    console.print(f"  {option.verdict}", markup=False)
+    opening(console, option.configuration.label(), rank=rank, verdict=option.verdict)
     console.print("\nCost of the job", style="bold")
-    console.print(_parts_table(option.cost))
+    console.print(parts_table(option.cost))
     console.print("\nMemory of one accelerator", style="bold")
-    console.print(_parts_table(option.memory))
+    console.print(parts_table(option.memory))
     lines(console, "Time", texts=_time(plan, option))
     lines(console, "Electricity and carbon", texts=_energy(option))
     lines(console, "What the host must bring", texts=[need_text(need) for need in option.needs])
     lines(console, "From", texts=[*option.sources, *(option.energy.sources if option.energy else ())])
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
+    made_line(console, plan.provenance)
 
 
 def _options_table(options: tuple[BatchOption, ...], *, width: int) -> Table:
@@ -122,14 +120,6 @@ def _frontier_table(frontier: tuple[TradeOff, ...]) -> Table:
             point.term,
             point.label,
         )
-    return table
-
-
-def _parts_table(quantity: Quantity) -> Table:
-    table = _table(("part", "left"), (quantity.unit, "right"), ("share", "right"), ("from", "left"))
-    for part in quantity.parts:
-        table.add_row(part.name, show(part.value, quantity.unit), f"{part.value / quantity.value:.1%}", part.source)
-    table.add_row("total", show(quantity.value, quantity.unit), "", "", style="bold")
     return table
 
 

@@ -10,7 +10,7 @@ from tonnage.report.console import lines, make_console
 from tonnage.report.host import starving
 from tonnage.units import show
 
-__all__ = ["show_infer_plan"]
+__all__ = ["account_lines", "show_infer_plan"]
 
 UNKNOWN = "–"
 MOST_REJECTIONS = 6
@@ -49,7 +49,7 @@ def show_infer_plan(plan: InferPlan, *, top: int = 8) -> None:
         console.print(table)
         told = [f"{i}. {o.accelerator}: {o.verdict}" for i, o in enumerate(plan.options[:top], start=1)]
         lines(console, "Why this one, why not the others?", texts=told)
-        lines(console, "What the money buys", texts=_account(plan.options[0]))
+        lines(console, "What the money buys", texts=account_lines(plan.options[0]))
         short = [f"{i}. {text}" for i, o in enumerate(plan.options[:top], start=1) if (text := starving(o.needs))]
         lines(console, "Hosts that would starve the accelerators", texts=short)
     sources = sorted({option.source for option in plan.options[:top] if option.source})
@@ -65,7 +65,7 @@ def show_infer_plan(plan: InferPlan, *, top: int = 8) -> None:
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
 
 
-def _account(option: InferOption) -> list[str]:
+def account_lines(option: InferOption) -> list[str]:
     """The offer with its date; per month, thousand, hour of sound or camera; kWh and CO2."""
     bill, costs, use = option.bill, option.costs, option.energy
     if bill is None or costs is None:

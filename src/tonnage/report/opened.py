@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from tonnage.errors import BadRequest
-from tonnage.nouns.plan import Bill, ServePlan
+from tonnage.nouns.answer import Quantity
+from tonnage.nouns.plan import Bill, Provenance, ServePlan
 from tonnage.nouns.train_plan import TrainPlan
 from tonnage.report.console import lines
 from tonnage.units import show
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-__all__ = ["bill_lines", "chosen", "ending", "offer_text", "opening"]
+__all__ = ["bill_lines", "chosen", "ending", "interval", "made_line", "offer_text", "opening", "parts_table"]
 
 Option = TypeVar("Option")
 
@@ -43,9 +45,14 @@ def ending(console: Console, plan: ServePlan | TrainPlan, *, losers: str) -> Non
     lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
     lines(console, losers, texts=[f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected])
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
-    made = plan.provenance
+    made_line(console, plan.provenance)
+
+
+def made_line(console: Console, made: Provenance) -> None:
+    """When it was made, by which version, from which data."""
     dates = ", ".join(f"{name} {date}" for name, date in sorted(made.catalogue.items()))
-    console.print(f"\nMade {made.made} by tonnage {made.version}; {dates}.", style="dim", markup=False)
+    told = f"; {dates}" if dates else ""
+    console.print(f"\nMade {made.made} by tonnage {made.version}{told}.", style="dim", markup=False)
 
 
 def bill_lines(bill: Bill) -> list[str]:
@@ -61,3 +68,27 @@ def offer_text(bill: Bill) -> str:
     old = " (old price)" if bill.stale else ""
     where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}".strip()
     return f"{where}: {show(bill.usd_per_hour, 'USD/h')} {bill.term}, {bill.as_of}{old}"
+
+
+def parts_table(quantity: Quantity) -> Table:
+    """A sum with its parts: each with its share, its basis, and where it comes from."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("part", quantity.unit, "share", "basis", "from"):
+        table.add_column(name, justify="right" if name in {quantity.unit, "share"} else "left")
+    for part in quantity.parts:
+        share = f"{part.value / quantity.value:.1%}" if quantity.value else ""
+        table.add_row(part.name, show(part.value, quantity.unit), share, str(part.basis), part.source)
+    table.add_row("total", interval(quantity), "", str(quantity.basis), "", style="bold")
+    return table
+
+
+def interval(quantity: Quantity) -> str:
+    """A value and, where it is known, its interval."""
+    value = show(quantity.value, quantity.unit)
+    if quantity.low is None or quantity.high is None:
+        return value
+    low, high = show(quantity.low, quantity.unit, digits=2), show(quantity.high, quantity.unit, digits=2)
+    return f"{value} ({low}-{high})"

@@ -10,7 +10,7 @@ from tonnage.nouns.train_plan import ScalingPoint, TrainOption, TrainPlan
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
 from tonnage.report.host import need_text
-from tonnage.report.opened import bill_lines, chosen, ending, offer_text, opening
+from tonnage.report.opened import bill_lines, chosen, ending, interval, offer_text, opening, parts_table
 from tonnage.report.options_table import Column, options_table
 from tonnage.units import show
 
@@ -70,14 +70,14 @@ def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> None:
         option = chosen(plan.options, rank)
         opening(console, option.configuration.label(), rank=rank, verdict=option.verdict)
         console.print("\nMemory of one accelerator", style="bold")
-        console.print(_table(option.memory))
+        console.print(parts_table(option.memory))
         console.print("\nOne step", style="bold")
-        console.print(_table(option.step_s))
+        console.print(parts_table(option.step_s))
         lines(console, "The run", texts=_run(option))
         lines(console, "Timeline", texts=_timeline(option))
         lines(console, "Host and storage", texts=[need_text(need) for need in option.needs])
         console.print("\nCost of the run", style="bold")
-        console.print(_table(option.cost))
+        console.print(parts_table(option.cost))
         lines(console, "Bill", texts=_bill(option))
         lines(console, "Other offers", texts=[offer_text(bill) for bill in option.other_offers])
         if rank == 1:
@@ -95,7 +95,7 @@ def _options_table(options: tuple[TrainOption, ...], *, width: int) -> Table:
             Column("step", tuple(show(o.step_s.value, "s") for o in options), True, spare=3),
             Column("MFU", tuple(f"{o.mfu:.0%}" for o in options), True, spare=2),
             Column("memory", tuple(f"{o.memory.value / o.limit_bytes:.0%}" for o in options), True, spare=1),
-            Column("time", tuple(_interval(o.run.wall_s) for o in options), wraps=True),
+            Column("time", tuple(interval(o.run.wall_s) for o in options), wraps=True),
             Column("cost", tuple(_cost(o.cost) for o in options), wraps=True),
             Column("offer", tuple(_where(o.bill) for o in options), wraps=True),
             Column("basis", tuple(o.basis + ("" if o.sure else ", unsure") for o in options), wraps=True),
@@ -107,35 +107,13 @@ def _options_table(options: tuple[TrainOption, ...], *, width: int) -> Table:
 def _cost(cost: Quantity) -> str:
     """Value and bounds; from a million on in millions, for a column is narrow and the bill tells the rest."""
     if cost.value < 1e6 or cost.low is None or cost.high is None:
-        return _interval(cost)
+        return interval(cost)
     value, low, high = (f"${each / 1e6:,.3g}M" for each in (cost.value, cost.low, cost.high))
     return f"{value} ({low}-{high})"
 
 
 def _where(bill: Bill) -> str:
     return f"{bill.provider} {bill.region}, {bill.as_of}{' (old price)' if bill.stale else ''}"
-
-
-def _table(quantity: Quantity) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("part", quantity.unit, "share", "basis", "from"):
-        table.add_column(name, justify="right" if name in {quantity.unit, "share"} else "left")
-    for part in quantity.parts:
-        share = f"{part.value / quantity.value:.1%}" if quantity.value else ""
-        table.add_row(part.name, show(part.value, quantity.unit), share, str(part.basis), part.source)
-    table.add_row("total", _interval(quantity), "", str(quantity.basis), "", style="bold")
-    return table
-
-
-def _interval(quantity: Quantity) -> str:
-    value = show(quantity.value, quantity.unit)
-    if quantity.low is None or quantity.high is None:
-        return value
-    low, high = show(quantity.low, quantity.unit, digits=2), show(quantity.high, quantity.unit, digits=2)
-    return f"{value} ({low}-{high})"
 
 
 def _why(index: int, option: TrainOption) -> str:
@@ -160,7 +138,7 @@ def _frontier(plan: TrainPlan) -> list[str]:
 
 
 def _memory(option: TrainOption) -> str:
-    return f"{_interval(option.memory)} of {show(option.limit_bytes, 'bytes')}: {_parts(option.memory)}"
+    return f"{interval(option.memory)} of {show(option.limit_bytes, 'bytes')}: {_parts(option.memory)}"
 
 
 def _parts(quantity: Quantity) -> str:
@@ -174,10 +152,10 @@ def _run(option: TrainOption) -> list[str]:
     energy = f", {show(option.energy_wh, 'Wh')} at the accelerators' power limit" if option.energy_wh else ""
     waiting = f", waiting for spot capacity {show(run.waiting_s, 's')}" if run.waiting_s else ""
     return [
-        f"{run.steps:,.0f} steps of {c.global_batch:,} x {c.seq_len:,} tokens, {_interval(option.step_s)} each: "
+        f"{run.steps:,.0f} steps of {c.global_batch:,} x {c.seq_len:,} tokens, {interval(option.step_s)} each: "
         f"{show(run.training_s, 's')}",
         f"validation {show(run.validation_s, 's')}, start {show(run.start_s, 's')}, retries and experiments "
-        f"{show(run.headroom_s, 's')}{waiting}; in all {_interval(run.wall_s)}, nine runs in ten at most "
+        f"{show(run.headroom_s, 's')}{waiting}; in all {interval(run.wall_s)}, nine runs in ten at most "
         f"{show(run.wall_p90_s, 's')}",
         f"an interruption every {between} ({run.interruptions:.1f} expected), {show(run.recovery_s, 's')} to recover, "
         f"{run.spares} spare instances",
@@ -236,7 +214,7 @@ def _bill(option: TrainOption) -> list[str]:
     beside = "".join(
         f" + {part.name} {show(part.value, 'USD')}" for part in option.cost.parts if part.name == "storage"
     )
-    total = f"{show(bill.usd_per_hour, 'USD/h')} for {billed}{beside} = {_interval(option.cost)}"
+    total = f"{show(bill.usd_per_hour, 'USD/h')} for {billed}{beside} = {interval(option.cost)}"
     return [*bill_lines(bill), total, *([bill.notes] if bill.notes else [])]
 
 

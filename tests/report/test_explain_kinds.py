@@ -1,0 +1,54 @@
+"""Every kind of plan opens into its parts: samples, fleets and whole lives as plans for text do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import tonnage
+from tonnage.cli import root
+from tonnage.planner.ask import QUESTIONS
+from tonnage.report.document import as_json
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+SERVE = {"rate": "2/s", "traffic": "chat", "accelerator": "L40S"}
+FINETUNE = {"method": "lora", "tokens": "4M", "accelerator": "L40S"}
+ASKED: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
+    "serve": (tonnage.plan_serve, {"model": MODEL, **SERVE, "quick": True}, ("Memory of one accelerator", "Bill")),
+    "batch": (tonnage.plan_batch, {"model": MODEL, "items": "100k", "deadline": "8 h", "prompt_tokens": "400",
+                                   "output_tokens": "60", "accelerator": "L40S"}, ("Memory of one accelerator",)),
+    "train": (tonnage.plan_train, {"model": "1B", "tokens": "2B", "deadline": "30 days", "seq_len": "2048",
+                                   "accelerator": "H100"}, ("One step", "Cost of the run")),
+    "finetune": (tonnage.plan_finetune, {"model": MODEL, **FINETUNE}, ("One step", "Cost of the run")),
+    "infer": (tonnage.plan_infer, {"model": "ultralytics/yolov8m", "streams": "20", "fps": "25"},
+              ("Memory of one accelerator", "parameters x bytes", "What one does, and how many that takes")),
+    "lifecycle": (tonnage.plan_lifecycle, {"model": MODEL, "months": "12", "finetune": FINETUNE, "serve": SERVE,
+                                           "quick": True},
+                  ("The whole bill, opened", "One step", "Capacity of one replica", "730")),
+    "fleet": (tonnage.plan_fleet, {"workloads": [{"name": "chat", "model": "8B", "rate": "2/s", "traffic": "chat"}],
+                                   "provider": "gcp", "accelerator": "L4", "quick": True},
+              ("The month's bill, opened", "Instances, by the hour")),
+}  # fmt: skip
+
+
+def test_every_kind_of_plan_is_here() -> None:
+    assert set(ASKED) == set(QUESTIONS)
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_a_plan_of_every_kind_is_opened(kind: str, tmp_path: Path) -> None:
+    function, fields, told = ASKED[kind]
+    plan = function(**fields)
+    path = tmp_path / "plan.json"
+    path.write_text(as_json(plan))
+    opened = CliRunner().invoke(root, ["explain", str(path)], env={"COLUMNS": "160"})
+    assert opened.exit_code == 0, opened.output
+    assert plan.sentence[:40] in opened.output
+    assert all(text in opened.output for text in told)
+    assert f"Made {json.loads(path.read_text())['provenance']['made']}" in opened.output
+    if kind != "fleet":
+        assert CliRunner().invoke(root, ["explain", str(path), "--option", "999"]).exit_code == 2
