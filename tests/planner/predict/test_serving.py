@@ -134,6 +134,15 @@ def test_separate_pools_keep_prompts_out_of_decode_steps() -> None:
     assert apart.tpot_s.mean < together.tpot_s.mean
 
 
+def test_clients_beyond_the_seats_of_a_decode_pool_wait_for_one() -> None:
+    split = Disaggregation(prefill_workers=2, prefill=Layout(), decode_workers=1, decode=Layout())
+    load = {"traffic": Traffic(concurrency=32), "disaggregation": split}
+    free = predict_serve(case(**load))
+    tight = predict_serve(case(**load, engine_options={"max_num_seqs": 16}))
+    # Half of the clients have a seat; the others wait about as long as an answer takes.
+    assert tight.ttft_s.mean > free.ttft_s.mean + 0.5 * (tight.e2e_s.mean - tight.ttft_s.mean)
+
+
 def test_speculation_pays_alone_and_loses_its_edge_in_a_batch() -> None:
     options = {"speculative_tokens": 3, "speculative_acceptance": 0.7}
     gains = []

@@ -222,12 +222,13 @@ def pools_of(at: Setup, grids: tuple[StepGrid, ...]) -> Pools:
     if split is None or at.case.traffic.concurrency is None:
         raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
     prefill, decode = (step_table(grid, at.overheads) for grid in grids)
+    seats = float(at.case.engine_options.get("max_num_seqs") or math.inf) * split.decode.dp
     return Pools(
         prefill=prefill,
         prefill_workers=split.prefill_workers,
         decode=decode,
         decode_workers=split.decode_workers,
-        slots=max(1.0, at.case.traffic.concurrency / at.case.replicas / split.decode_workers),
+        slots=max(1.0, min(seats, at.case.traffic.concurrency / at.case.replicas / split.decode_workers)),
         budget=_prefill_budget(at, split.prefill),
         transfer_s=_transfer_s(at, split.prefill),
         spread=at.case.length_spread or (1.0, 1.0),
