@@ -207,9 +207,9 @@ def test_accessibility(visit: Any, path: str) -> None:
 
 def test_what_ifs_comparisons_and_files_are_accessible(visit: Any) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
-    page = visit("/plan/serve?model=8B&rate=2/s&traffic=chat&accelerator=L40S&quick=true", dark=True, width=360)
+    page = visit(f"/plan/serve?{MODEL}&rate=2/s&traffic=chat&accelerator=L40S&quick=true", dark=True, width=360)
     key = page.get_attribute("a[href^='/compare?left=']", "href").split("=")[1]
-    other = visit("/plan/serve?model=8B&rate=3/s&traffic=chat&accelerator=L40S&quick=true")
+    other = visit(f"/plan/serve?{MODEL}&rate=3/s&traffic=chat&accelerator=L40S&quick=true")
     second = other.get_attribute("a[href^='/compare?left=']", "href").split("=")[1]
     base = page.url.split("/plan/")[0]
     for path in (f"/what-ifs/{key}", f"/compare?left={key}", f"/compare?left={key}&right={second}",

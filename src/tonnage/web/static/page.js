@@ -30,7 +30,11 @@ function follow(path, fields) {
 const waits = document.getElementById("main")?.dataset.waits;
 if (waits) {
   const source = new EventSource(waits);
-  source.addEventListener("error", () => source.close());
+  source.addEventListener("error", () => {
+    source.close();
+    const note = document.getElementById("waits");
+    if (note) note.textContent = "First answer, by averages. The simulation was cut off; send the form again to have it.";
+  });
   source.addEventListener("end", async (event) => {
     source.close();
     const { error } = JSON.parse(event.data);
