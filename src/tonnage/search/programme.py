@@ -46,7 +46,7 @@ SLACK: Final = 1e-4
 NEAR: Final = 0.1
 """Distance to a whole number at which a shared column is taken for it. [-]"""
 DEAR: Final = 0.0025
-"""Reduced cost, over a period's cost, beyond which a column is left out of its programme. [-]"""
+"""Reduced cost, over the mean cost of a period, beyond which a column is left out of its programme. [-]"""
 PERIOD_GAP: Final = 0.003
 PERIOD_NODES: Final = 60
 TINY: Final = 1e-7
@@ -326,12 +326,13 @@ def _held(
 ) -> tuple[float, ...] | None:
     """A solution of the whole with the shared columns held, or nothing when a period cannot follow."""
     values = dict(held)
+    # Of the mean period: what is reserved may pay for all that a quiet one takes, and its own cost be nothing.
+    dear = DEAR * abs(relaxed.cost) / max(1, programme.periods)
     for period, piece in enumerate(pieces):
         extra = _portion(programme, relaxed, priced=priced, piece=piece, period=period)
         here = {k: held[i] for k, i in enumerate(piece.places) if i in held}
         columns = piece.programme.columns
-        mean = sum(column.cost * relaxed.values[i] for column, i in zip(columns, piece.places, strict=True))
-        worth = [i in held or relaxed.values[i] > TINY or relaxed.reduced[i] <= DEAR * abs(mean) for i in piece.places]
+        worth = [i in held or relaxed.values[i] > TINY or relaxed.reduced[i] <= dear for i in piece.places]
         for some in (worth, [True] * len(worth)):
             able = [
                 column if keep or not column.whole else column._replace(upper=0.0)
