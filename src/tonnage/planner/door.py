@@ -205,6 +205,8 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         raise BadRequest("think_time only makes sense with users: give users (1000) instead of " + loads[0])
     for name in given.get("precision", ()):
         number_format(name)
+    if given.get("pools") and ("concurrency" in given or not {"ttft", "tpot", "e2e"} & given.keys()):
+        raise BadRequest("pools are looked for at a rate and within an objective: give rate ('4/s') and ttft or tpot")
     rate = given.get("rate")
     if "users" in given:
         rate = given["users"] / given.get("think_time", SECONDS_BETWEEN_REQUESTS)

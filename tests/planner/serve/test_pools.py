@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tonnage.errors import BadRequest
 from tonnage.nouns.plan import ServePlan
 from tonnage.planner.door import serve_request
 from tonnage.planner.serve.plan import plan_serve
@@ -57,5 +58,6 @@ def test_only_who_asks_gets_them() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"ttft": None, "tpot": None}, {"rate": None, "concurrency": "64"}])
-def test_without_an_objective_or_a_rate_there_is_nothing_to_compare(changes: dict[str, Any]) -> None:
-    assert plan(**changes).pools is None
+def test_without_an_objective_or_a_rate_there_is_nothing_to_look_for(changes: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest, match="at a rate and within an objective"):
+        plan(**changes)
