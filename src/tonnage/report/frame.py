@@ -12,7 +12,7 @@ from tonnage.errors import BadRequest
 
 __all__ = ["frame", "rows_of"]
 
-ROWS: Final = ("options", "rows", "rents")
+ROWS: Final = ("options", "rows", "rents", "instances", "sides")
 """Fields that hold an answer's rows, by kind of answer."""
 LIBRARIES: Final = ("pandas", "polars")
 
