@@ -24,7 +24,9 @@ def test_a_comparisons_rows_are_its_sides() -> None:
         model=MODEL, accelerator="H100", traffic={"profile": "chat", "rate": "2/s", "requests": 400},
         ways={"small steps": {"engine_options": {"max_num_batched_tokens": 512}}, "as it is": {}},
     )  # fmt: skip
-    assert len(rows_of(found)) == 2
+    rows = rows_of(found)
+    assert [row["side"] for row in rows] == ["small steps", "as it is"]
+    assert {figure.what for figure in found.figures} < set(rows[0])
 
 
 def test_an_answer_without_rows_says_so() -> None:

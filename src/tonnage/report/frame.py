@@ -9,10 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.errors import BadRequest
+from tonnage.nouns.compare import Comparison
 
 __all__ = ["frame", "rows_of"]
 
-ROWS: Final = ("options", "rows", "rents", "instances", "sides")
+ROWS: Final = ("options", "rows", "rents", "instances")
 """Fields that hold an answer's rows, by kind of answer."""
 LIBRARIES: Final = ("pandas", "polars")
 
@@ -35,13 +36,18 @@ def frame(answer: Any) -> Any:
 
 def rows_of(answer: Any) -> list[dict[str, Any]]:
     """
-    One flat dictionary a row, all with the same keys.
+    One flat dictionary a row, all with the same keys: of a comparison, one a side with its figures.
 
     Raises
     ------
     BadRequest
         This kind of answer has no rows.
     """
+    if isinstance(answer, Comparison):
+        return [
+            {"side": side, **{figure.what: figure.values[at] for figure in answer.figures}}
+            for at, side in enumerate(answer.sides)
+        ]
     name = next((name for name in ROWS if hasattr(answer, name)), None)
     if name is None:
         raise BadRequest(f"{type(answer).__name__} has no rows; use to_dict")
