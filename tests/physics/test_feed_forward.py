@@ -119,3 +119,10 @@ def test_the_fullest_rank_holds_at_most_twice_the_mean() -> None:
     assert load_imbalance(rows=1, ranks=8) == 2
     assert load_imbalance(rows=1, ranks=1.5) == 1.5
     assert load_imbalance(rows=1000, ranks=4) == pytest.approx(1 + sqrt(2 * log(4) * 4 / 1000))
+
+
+@pytest.mark.parametrize(("ep", "skewed"), [(1, True), (8, True), (16, False), (32, False)])
+def test_routers_prefer_some_experts_until_busy_ones_are_copied(ep: int, skewed: bool) -> None:
+    moe = Moe(num_experts=64, num_experts_per_tok=2, moe_intermediate_size=12)
+    work = feed_forward_work(moe, rank(Layout(dp=ep, ep=ep)), rows=20, count=3)
+    assert {op.skewed for op in work if op.kind == "grouped_gemm"} == {skewed}

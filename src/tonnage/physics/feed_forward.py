@@ -18,6 +18,9 @@ from tonnage.physics.work import Operator, Work
 
 __all__ = ["experts_hit", "feed_forward_work", "load_imbalance"]
 
+_BALANCED_FROM = 16
+"""Expert-parallel groups from which engines keep copies of busy experts and place them by load (DeepSeek's EPLB)."""
+
 
 def experts_hit(*, num_experts: float, num_experts_per_tok: float, tokens: float) -> float:
     """
@@ -165,4 +168,5 @@ def _experts(name: str, at: Share, *, m: float, n: float, k: float, groups: floa
         n=n,
         k=k,
         groups=groups,
+        skewed=at.layout.ep < _BALANCED_FROM,
     )

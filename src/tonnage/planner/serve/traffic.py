@@ -25,7 +25,7 @@ __all__ = ["grid_of", "pool_grids", "pools_of", "served", "slots", "under_load"]
 
 _SEPARATE = frozenset({"sglang", "lmdeploy", "tgi"})
 """Engines that give prompts steps of their own."""
-_DRIFT = (0.95, 1.05)
+_DRIFT = (0.9, 1.1)
 """Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""
 _PIPED_SINCE = {"llamacpp": (2413,)}
 """Release from which pieces of a prompt follow each other through the devices (llama.cpp pull request 6017)."""
