@@ -53,4 +53,4 @@ def kind(field: dict[str, Any]) -> str:
     own = field.get("type", ())
     inner = [kind(option) for option in field.get("anyOf", ())]
     names = [own] if isinstance(own, str) else [*own, *inner]
-    return " or ".join(name for name in names if name != "null")
+    return " or ".join(dict.fromkeys(name for name in names if name not in {"null", ""}))
