@@ -68,24 +68,15 @@ def decided(request: Serve, candidates: list[Candidate], *, today: date) -> list
 
 
 def _completed(request: Serve, found: list[Priced | Missed], *, today: date, look: Look) -> list[Priced | Missed]:
-    """A close look may leave the leaders dearer; what then comes among the first as estimated is looked at as well."""
+    """A close look may leave the leaders dearer; what is then shown among the first as estimated is looked at, too."""
     while True:
-        costs = sorted(pair[1].bill.usd_per_hour for pair in found if not isinstance(pair, Missed) and pair[1].sure)
-        last = costs[min(CONTENDERS, len(costs)) - 1] if costs else 0.0
-        place = next((i for i, pair in enumerate(found) if _among(pair, last)), None)
-        if place is None:
+        shown = _shown([pair for pair in found if not isinstance(pair, Missed) and pair[1].sure])[:CONTENDERS]
+        pair = next((pair for pair in shown if pair[0].simulated is None), None)
+        if pair is None:
             return found
-        pair = found[place]
-        assert not isinstance(pair, Missed)
         seen = look(pair[0])
+        place = next(i for i, other in enumerate(found) if other is pair)
         found[place] = seen if isinstance(seen, Missed) else _priced(request, seen, today=today)
-
-
-def _among(pair: Priced | Missed, last_usd_per_hour: float) -> bool:
-    """Whether it is sure, cheap enough to be among the first, and only estimated."""
-    if isinstance(pair, Missed) or not pair[1].sure or pair[1].bill.usd_per_hour > last_usd_per_hour:
-        return False
-    return pair[0].simulated is None
 
 
 def _contended(
@@ -186,15 +177,21 @@ def _rank(option: ServeOption) -> tuple[bool, float, float]:
 
 def best_of_each(request: Serve, found: list[Priced]) -> list[ServeOption]:
     """Options in their order, the best few of each accelerator and link, each with its account."""
-    kept: list[ServeOption] = []
+    return [accounted(request, option, accelerator=c.site.accelerator) for c, option in _shown(found)]
+
+
+def _shown(found: list[Priced]) -> list[Priced]:
+    """In their order, each configuration once, the best few of each accelerator and link."""
+    kept: list[Priced] = []
     seen: set[str] = set()
     counts: Counter[tuple[str, str | None]] = Counter()
-    for candidate, option in sorted(found, key=lambda pair: _rank(pair[1])):
+    for pair in sorted(found, key=lambda pair: _rank(pair[1])):
+        candidate = pair[0]
         place = (candidate.site.accelerator.id, candidate.site.intra_link)
         name = _name(candidate.configuration)
         if name in seen or counts[place] >= KEPT_PER_SITE:
             continue
         seen.add(name)
         counts[place] += 1
-        kept.append(accounted(request, option, accelerator=candidate.site.accelerator))
+        kept.append(pair)
     return kept
