@@ -36,6 +36,8 @@ __all__ = ["plan_fleet"]
 GAP: Final = 0.01
 QUICK_GAP: Final = 0.1
 """Of a quick plan, which says how far it may be from the least cost. [-]"""
+FIRST_GAP: Final = 0.03
+"""Of the first round, which only says what is worth simulating. [-]"""
 ROUNDS: Final = 4
 """Times that what was picked unsimulated is simulated and the programme asked again."""
 RAISES: Final = 2
@@ -135,7 +137,9 @@ def _solved(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Asked
     """The cheapest fleet, all of whose replicas are simulated."""
     for again in range(ROUNDS):
         problem, behind = problem_of(asked)
-        fleet = cheapest_fleet(problem, gap=QUICK_GAP if asked.request.quick else GAP)
+        fleet = cheapest_fleet(problem, gap=QUICK_GAP if asked.request.quick else GAP if again else FIRST_GAP)
+        if asked.request.quick or again == ROUNDS - 1:
+            break
         picked = {chance.name for w, _ in fleet.replicas if (chance := behind[w]) is not None}
         unsure = {
             chance.name
@@ -144,9 +148,12 @@ def _solved(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Asked
             and not chance.simulated
             and asked.request.workloads[chance.workload].kind != "infer"
         }
-        if asked.request.quick or not unsure or again == ROUNDS - 1:
+        if unsure:
+            asked = replace(
+                asked, chances=tuple(simulated(asked.request, list(asked.chances), names=unsure, known=known))
+            )
+        elif again or fleet.gap <= GAP:
             break
-        asked = replace(asked, chances=tuple(simulated(asked.request, list(asked.chances), names=unsure, known=known)))
     return asked, (problem, behind, fleet)
 
 
