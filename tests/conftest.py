@@ -104,6 +104,8 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
         monkeypatch.setenv(variable, str(home / variable.lower()))
     for secret in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         monkeypatch.delenv(secret, raising=False)
+    # Workers that share a run are told a terminal's width: what is printed must not depend on how many there are.
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 class Golden:

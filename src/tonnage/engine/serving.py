@@ -222,14 +222,20 @@ def played(loop: Loop, watch: Callable[[int, int], None] | None = None, *, route
 
     n, partial = len(loop.requests.prompt), False
     try:
-        while (done := int(loop.states.tally["finished"].sum())) < n:
+        while loop.states.tally["finished"].sum() < n:
+            before = _passed(loop)
             compiled.play(loop.world, loop.states, loop.script, PIECE)
             if watch is not None:
                 watch(int(loop.script.control["arrived"]), n)
-            assert loop.states.tally["finished"].sum() > done, "the loop stands still"
+            assert _passed(loop) > before, "the loop stands still"
     except KeyboardInterrupt:
         partial = True
     return _told(loop, partial=partial, routed=routed)
+
+
+def _passed(loop: Loop) -> int:
+    """Steps and arrivals so far: while a cache overflows, thousands may come before any request ends."""
+    return int(loop.states.tally["steps"].sum() + loop.script.control["arrived"])
 
 
 def _timeline(samples: Floats) -> Timeline:

@@ -104,10 +104,8 @@ def request_schema(question: Question) -> dict[str, Any]:
             continue
         group, dot, name = field.name.partition(".")
         if dot:
-            inner = properties.setdefault(group, {"type": "object", "properties": {}, "additionalProperties": False})[
-                "properties"
-            ]
-            inner[name] = _or_absent(field)
+            empty: dict[str, Any] = {"type": ["object", "null"], "properties": {}, "additionalProperties": False}
+            properties.setdefault(group, empty)["properties"][name] = _or_absent(field)
         else:
             properties[field.name] = _or_absent(field)
     return {"type": "object", "properties": properties, "additionalProperties": False}
