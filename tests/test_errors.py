@@ -1,6 +1,6 @@
 """Errors name the nearest thing that works."""
 
-from tonnage.errors import LONGEST_ECHO, UnknownName, echo, nearest
+from tonnage.errors import LONGEST_ECHO, UnknownName, echo, echo_path, nearest
 
 KNOWN = ("h100-sxm5-80gb", "h200-sxm-141gb", "a100-sxm4-80gb", "meta-llama/Meta-Llama-3-8B")
 
@@ -15,6 +15,12 @@ def test_message_is_one_short_sentence_for_hostile_names() -> None:
     assert "\n" not in str(error)
     assert "\x00" not in str(error)
     assert len(str(error)) < 400
+
+
+def test_a_long_path_keeps_its_end() -> None:
+    assert echo_path("own.toml") == "own.toml"
+    shown = echo_path("folder/" * 40 + "own.toml")
+    assert shown.endswith("/own.toml") and len(shown) == LONGEST_ECHO
 
 
 def test_echo_is_short_and_printable() -> None:

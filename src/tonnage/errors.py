@@ -93,6 +93,12 @@ def echo(text: object) -> str:
     return shown if len(shown) <= LONGEST_ECHO else shown[:LONGEST_ECHO] + "…"
 
 
+def echo_path(path: object) -> str:
+    """A path, short and printable; of a long one the end, for that tells the file from its neighbours."""
+    text = str(path)
+    return echo(text) if len(text) <= LONGEST_ECHO else "…" + echo(text[-LONGEST_ECHO + 1 :])
+
+
 def _plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 

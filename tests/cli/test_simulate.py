@@ -101,8 +101,8 @@ def test_a_long_run_shows_a_bar_and_ctrl_c_leaves_what_was_done(tmp_path: Path) 
     rows = tmp_path / "rows.csv"
     case = tmp_path / "long.yaml"
     case.write_text(
-        "model: meta-llama/Llama-3.1-8B-Instruct\naccelerator: L4\nslo: {ttft: 1 s}\ncapacity: true\n"
-        "traffic: {prompt_tokens: 1k, output_tokens: 8k, length_spread: [0.5, 1.5], rate: 20/s, requests: 500000}\n"
+        "model: meta-llama/Llama-3.1-8B-Instruct\naccelerator: H100\nslo: {ttft: 1 s}\ncapacity: true\n"
+        "traffic: {prompt_tokens: 1k, output_tokens: 8k, length_spread: [0.5, 1.5], rate: 18/min, requests: 500000}\n"
     )
     ours, theirs = pty.openpty()
     started = subprocess.Popen(

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.errors import BadFact, echo, nearest
+from tonnage.errors import BadFact, echo, echo_path, nearest
 
 __all__ = ["NOTHING", "SECTIONS", "TEMPLATE", "Additions", "Stamp", "gather", "stamp", "tables", "user_folder"]
 
@@ -115,14 +115,14 @@ def _files(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(path.glob("*.toml"))
     if not path.exists():
-        raise BadFact(f"'{echo(path)}': no such file or folder of additions; write one with `--template`")
+        raise BadFact(f"'{echo_path(path)}': no such file or folder of additions; write one with `--template`")
     return [path]
 
 
 def _state(file: Path) -> tuple[str, int, int]:
     state = file.stat()
     if state.st_size > LARGEST_BYTES:
-        raise BadFact(f"'{echo(file)}' has {state.st_size} bytes; a file of additions has at most {LARGEST_BYTES}")
+        raise BadFact(f"'{echo_path(file)}' has {state.st_size} bytes; a file of additions has at most {LARGEST_BYTES}")
     return str(file), state.st_mtime_ns, state.st_size
 
 
@@ -131,15 +131,15 @@ def _read(path: str, _changed: int, _size: int) -> dict[str, list[dict[str, Any]
     try:
         content = tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise BadFact(f"'{echo(path)}' is not UTF-8 text; a file of additions is TOML") from None
+        raise BadFact(f"'{echo_path(path)}' is not UTF-8 text; a file of additions is TOML") from None
     except tomllib.TOMLDecodeError as error:
-        raise BadFact(f"'{echo(path)}' is not TOML: {error}") from None
+        raise BadFact(f"'{echo_path(path)}' is not TOML: {error}") from None
     for section, things in content.items():
         if section not in SECTIONS:
             close = nearest(section, SECTIONS, count=1)
             hint = f"did you mean '[[{close[0]}]]'? " if close else ""
             expected = ", ".join(f"[[{known}]]" for known in SECTIONS)
-            raise BadFact(f"'{echo(path)}': unknown section '{echo(section)}'; {hint}expected {expected}")
+            raise BadFact(f"'{echo_path(path)}': unknown section '{echo(section)}'; {hint}expected {expected}")
         if not isinstance(things, list) or not all(isinstance(thing, dict) for thing in things):
-            raise BadFact(f"'{echo(path)}': '{section}' must be a list of tables; write [[{section}]]")
+            raise BadFact(f"'{echo_path(path)}': '{section}' must be a list of tables; write [[{section}]]")
     return content

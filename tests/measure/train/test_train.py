@@ -65,8 +65,8 @@ def test_a_slow_link_is_communication(tmp_path: Path, monkeypatch: pytest.Monkey
     named = judge(of_training(found)).verdicts[0]
     assert (named.name, named.remedy) == ("communication-bound", "accelerator")
     assert run.parts.communication_s is not None
-    # What of the first bucket's delay the rest of the backward pass hides is not in the sum.
-    assert run.parts.communication_s + (run.hidden_communication_s or 0.0) > SLOW_S
+    # The rest of the backward pass hides some of the first bucket's delay; what is hidden is known to a tenth of it.
+    assert run.parts.communication_s + (run.hidden_communication_s or 0.0) > 0.9 * SLOW_S
     assert run.parts.communication_s > 0.5 * SLOW_S
     assert run.parts.communication_s > 3 * (run.parts.input_s or 0.0)
 

@@ -54,12 +54,13 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
 
     sent, last = run.requests.sent_s, run.last_s
     span = float(np.nanmax(last) - sent[0])
+    capacity, partial = _looked_for(asked, replica, traffic=traffic, partial=run.partial)
     found = Simulated(
         schema=SIMULATE_SCHEMA,
         sentence="",
         fits=True,
         basis=basis,
-        partial=run.partial,
+        partial=partial,
         requests=count,
         refused=run.num_refused,
         preemptions=int(run.preempted.sum()),
@@ -75,7 +76,7 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
         slo_met=_met(asked, run),
         cached_share=run.cached_tokens / max(1, run.cached_tokens + run.prompt_tokens),
         occupancy=_occupancy(run, replica.limits, replicas=_replicas(asked, copies)),
-        capacity=_capacity(asked, replica, traffic=traffic, partial=run.partial),
+        capacity=capacity,
         fleet=_fleet(asked, run),
         steps=run.steps,
         assumed=notes,
@@ -163,6 +164,16 @@ def _fleet(asked: Simulation, run: Run) -> FleetSeen | None:
         cold_hits=run.cold_hits,
         cold_share=run.cold_hits / max(1, len(run.first_s)),
     )
+
+
+def _looked_for(
+    asked: Simulation, replica: ReplicaArrays, *, traffic: Traced, partial: bool
+) -> tuple[CapacityFound | None, bool]:
+    """The capacity, and whether the answer is partial: who breaks off the search keeps the run before it."""
+    try:
+        return _capacity(asked, replica, traffic=traffic, partial=partial), partial
+    except KeyboardInterrupt:
+        return None, True
 
 
 def _capacity(
