@@ -88,7 +88,7 @@ FLEET_GROUPS: Final[dict[str, tuple[Field, ...]]] = {"workloads": _WORKLOAD, "ow
 """Lists of a request, and the fields of their entries; a workload's `buckets` are a list or a number."""
 USUAL_TERMS: Final = ("on-demand", "spot", "reserved-1y")
 MOST_WORKLOADS: Final = 40
-MOSTBUCKET_FIELDSS: Final = 8
+MOST_BUCKETS: Final = 8
 
 
 def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> FleetRequest:
@@ -243,8 +243,8 @@ def _texts(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shares(buckets: Any) -> list[dict[str, Any]]:
-    if not 1 <= len(buckets) <= MOSTBUCKET_FIELDSS:
-        raise BadRequest(f"buckets: {len(buckets)} given; expected 1 to {MOSTBUCKET_FIELDSS}")
+    if not 1 <= len(buckets) <= MOST_BUCKETS:
+        raise BadRequest(f"buckets: {len(buckets)} given; expected 1 to {MOST_BUCKETS}")
     read = []
     for bucket in buckets:
         if not isinstance(bucket, Mapping):
@@ -277,7 +277,7 @@ def _buckets(said: Any, read: Serve) -> tuple[Bucket, ...]:
             )
             for found in _shares(said)
         )
-    number = read_fields({"buckets": said}, (Field(name="buckets", reads="integer", help="", high=MOSTBUCKET_FIELDSS),))
+    number = read_fields({"buckets": said}, (Field(name="buckets", reads="integer", help="", high=MOST_BUCKETS),))
     if number.get("buckets", 1) == 1:
         return (Bucket(share=1.0, lengths=read.lengths),)
     if read.lengths.profile is None:
