@@ -164,7 +164,9 @@ def _factor(unit: str, units: Mapping[str, float]) -> float | None:
 
 def _explain(text: object, unit: str, dimension: str, field: str) -> str:
     if not unit:
-        return f"{field}: '{echo(text)}' has no unit; write for example '{_example(dimension)}'"
+        number = echo(str(text).strip())
+        example = f"{number}/s' or '{number}/h" if dimension == "1/s" else _example(dimension)
+        return f"{field}: '{echo(text)}' has no unit; write for example '{example}'"
     other = next((name for name, units in DIMENSIONS.items() if name != dimension and unit and unit in units), None)
     if other is not None:
         example = _example(dimension)

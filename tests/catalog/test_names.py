@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage import catalog
-from tonnage.errors import UnknownName
+from tonnage.errors import BadRequest, UnknownName
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,18 @@ def test_a_typing_error_gets_a_suggestion_of_reasonable_length() -> None:
 def test_any_text_is_found_or_refused(name: str) -> None:
     try:
         assert catalog.accelerator(name).id in catalog.accelerators()
-    except UnknownName as error:
+    except BadRequest as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("name", ["2x RTX 4090", "8xH100", "8 × h100", "16 a100"])
+def test_a_number_of_accelerators_is_told_apart_from_its_name(name: str) -> None:
+    with pytest.raises(BadRequest, match="is a number of accelerators: name '"):
+        catalog.accelerator(name)
+
+
+def test_a_number_that_belongs_to_the_name_is_none() -> None:
+    with pytest.raises(UnknownName, match="no accelerator '1070 ti'"):
+        catalog.accelerator("1070 ti")
+    with pytest.raises(UnknownName, match="no accelerator 'moon99'"):
+        catalog.accelerator("4x moon99")

@@ -74,6 +74,11 @@ def test_help_and_version() -> None:
         (("catlog",), "tonnage: no command 'catlog'; did you mean 'catalog'?"),
         (("catalog", "acelerators"), "tonnage: no command 'acelerators'; did you mean 'accelerators'?"),
         (("--hlep",), "tonnage: no option '--hlep'; did you mean '--help'? (see `tonnage --help`)"),
+        (("fit", "llama-3.1-8b", "--gpu", "h100"), "tonnage: no option '--gpu'; here it is '--accelerator'"),
+        (
+            ("plan", "serve", "llama-3.1-8b", "--max_model_len", "9"),
+            "tonnage: no option '--max_model_len'; here it is '--context'",
+        ),
         (("catalog", "offers", "--provder", "aws"), "tonnage: no option '--provder'; did you mean '--provider'?"),
         (
             ("catalog", "offers", "--limit", "many"),

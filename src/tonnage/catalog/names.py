@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from tonnage.errors import UnknownName, nearest
+from tonnage.errors import BadRequest, UnknownName, echo, nearest
 from tonnage.nouns.accelerator import Accelerator
 
 __all__ = ["Index", "Match", "index", "resolve"]
@@ -30,6 +30,7 @@ _TELLING: Final = re.compile(r"(?=\D*\d)(?!\d+gi?b$|hbm|g?ddr|lpddr|sxm|pcie)")
 LONGEST_NAME: Final = 200
 """Characters; no accelerator's name comes near it, and a hostile one is not worth comparing."""
 
+_COUNTED: Final = re.compile(r"^\s*(\d{1,6})\s*(?:[x×*]\s*|\s)(?=.*[a-z])(?=.*\d)(.+)$", re.IGNORECASE)
 _WORD: Final = re.compile(r"[a-z0-9]+(?:\.[0-9]+)?")
 
 
@@ -80,6 +81,8 @@ def resolve(name: str, index: Index) -> Match:
     ------
     UnknownName
         No accelerator has this name, or several have and none is a default.
+    BadRequest
+        The name holds how many there are: "8x H100".
     """
     if len(name) > LONGEST_NAME:
         raise UnknownName("accelerator", name, known=index.words)
@@ -95,6 +98,10 @@ def resolve(name: str, index: Index) -> Match:
     if len(several) == 1:
         return Match(several[0], ())
     defaults = [id for id in index.defaults.values() if id in several]
+    if not defaults and (counted := _COUNTED.match(name)) is not None:
+        one = resolve(counted[2], index).id
+        how = f"name '{one}' alone, and their number as tp, count or max_accelerators, where the question has it"
+        raise BadRequest(f"'{echo(name)}' is a number of accelerators: {how}")
     if not defaults:
         # Suggest ids, and other spellings only where no id comes near.
         other_spelling = not nearest(name, index.words) and nearest(name, index.listed)

@@ -24,6 +24,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from tonnage import __version__
+from tonnage.cli.elsewhere import ours
 from tonnage.errors import TonnageError, echo, nearest
 
 __all__ = ["COMMANDS", "Root", "main", "root"]
@@ -139,8 +140,7 @@ def _usage_sentence(error: click.ClickException) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
     ctx = getattr(error, "ctx", None)
     if isinstance(error, click.NoSuchOption):
-        close = nearest(error.option_name, _options(ctx), count=1) or tuple(error.possibilities or ())[:1]
-        message = f"no option '{echo(error.option_name)}'" + (f"; did you mean '{close[0]}'?" if close else "")
+        message = f"no option '{echo(error.option_name)}'{_instead(error, _options(ctx))}"
     elif ctx is not None and isinstance(ctx.command, click.Group) and "No such command" in message:
         name = next(iter(re.findall(r"No such command '(.*?)'", message)), "")
         known = ctx.command.list_commands(ctx)
@@ -150,6 +150,13 @@ def _usage_sentence(error: click.ClickException) -> str:
     else:
         message = message[:1].lower() + message[1:]
     return message + (f" (see `{ctx.command_path} --help`)" if ctx is not None else "")
+
+
+def _instead(error: click.NoSuchOption, known: list[str]) -> str:
+    if (our := ours(error.option_name, known)) is not None:
+        return f"; here it is '{our}'"
+    close = nearest(error.option_name, known, count=1) or tuple(error.possibilities or ())[:1]
+    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def _options(ctx: click.Context | None) -> list[str]:
