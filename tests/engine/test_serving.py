@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from tonnage.engine import serving
 from tonnage.engine.metrics import summary
 from tonnage.engine.serving import gap_quantile, simulate
 from tonnage.engine.simulated import Limits, Requests, StepArrays, requests_of
@@ -121,6 +122,26 @@ def test_a_watcher_that_interrupts_leaves_what_is_done() -> None:
     assert found.partial
     done = summary(found.e2e_s)
     assert done is not None and 0 < done.count < n
+
+
+def test_a_backlog_after_the_last_arrival_is_watched_and_can_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "PIECE", 500)
+    n = 20_000
+    limits = Limits(max_num_seqs=8, budget=512, block_tokens=16, num_blocks=1000)
+    requests = requests_of(np.linspace(0, 20, n), np.full(n, 10), output=np.full(n, 8))
+    times, seen = table(8, 512, decode_s=0.01, step_s=0.01), list[int]()
+    whole = simulate(times, limits, requests=requests, watch=lambda done, _: seen.append(done))
+    assert not whole.partial and seen[-1] == n and seen == sorted(set(seen))
+    assert sum(whole.last_s[done - 1] > 20 for done in seen) > 5, "the drain is one call"
+
+    def stop(done: int, _: int) -> None:
+        if done > n // 2:
+            raise KeyboardInterrupt
+
+    found = simulate(times, limits, requests=requests, watch=stop)
+    answered = np.isfinite(found.last_s)
+    assert found.partial and n // 2 < answered.sum() < n
+    assert (found.last_s[answered] == whole.last_s[answered]).all()
 
 
 def test_drafts_shorten_answers_by_what_is_accepted() -> None:

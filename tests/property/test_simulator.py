@@ -3,14 +3,17 @@
 import math
 import random
 from collections.abc import Callable
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tonnage.engine import serving
 from tonnage.engine.reference import play
-from tonnage.engine.router import Rule, simulate_disaggregated, simulate_fleet
+from tonnage.engine.router import Rule, Scaling, simulate_disaggregated, simulate_fleet
 from tonnage.engine.serving import Simulated, simulate
 from tonnage.engine.simulated import Limits, Requests, StepArrays, requests_of
 
@@ -123,6 +126,29 @@ def test_compiled_equals_plain_token_for_token(seed: int) -> None:
     assert [len(times) for times in told.token_s] == requests.output.tolist()
     assert told.free_blocks == found.free_blocks == limits.num_blocks
     assert told.free_host_blocks == limits.host_blocks
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 50))
+def test_a_run_in_pieces_is_the_same_to_the_last_bit(seed: int, replicas: int, piece: int) -> None:
+    case = workload(random.Random(seed))
+    whole = [np.asarray(value) for value in _facts(case, replicas)]
+    with mock.patch.object(serving, "PIECE", piece):
+        pieces = [np.asarray(value) for value in _facts(case, replicas)]
+    for one, other in zip(whole, pieces, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def _facts(case: tuple[StepArrays, Limits, Requests, int | None], replicas: int) -> list[Any]:
+    """All that a run tells, its timeline and its requests opened; of a fleet that scales where there are several."""
+    table, limits, requests, clients = case
+    if replicas == 1 or clients is not None:
+        found = simulate(table, limits, requests=requests, clients=clients, delivery_s=DELIVERY_S, every_s=0.05)
+    else:
+        scaling = Scaling(in_flight=2.0, fewest=0, cold_start_s=0.1, every_s=0.2, keep_s=0.3)
+        found = simulate_fleet(table, limits, requests=requests, replicas=replicas, scaling=scaling)
+    nested = ("timeline", "requests")
+    return [*(getattr(found, name) for name in found._fields if name not in nested), *found.timeline, *found.requests]
 
 
 @settings(max_examples=100)

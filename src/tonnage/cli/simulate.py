@@ -93,7 +93,7 @@ def watch_bar() -> Callable[[int, int], None]:
             share = done / max(1, total)
             bar = "#" * round(BAR * share)
             left = (now - began) * (1.0 - share) / share if share else 0.0
-            rest = "" if ended else f", {left:,.0f} s left"
+            rest = "" if ended or not done else f", {left:,.0f} s left"
             click.echo(f"\r[{bar:<{BAR}}] {done:,} of {total:,} requests{rest}\x1b[K", err=True, nl=ended)
         if ended:
             began, drawn = time.monotonic(), 0.0  # the next run, where there are several

@@ -171,19 +171,19 @@ def _next_client(script: Script) -> int:
 @kernel
 def _play(world: World, states: State, script: Script, most: int) -> None:
     """
-    Requests as they are sent, or by clients that wait for their answers; at most `most` arrivals a call.
+    Requests as they are sent, or by clients that wait for their answers; at most `most` arrivals and rounds a call.
 
-    Clients have one replica.
+    Clients have one replica. What comes next waits for all steps before it, in the next call if need be.
     """
     asked, c, clients = world.asked, script.control, len(script.clients)
-    n, replicas, handled, finished = len(asked), len(script.power), 0, 0
+    n, replicas, finished = len(asked), len(script.power), 0
     for k in range(replicas):
         finished += states.tally[k].finished
     for i in range(clients if c.arrived == 0 else 0):
         script.clients[i].due, asked[i].owner = i, i
         script.clients[i].ready_s = asked[i].sent_s + c.delivery_s
         c.arrived += 1
-    while handled < most and finished < n:
+    while most > 0 and finished < n:
         i, at, sample = 0, np.inf, False
         if clients > 0:
             i = _next_client(script)
@@ -198,10 +198,14 @@ def _play(world: World, states: State, script: Script, most: int) -> None:
         ended = states.tally[0].finished
         finished = 0
         for k in range(replicas):
-            advance(world, _replica(states, k), at, clients > 0)
+            most += states.tally[k].rounds
+            advance(world, _replica(states, k), at, clients > 0, most - states.tally[k].rounds)
+            most -= states.tally[k].rounds
             finished += states.tally[k].finished
         if clients > 0 and finished > ended:
             _reply(world, _replica(states, 0), script, ended)
+        elif most <= 0 and finished < n:
+            return
         elif look:
             c.look_s += c.look_every_s
             _scale(states, script, at)
@@ -209,7 +213,7 @@ def _play(world: World, states: State, script: Script, most: int) -> None:
             _sample(world, states, at, script.samples[c.sampled])
             c.sampled += 1
         elif at < np.inf:
-            handled += 1
+            most -= 1
             r, k = (script.clients[i].due, 0) if clients > 0 else (c.arrived, 0)
             if clients > 0:
                 script.clients[i].ready_s = np.inf
@@ -219,6 +223,8 @@ def _play(world: World, states: State, script: Script, most: int) -> None:
                     k = _route(world, states, script, r, at)
                     asked[r].owner = k
             enter(world, _replica(states, k), r, at)
+        else:
+            return
 
 
 def _door(stamp: int) -> Callable[[World, State, Script, int], None]:
@@ -231,4 +237,4 @@ def _door(stamp: int) -> Callable[[World, State, Script, int], None]:
 
 _PARTS = (kernel_module, loop_running, loop_state, loop_steps, loop_waiting, prefix_cache)
 play = _door(stamp_of(__file__, *(part.__file__ for part in _PARTS)))
-"""Requests as they are sent, or by clients who wait for their answers; at most so many arrivals a call."""
+"""Requests as they are sent, or by clients who wait for their answers; at most so many arrivals and rounds a call."""

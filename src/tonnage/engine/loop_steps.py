@@ -25,11 +25,15 @@ __all__ = ["advance"]
 
 
 @kernel
-def advance(world: World, s: State, until: float, one: bool) -> None:
-    """Every step that begins before `until`; with `one`, no further than the first end of a request."""
+def advance(world: World, s: State, until: float, one: bool, most: int) -> None:
+    """
+    Every step that begins before `until`, in at most so many rounds; with `one`, to the first end of a request.
+
+    A run of steps is never cut, so that what a run tells does not depend on how it is divided.
+    """
     t, rules = s.tally[0], world.rules
-    ended = t.finished
-    while t.now_s < until and t.running + t.waiting > 0:
+    ended, last = t.finished, t.rounds + most
+    while t.now_s < until and t.running + t.waiting > 0 and t.rounds < last:
         steps, preempted = t.steps, t.preempted
         alone = t.prefilling == 0 and 0 < t.running <= rules.budget and rules.speculative == 0
         if alone and t.taking == 0 and t.recalled + t.stored == 0 and not may_admit(world, s):

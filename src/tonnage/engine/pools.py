@@ -70,6 +70,6 @@ def simulate_clients_of_pools(
     raise AssertionError(f"the run did not settle in {MOST_TURNS} turns")
 
 
-def _watched(watch: Callable[[int, int], None], settled: int, total: int, _handed: int, _all: int) -> None:
+def _watched(watch: Callable[[int, int], None], settled: int, total: int, _answered: int, _all: int) -> None:
     """Says how much of the run is settled; how far a turn of it has come is no news."""
     watch(settled, total)

@@ -16,8 +16,9 @@ from tonnage.engine.simulated import Floats, Ints, Limits, Requests, StepArrays
 __all__ = ["Loop", "Simulated", "Timeline", "gap_quantile", "kept", "loop_of", "played", "refused", "simulate",
            "with_own_blocks"]  # fmt: skip
 
-PIECE = 20_000
-"""Requests between two looks at the clock, so that a long run can be watched and broken off."""
+PIECE = 40_000
+"""Arrivals and rounds between two looks at the clock, some tens of milliseconds: a run can be watched and broken off
+while requests arrive and while those left behind are answered."""
 MOST_SAMPLES = 20_000
 
 
@@ -163,7 +164,7 @@ def simulate(
     every_s : number
         Distance of the timeline's points; absent = two hundred points over an open loop. [s]
     watch : callable
-        Called with requests handed in and requests in all, every so often; a KeyboardInterrupt there
+        Called with requests answered and requests in all, every so often; a KeyboardInterrupt there
         ends the run with what is done, marked partial.
     """
     loop = loop_of(table, limits, requests=requests, clients=clients, delivery_s=delivery_s, every_s=every_s)
@@ -226,7 +227,7 @@ def played(loop: Loop, watch: Callable[[int, int], None] | None = None, *, route
             before = _passed(loop)
             compiled.play(loop.world, loop.states, loop.script, PIECE)
             if watch is not None:
-                watch(int(loop.script.control["arrived"]), n)
+                watch(int(loop.states.tally["finished"].sum()), n)
             assert _passed(loop) > before, "the loop stands still"
     except KeyboardInterrupt:
         partial = True
@@ -234,8 +235,8 @@ def played(loop: Loop, watch: Callable[[int, int], None] | None = None, *, route
 
 
 def _passed(loop: Loop) -> int:
-    """Steps and arrivals so far: while a cache overflows, thousands may come before any request ends."""
-    return int(loop.states.tally["steps"].sum() + loop.script.control["arrived"])
+    """Rounds and arrivals so far: while a cache overflows, thousands may come before any request ends."""
+    return int(sum(loop.states.tally[name].sum() for name in ("rounds", "waiting", "running", "finished")))
 
 
 def _timeline(samples: Floats) -> Timeline:
