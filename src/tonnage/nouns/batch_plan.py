@@ -61,7 +61,7 @@ class BatchOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     sure: bool = True
     """The deadline holds at the slow end of the interval too."""
     ties: bool = False
-    """Its cost interval reaches the first one's."""
+    """It may cost no more than the first, errors that both share left out."""
     limit_bytes: float | None = None
     """What the engine allows itself of one accelerator. [bytes]"""
     sources: tuple[str, ...] = ()

@@ -38,6 +38,9 @@ class OneType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     total_usd: float
     times_the_mix: float
     """Over the best mix of two kinds. [-]"""
+    times_low: float | None = None
+    """Its 90 % interval, errors of halves that are the same left out; below 1 the two cannot be told apart. [-]"""
+    times_high: float | None = None
 
 
 class Lever(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

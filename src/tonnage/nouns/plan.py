@@ -160,7 +160,7 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     sure: bool = True
     """Its step times rest on measured kernels, or every objective holds at the far end of its interval too."""
     ties: bool = False
-    """Its cost interval reaches the first one's: the two cannot be told apart within error."""
+    """It may cost no more than the first: the two cannot be told apart within the errors that they do not share."""
     limit_bytes: float | None = None
     """What the engine allows itself of one accelerator: what the memory must stay under. [bytes]"""
     unit_costs: UnitCosts | None = None

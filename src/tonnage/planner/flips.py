@@ -17,7 +17,9 @@ from typing import Final
 import msgspec
 
 from tonnage.nouns.answer import Quantity
-from tonnage.nouns.plan import Flip
+from tonnage.nouns.plan import Configuration, Flip
+from tonnage.nouns.train_plan import TrainConfiguration
+from tonnage.planner.ties import Pair, Ratio, ratio, shared
 
 __all__ = ["Axis", "Contender", "Priced", "contender", "flips_along", "price_flips"]
 
@@ -58,6 +60,8 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     """What the answer would become."""
     sure: bool = True
     """Options that are not sure never win over those that are."""
+    configuration: Configuration | TrainConfiguration | None = None
+    """Says which errors it shares with others; absent = none."""
 
 
 class Priced(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,16 +73,20 @@ class Priced(msgspec.Struct, frozen=True, kw_only=True):
     usd_per_instance_hour: float
     cost: Quantity
     sure: bool = True
+    configuration: Configuration | TrainConfiguration | None = None
 
 
 Along = Callable[[float], Sequence[Contender]]
 
 
-def contender(name: str, *, cost: Quantity, told: str, sure: bool = True) -> Contender:
+def contender(
+    name: str, *, cost: Quantity, told: str, sure: bool = True,
+    configuration: Configuration | TrainConfiguration | None = None,
+) -> Contender:  # fmt: skip
     """A contender from a cost; one without an interval is exact."""
     low = cost.value if cost.low is None else cost.low
     high = cost.value if cost.high is None else cost.high
-    return Contender(name=name, usd=cost.value, low=low, high=high, told=told, sure=sure)
+    return Contender(name=name, usd=cost.value, low=low, high=high, told=told, sure=sure, configuration=configuration)
 
 
 def flips_along(axis: Axis, *, at: Along, nothing: str = "nothing does it") -> tuple[Flip, ...]:
@@ -106,9 +114,9 @@ def flips_along(axis: Axis, *, at: Along, nothing: str = "nothing does it") -> t
         return seen[value]
 
     found = []
-    for wanted, ratio, word in ((axis.up, axis.ratio, "above"), (axis.down, 1.0 / axis.ratio, "below")):
+    for wanted, step, word in ((axis.up, axis.ratio, "above"), (axis.down, 1.0 / axis.ratio, "below")):
         if wanted:
-            flip = _nearest(axis, ratio, word, state)
+            flip = _nearest(axis, step, word, state)
             found += [flip] if flip is not None else []
     return tuple(found)
 
@@ -121,8 +129,7 @@ def price_flips(options: Sequence[Priced]) -> tuple[Flip, ...]:
     found = []
     for rival in (r for r in rivals if r.name != best.name and r.sure >= best.sure):
         value = rival.usd_per_instance_hour * best.cost.value / rival.cost.value
-        spread = math.exp(_tie(_as_contender(best), _as_contender(rival)))
-        certain = math.exp(_certain(_as_contender(best), _as_contender(rival)))
+        spread, certain = _apart(_as_contender(rival), best=_as_contender(best))
         found.append(
             Flip(
                 input=f"{rival.name} ({rival.what}) below",
@@ -166,25 +173,33 @@ def _state(leader: str, contenders: Sequence[Contender], nothing: str) -> _State
     surer = any(c.sure > mine.sure for c in others)
     return _State(
         lost=best.name != leader,
-        close=surer or any(math.log(c.usd / mine.usd) <= _tie(mine, c) for c in others),
-        gone=surer or any(math.log(mine.usd / c.usd) > _certain(mine, c) for c in others),
+        close=surer or any(_over(c, mine).low <= 1.0 for c in others),
+        gone=surer or any(_over(c, mine).high < 1.0 for c in others),
         told=best.told,
     )
 
 
-def _tie(leader: Contender, other: Contender) -> float:
-    """Logarithm of the ratio up to which a dearer option may be the cheaper one: errors added in squares."""
-    return math.hypot(math.log(leader.high / leader.usd), math.log(other.usd / other.low))
+def _over(other: Contender, leader: Contender) -> Ratio:
+    """The other's cost over the leader's, with its interval."""
+    alike = shared(other.configuration, leader.configuration)
+    found = ratio(Pair(_cost(other), _cost(leader), alike))
+    plain = other.usd / leader.usd if leader.usd > 0 else math.inf if other.usd > 0 else 1.0
+    return found or Ratio(plain, plain, plain)
 
 
-def _certain(leader: Contender, other: Contender) -> float:
-    """Logarithm of the ratio from which a cheaper option is the cheaper one."""
-    return math.hypot(math.log(leader.usd / leader.low), math.log(other.high / other.usd))
+def _apart(rival: Contender, *, best: Contender) -> tuple[float, float]:
+    """Factors by which the rival's price may be wrong: up to which it ties, and from which it has won."""
+    over = _over(rival, best)
+    return (over.value / over.low, over.high / over.value) if over.low > 0 else (1.0, 1.0)
 
 
-def _nearest(axis: Axis, ratio: float, word: str, state: Callable[[float], _State]) -> Flip | None:
+def _cost(one: Contender) -> Quantity:
+    return Quantity(value=one.usd, unit="USD", low=one.low, high=one.high)
+
+
+def _nearest(axis: Axis, step: float, word: str, state: Callable[[float], _State]) -> Flip | None:
     """The nearest value at which the leader loses, with the interval around it; None within reach."""
-    scan = _scan(axis, ratio)
+    scan = _scan(axis, step)
     value = _crossing(axis.now, scan, lambda v: state(v).lost)
     if value is None:
         return None
@@ -199,9 +214,9 @@ def _nearest(axis: Axis, ratio: float, word: str, state: Callable[[float], _Stat
     )  # fmt: skip
 
 
-def _scan(axis: Axis, ratio: float) -> list[float]:
-    steps = math.ceil(math.log(REACH) / abs(math.log(ratio)))
-    values = [axis.now * ratio**k for k in range(1, steps + 1)]
+def _scan(axis: Axis, step: float) -> list[float]:
+    steps = math.ceil(math.log(REACH) / abs(math.log(step)))
+    values = [axis.now * step**k for k in range(1, steps + 1)]
     return [value for value in values if axis.least <= value <= axis.most]
 
 
@@ -232,4 +247,4 @@ def _by_name(options: Iterable[Priced]) -> list[Priced]:
 
 
 def _as_contender(option: Priced) -> Contender:
-    return contender(option.name, cost=option.cost, told="")
+    return contender(option.name, cost=option.cost, told="", configuration=option.configuration)

@@ -137,6 +137,7 @@ def _asked(request: Batch, chances: Iterable[Chance], sized: Sized) -> list[Cont
                 high=max(run.usd, slow.usd),
                 told=_told(chance, run),
                 sure=sure,
+                configuration=work.configuration,
             )
         )
     return found
@@ -159,6 +160,7 @@ def _priced(option: BatchOption) -> Priced:
         usd_per_instance_hour=option.bill.usd_per_instance_hour,
         cost=option.cost,
         sure=option.sure,
+        configuration=option.configuration,
     )
 
 

@@ -17,6 +17,7 @@ from tonnage.planner.batch.option import Found, Work
 from tonnage.planner.batch.runs import JobRun, Place, run_on
 from tonnage.planner.missed import Missed
 from tonnage.planner.sites import none_passes
+from tonnage.planner.ties import Pair, Ratio, shared, tied, within
 from tonnage.search.frontier import frontier
 from tonnage.units import show
 
@@ -79,31 +80,18 @@ def with_verdicts(options: tuple[BatchOption, ...]) -> tuple[BatchOption, ...]:
     certain = "even at the slow end of its interval" if first.sure else "by its estimate, though not within error"
     told = [replace(first, verdict=f"cheapest that finishes in time {certain}; {_arithmetic(first)}")]
     for option in options[1:]:
-        ratio = option.cost.value / first.cost.value
+        tie, ratio = _tied(option, first), option.cost.value / first.cost.value
         risk = "may finish late within error; " if first.sure and not option.sure else ""
-        ties = option.sure == first.sure and _ties(option, first)
-        told.append(replace(option, verdict=f"{ratio:.2f}x the first's cost; {risk}{_arithmetic(option)}", ties=ties))
+        verdict = f"{ratio:.2f}x the first's cost{within(tie)}; {risk}{_arithmetic(option)}"
+        told.append(replace(option, verdict=verdict, ties=tie is not None))
     return tuple(told)
 
 
-def _ties(option: BatchOption, first: BatchOption) -> bool:
-    """
-    Whether it might cost no more than the first.
-
-    The same configuration is as fast in both, whatever that is: prices and billing alone differ, and they are known.
-    Two configurations err apart from each other; their errors add in squares.
-    """
-    mine, lead = option.cost, first.cost
-    if None in (mine.low, mine.high, lead.low, lead.high):
-        return False
-    assert mine.low is not None and mine.high is not None and lead.low is not None and lead.high is not None
-    if option.configuration == first.configuration:
-        return mine.low <= lead.low or mine.high <= lead.high
-    if min(mine.low, lead.value) <= 0:
-        return mine.low <= lead.high
-    return math.log(mine.value / lead.value) <= math.hypot(
-        math.log(lead.high / lead.value), math.log(mine.value / mine.low)
-    )
+def _tied(option: BatchOption, first: BatchOption) -> Ratio | None:
+    """The ratio of both costs where it might be no more than the first's; what is less sure ties with nothing."""
+    if option.sure is not first.sure:
+        return None
+    return tied(Pair(option.cost, first.cost, shared(option.configuration, first.configuration)))
 
 
 def _arithmetic(option: BatchOption) -> str:

@@ -24,6 +24,7 @@ from tonnage.physics.memory import stored_bytes
 from tonnage.planner.cold_start import cold_start
 from tonnage.planner.lifecycle.levers import levers
 from tonnage.planner.serve.plan import plan_serve
+from tonnage.planner.ties import Pair, Ratio, ratio, shared
 from tonnage.planner.train.plan import plan_train
 from tonnage.units import show
 
@@ -85,7 +86,7 @@ def plan_lifecycle(
         return plan
     types = _one_type(request, make, serve=serve, additions=additions, today=today)
     smaller = levers(request, make, serve=serve, additions=additions, today=today)
-    return replace(plan, one_type=types, one_type_text=_one_type_text(types, bill), levers=smaller)
+    return replace(plan, one_type=types, one_type_text=_one_type_text(types), levers=smaller)
 
 
 def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions) -> Quantity:
@@ -156,6 +157,7 @@ def _one_type(
             continue
         total = _life_usd(request, trained.options[0], served)
         making = trained.options[0].cost.value * (1.0 + request.retrainings)
+        over = _over_the_mix(request, (trained.options[0], served), mix=(make.options[0], serve.options[0]))
         found.append(
             OneType(
                 accelerator=name,
@@ -163,9 +165,28 @@ def _one_type(
                 serve_usd=total - making,
                 total_usd=total,
                 times_the_mix=total / mix,
+                times_low=over.low if over is not None else None,
+                times_high=over.high if over is not None else None,
             )
         )
     return tuple(sorted(found, key=lambda one: one.total_usd))
+
+
+def _over_the_mix(
+    request: LifecycleRequest, one: tuple[TrainOption, ServeOption], *, mix: tuple[TrainOption, ServeOption]
+) -> Ratio | None:
+    """What both halves on one kind cost over the mix; a half that is the same in both has no error of its own."""
+    (made, served), (first, serving) = one, mix
+    often, hours = 1.0 + request.retrainings, request.months * HOURS_PER_MONTH
+    return ratio(
+        Pair(_by(made.cost, often), _by(first.cost, often), shared(made.configuration, first.configuration)),
+        Pair(_by(served.cost, hours), _by(serving.cost, hours), shared(served.configuration, serving.configuration)),
+    )
+
+
+def _by(cost: Quantity, often: float) -> Quantity:
+    low, high = (end * often if end is not None else None for end in (cost.low, cost.high))
+    return Quantity(value=cost.value * often, unit=cost.unit, low=low, high=high)
 
 
 def _life_usd(request: LifecycleRequest, made: TrainOption, served: ServeOption) -> float:
@@ -173,15 +194,15 @@ def _life_usd(request: LifecycleRequest, made: TrainOption, served: ServeOption)
     return made.cost.value * (1.0 + request.retrainings) + served.cost.value * request.months * HOURS_PER_MONTH
 
 
-def _one_type_text(types: tuple[OneType, ...], bill: Quantity) -> str:
+def _one_type_text(types: tuple[OneType, ...]) -> str:
     if not types:
         return "no single kind of accelerator does both within the constraints"
     best = types[0]
     more = best.times_the_mix - 1.0
     if more < 0.005:
         return f"yes: {best.accelerator} does both at the cost of the mix"
-    within = bill.high is not None and best.total_usd <= bill.high
-    tie = ", within the error of the estimate" if within else ""
+    low, high = best.times_low, best.times_high
+    tie = f" ({low - 1.0:+.0%} to {high - 1.0:+.0%} within error: they tie)" if low and high and low <= 1.0 else ""
     return f"yes, {best.accelerator} does both for {show(best.total_usd, 'USD')}, {more:.0%} more than the mix{tie}"
 
 

@@ -162,7 +162,9 @@ def _contender(request: Serve, chance: _Chance, *, best: Point, today: date) -> 
         return None
     c = chance.configuration
     told = f"{counts[0] * ranks} x {c.accelerator} ({c.precision.weights}) at {show(usd, 'USD/h')}"
-    return Contender(name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=chance.sure)
+    return Contender(
+        name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=chance.sure, configuration=c
+    )
 
 
 def _usd(request: Serve, chance: _Chance, replicas: int, today: date) -> float | None:
@@ -308,4 +310,5 @@ def _priced(option: ServeOption) -> Priced:
         usd_per_instance_hour=option.bill.usd_per_instance_hour,
         cost=option.cost,
         sure=option.sure,
+        configuration=option.configuration,
     )

@@ -23,6 +23,7 @@ from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, SeparatePools, 
 from tonnage.nouns.workload import Serve
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planner.replica import Replica
+from tonnage.planner.ties import Pair, Ratio, shared, tied, within
 from tonnage.units import show
 
 __all__ = [
@@ -86,8 +87,9 @@ def with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Ser
     told = [replace(first, verdict=f"{lead}; {_with_risk(request, first)}{_arithmetic(first)}")]
     for option in options[1:]:
         ratio = option.bill.usd_per_hour / first.bill.usd_per_hour
-        verdict = f"{ratio:.2f}x the first's cost; {_with_risk(request, option)}{_arithmetic(option)}"
-        told.append(replace(option, verdict=verdict, ties=_ties(option, first)))
+        tie = _tied(option, first)
+        verdict = f"{ratio:.2f}x the first's cost{within(tie)}; {_with_risk(request, option)}{_arithmetic(option)}"
+        told.append(replace(option, verdict=verdict, ties=tie is not None))
     return tuple(told)
 
 
@@ -129,10 +131,11 @@ def _arithmetic(option: ServeOption) -> str:
     )
 
 
-def _ties(option: ServeOption, first: ServeOption) -> bool:
-    """Whether it might cost no more than the first, each at the friendly end of its own interval."""
-    low, high = option.cost.low, first.cost.high
-    return low is not None and high is not None and low <= high
+def _tied(option: ServeOption, first: ServeOption) -> Ratio | None:
+    """The ratio of both costs where it might be no more than the first's; what is less sure ties with nothing."""
+    if option.sure is not first.sure:
+        return None
+    return tied(Pair(option.cost, first.cost, shared(option.configuration, first.configuration)))
 
 
 def _count(number: int, noun: str) -> str:

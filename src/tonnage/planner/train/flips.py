@@ -81,7 +81,7 @@ def _asked(few: Sequence[TrainOption], *, fastest: bool) -> Callable[[float, flo
                 continue
             sure = _firm(option) and option.run.wall_p90_s * work <= deadline_s
             found.append(contender(_name(option), cost=wall if fastest else usd, told=_told(option, wall, usd),
-                                   sure=sure))  # fmt: skip
+                                   sure=sure, configuration=option.configuration))  # fmt: skip
         return found
 
     return at
@@ -113,4 +113,5 @@ def _priced(option: TrainOption) -> Priced:
         usd_per_instance_hour=option.bill.usd_per_instance_hour,
         cost=option.cost,
         sure=option.sure,
+        configuration=option.configuration,
     )

@@ -15,6 +15,7 @@ from tonnage.nouns.precision import number_format
 from tonnage.nouns.train_plan import TrainOption
 from tonnage.nouns.workload import FineTune, Train
 from tonnage.planner.serve.story import catalogue_dates
+from tonnage.planner.ties import Pair, Ratio, shared, tied, within
 from tonnage.planner.train.job import PATIENCE_S
 from tonnage.planner.train.option import Asked
 from tonnage.planner.train.scaling import setup_of
@@ -80,11 +81,12 @@ def with_verdicts(asked: Asked, options: tuple[TrainOption, ...]) -> tuple[Train
     first = options[0]
     told = [replace(first, verdict=f"{_leads(asked, first)}; {_arithmetic(first)}")]
     for option in options[1:]:
-        cost = option.cost.value / first.cost.value
-        time = option.run.wall_s.value / first.run.wall_s.value
+        cost, time = option.cost.value / first.cost.value, option.run.wall_s.value / first.run.wall_s.value
+        tie, hasty = _tied(asked, option, first=first), _by_time(asked)
+        known = ("", within(tie)) if hasty else (within(tie), "")
+        ratios = f"{cost:.2f}x the first's cost{known[0]}, {time:.2f}x its time{known[1]}"
         risk = "" if option.sure or not first.sure else f"{_risk(option)}; "
-        verdict = f"{cost:.2f}x the first's cost, {time:.2f}x its time; {risk}{_arithmetic(option)}"
-        told.append(replace(option, verdict=verdict, ties=_ties(option, first)))
+        told.append(replace(option, verdict=f"{ratios}; {risk}{_arithmetic(option)}", ties=tie is not None))
     return tuple(told)
 
 
@@ -136,9 +138,19 @@ def _arithmetic(option: TrainOption) -> str:
     )
 
 
-def _ties(option: TrainOption, first: TrainOption) -> bool:
-    low, high = option.cost.low, first.cost.high
-    return low is not None and high is not None and low <= high
+def _by_time(asked: Asked) -> bool:
+    """Whether the fastest leads: only money limits."""
+    return asked.request.deadline_s is None and asked.request.budget_usd is not None
+
+
+def _tied(asked: Asked, option: TrainOption, *, first: TrainOption) -> Ratio | None:
+    """The ratio of what they are ranked by, where it might be no more than the first's."""
+    if option.sure is not first.sure:
+        return None
+    alike = shared(option.configuration, first.configuration)
+    if _by_time(asked):
+        return tied(Pair(option.run.wall_s, first.run.wall_s, alike))
+    return tied(Pair(option.cost, first.cost, alike))
 
 
 def trail(asked: Asked, options: tuple[TrainOption, ...]) -> tuple[Decision, ...]:
