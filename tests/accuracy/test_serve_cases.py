@@ -1,8 +1,12 @@
 """Language-model rows as serving cases: every load, every way to state a layout, every trap of the formats."""
 
+import re
+from pathlib import Path
+
 import pytest
 from tests.accuracy.samples import point, sample
 
+from tonnage.accuracy.rows import read_rows
 from tonnage.accuracy.serve_cases import serve_case_of_point as of_point
 from tonnage.accuracy.serve_cases import serve_case_of_sample as of_sample
 from tonnage.errors import BadFact
@@ -10,11 +14,13 @@ from tonnage.nouns.case import Links, Traffic
 from tonnage.nouns.layout import Layout
 from tonnage.nouns.precision import Precision
 
+SERVING = Path(__file__).parents[2] / "measurements" / "serving_silicon.csv.gz"
+
 
 def test_a_plain_row_says_everything() -> None:
     case = of_point(point())
     assert (case.model, case.accelerator) == ("meta-llama/Meta-Llama-3-8B", "a100-sxm4-80gb")
-    assert (case.isl, case.osl, case.length_spread) == (1024, 128, None)
+    assert (case.isl, case.osl, case.length_spread) == (1024, 128, (1.0, 1.0))
     assert (case.layout, case.replicas, case.split_mode) == (Layout(), 1, "tensor")
     assert case.precision == Precision(weights="fp16", kv="fp16", activations="fp16")
     assert (case.engine, case.year, case.links) == ("vllm", 2024, Links())
@@ -202,3 +208,22 @@ def test_experts_are_not_cut_narrower_than_kernels_take(ranks: int, printed: int
 def test_a_setting_of_the_launch_script_is_an_option() -> None:
     assert of_sample(sample(engine="vllm", async_scheduling=1)).engine_options["async_scheduling"] is True
     assert "async_scheduling" not in of_sample(sample(engine="vllm")).engine_options
+
+
+def test_seats_of_decode_workers_are_what_the_name_of_the_recipe_says() -> None:
+    stated = 0
+    for row in read_rows(SERVING):
+        seats, recipe = row.cells.get("max_batch"), row.cells.get("recipe", "")
+        assert (seats is None) == (not recipe), row.id
+        if seats is None:
+            continue
+        said = re.search(r"ctx(\d+)_gen(\d+)_(dep|tep|tp)(\d+)_batch(\d+)_", recipe)
+        assert said is not None, recipe
+        case = of_sample(row)
+        split = case.disaggregation
+        assert split is not None
+        assert case.engine_options["max_num_seqs"] == int(seats) == int(said[5])
+        assert (split.prefill_workers, split.decode_workers) == (int(said[1]), int(said[2]))
+        assert split.decode.ranks == int(said[4]) and (split.decode.dp > 1) == (said[3] == "dep")
+        stated += 1
+    assert stated > 90

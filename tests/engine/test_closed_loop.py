@@ -1,5 +1,6 @@
 """A closed loop against what can be worked out by hand."""
 
+import msgspec
 import pytest
 
 from tonnage.engine.closed_loop import Load, closed_loop, saturated_loop
@@ -87,6 +88,15 @@ def test_saturated_throughput_counts_decode_and_prefill() -> None:
     found = saturated_loop(table(), load())
     per_request = steps * DECODE + batch * 1000 * PER_TOKEN
     assert found.requests_per_s == pytest.approx(batch / per_request, rel=0.01)
+
+
+def test_requests_of_one_length_leave_and_are_replaced_together() -> None:
+    steep = msgspec.structs.replace(table(), mixed_s=(DECODE + 0.05, DECODE + 0.05))
+    one_by_one, together = (saturated_loop(steep, load(equal=equal, budget=4064.0)) for equal in (False, True))
+    # Of 64 seats, each step with prompts fills one, or the four for which its budget has room.
+    each = 101 * DECODE + 64 * 1000 * PER_TOKEN
+    assert 64 / one_by_one.requests_per_s == pytest.approx(each + 64 * 0.05, rel=0.01)
+    assert 64 / together.requests_per_s == pytest.approx(each + 16 * 0.05, rel=0.01)
 
 
 def test_host_time_adds_to_every_step() -> None:

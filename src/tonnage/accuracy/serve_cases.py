@@ -170,8 +170,8 @@ def _traffic(row: Row) -> Traffic:
 
 
 def _spread(row: Row) -> tuple[float, float] | None:
-    stated = re.fullmatch(r"(\d*\.?\d+)\s*-\s*(\d*\.?\d+)", text(row, "length_spread"))
-    return (float(stated[1]), float(stated[2])) if stated else None
+    stated = re.fullmatch(r"(\d*\.?\d+)(?:\s*-\s*(\d*\.?\d+))?", text(row, "length_spread"))
+    return (float(stated[1]), float(stated[2] or stated[1])) if stated else None
 
 
 def _lengths(row: Row, spread: tuple[float, float] | None) -> tuple[float, float]:

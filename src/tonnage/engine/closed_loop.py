@@ -47,6 +47,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Uniform lengths between these fractions of nominal; the means are given above."""
     mixed: bool = True
     """Prompts share steps with decodes; otherwise they get steps of their own."""
+    equal: bool = False
+    """All requests are equally long and come from a queue: those that enter in one step also end in one step."""
 
 
 class _Cohorts(NamedTuple):
@@ -229,7 +231,8 @@ def saturated_loop(table: StepTable, load: Load) -> Served:
     As many requests as it takes: all slots busy, a finished request is replaced at once.
 
     In steady state each of R requests costs its decode steps and its share of steps with prompts:
-    T = n D(R) + R (p / q) (M(q) - D(R)), where a mixed step M carries q prompt tokens.
+    T = n D(R) + R (p / q) (M(q) - D(R)), where a mixed step M carries q prompt tokens: what ends in a step on average
+    where lengths differ, a full budget where all are equal.
     """
     batch = max(1.0, load.slots)
     context = load.prompt_tokens + load.output_tokens / 2.0
@@ -237,7 +240,8 @@ def saturated_loop(table: StepTable, load: Load) -> Served:
     steps = max(1.0, load.output_tokens)
     # In balance a step carries R p / n prompt tokens; more than the budget waits for its own steps.
     room = max(load.budget - batch, load.budget * 0.02) if load.mixed else load.budget
-    q = min(room, max(batch * load.prompt_tokens / steps, load.prompt_tokens))
+    balanced = max(batch * load.prompt_tokens / steps, load.prompt_tokens)
+    q = min(room, batch * load.prompt_tokens if load.equal else balanced)
     prompts = q / load.prompt_tokens
     mixed = table.mixed_step_s(
         prompt_tokens=q,

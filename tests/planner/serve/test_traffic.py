@@ -1,10 +1,14 @@
 """Settings that make prompts wait beside running decodes."""
 
+import msgspec
 import pytest
 
 from tonnage.engine.served import Served
+from tonnage.engine.steps import step_table
+from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.layout import Engine
-from tonnage.planner.serve.traffic import waited
+from tonnage.planner.serve.setup import setup
+from tonnage.planner.serve.traffic import grid_of, under_load, waited
 
 STEP = 0.02
 FOUND = Served(ttft_s=0.1, tpot_s=STEP, e2e_s=20.1, requests_per_s=0.2, running=4.0)
@@ -29,3 +33,17 @@ def test_who_waits_for_company_alone_waits_the_whole_time() -> None:
 
 def test_nobody_waits_without_a_setting() -> None:
     assert waited(FOUND, Engine()) is FOUND
+
+
+@pytest.mark.parametrize("engine", ["trtllm", "vllm"])
+def test_the_host_of_an_offline_run_works_beside_the_accelerator_where_its_scheduler_is_compiled(engine) -> None:
+    case = ServeCase(
+        model="llama-3.1-8b", accelerator="h100-sxm5-80gb", engine=engine, isl=1000, osl=1000, length_spread=(1.0, 1.0),
+        traffic=Traffic(saturated=True),
+    )  # fmt: skip
+    at = setup(case)
+    idle, busy = (
+        under_load(at, step_table(grid_of(at), msgspec.structs.replace(at.overheads, sequence_s=each)))[0]
+        for each in (0.0, 1e-4)
+    )
+    assert (busy.requests_per_s == idle.requests_per_s) is (engine == "trtllm")

@@ -9,6 +9,7 @@ import msgspec
 from tonnage.engine.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.engine.disaggregated import Pools, disaggregated_loop
 from tonnage.engine.open_loop import open_loop
+from tonnage.engine.overheads import ahead
 from tonnage.engine.served import Served
 from tonnage.engine.static import burst, pipelined_share, static_batch
 from tonnage.engine.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
@@ -27,6 +28,8 @@ _SEPARATE = frozenset({"sglang", "lmdeploy", "tgi"})
 """Engines that give prompts steps of their own."""
 _DRIFT = (0.9, 1.1)
 """Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""
+_ON_ITS_OWN = frozenset({"trtllm"})
+"""Engines with a compiled scheduler and an offline run of their own (trtllm-bench): its host time is not seen there."""
 _PIPED_SINCE = {"llamacpp": (2413,)}
 """Release from which pieces of a prompt follow each other through the devices (llama.cpp pull request 6017)."""
 _IN_FLIGHT = 4.0
@@ -53,7 +56,7 @@ def under_load(at: Setup, table: StepTable) -> tuple[Served, Rung]:
     case, load = at.case, _load(at)
     traffic = case.traffic
     if traffic.saturated:
-        found = saturated_loop(table, load)
+        found = saturated_loop(_unread(table) if at.engine.name in _ON_ITS_OWN else table, load)
     elif traffic.static:
         found = _static(at, table, load)
     elif traffic.concurrency is not None:
@@ -70,6 +73,12 @@ def under_load(at: Setup, table: StepTable) -> tuple[Served, Rung]:
     else:
         raise BadRequest("traffic: give concurrency, rate_per_s, batch or saturated")
     return found, table.rung
+
+
+def _unread(table: StepTable) -> StepTable:
+    """Steps of a run that nobody reads along: answers leave whole, and the host prepares the next step meanwhile."""
+    alone = ahead(msgspec.structs.replace(table.overheads, overlapped=1.0), True)
+    return msgspec.structs.replace(table, overheads=alone, hidden_s=max(table.hidden_s, alone.hidden_s))
 
 
 def waited(found: Served, engine: Engine) -> Served:
@@ -124,7 +133,8 @@ def _budget(at: Setup) -> float:
 
 
 def _load(at: Setup) -> Load:
-    most = slots(at)
+    most, stated = slots(at), at.case.length_spread
+    varied = stated is not None and stated[0] < stated[1]
     # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
     mixed = at.engine.name == "trtllm" or (at.engine.name not in _SEPARATE and at.engine.chunked_prefill is not False)
     return Load(
@@ -132,8 +142,9 @@ def _load(at: Setup) -> Load:
         output_tokens=max(1.0, at.case.osl),
         budget=_budget(at),
         slots=most if math.isfinite(most) else _TYPICAL_BATCH,
-        spread=at.case.length_spread or (_DRIFT if mixed else (1.0, 1.0)),
+        spread=stated if varied else (_DRIFT if mixed else (1.0, 1.0)),
         mixed=mixed,
+        equal=stated is not None and not varied,
     )
 
 
