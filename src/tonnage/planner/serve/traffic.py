@@ -134,7 +134,7 @@ def _budget(at: Setup) -> float:
 
 def _load(at: Setup) -> Load:
     most, stated = slots(at), at.case.length_spread
-    varied = stated is not None and stated[0] < stated[1]
+    varied = stated if stated is not None and stated[0] < stated[1] else None
     # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
     mixed = at.engine.name == "trtllm" or (at.engine.name not in _SEPARATE and at.engine.chunked_prefill is not False)
     return Load(
@@ -142,9 +142,9 @@ def _load(at: Setup) -> Load:
         output_tokens=max(1.0, at.case.osl),
         budget=_budget(at),
         slots=most if math.isfinite(most) else _TYPICAL_BATCH,
-        spread=stated if varied else (_DRIFT if mixed else (1.0, 1.0)),
+        spread=varied or (_DRIFT if mixed else (1.0, 1.0)),
         mixed=mixed,
-        equal=stated is not None and not varied,
+        equal=stated is not None and varied is None,
     )
 
 
