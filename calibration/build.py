@@ -71,7 +71,8 @@ def write(path: Path, found: dict[str, Grid], stamp: dict[str, str]) -> int:
     blocks, index, at = [], {}, 0
     for key, grid in sorted(found.items()):
         fields = {name: getattr(grid, name) for name in ("kind", "axes", "floor_s", "weights_bytes", "width", "source")}
-        fields["excess"] = grid.excess.tobytes()
+        values = grid.excess.tobytes()
+        fields["low_high"] = values[0::2] + values[1::2]
         block = zlib.compress(msgspec.msgpack.encode(fields), 9)
         index[key] = (at, len(block))
         blocks.append(block)
