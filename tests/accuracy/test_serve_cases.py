@@ -208,6 +208,7 @@ def test_experts_are_not_cut_narrower_than_kernels_take(ranks: int, printed: int
 def test_a_setting_of_the_launch_script_is_an_option() -> None:
     assert of_sample(sample(engine="vllm", async_scheduling=1)).engine_options["async_scheduling"] is True
     assert "async_scheduling" not in of_sample(sample(engine="vllm")).engine_options
+    assert of_sample(sample(engine="sglang", mixed_chunk=1)).engine_options["mixed_chunk"] is True
 
 
 def test_seats_of_decode_workers_are_what_the_name_of_the_recipe_says() -> None:

@@ -97,6 +97,7 @@ def test_drafts_need_their_acceptance() -> None:
 def test_engines_differ_in_whom_they_send_back() -> None:
     assert limits("vllm").victim == 0 and limits("vllm", priority=True).victim == 1
     assert limits("sglang").victim == 2 and not limits("sglang").mixed
+    assert limits_of(Engine(name="sglang", mixed_chunk=True), Pool(tokens=1e5)).mixed
     assert limits("trtllm").reserve_output and not limits("trtllm", max_utilization=True).reserve_output
 
 

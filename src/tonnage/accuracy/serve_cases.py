@@ -309,6 +309,7 @@ def _options(row: Row) -> dict[str, Any]:
         value = count(row, column)
         if value is not None:
             stated[option] = value
-    if text(row, "async_scheduling"):
-        stated["async_scheduling"] = flag(row, "async_scheduling")
+    for name in ("async_scheduling", "mixed_chunk"):
+        if text(row, name):
+            stated[name] = flag(row, name)
     return stated

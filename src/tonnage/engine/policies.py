@@ -117,6 +117,8 @@ def limits_of(
     if chosen.get("priority"):
         plain = plain._replace(victim=1, ranked=True)
     ruled = POLICIES.get(engine.name, _together)(plain, release or (), chosen)
+    if engine.mixed_chunk:
+        ruled = ruled._replace(mixed=True)
     if pool.ranks > 1 and ruled.mixed and ruled.chunked and not ruled.threshold:
         ruled = ruled._replace(threshold=rank_budget)  # a prompt lies on one rank, and takes no more of a step
     batching = str(chosen.get("batching", "static" if engine.name in BY_BATCH else "continuous"))

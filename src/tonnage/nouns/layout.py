@@ -64,6 +64,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     batch_wait_steps: int | None = None
     """Most decode steps that a prompt waits for others (TensorRT-LLM batch_wait_timeout_iters or, with attention data
     parallelism, attention_dp_config.timeout_iters). [steps]"""
+    mixed_chunk: bool | None = None
+    """Prompts share steps with decodes where an engine gives them steps of their own (SGLang enable_mixed_chunk)."""
     async_scheduling: bool | None = None
     """The host prepares the next step while the accelerator runs this one (vLLM async_scheduling)."""
 

@@ -47,3 +47,24 @@ def test_the_host_of_an_offline_run_works_beside_the_accelerator_where_its_sched
         for each in (0.0, 1e-4)
     )
     assert (busy.requests_per_s == idle.requests_per_s) is (engine == "trtllm")
+
+
+def clients(engine: str, **options: object) -> Served:
+    case = ServeCase(
+        model="llama-3.1-8b", accelerator="h200-sxm-141gb", engine=engine, isl=4000, osl=500,
+        traffic=Traffic(concurrency=64), engine_options=options,
+    )  # fmt: skip
+    at = setup(case)
+    return under_load(at, step_table(grid_of(at), at.overheads))[0]
+
+
+def test_clients_of_one_length_drift_apart_where_prompts_share_steps_with_decodes() -> None:
+    apart, shared = clients("sglang"), clients("sglang", mixed_chunk=True)
+    assert shared.ttft_s < 0.6 * apart.ttft_s
+    assert shared.tpot_s > apart.tpot_s
+    assert shared.e2e_s == pytest.approx(apart.e2e_s, rel=0.15)
+
+
+def test_clients_stay_nearer_together_where_prompts_are_not_cut() -> None:
+    cut, whole = (clients("trtllm", chunked_prefill=cut, max_num_batched_tokens=6016) for cut in (True, False))
+    assert whole.ttft_s > 1.05 * cut.ttft_s

@@ -71,6 +71,7 @@ def _options(d: Deployment) -> list[str]:
     }
     argv = [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
     argv += ["--enable-dp-attention"] if layout.dp > 1 else []
+    argv += ["--enable-mixed-chunk"] if engine.mixed_chunk else []
     argv += ["--disable-radix-cache"] if engine.prefix_caching is False else []
     argv += ["--disable-cuda-graph"] if engine.cuda_graphs is False else []
     return argv

@@ -30,6 +30,8 @@ _DRIFT = (0.9, 1.1)
 """Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""
 _ON_ITS_OWN = frozenset({"trtllm"})
 """Engines with a compiled scheduler and an offline run of their own (trtllm-bench): its host time is not seen there."""
+_DRIFT_WHOLE = (0.98, 1.02)
+"""The same where prompts are not cut: those that met in a step meet again."""
 _PIPED_SINCE = {"llamacpp": (2413,)}
 """Release from which pieces of a prompt follow each other through the devices (llama.cpp pull request 6017)."""
 _IN_FLIGHT = 4.0
@@ -136,13 +138,14 @@ def _load(at: Setup) -> Load:
     most, stated = slots(at), at.case.length_spread
     varied = stated if stated is not None and stated[0] < stated[1] else None
     # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
-    mixed = at.engine.name == "trtllm" or (at.engine.name not in _SEPARATE and at.engine.chunked_prefill is not False)
+    chunked = at.engine.chunked_prefill is not False
+    mixed = at.engine.name == "trtllm" or (chunked and (at.engine.name not in _SEPARATE or bool(at.engine.mixed_chunk)))
     return Load(
         prompt_tokens=max(1.0, at.case.isl),
         output_tokens=max(1.0, at.case.osl),
         budget=_budget(at),
         slots=most if math.isfinite(most) else _TYPICAL_BATCH,
-        spread=varied or (_DRIFT if mixed else (1.0, 1.0)),
+        spread=varied or ((_DRIFT if chunked else _DRIFT_WHOLE) if mixed else (1.0, 1.0)),
         mixed=mixed,
         equal=stated is not None and varied is None,
     )
