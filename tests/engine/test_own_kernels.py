@@ -4,11 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.engine.own_kernels import prompt_product_s, prompt_scores_s
+from tonnage.engine.own_kernels import mixed_attention, prompt_product_s, prompt_scores_s
+from tonnage.engine.steps import step_grid, step_table
 from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.precision import Precision
 from tonnage.physics.work import Operator
 from tonnage.planner.predict.serving import predict_serve
+from tonnage.planner.serve.setup import setup
 
 
 def product(weights: str = "gguf-q4_k_m", rows: float = 512.0) -> Operator:
@@ -63,3 +65,40 @@ def test_published_prompt_rates(part: str, weights: str, tokens: int, rate: floa
     found = predict_serve(case).ttft_s
     assert found is not None
     assert tokens / found.mean == pytest.approx(rate, rel=0.20)
+
+
+@pytest.mark.parametrize(
+    ("engine", "part", "name", "release", "longer"),
+    [
+        ("vllm", "a100-sxm4-80gb", "meta-llama/Llama-3.1-8B", None, True),
+        ("vllm", "rtx-pro-6000-bw-server", "meta-llama/Llama-3.1-8B", (0, 19), True),
+        ("vllm", "a100-sxm4-80gb", "meta-llama/Llama-3.1-8B", (0, 6, 4), False),
+        ("vllm", "h100-sxm5-80gb", "meta-llama/Llama-3.1-8B", None, False),
+        ("vllm", "b200-sxm-180gb", "meta-llama/Llama-3.1-8B", None, False),
+        ("vllm", "mi300x", "meta-llama/Llama-3.1-8B", None, False),
+        ("vllm", "a100-sxm4-80gb", "meta-llama/Llama-2-7b-hf", None, False),
+        ("vllm", "a100-sxm4-80gb", "deepseek-ai/DeepSeek-V3", None, False),
+        ("sglang", "a100-sxm4-80gb", "meta-llama/Llama-3.1-8B", None, False),
+    ],
+)
+def test_decodes_beside_a_prompt_attend_longer_where_one_call_takes_both(
+    engine: str, part: str, name: str, release: tuple[int, ...] | None, longer: bool
+) -> None:
+    found = mixed_attention(engine, catalog.accelerator(part), model=catalog.model(name), release=release)
+    assert found == (1.54 if longer else 1.0)
+
+
+def test_a_mixed_step_carries_it_and_a_decode_step_does_not() -> None:
+    case = ServeCase(model="meta-llama/Llama-3.1-8B", accelerator="a100-sxm4-80gb", traffic=Traffic(rate_per_s=1.0),
+                     isl=1000, osl=200, engine="vllm")  # fmt: skip
+    at = setup(case)
+    alike = replace(at.placement, mixed_attention=1.0)
+    own, plain = (
+        step_table(step_grid(each, batch=64, context=1200, chunk=2048, prompt=1000), at.overheads)
+        for each in (at.placement, alike)
+    )
+    asked = {"prompt_tokens": 256.0, "prompts": 1.0, "sequences": 64.0}
+    slope = own.decode_s(64, 64 * 1001.0) - own.decode_s(64, 64 * 1.0)
+    extra = own.mixed_step_s(**asked, context=64_000.0) - plain.mixed_step_s(**asked, context=64_000.0)
+    assert extra == pytest.approx(0.54 * slope)
+    assert own.decode_s(64, 64_000.0) == plain.decode_s(64, 64_000.0)

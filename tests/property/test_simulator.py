@@ -37,6 +37,7 @@ def table_of(seats: int, rows: int, *, ranks: int = 1) -> StepArrays:
         hidden_s=0.0075,
         ranks=float(ranks),
         uneven=math.sqrt(2.0 * ranks * math.log(ranks)),
+        mixed_attention=1.54,
     )
 
 

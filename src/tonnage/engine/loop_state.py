@@ -75,7 +75,7 @@ CONTROL = _numbers(
 )
 """What happens from outside: samples, router, autoscaler; how many requests were handed in, or found nobody ready."""
 CONSTANTS = ("chunk_s", "chunk_token_s", "chunk_square_s", "host_s", "host_sequence_s", "host_prompt_s", "hidden_s",
-             "ranks", "uneven")  # fmt: skip
+             "ranks", "uneven", "mixed_attention")  # fmt: skip
 _RULES = (*Limits._fields, *CONSTANTS, "hashed", "swaps")
 Rules: Any = namedtuple("Rules", _RULES)  # type: ignore[misc]
 """The scheduler's limits and the constants of a step, by value: compiled code need not look again after each store."""

@@ -110,7 +110,8 @@ def _finish(world: World, s: State, chunks: int, decoded: bool, walked: bool) ->
         fullest = min(rows + int((rows - drafted) * (full - 1.0)) + ghosts, len(world.by_rows) - 1)
         busy = world.by_rows[fullest].mixed_s + emitted_s + rules.chunk_s + attended * full
         if batch > 0:
-            busy += world.by_batch[batch].attend_s + world.by_batch[batch].context_s * context
+            seen = context * rules.mixed_attention
+            busy += world.by_batch[batch].attend_s + world.by_batch[batch].context_s * seen
     host = rules.host_s + rules.host_sequence_s * batch + rules.host_prompt_s * chunks + t.loading_s
     taken = max(busy, rules.hidden_s, rules.recall_token_s * max(t.recalled, t.stored)) + host
     t.recalled_all += t.recalled

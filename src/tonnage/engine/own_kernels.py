@@ -1,13 +1,17 @@
 """
-How long does a prompt take in kernels that an engine wrote itself (llama.cpp on NVIDIA)? Three shared prices.
+How long do prompts, and decodes beside them, take in kernels that an engine wrote itself? What no kernel table shows.
 
-Measured over eleven NVIDIA parts from RTX 3070 to H100 (rows of a prompt alone on one accelerator, block XJD):
+llama.cpp on NVIDIA has three shared prices, measured over eleven parts from RTX 3070 to H100 (rows of a prompt alone on
+one accelerator, block XJD):
 
 - products of quantised blocks unpack every weight in the multiprocessors' ordinary lanes before the tensor units see
   it, so that a part with fast tensor units and few lanes (A100, H100) gains little: lanes and tensor units add up.
   16-bit weights pay less of it. Tensor units accumulate in 16 bits, which consumer parts do at twice the listed rate;
 - the power limit holds workstation parts back (RTX 5000 and 6000 Ada, A6000): energy per FLOP, by process;
 - attention without fused kernels keeps its scores in 32 bits and passes over them.
+
+vLLM from 0.8 gives decodes and prompts of a step to one call. FlashAttention-2 (Ampere, Ada, RTX Blackwell) then
+neither packs the query heads that share keys and values nor divides a long context (`mixed_attention`).
 """
 
 from __future__ import annotations
@@ -15,10 +19,20 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.model import Attention, Model
 from tonnage.nouns.precision import FORMATS, number_format
 from tonnage.physics.work import Operator
 
-__all__ = ["prompt_product_s", "prompt_scores_s"]
+__all__ = ["mixed_attention", "prompt_product_s", "prompt_scores_s"]
+
+BESIDE_PROMPTS: Final = 1.54
+"""
+Decode attention beside a prompt over the same alone, by FlashAttention-2 with grouped heads. [-]
+
+Median of Llama-3.1-8B's layer on an RTX PRO 6000, 16 to 128 sequences of 182 to 2,076 tokens beside a chunk of 16 (1.1
+to 2.1): 128 x 615 take 241 us alone and 393 us beside the chunk (LLMServingSim, profiler/perf, attention.csv, MIT).
+"""
+_ONE_CALL_SINCE: Final = (0, 8)
 
 LEAST_ROWS: Final = 64.0
 """Rows from which products run in these kernels; below, one weight at a time."""
@@ -59,3 +73,14 @@ def prompt_scores_s(op: Operator, accelerator: Accelerator) -> float | None:
         return None
     scores = op.flop / (4.0 * op.head_dim)
     return scores * SCORE_BYTES / accelerator.memory_bytes_per_s
+
+
+def mixed_attention(engine: str, accelerator: Accelerator, *, model: Model, release: tuple[int, ...] | None) -> float:
+    """How much longer decode attention takes in a step that carries prompts. [-]"""
+    if engine != "vllm" or accelerator.vendor != "NVIDIA" or (release is not None and release < _ONE_CALL_SINCE):
+        return 1.0
+    if not (accelerator.compute_capability or "").startswith(("8.", "12.")):
+        return 1.0
+    mixers = [group.mixer for group in model.layers if isinstance(group.mixer, Attention)]
+    grouped = any(mixer.num_attention_heads > mixer.num_key_value_heads for mixer in mixers)
+    return BESIDE_PROMPTS if grouped else 1.0

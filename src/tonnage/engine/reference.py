@@ -384,7 +384,7 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
         fullest = min(rows + int((rows - drafted) * (full - 1.0)) + len(ghosts), len(table.mixed_s) - 1)
         busy = float(table.mixed_s[fullest]) + float(table.head_s[drafted + whole]) + table.chunk_s + attended * full
         if batch:
-            busy += float(table.attend_s[batch]) + float(table.context_s[batch]) * context
+            busy += float(table.attend_s[batch]) + float(table.context_s[batch]) * (context * table.mixed_attention)
     else:
         busy = float(table.decode_s[batch]) + float(table.context_s[batch]) * context
     host = table.host_s + table.host_sequence_s * batch + table.host_prompt_s * len(prompts)

@@ -55,6 +55,8 @@ class StepArrays(NamedTuple):
     """Data-parallel ranks in step with each other: the one with most prompt tokens ends a step. [ranks]"""
     uneven: float = 0.0
     """sqrt(2 g ln g) of g ranks: k prompts leave the fullest with 1 + uneven / sqrt(k) times an even share. [-]"""
+    mixed_attention: float = 1.0
+    """On `context_s` in a step that carries prompts. [-]"""
 
 
 class Limits(NamedTuple):
@@ -198,6 +200,7 @@ def step_arrays(table: StepTable, *, max_num_seqs: int, budget: int) -> StepArra
         hidden_s=table.hidden_s,
         ranks=float(layout.dp),
         uneven=math.sqrt(2.0 * layout.dp * math.log(layout.dp)),
+        mixed_attention=table.mixed_attention,
     )
 
 

@@ -55,6 +55,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     graphs: bool = True
     """Decode steps run as captured graphs, padded to their sizes."""
     speculation: Speculation | None = None
+    mixed_attention: float = 1.0
+    """Decode attention in a step that carries prompts, over the same without. [-]"""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,6 +68,8 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
     """Host work of a step that overlaps with the accelerator: no step is shorter. [s]"""
     layers: float = 1.0
     speculation: Speculation | None = None
+    mixed_attention: float = 1.0
+    """Decode attention per token of context beside prompts, over the same without. [-]"""
 
     def decode_s(self, sequences: float, context: float) -> float:
         """One token of each of `sequences` on the replica with `context` tokens: a step, or its share of one. [s]"""
@@ -108,7 +110,11 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
         busy = _at(self.rows, self.mixed_s, rows) + _at(self.rows, self.head_s, emitted)
         if decodes:
             fixed, slope = _affine(self.batches, self.attention_s, max(1.0, decodes))
-            busy += fixed + slope * context + self._bubble(self._decode_busy(sequences, context, padded=False))
+            busy += (
+                fixed
+                + slope * context * self.mixed_attention
+                + self._bubble(self._decode_busy(sequences, context, padded=False))
+            )
         chunk = prompt_tokens / max(prompts, 1e-9)
         fixed, linear, square = self.chunk_s
         busy += fixed + tokens * (linear + square * (cached + chunk / 2.0))
@@ -194,6 +200,7 @@ class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
     routed_layers: float = 0.0
     """Of them, those with routed experts."""
     speculation: Speculation | None = None
+    mixed_attention: float = 1.0
 
 
 def step_grid(placement: Placement, *, batch: float, context: float, chunk: float, prompt: float) -> StepGrid:
@@ -230,6 +237,7 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
         routed_layers=float(sum(g.count for g in placement.model.layers if isinstance(g.feed_forward, Moe)))
         / placement.layout.pp,
         speculation=placement.speculation,
+        mixed_attention=placement.mixed_attention,
     )
 
 
@@ -253,6 +261,7 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
         hidden_s=o.hidden_s + o.launch_s * grid.launches,
         layers=grid.layers,
         speculation=grid.speculation,
+        mixed_attention=grid.mixed_attention,
         rung=weakest_rung((grid.dense[0].rung, grid.dense[-1].rung, grid.prefill[1].rung)),
     )
 

@@ -9,8 +9,9 @@ import msgspec
 
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import engine_times
-from tonnage.engine.engines import LAYERED
+from tonnage.engine.engines import LAYERED, release
 from tonnage.engine.overheads import Overheads, ahead
+from tonnage.engine.own_kernels import mixed_attention
 from tonnage.engine.steps import Placement
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis
@@ -53,6 +54,7 @@ def place(model: Model, accelerator: Accelerator, *, configuration: Configuratio
         ladder=kernels,
         domain=max(accelerator.link.domain, accelerator.max_per_node or 1),
         graphs=configuration.engine.cuda_graphs is not False,
+        mixed_attention=mixed_attention(engine, accelerator, model=model, release=release(configuration.engine)),
     )
 
 

@@ -16,6 +16,7 @@ from tonnage.catalog.overheads import EngineTimes, engine_times
 from tonnage.engine.engines import defaults, engine_name, release
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.engine.overheads import Overheads, ahead
+from tonnage.engine.own_kernels import mixed_attention
 from tonnage.engine.steps import Placement, Speculation
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.accelerator import Accelerator, Link
@@ -90,6 +91,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         domain=_domain(accelerator),
         graphs=engine.cuda_graphs is not False,
         speculation=_speculation(engine),
+        mixed_attention=mixed_attention(engine.name, accelerator, model=model, release=version),
     )
     notes = (*note, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
     if times.borrowed and own is None:
