@@ -13,10 +13,13 @@ from typing import Final
 
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.accuracy import LogErrors
+from tonnage.nouns.case import Links
+from tonnage.planner.serve.setup import THROUGH_HOST
 from tonnage.planner.simulate.replay import QUANTITIES, EngineLog, Percentiles, from_physics, read_logs, replayed
 
 __all__ = [
-    "COLUMNS", "FILE", "MEASURED", "PHYSICS", "facts_of", "log_errors", "read_facts", "refreshed", "write_facts",
+    "COLUMNS", "FILE", "HOSTED", "MEASURED", "PHYSICS", "facts_of", "log_errors", "read_facts", "refreshed",
+    "write_facts",
 ]  # fmt: skip
 
 FILE: Final = "measurements/logs.csv"
@@ -25,6 +28,8 @@ COLUMNS: Final = ("log", "model", "accelerator", "layout", "engine", "requests",
 SOURCE: Final = "casys-kaist/LLMServingSim bench/examples (MIT)"
 MEASURED: Final = "measured"
 PHYSICS: Final = "physics"
+HOSTED: Final = "physics, links through the host"
+"""Of logs of several accelerators beside each other: as if they had no peer access, which no log says."""
 
 
 def refreshed(folder: Path, kept: Iterable[dict[str, str]], *, date: str) -> list[list[str]]:
@@ -36,7 +41,10 @@ def refreshed(folder: Path, kept: Iterable[dict[str, str]], *, date: str) -> lis
         found, preemptions = from_physics(replayed(log))
         rows += facts_of(log, log.measured, by=MEASURED, date=date)
         rows += facts_of(log, found, by=PHYSICS, date=date, preemptions=preemptions)
-    fitted = [row for row in kept if row["by"] not in (MEASURED, PHYSICS)]
+        if log.layout.ranks > 1:
+            found, preemptions = from_physics(replayed(log, links=Links(intra=THROUGH_HOST)))
+            rows += facts_of(log, found, by=HOSTED, date=date, preemptions=preemptions)
+    fitted = [row for row in kept if row["by"] not in (MEASURED, PHYSICS, HOSTED)]
     return rows + [[row[column] for column in COLUMNS] for row in fitted]
 
 

@@ -35,7 +35,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Links inside a node and between nodes, when they differ from the accelerator's usual ones."""
 
     intra: str | None = None
-    """nvlink, pcie, xgmi, ici, none."""
+    """nvlink, pcie, pcie-host (through host memory: the accelerators do not reach each other), xgmi, ici, none."""
     inter_bytes_per_s: float | None = None
     """Network between nodes, per accelerator, one direction. [bytes/s]"""
 

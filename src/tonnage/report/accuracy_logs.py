@@ -15,10 +15,12 @@ PHYSICS: Final = "physics"
 _HEAD: Final = """## Request logs of real engines, played again
 
 Arrivals, lengths and settings are the log's; steps and scheduler are ours. Predicted over measured, less one, at each
-percentile. *physics*: as a user's case is predicted, nothing taken from the log. *fitted on*: datasheet and generic
-curve, no kernel table, with three numbers (what memory bounds, what arithmetic bounds, host time of a step) set by the
-percentiles of that one log, and the size of the cache as the engine printed it. These logs bring requests faster than
-their engines answer, so a queue grows until the last has come: an error of the rate comes back twice or more in TTFT.
+percentile. *physics*: as a user's case is predicted, nothing taken from the log. *links through the host*: the same
+for two accelerators that do not reach each other's memory over PCIe (`links.intra` = `pcie-host`); the logs do not
+say whether theirs did. *fitted on*: datasheet and generic curve, no kernel table, with three numbers (what memory
+bounds, what arithmetic bounds, host time of a step) set by the percentiles of that one log, and the size of the cache
+as the engine printed it. These logs bring requests faster than their engines answer, so a queue grows until the last
+has come: an error of the rate comes back twice or more in TTFT.
 `python calibration/logs.py FOLDER --write` refreshes the table from the logs."""
 
 

@@ -85,6 +85,17 @@ def test_pcie_slows_prefill_of_a_split_model() -> None:
     assert slow.ttft_s.mean > 1.2 * fast.ttft_s.mean
 
 
+def test_accelerators_that_pass_data_through_their_host_are_slower_still() -> None:
+    at = {"accelerator": "rtx-pro-6000-bw-server", "layout": Layout(tp=2)}
+    peers, hosted = (predict_serve(case(**at, links=Links(intra=link))) for link in ("pcie", "pcie-host"))
+    assert hosted.ttft_s.mean > 1.1 * peers.ttft_s.mean and hosted.tpot_s.mean > peers.tpot_s.mean
+    alone = {**at, "layout": Layout()}
+    one, other = (predict_serve(case(**alone, links=Links(intra=link))) for link in ("pcie", "pcie-host"))
+    assert one.ttft_s == other.ttft_s
+    with pytest.raises(UnknownName, match="'pci'; did you mean 'pcie'"):
+        predict_serve(case(links=Links(intra="pci")))
+
+
 def test_layers_split_over_cards_add_memory_and_no_speed() -> None:
     precision = Precision(weights="gguf-q4_k_m", kv="fp16", activations="fp16")
     common = {"accelerator": "rtx-4090", "engine": "llamacpp", "precision": precision, "phase": "decode", "isl": 1,

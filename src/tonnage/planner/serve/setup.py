@@ -5,7 +5,7 @@ Everything that holds before any traffic comes. Planners that ask many loads of 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +22,7 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.accelerator import Accelerator, Link
 from tonnage.nouns.calibration import Calibration
 from tonnage.nouns.case import ServeCase
+from tonnage.nouns.efficiency import Ladder
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model
 from tonnage.nouns.precision import Precision, number_format
@@ -29,9 +30,12 @@ from tonnage.physics.memory import checkpoint_precision
 from tonnage.planner.calibrated import calibration_of, note_of, overheads_under
 from tonnage.planner.placement import KERNELS, reachable
 
-__all__ = ["Setup", "settled_precision", "setup"]
+__all__ = ["THROUGH_HOST", "Setup", "settled_precision", "setup"]
 
-
+THROUGH_HOST: Final = "pcie-host"
+"""PCIe between accelerators that do not reach each other's memory: no peer access, or a host that redirects it."""
+_LINKS: Final = ("nvlink", "pcie", THROUGH_HOST, "xgmi", "ici", "none")
+_EXCHANGES: Final = ("all_reduce/", "all_gather/", "reduce_scatter/", "all_to_all/")
 _LAUNCHED_ALIKE = {"pytorch": "hf", "autogptq": "hf", "optimum": "hf", "mlc": "exllamav2"}
 """Libraries that run the model's own Python, as Transformers does; compiled models, which start as ExLlamaV2's do."""
 
@@ -74,10 +78,13 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         model, accelerator, precision=precision, engine=engine, layout=memory_layout,
         demand=_demand(case), year=year,
     )  # fmt: skip
-    kernels = ladder(
-        accelerator,
-        family=KERNELS.get(engine.name, engine.name),
-        inter_node_bytes_per_s=case.links.inter_bytes_per_s,
+    kernels = _cabled(
+        ladder(
+            accelerator,
+            family=KERNELS.get(engine.name, engine.name),
+            inter_node_bytes_per_s=case.links.inter_bytes_per_s,
+        ),
+        case.links.intra,
     )
     own = calibration_of(accelerator, engine.name)
     shipped = ahead(Overheads(**times.values), engine.async_scheduling)
@@ -150,9 +157,19 @@ def _counted(accelerator: Accelerator, case: ServeCase) -> Accelerator:
             memory_bytes_per_s=accelerator.memory_bytes_per_s * share,
             peaks={dtype: peak * share for dtype, peak in accelerator.peaks.items()},
         )
-    if case.links.intra in {"pcie", "none"} and accelerator.link.bytes_per_s:
+    if case.links.intra is not None and case.links.intra not in _LINKS:
+        raise UnknownName("link", case.links.intra, known=_LINKS)
+    if case.links.intra in {"pcie", THROUGH_HOST, "none"} and accelerator.link.bytes_per_s:
         accelerator = msgspec.structs.replace(accelerator, link=Link(kind="none"))
     return accelerator
+
+
+def _cabled(kernels: Ladder, intra: str | None) -> Ladder:
+    """The ladder without exchanges that were measured between peers, where accelerators pass data through the host."""
+    if intra != THROUGH_HOST:
+        return kernels
+    alone = {key: grid for key, grid in kernels.grids.items() if not key.startswith(_EXCHANGES)}
+    return msgspec.structs.replace(kernels, grids=alone, peer_access=False)
 
 
 def _release(engine: Engine, year: int | None) -> tuple[int, ...] | None:

@@ -23,7 +23,7 @@ from tonnage.engine.simulated import Limits, Requests, StepArrays, requests_of, 
 from tonnage.engine.step_parts import Placement
 from tonnage.engine.steps import StepGrid, step_grid, step_table
 from tonnage.errors import BadFact, echo
-from tonnage.nouns.case import ServeCase, Traffic
+from tonnage.nouns.case import Links, ServeCase, Traffic
 from tonnage.nouns.layout import Layout
 from tonnage.physics.parameters import active_parameters
 from tonnage.planner.replica_arrays import ReplicaArrays, replica_arrays
@@ -138,13 +138,13 @@ def _percentiles(columns: dict[str, Any]) -> Percentiles:
     }
 
 
-def replayed(log: EngineLog) -> Replayed:
-    """The log's configuration as the planner would set it up."""
+def replayed(log: EngineLog, *, links: Links | None = None) -> Replayed:
+    """The log's configuration as the planner would set it up; logs do not say how accelerators reach each other."""
     prompt, output = float(log.requests.prompt.mean()), float(log.requests.output.mean())
     case = ServeCase(
         model=log.model, accelerator=catalog.accelerator(log.accelerator).id, traffic=Traffic(rate_per_s=1.0),
         isl=prompt, osl=output, layout=log.layout, engine="vllm", engine_version=log.version,
-        engine_options=log.options,
+        engine_options=log.options, links=links or Links(),
     )  # fmt: skip
     at = setup(case)
     longest = int((log.requests.prompt + log.requests.output).max())
