@@ -104,3 +104,19 @@ def test_host_time_adds_to_every_step() -> None:
     slower = closed_loop(table(step_s=0.002, request_s=0.05), load(), clients=1)
     assert slower.tpot_s == pytest.approx(plain.tpot_s + 0.002)
     assert slower.ttft_s == pytest.approx(plain.ttft_s + 0.052)
+
+
+def test_prompts_wait_for_company_until_their_patience_ends() -> None:
+    wide = {"spread": (0.5, 1.5), "output_tokens": 1001.0}
+    alone = closed_loop(table(), load(**wide), clients=16)
+    few = closed_loop(table(), load(company=4.0, patience=1000.0, **wide), clients=16)
+    hasty = closed_loop(table(), load(company=4.0, patience=5.0, **wide), clients=16)
+    assert alone.ttft_s < hasty.ttft_s < few.ttft_s
+    assert hasty.ttft_s < alone.ttft_s + 6 * DECODE
+    # While prompts wait fewer requests are decoded, and steps with several of them stop the others less often.
+    assert few.tpot_s < alone.tpot_s
+
+
+def test_nobody_waits_for_company_where_nothing_runs() -> None:
+    found = closed_loop(table(), load(company=8.0, patience=60.0), clients=1)
+    assert found.ttft_s == pytest.approx(PREFILL)

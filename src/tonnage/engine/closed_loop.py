@@ -27,6 +27,8 @@ from tonnage.engine.steps import StepTable
 __all__ = ["RATIOS", "Load", "closed_loop", "quantiles", "saturated_loop"]
 
 _COHORTS = 32
+_ONE_BY_ONE = 256
+"""Clients that are simulated one by one where prompts wait for each other."""
 _ROUNDS = 3
 _USUAL_REQUESTS = 10
 """Requests per client of a benchmark run that does not say (InferenceMAX: ten times the concurrency in all)."""
@@ -49,6 +51,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts share steps with decodes; otherwise they get steps of their own."""
     equal: bool = False
     """All requests are equally long and come from a queue: those that enter in one step also end in one step."""
+    company: float = 1.0
+    """Prompts that wait for each other beside running decodes, to be dealt out evenly over data-parallel ranks."""
+    patience: float = 0.0
+    """Decode steps after which they no longer wait. [steps]"""
 
 
 class _Cohorts(NamedTuple):
@@ -109,7 +115,7 @@ def quantiles(pooled: list[tuple[float, tuple[float, float, float]]], column: in
 
 def _simulate(table: StepTable, load: Load, clients: float, rounds: int) -> list[list[tuple[float, float, float]]]:
     """TTFT, TPOT and end-to-end time of every cohort's request, by round."""
-    size = max(1, min(_COHORTS, round(clients)))
+    size = max(1, min(_COHORTS if load.company <= 1.0 else _ONE_BY_ONE, round(clients)))
     weight = clients / size
     room = max(1, math.floor(load.slots / weight + 1e-9))
     prompt, length, total, left, sent, begun, first = ([0.0] * size for _ in range(7))
@@ -119,15 +125,21 @@ def _simulate(table: StepTable, load: Load, clients: float, rounds: int) -> list
     for i in range(size):
         _send(c, i, load, serial=i, now=0.0)
     records: list[list[tuple[float, float, float]]] = [[] for _ in range(rounds)]
-    now, serial, pending = 0.0, size, size * rounds
+    now, serial, pending, held = 0.0, size, size * rounds, 0.0
     while pending > 0:
         prompts = _take(c, waiting, load, running=len(running), weight=weight, room=room, now=now)
+        alone = bool(prompts and running) and c.begun[waiting[0]] < 0 and len(waiting) * weight < load.company
+        if holds := alone and held < load.patience:
+            prompts = []
         if not prompts and not running:
             now = max(now, c.sent[waiting[0]])
             continue
         step, count = _step(c, table, load, running=running, prompts=prompts, weight=weight)
         if not prompts and waiting and len(running) < room:
             count = min(count, max(1, math.ceil((c.sent[waiting[0]] - now) / step)))
+        if holds:
+            count = min(count, math.ceil(load.patience - held))
+        held = held + count if holds else 0.0
         started, now = now, now + step * count
         done = _advance(c, running, count) if load.mixed or not prompts else []
         for i, tokens in prompts:
@@ -191,6 +203,7 @@ def _step(
             sequences=decodes if load.mixed else 0.0,
             context=context,
             cached=cached if weight <= 1.0 else 0.0,
+            dealt=load.company > 1.0,
         ),
         1,
     )

@@ -64,7 +64,9 @@ def under_load(at: Setup, table: StepTable) -> tuple[Served, Rung]:
     elif traffic.concurrency is not None:
         clients = traffic.concurrency / case.replicas
         found = closed_loop(table, load, clients=clients, requests_per_client=traffic.requests_per_client)
-        found = waited(found, at.engine)
+        # Who waits for company is already simulated.
+        alone = msgspec.structs.replace(at.engine, batch_wait_steps=None) if load.company > 1.0 else at.engine
+        found = waited(found, alone)
     elif traffic.batch is not None:
         found = burst(
             table, requests=traffic.batch / case.replicas, slots=load.slots, prompt_tokens=case.isl,
@@ -148,7 +150,21 @@ def _load(at: Setup) -> Load:
         spread=varied or ((_DRIFT if chunked else _DRIFT_WHOLE) if mixed else (1.0, 1.0)),
         mixed=mixed,
         equal=stated is not None and varied is None,
+        company=_company(at.memory_layout.dp) if at.engine.batch_wait_steps else 1.0,
+        patience=float(at.engine.batch_wait_steps or 0),
     )
+
+
+def _company(ranks: int) -> float:
+    """
+    Prompts that come until every rank has one, where each takes the seat of an answer that ended anywhere.
+
+    Examples
+    --------
+    >>> _company(1), _company(4)
+    (1.0, 8.333333333333332)
+    """
+    return ranks * sum(1.0 / k for k in range(1, ranks + 1))
 
 
 def grid_of(at: Setup) -> StepGrid:
