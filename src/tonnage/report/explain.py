@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.plan import ServeOption, ServePlan
-from tonnage.report.console import lines, make_console
+from tonnage.report.console import lines
 from tonnage.report.host import need_text
-from tonnage.report.opened import bill_lines, chosen, ending, offer_text, opening
+from tonnage.report.opened import bill_lines, ending, offer_text, opened
 from tonnage.units import show
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 __all__ = ["show_explanation"]
 
@@ -27,13 +23,8 @@ def show_explanation(plan: ServePlan, *, rank: int = 1) -> None:
     BadRequest
         The plan has no option of that rank.
     """
-    console = make_console()
-    console.print(plan.sentence, style="bold", markup=False)
-    if plan.feasible:
-        option = chosen(plan.options, rank)
-        opening(console, option.configuration.label(), rank=rank, verdict=option.verdict)
-        console.print("\nMemory of one accelerator", style="bold")
-        console.print(_parts(option.memory))
+    console, option = opened(plan.sentence, plan.options, rank=rank, label=lambda option: option.configuration.label())
+    if option is not None:
         lines(console, "Capacity of one replica", texts=_capacity(option))
         lines(console, "Replicas", texts=_replicas(plan, option))
         lines(console, "Bill", texts=_bill(option))
@@ -42,20 +33,6 @@ def show_explanation(plan: ServePlan, *, rank: int = 1) -> None:
         lines(console, "What the host must bring", texts=[need_text(need) for need in option.needs])
         lines(console, "Other offers", texts=[offer_text(bill) for bill in option.other_offers])
     ending(console, plan, losers="Cannot serve it")
-
-
-def _parts(quantity: Quantity) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("part", "bytes", "share", "basis", "from"):
-        table.add_column(name, justify="right" if name in {"bytes", "share"} else "left")
-    for part in quantity.parts:
-        share = f"{part.value / quantity.value:.1%}"
-        table.add_row(part.name, show(part.value, "bytes"), share, str(part.basis), part.source)
-    table.add_row("total", show(quantity.value, "bytes"), "", str(quantity.basis), "", style="bold")
-    return table
 
 
 def _capacity(option: ServeOption) -> list[str]:

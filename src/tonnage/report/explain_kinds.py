@@ -10,7 +10,7 @@ from tonnage.report.explain import show_explanation
 from tonnage.report.fleet import show_fleet_plan
 from tonnage.report.infer import account_lines
 from tonnage.report.lifecycle import show_lifecycle_plan
-from tonnage.report.opened import bill_lines, chosen, made_line, opening, parts_table
+from tonnage.report.opened import bill_lines, made_line, opened, parts_table
 from tonnage.report.train_plan import explain_train_plan
 from tonnage.units import show
 
@@ -26,14 +26,8 @@ def explain_infer_plan(plan: InferPlan, *, rank: int = 1) -> None:
     BadRequest
         The plan has no option of that rank.
     """
-    console = make_console()
-    console.print(plan.sentence, style="bold", markup=False)
-    if plan.options:
-        option = chosen(plan.options, rank)
-        label = f"{option.count} x {option.accelerator} {option.precision} {option.engine}"
-        opening(console, label, rank=rank, verdict=option.verdict)
-        console.print("\nMemory of one accelerator", style="bold")
-        console.print(parts_table(option.memory))
+    console, option = opened(plan.sentence, plan.options, rank=rank, label=_label)
+    if option is not None:
         lines(console, "What one does, and how many that takes", texts=_count(plan, option))
         lines(console, "Bill", texts=[] if option.bill is None else bill_lines(option.bill))
         lines(console, "What the money buys", texts=account_lines(option))
@@ -41,6 +35,10 @@ def explain_infer_plan(plan: InferPlan, *, rank: int = 1) -> None:
     lines(console, "Cannot do it", texts=[f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected])
     lines(console, "Taken as given", texts=list(plan.provenance.assumed))
     made_line(console, plan.provenance)
+
+
+def _label(option: InferOption) -> str:
+    return f"{option.count} x {option.accelerator} {option.precision} {option.engine}"
 
 
 def explain_fleet_plan(plan: FleetPlan) -> None:

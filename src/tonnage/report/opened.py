@@ -2,22 +2,67 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.plan import Bill, Provenance, ServePlan
 from tonnage.nouns.train_plan import TrainPlan
-from tonnage.report.console import lines
+from tonnage.report.console import lines, make_console
 from tonnage.units import show
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["bill_lines", "chosen", "ending", "interval", "made_line", "offer_text", "opening", "parts_table"]
+__all__ = [
+    "bill_lines",
+    "chosen",
+    "ending",
+    "interval",
+    "made_line",
+    "offer_text",
+    "opened",
+    "opening",
+    "parts_table",
+]
 
 Option = TypeVar("Option")
+
+
+class _Judged(Protocol):
+    """What every option of a plan that can be opened has."""
+
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def memory(self) -> Quantity: ...
+
+
+Judged = TypeVar("Judged", bound=_Judged)
+
+
+def opened(
+    sentence: str, options: tuple[Judged, ...], *, rank: int, label: Callable[[Judged], str]
+) -> tuple[Console, Judged | None]:
+    """
+    Print the answer, then the option of that rank with its memory; None where the plan has no option at all.
+
+    Raises
+    ------
+    BadRequest
+        The plan has options, but none of that rank.
+    """
+    console = make_console()
+    console.print(sentence, style="bold", markup=False)
+    if not options:
+        return console, None
+    option = chosen(options, rank)
+    opening(console, label(option), rank=rank, verdict=option.verdict)
+    console.print("\nMemory of one accelerator", style="bold")
+    console.print(parts_table(option.memory))
+    return console, option
 
 
 def chosen(options: tuple[Option, ...], rank: int) -> Option:

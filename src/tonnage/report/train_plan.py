@@ -10,7 +10,7 @@ from tonnage.nouns.train_plan import ScalingPoint, TrainOption, TrainPlan
 from tonnage.report.console import lines, make_console
 from tonnage.report.flips import flip_text
 from tonnage.report.host import need_text
-from tonnage.report.opened import bill_lines, chosen, ending, interval, offer_text, opening, parts_table
+from tonnage.report.opened import bill_lines, ending, interval, offer_text, opened, parts_table
 from tonnage.report.options_table import Column, options_table
 from tonnage.units import show
 
@@ -64,13 +64,8 @@ def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> None:
     BadRequest
         The plan has no option of that rank.
     """
-    console = make_console()
-    console.print(plan.sentence, style="bold", markup=False)
-    if plan.feasible:
-        option = chosen(plan.options, rank)
-        opening(console, option.configuration.label(), rank=rank, verdict=option.verdict)
-        console.print("\nMemory of one accelerator", style="bold")
-        console.print(parts_table(option.memory))
+    console, option = opened(plan.sentence, plan.options, rank=rank, label=lambda option: option.configuration.label())
+    if option is not None:
         console.print("\nOne step", style="bold")
         console.print(parts_table(option.step_s))
         lines(console, "The run", texts=_run(option))
