@@ -39,6 +39,9 @@ def test_latency_against_load_rises_and_marks_its_knee() -> None:
     assert any(point.passed for point in seen.tried) and any(not point.passed for point in seen.tried)
     assert f"knee {seen.knee_per_s:.3g}/s" in repr(load.body) and "objectives" in load.says
     assert {row[-1] for row in load.rows} == {"hold", "fail"}
+    names = [layer for layer in load.body["layer"] if layer["mark"].get("type") == "text"]
+    lower, higher = sorted(names, key=lambda layer: layer["data"]["values"][0]["rate"])
+    assert (lower["mark"]["align"], higher["mark"]["align"]) == ("right", "left")
 
 
 def test_no_operator_lies_above_the_roof() -> None:

@@ -37,7 +37,7 @@ def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, mos
         if (seen := getattr(point, field)) is not None and seen[0] > 0
     ]
     limits = [(name, limit) for name, field in NAMES if (limit := getattr(slo, field)) is not None]
-    marks = [(f"knee {knee_per_s:.3g}/s", knee_per_s), (f"most {most_per_s:.3g}/s", most_per_s)]
+    marks = sorted([(f"knee {knee_per_s:.3g}/s", knee_per_s), (f"most {most_per_s:.3g}/s", most_per_s)], key=_rate)
     x = axis("rate", "requests/s of one replica", scale={"zero": False})
     y = axis("p95", "seconds (down is better)", scale={"type": "log"})
     colour = {"field": "latency", "type": "nominal", "title": None, "sort": None}
@@ -48,9 +48,10 @@ def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, mos
          "encoding": {"x": x, "y": y, "color": colour}},
         {"data": records(("mark", "rate"), marks), "mark": {"type": "rule", "opacity": 0.6},
          "encoding": {"x": x}},
-        {"data": records(("mark", "rate"), marks),
-         "mark": {"type": "text", "align": "left", "dx": 4, "y": 8},
-         "encoding": {"x": x, "text": {"field": "mark"}}},
+        # The two may lie close: one says its name on its left, the other on its right.
+        *({"data": records(("mark", "rate"), [mark]), "mark": {"type": "text", "align": side, "dx": away, "y": 8},
+           "encoding": {"x": x, "text": {"field": "mark"}}}
+          for mark, side, away in zip(marks, ("right", "left"), (-4, 4), strict=True)),
     ]  # fmt: skip
     if limits:
         layers.append({"data": records(("latency", "limit"), limits), "mark": {"type": "rule", "strokeDash": [5, 4]},
@@ -67,3 +68,7 @@ def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, mos
             for name, rate, p50, p95, p99, passed in values
         ),
     )
+
+
+def _rate(mark: tuple[str, float]) -> float:
+    return mark[1]
