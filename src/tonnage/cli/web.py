@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 
 import click
 
@@ -38,7 +39,11 @@ def web(host: str, port: int, names: tuple[str, ...], online: bool, folders: tup
         os.environ["TONNAGE_OFFLINE"] = "1"
     app = application(additions=gather(paths=folders), hosts=(*LOOPBACK, host, *(name.lower() for name in names)))
     server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", server_header=False))
-    config = server.config
-    bound = config.bind_socket()
+    bound = _named_tcp(server.config.bind_socket())
     click.echo(f"Tonnage is at http://{host}:{bound.getsockname()[1]} (Ctrl-C ends it)", err=True)
     server.run(sockets=[bound])
+
+
+def _named_tcp(bound: socket.socket) -> socket.socket:
+    # asyncio turns off Nagle's wait for sockets that say TCP alone, and uvicorn's does not: 40 ms more a reply.
+    return socket.socket(bound.family, bound.type, socket.IPPROTO_TCP, fileno=bound.detach())
