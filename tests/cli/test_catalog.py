@@ -172,3 +172,11 @@ def test_models_are_listed_with_their_counts() -> None:
     rows = document("models")["rows"]
     assert len(rows) > 100
     assert all(row["id"] and row["kind"] for row in rows)
+
+
+def test_a_model_by_its_typed_name_says_how_it_was_read() -> None:
+    found = document("models", "nvidia/Llama-3.1-70B-Instruct-FP8")
+    assert [row["id"] for row in found["rows"]] == ["meta-llama/Meta-Llama-3.1-70B"]
+    assert "'fp8' is the weight format fp8" in found["notes"][0]
+    assert not document("models", "Qwen/Qwen3-8B").get("notes")
+    assert "no model" in refused("models", "no-such-model-at-all")

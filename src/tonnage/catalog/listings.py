@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity
 from tonnage.catalog.additions import NOTHING, Additions
+from tonnage.catalog.models import explain_name, model
 from tonnage.catalog.offers import offers
 from tonnage.catalog.providers import CERTIFICATIONS, providers
 from tonnage.catalog.sift import (
@@ -171,9 +172,18 @@ def providers_listing(
 
 
 def models_listing(
-    known: Mapping[str, Model], *, kinds: tuple[str, ...] = (), order: Order = FIRST, today: date
+    known: Mapping[str, Model],
+    *,
+    names: tuple[str, ...] = (),
+    kinds: tuple[str, ...] = (),
+    order: Order = FIRST,
+    today: date,
 ) -> Listing:
-    """Models by id; counts are the published ones, absent where no source gives any."""
+    """
+    Models by id; counts are the published ones, absent where no source gives any.
+
+    `names` are as people write them (nvidia/Llama-3.1-70B-Instruct-FP8): those rows alone, and how each was read.
+    """
     every = {model.kind for model in known.values()}
     for kind in kinds:
         if kind not in every:
@@ -181,9 +191,13 @@ def models_listing(
     conditions: list[Condition] = []
     if kinds:
         conditions.append(Condition("another kind (--kind)", lambda model: model.kind in kinds))
+    if names:
+        wanted = {model(name).id for name in names}
+        conditions.append(Condition("another model", lambda one: one.id in wanted))
     kept, failed = sift(known.values(), conditions)
     rows = [_model_row(model) for model in kept]
-    return _listing("models", MODELS, rows=rows, failed=failed, order=order, default="id", today=today)
+    taken = [explain_name(name) for name in names if name not in known]
+    return _listing("models", MODELS, rows=rows, failed=failed, order=order, default="id", today=today, notes=taken)
 
 
 def traces_listing(known: Mapping[str, PublicTrace], *, order: Order = FIRST, today: date) -> Listing:

@@ -11,9 +11,9 @@ import msgspec
 from tonnage.errors import BadFact
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.model import Model
-from tonnage.nouns.offline import Offline, Runtime, Shape, Silicon, Style, Unet
+from tonnage.nouns.offline import Offline, Runtime, Shape, Silicon, Unet
 
-__all__ = ["offline", "runtime_of", "shape_of", "silicon_of", "style_of", "unet_of"]
+__all__ = ["offline", "runtime_of", "shape_of", "silicon_of", "unet_of"]
 
 _GENERIC = "generic"
 
@@ -58,21 +58,6 @@ def silicon_of(facts: Offline, accelerator: Accelerator) -> Silicon:
         if name in names:
             return names[name]
     return names[_GENERIC]
-
-
-def style_of(facts: Offline, name: str) -> Style:
-    """
-    How networks of that style use an accelerator.
-
-    Raises
-    ------
-    BadFact
-        A shape names a style that the file does not hold.
-    """
-    found = next((style for style in facts.styles if style.name == name), None)
-    if found is None:
-        raise BadFact(f"networks.toml: no style '{name}'")
-    return found
 
 
 def shape_of(facts: Offline, model: Model) -> tuple[Shape, float | None]:

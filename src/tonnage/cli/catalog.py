@@ -193,17 +193,22 @@ def _told(found: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
 
 
 @catalog.command("models")
+@click.argument("names", nargs=-1, metavar="[NAME]…")
 @click.option("--kind", "kinds", multiple=True, help="llm, moe, diffusion …; repeat for several")
 @_with(_OUTPUT, _limit(0))
-def models_command(kinds: tuple[str, ...], **options: Any) -> None:
-    """Models whose shape is known; any other is read from its config.json or Hugging Face id."""
+def models_command(names: tuple[str, ...], *, kinds: tuple[str, ...], **options: Any) -> None:
+    """
+    Models whose shape is known; any other is read from its config.json or Hugging Face id.
+
+    With a NAME, as you would write it anywhere: which model it is taken as, and what each part of it says.
+    """
     asked = _asked(options)
     if asked is None:
         return
     from tonnage.catalog import models
     from tonnage.catalog.listings import models_listing
 
-    _show(models_listing(models(), kinds=kinds, order=asked.order, today=asked.today), asked)
+    _show(models_listing(models(), names=names, kinds=kinds, order=asked.order, today=asked.today), asked)
 
 
 @catalog.command("traces")
