@@ -8,6 +8,7 @@ bucket. Then, for every period,
     work of a bucket       sum of its flows over ways  >=  demand
     time of a replica      sum over buckets of flow / rate  <=  replicas
     slots of a machine     sum of charge x replicas  <=  slots x instances          (and cores likewise)
+                           of machines that are alike together, for every charge (`fleet_kinds`)
     quota                  sum of slots x instances  <=  most
     loss of one domain     the same work without its machines, for the share that must survive
     loss of zones          the same work from what stands in each of the zones that are left (`fleet_zones`)
@@ -28,8 +29,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.search.fleet_dominance import undominated
+from tonnage.search.fleet_kinds import merged, put_apart
 from tonnage.search.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, classes_of
-from tonnage.search.fleet_zones import zone_columns, zone_rows
+from tonnage.search.fleet_zones import slot_rows, zone_columns, zone_rows
 from tonnage.search.programme import MOST, Column, Programme, Row, Solved, solve
 
 __all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Term", "Way", "cheapest_fleet"]
@@ -40,7 +42,7 @@ Key = tuple[Any, ...]
 
 def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | None = None) -> Fleet:
     """The cheapest fleet that carries every pool, to within a relative gap where so many nodes reach it."""
-    problem = undominated(problem)
+    asked, problem = problem, merged(undominated(problem))
     columns = dict(_columns(problem))
     at = {key: i for i, key in enumerate(columns)}
     rows = [
@@ -48,7 +50,7 @@ def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | Non
         for terms, lower, upper, elastic in _rows(problem, columns)
     ]
     solved = solve(Programme(list(columns.values()), rows, len(problem.hours)), gap=gap, nodes=nodes)
-    return _told(problem, at, solved)
+    return put_apart(problem, asked, fleet=_told(problem, at, solved))
 
 
 def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
@@ -123,11 +125,12 @@ def _rows(problem: FleetProblem, columns: dict[Key, Column]) -> Iterator[Terms]:
 
 def _room(problem: FleetProblem, columns: dict[Key, Column], t: int) -> Iterator[Terms]:
     """Replicas fit the slots and the cores of the instances that stand."""
-    for m, machine in enumerate(problem.machines):
+    for m in sorted({way.machine for way in problem.ways}):
         for firm in (True, False):
-            standing = {
-                ("held", m, term.name) if term.always else ("hired", m, term.name, t): 1.0
-                for term in machine.terms
+            standing: dict[Key, Machine] = {
+                ("held", n, term.name) if term.always else ("hired", n, term.name, t): problem.machines[n]
+                for n in problem.alike(m)
+                for term in problem.machines[n].terms
                 if term.firm is firm
             }
             slots: dict[Key, float] = {}
@@ -141,16 +144,16 @@ def _room(problem: FleetProblem, columns: dict[Key, Column], t: int) -> Iterator
                     parts[way.slices][key] = 1.0
                 elif way.charge > 0:
                     slots[key] = way.charge
-                if way.cores > 0 and machine.cores is not None:
+                if way.cores > 0 and problem.machines[m].cores is not None:
                     cores[key] = way.cores
             for slices, users in parts.items():
                 whole = ("split", m, slices, firm, t)
                 yield {**users, whole: -float(slices)}, -math.inf, 0.0, False
                 slots[whole] = 1.0
-            if slots:
-                yield {**slots, **{key: -machine.slots for key in standing}}, -math.inf, 0.0, False
+            yield from slot_rows(slots, {key: machine.slots for key, machine in standing.items()})
             if cores:
-                yield {**cores, **{key: -(machine.cores or 0.0) for key in standing}}, -math.inf, 0.0, False
+                there = {key: -(machine.cores or 0.0) for key, machine in standing.items()}
+                yield {**cores, **there}, -math.inf, 0.0, False
 
 
 def _quotas(problem: FleetProblem, t: int) -> Iterator[Terms]:

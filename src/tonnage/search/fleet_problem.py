@@ -93,6 +93,12 @@ class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Failure domains within each machine's own, with the same prices; a pool that survives stands in all of them."""
     lost_zones: int = 1
     """Of them, how many may be lost at once."""
+    kinds: tuple[int, ...] = ()
+    """Of each machine, the first that holds the same replicas as fast, which ways name; empty = each for itself."""
+
+    def alike(self, m: int) -> tuple[int, ...]:
+        """The machines of a kind, by its first."""
+        return tuple(n for n, kind in enumerate(self.kinds) if kind == m) if self.kinds else (m,)
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,10 +18,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from tonnage.search.fleet_problem import FleetProblem, Way, classes_of
+from tonnage.search.fleet_problem import FleetProblem, Machine, Way, classes_of
 from tonnage.search.programme import MOST, Column
 
-__all__ = ["zone_columns", "zone_rows"]
+__all__ = ["slot_rows", "zone_columns", "zone_rows"]
 
 Key = tuple[Any, ...]
 Terms = tuple[dict[Key, float], float, float, bool]
@@ -32,7 +32,7 @@ def zone_columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
     ways = list(_spread(problem))
     for t in range(len(problem.hours)):
         for k in _spreads(problem):
-            for m in sorted({way.machine for _, way in ways}):
+            for m in sorted({n for _, way in ways for n in problem.alike(way.machine)}):
                 yield ("each", m, k, t), Column(0.0, period=t)
             for m, slices in sorted({(way.machine, way.slices) for _, way in ways if way.slices > 1}):
                 yield ("split each", m, slices, k, t), Column(0.0, period=t)
@@ -47,16 +47,16 @@ def zone_columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
 def zone_rows(problem: FleetProblem, t: int) -> Iterator[Terms]:
     """What stands in each zone, stands; it has room there; and the zones left carry the share that survives."""
     ways = list(_spread(problem))
-    for m in sorted({way.machine for _, way in ways}):
-        mine = [(w, way) for w, way in ways if way.machine == m]
-        standing: dict[Key, float] = {
-            ("held", m, term.name) if term.always else ("hired", m, term.name, t): 1.0
-            for term in problem.machines[m].terms
-            if term.firm
-        }
-        yield {**standing, **{("each", m, k, t): -float(k) for k in _spreads(problem)}}, 0.0, math.inf, False
+    for kind in sorted({way.machine for _, way in ways}):
+        for m in problem.alike(kind):
+            standing: dict[Key, float] = {
+                ("held", m, term.name) if term.always else ("hired", m, term.name, t): 1.0
+                for term in problem.machines[m].terms
+                if term.firm
+            }
+            yield {**standing, **{("each", m, k, t): -float(k) for k in _spreads(problem)}}, 0.0, math.inf, False
         for k in _spreads(problem):
-            yield from _room(problem, mine, k=k, t=t)
+            yield from _room(problem, [(w, way) for w, way in ways if way.machine == kind], k=k, t=t)
     for w, _ in ways:
         spread: dict[Key, float] = {("in each", w, k, t): -float(k) for k in _spreads(problem)}
         yield {("runs", w, True, t): 1.0, **spread}, 0.0, math.inf, False
@@ -64,6 +64,19 @@ def zone_rows(problem: FleetProblem, t: int) -> Iterator[Terms]:
         mine = [(w, way) for w, way in ways if way.pool == p]
         if mine:
             yield from _left(problem, mine, share=pool.survives, t=t)
+
+
+def slot_rows(users: dict[Key, float], standing: dict[Key, float]) -> Iterator[Terms]:
+    """Of every charge, what takes as much or more fits the slots of the instances that are large enough."""
+    if users and len(set(standing.values())) <= 1:
+        yield {**users, **{key: -slots for key, slots in standing.items()}}, -math.inf, 0.0, False
+        return
+    before = 0
+    for charge in sorted(set(users.values())):
+        able = {key: -slots for key, slots in standing.items() if slots >= charge}
+        if len(able) != before:  # else the row before says it
+            yield {**{key: each for key, each in users.items() if each >= charge}, **able}, -math.inf, 0.0, False
+        before = len(able)
 
 
 def _spread(problem: FleetProblem) -> Iterator[tuple[int, Way]]:
@@ -93,11 +106,11 @@ def _room(problem: FleetProblem, ways: list[tuple[int, Way]], *, k: int, t: int)
         whole: Key = ("split each", m, slices, k, t)
         yield {**users, whole: -float(slices)}, -math.inf, 0.0, False
         slots[whole] = 1.0
-    if slots:
-        yield {**slots, ("each", m, k, t): -machine.slots}, -math.inf, 0.0, False
+    each: dict[Key, Machine] = {("each", n, k, t): problem.machines[n] for n in problem.alike(m)}
+    yield from slot_rows(slots, {key: one.slots for key, one in each.items()})
     cores: dict[Key, float] = {("in each", w, k, t): way.cores for w, way in ways if way.cores > 0}
     if cores and machine.cores is not None:
-        yield {**cores, ("each", m, k, t): -machine.cores}, -math.inf, 0.0, False
+        yield {**cores, **{key: -(one.cores or 0.0) for key, one in each.items()}}, -math.inf, 0.0, False
 
 
 def _left(problem: FleetProblem, ways: list[tuple[int, Way]], *, share: float, t: int) -> Iterator[Terms]:

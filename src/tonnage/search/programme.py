@@ -47,7 +47,7 @@ NEAR: Final = 0.1
 """Distance to a whole number at which a shared column is taken for it. [-]"""
 DEAR: Final = 0.0025
 """Reduced cost, over the mean cost of a period, beyond which a column is left out of its programme. [-]"""
-PERIOD_GAP: Final = 0.003
+PERIOD_GAP: Final = 0.006
 PERIOD_NODES: Final = 60
 TINY: Final = 1e-7
 MOST: Final = 1e6
