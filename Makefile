@@ -152,9 +152,12 @@ endif
 
 TARGETS += audit
 AUDIT := .venv-audit
-audit: $(DEV)  ## known vulnerabilities of what is installed; asks a server
-	test -x $(AUDIT)/bin/pip-audit || ($(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/python -m pip install --quiet pip-audit)
-	$(AUDIT)/bin/pip-audit --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') $(ARGS)
+# ADVISORIES=FOLDER, a copy of the Python Packaging Advisory Database: then no server is asked.
+audit: $(DEV)  ## known vulnerabilities of what is installed; asks a server, or reads ADVISORIES=FOLDER
+	@mkdir -p build
+	$(BIN)/python -m pip list --format=freeze --exclude-editable --disable-pip-version-check > build/pins.txt
+	$(if $(ADVISORIES),,test -x $(AUDIT)/bin/pip-audit || ($(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/python -m pip install --quiet pip-audit))
+	$(BIN)/python .ci/audit.py build/pins.txt $(if $(ADVISORIES),--advisories $(ADVISORIES),$(AUDIT)/bin/pip-audit)
 
 ifneq ($(wildcard handoff-validators/write.py),)
 TARGETS += handoff
