@@ -71,7 +71,7 @@ def _replicas(plan: FleetPlan) -> Table:
     for one in plan.replicas:
         spot = "" if one.firm else " (spot)"
         run = one.configuration.label().partition(" ")[2] if one.configuration else "virtual cores"
-        run = f"slice {one.slice} {run}" if one.slice else run
+        run = f"slice {one.slice} (reckoned by its share, not measured) {run}" if one.slice else run
         takes = " / ".join(f"{rate:.3g}" for rate in one.capacity_per_s)
         carries = " / ".join(f"{share:.0%}" for share in one.carries)
         unit = "/s" if takes else ""

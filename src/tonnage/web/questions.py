@@ -88,7 +88,7 @@ _COMPARE_FIELDS: Final = (
 )  # fmt: skip
 _FLEET_FIELDS: Final = (
     Field(name="workloads", reads="text", help="one entry a workload, with the fields of serving; also kind: batch "
-          "with items, or kind: cpu with cpu_time"),
+          "with items, kind: infer with a rate of samples or video streams, or kind: cpu with cpu_time"),
     *FLEET_FIELDS,
     Field(name="own", reads="text", help="machines that are there already: accelerator and count"),
     Field(name="quotas", reads="text", help="most accelerators of a kind, provider, region or term: most, and whose"),

@@ -122,11 +122,16 @@ def _scaling(plan: TrainPlan) -> Chart | None:
     return Chart(
         name="scaling",
         title="What more accelerators bring",
-        says=f"Speed over the number of accelerators; dashed is perfect scaling. {plan.stops_paying}".strip(),
+        says=f"Speed over the number of accelerators; dashed is perfect scaling.{_where_it_ends(plan.stops_paying)}",
         body=body,
         columns=("batch held", "accelerators", "tokens/s", "efficiency"),
         rows=tuple((p.kind, f"{p.count:,}", f"{p.tokens_per_s:,.0f}", f"{p.efficiency:.0%}") for p in plan.scaling),
     )
+
+
+def _where_it_ends(told: str) -> str:
+    """ " Where does it stop paying? Not up to 2 accelerators: …"; empty where nothing is known."""
+    return f" Where does it stop paying? {told[0].upper()}{told[1:]}." if told else ""
 
 
 def timeline_chart(milestones: tuple[Milestone, ...]) -> Chart | None:
