@@ -167,6 +167,10 @@ def scored(name: str, table: pd.DataFrame) -> pd.DataFrame:
     if name == "gemm":  # formats timed at the host's pace are left out of the grids, and of the score
         least = table.groupby("gemm_dtype")["latency"].transform(lambda t: t.quantile(0.002))
         return table[least < grids.HOST_BOUND_S * 1e3]
+    if name == "context_attention":
+        return grids.of_one_kernel(table, grids.PREFILL_FORMATS)
+    if name == "generation_attention":
+        return grids.of_one_kernel(table, grids.DECODE_FORMATS)
     if name == "moe":
         table = table[(table["distribution"] == "balanced") & (table["moe_ep_size"] <= 8)]
         common = table.groupby("moe_dtype")["kernel_source"].transform(lambda names: names.value_counts().index[0])

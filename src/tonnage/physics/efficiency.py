@@ -52,8 +52,8 @@ def _prefill_demand(point: Point, weights_bytes: float, width: float) -> Demand:
 
 
 def _mla_prefill_demand(point: Point, weights_bytes: float, width: float) -> Demand:
-    heads, q = point
-    return 2.0 * heads * width * q * q, 8.0 * heads * width * q, 0.0
+    heads, batch, q = point
+    return 2.0 * batch * heads * width * q * q, 8.0 * batch * heads * width * q, 0.0
 
 
 def _decode_demand(point: Point, weights_bytes: float, width: float) -> Demand:
@@ -99,7 +99,7 @@ _PARALLEL: Final = {
     "grouped_gemm": 1,
     "attention_prefill": 1,
     "attention_decode": 1,
-    "mla_prefill": 0,
+    "mla_prefill": 1,
     "mla_decode": 1,
     "state_space": 0,
 }

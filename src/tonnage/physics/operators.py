@@ -218,7 +218,8 @@ def _latent_prompt(op: Operator, ladder: Ladder) -> Measured | None:
     for form in ("mla_absorbed/", "mla_prefill/") if latent else ("mla_prefill/",):
         grid = ladder.grids.get(form + _cached_format(op)) or ladder.grids.get(form + "bf16")
         if grid is not None:
-            return grid, _causal_query(op, grid.width), grid.weights_bytes, grid.width
+            _, query = _causal_query(op, grid.width)
+            return grid, (max(op.heads, 1.0), max(op.batch, 1.0), query), grid.weights_bytes, grid.width
     return None
 
 
