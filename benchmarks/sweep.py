@@ -5,8 +5,8 @@ Sweeps: what two processes and two Ray nodes make of the same grid, and what a l
 candidates on up to 20,000 requests of the same stream (a second of one core a point), and 200 bare simulations of
 20,000 requests (60 ms a point: what a start costs shows). Each timed run is the command in a fresh process, as people
 start it, its loading included. Wall-clock times mean something only on an idle machine, so the load average is printed
-beside them, and next to the measured speed-up stands the one that the CPU times allow: two cores for what one process
-did, over what two processes spent together.
+beside them, and next to each measured ratio stands the one of CPU times: two cores for what one process did, over what
+two processes spent together; and what Ray spent with its own servers and its workers' starts, over what the pool did.
 """
 
 from __future__ import annotations
@@ -64,12 +64,19 @@ def took(sweep: Sweep, file: Path, *how: str) -> Took:
     """Run the command in a fresh process, and read back what it keeps."""
     asked = file.with_suffix(".json")
     asked.write_text(json.dumps({"sweep": sweep.ask, "base": sweep.base, "grid": sweep.grid}), encoding="utf-8")
-    start, before = time.perf_counter(), cpu_s()
+    start, before, lived = time.perf_counter(), cpu_s(), descendants_s()
     command = [sys.executable, "-m", "tonnage", "sweep", str(asked), "--results", str(file), "-o", f"{file}.csv", *how]
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    running, seen = subprocess.Popen(command, stderr=subprocess.DEVNULL), dict(lived)
+    while running.poll() is None:
+        seen |= descendants_s()
+        time.sleep(0.05)
+    if running.returncode:
+        raise subprocess.CalledProcessError(running.returncode, command)
     wall_s = time.perf_counter() - start
+    if "--ray" in how:  # a cluster lives on, and buries its workers without a trace
+        return Took(wall_s, sum(seen.values()) - sum(lived.values()), table_of(sweep, file))
     with contextlib.suppress(ChildProcessError):
-        while "--ray" not in how:  # a cluster lives on, and is counted nowhere
+        while True:
             os.wait()  # the fork server, which outlives its command by a moment
     return Took(wall_s, cpu_s() - before, table_of(sweep, file))
 
@@ -84,6 +91,20 @@ def cpu_s() -> float:
     """Of this process and its ended children."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def descendants_s() -> dict[int, float]:
+    """CPU time of each process that descends from this one and still runs; none where there is no /proc."""
+    parents, spent = {}, {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            _, parent, *others = place.read_text().rpartition(")")[2].split()
+            parents[int(place.parent.name)] = int(parent)
+            spent[int(place.parent.name)] = sum(map(int, others[9:11])) / os.sysconf("SC_CLK_TCK")
+    ours = {os.getpid()}
+    while found := {process for process, parent in parents.items() if parent in ours} - ours:
+        ours |= found
+    return {process: spent[process] for process in ours - {os.getpid()}}
 
 
 def table_of(sweep: Sweep, file: Path) -> bytes:
@@ -151,13 +172,17 @@ def main() -> None:
         pool = took(sweep, place / "pool.sqlite", "--workers", "2")
         allowed = 2.0 * one.cpu_s / pool.cpu_s
         print(f"pool of 2              {pool.wall_s:8.1f} s wall {pool.cpu_s:8.1f} s CPU")
-        print(f"  speed-up {one.wall_s / pool.wall_s:.2f} measured, {allowed:.2f} by CPU times; target {SPEED_UP:g}")
+        print(
+            f"  speed-up {one.wall_s / pool.wall_s:.2f} measured, {allowed:.2f} by CPU times; target {SPEED_UP:g}",
+            flush=True,
+        )
         ray = on_two_nodes(sweep, place / "ray.sqlite")
         if ray is None:
             print("Ray is not installed: pip install 'tonnage[ray]'")
         else:
-            ratio = ray.wall_s / pool.wall_s
-            print(f"Ray, two local nodes   {ray.wall_s:8.1f} s wall, {ratio:.2f} x the pool; target {RAY_OVER_POOL:g}")
+            print(f"Ray, two local nodes   {ray.wall_s:8.1f} s wall {ray.cpu_s:8.1f} s CPU")
+            walls, cpus = ray.wall_s / pool.wall_s, ray.cpu_s / pool.cpu_s
+            print(f"  {walls:.2f} x the pool measured, {cpus:.2f} x by CPU times; target {RAY_OVER_POOL:g}", flush=True)
         killed = kept(sweep, place / "killed.sqlite", at_half(kill_a_worker))
         with contextlib.suppress(KeyboardInterrupt):
             kept(sweep, place / "resumed.sqlite", at_half(interrupt))
