@@ -37,6 +37,11 @@ def test_a_file_and_flags_give_the_same_answer(tmp_path: Path) -> None:
     assert by_file != run("--file", str(path), "--interest", "9 %", "--json").output  # a flag wins over the file
 
 
+def test_a_request_file_may_stand_where_the_machine_does() -> None:
+    path = str(EXAMPLES / "rent-or-buy.yaml")
+    assert run(path, "--json").output == run("--file", path, "--json").output
+
+
 def test_nothing_to_compare_exits_three() -> None:
     result = run("dgx-spark")
     assert result.exit_code == 3 and "no price to compare" in result.output

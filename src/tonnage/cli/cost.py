@@ -69,6 +69,8 @@ def _rent_or_buy(
     from tonnage.planner.files import read_mapping
 
     additions = gather(paths=folders, overrides=())
+    if path is None and str(fields.get("machine")).endswith((".yaml", ".yml")):
+        path = fields.pop("machine")
     told = read_mapping(path) if path is not None else {}
     told.pop("cost", None)
     given = {**told, **{name: value for name, value in fields.items() if value is not None}}
