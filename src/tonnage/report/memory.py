@@ -133,9 +133,8 @@ def _largest(rows: tuple[FitRow, ...]) -> list[str]:
                 found.append(f"{where}{largest.what}: {largest.name}, {largest.value / 1e9:,.3g} B parameters")
             else:
                 given = f"{largest.given}; " if largest.given else ""
-                found.append(
-                    f"{where}{largest.what}: {largest.value:,.0f} {largest.unit} ({given}{largest.binds} binds)"
-                )
+                unit = largest.unit.removesuffix("s") if largest.value == 1 else largest.unit
+                found.append(f"{where}{largest.what}: {largest.value:,.0f} {unit} ({given}{largest.binds} binds)")
     return found
 
 

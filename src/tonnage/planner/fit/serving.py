@@ -239,7 +239,8 @@ def _remedies(
 
     for found in reversed(largest):
         if found.what == "concurrency" and found.value >= 1:
-            yield f"{found.value:,.0f} requests at once instead of {request.concurrency or 1:,}"
+            said = "1 request" if found.value == 1 else f"{found.value:,.0f} requests"
+            yield f"{said} at once instead of {request.concurrency or 1:,}"
         if found.what == "context" and found.value >= 256:
             yield f"{found.value:,.0f} tokens of context instead of {demand_of(model, request).context_tokens:,.0f}"
     if request.kv is None and request.engine not in {"exllamav2", "exllamav3"} and holds(kv="fp8"):
