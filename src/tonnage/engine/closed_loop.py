@@ -27,8 +27,8 @@ from tonnage.engine.steps import StepTable
 __all__ = ["RATIOS", "Load", "closed_loop", "quantiles", "saturated_loop"]
 
 _COHORTS = 32
-_ONE_BY_ONE = 256
-"""Clients that are simulated one by one where prompts wait for each other."""
+_COHORTS_IN_COMPANY = 64
+"""The same where prompts wait for each other: how many have come decides, so cohorts are smaller."""
 _ROUNDS = 3
 _USUAL_REQUESTS = 10
 """Requests per client of a benchmark run that does not say (InferenceMAX: ten times the concurrency in all)."""
@@ -115,7 +115,7 @@ def quantiles(pooled: list[tuple[float, tuple[float, float, float]]], column: in
 
 def _simulate(table: StepTable, load: Load, clients: float, rounds: int) -> list[list[tuple[float, float, float]]]:
     """TTFT, TPOT and end-to-end time of every cohort's request, by round."""
-    size = max(1, min(_COHORTS if load.company <= 1.0 else _ONE_BY_ONE, round(clients)))
+    size = max(1, min(_COHORTS if load.company <= 1.0 else _COHORTS_IN_COMPANY, round(clients)))
     weight = clients / size
     room = max(1, math.floor(load.slots / weight + 1e-9))
     prompt, length, total, left, sent, begun, first = ([0.0] * size for _ in range(7))
@@ -128,7 +128,7 @@ def _simulate(table: StepTable, load: Load, clients: float, rounds: int) -> list
     now, serial, pending, held = 0.0, size, size * rounds, 0.0
     while pending > 0:
         prompts = _take(c, waiting, load, running=len(running), weight=weight, room=room, now=now)
-        alone = bool(prompts and running) and c.begun[waiting[0]] < 0 and len(waiting) * weight < load.company
+        alone = bool(prompts and running) and c.begun[waiting[0]] < 0 and (len(waiting) + 0.5) * weight < load.company
         if holds := alone and held < load.patience:
             prompts = []
         if not prompts and not running:
