@@ -2,7 +2,9 @@
 How are loops compiled, and where is the result kept?
 
 Inner functions are compiled for their callers alone (`kernel`), and one door for Python (`door`): what a function
-needs to be called from Python costs more to compile than the function. The door is kept beside the code for the next
+needs to be called from Python costs more to compile than the function. numba would optimise each function and make
+machine code of it by itself, and once more inside each of its callers; `_pipelines` leaves both to the door, which
+does them once, with the same result in two thirds of the time. The door is kept beside the code for the next
 start, in the user's own cache folder where an installation cannot be written to, and nowhere where neither can.
 Compiling takes some seconds, once: it is said in one line (through `logging`, which shows it on stderr unless somebody
 listens).
@@ -12,10 +14,12 @@ from __future__ import annotations
 
 import logging
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import numba
 import numba.core.config
 import numba.core.event
 from numba import njit
@@ -33,7 +37,7 @@ def _say(listener: Any, _: Any) -> None:
     """Says that something is compiled, the first time in a process."""
     _EVENTS.unregister("numba:compile", listener)
     logging.getLogger("tonnage").warning(
-        "tonnage: compiling the simulator for this machine, once: about 14 s of one core"
+        "tonnage: compiling the simulator for this machine, once: about 9 s of one core"
     )
 
 
@@ -86,22 +90,90 @@ _ONCE: Final = type("Once", (numba.core.event.Listener,), {"on_start": _say, "on
 _EVENTS.register("numba:compile", _ONCE())
 
 
+TRIED_WITH: Final = ((0, 60), (0, 68))
+"""First and last release of numba whose inner workings `_pipelines` has been tried with; others compile as they do."""
+
+
+def _linked_once(library: Any, inner: weakref.WeakSet[Any]) -> None:
+    """Finishes a door: everything that it calls, and that these call, is linked into it once."""
+    parts: dict[Any, None] = {}
+    ahead = list(library._linking_libraries)
+    while ahead:
+        part = ahead.pop()
+        if part not in parts:
+            parts[part] = None
+            ahead += part._linking_libraries if part in inner else []
+    library._linking_libraries[:] = parts
+    type(library).finalize(library)
+
+
+def _pipelines() -> dict[bool, Any]:
+    """numba's pipeline for a door (True) and for an inner function, each with a lowering of its own."""
+    from numba.core import compiler, compiler_machinery, cpu, typed_passes
+
+    steps: Any = compiler
+    machine: Any = cpu
+    usual: Any = typed_passes.NativeLowering
+    register: Any = compiler_machinery.register_pass
+    inner: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def lower_inner(self: Any, state: Any) -> bool:
+        """To LLVM's language, not further: no optimisation, no machine code, nothing to call from Python."""
+        library = state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
+        library.finalize = lambda: setattr(library, "_finalized", True)
+        inner.add(library)
+        state.flags.no_compile = True
+        done: bool = usual.run_pass(self, state)
+        said = state["cr"]
+        name = said.fndesc.qualname.split(".")[-1]
+        # What numba would call from Python; it also is the name under which callers find the function.
+        entry = machine._dynfunc.make_function(said.fndesc.lookup_module(), name, "", 0, said.env, (library,))
+        state.targetctx.insert_user_function(entry, said.fndesc, [library])
+        state["cr"] = steps._LowerResult(said.fndesc, said.call_helper, cfunc=entry, env=said.env)
+        return done
+
+    def lower_door(self: Any, state: Any) -> bool:
+        library = state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
+        library.enable_object_caching()
+        library.finalize = lambda: _linked_once(library, inner)
+        return bool(usual.run_pass(self, state))
+
+    def pipeline(name: str, run: Callable[[Any, Any], bool]) -> Any:
+        own = register(mutates_CFG=True, analysis_only=False)(type(name, (usual,), {"_name": name, "run_pass": run}))
+
+        def define(self: Any) -> list[Any]:
+            passes = steps.DefaultPassBuilder.define_nopython_pipeline(self.state)
+            passes.passes = [(own if each is usual else each, said) for each, said in passes.passes]
+            passes.finalize()
+            return [passes]
+
+        return type(name, (steps.CompilerBase,), {"define_pipelines": define})
+
+    return {False: pipeline("lower_inner", lower_inner), True: pipeline("lower_door", lower_door)}
+
+
+_TRIED: Final = TRIED_WITH[0] <= numba.version_info[:2] <= TRIED_WITH[1]
+_PIPELINES: Final[dict[bool, Any]] = _pipelines() if _TRIED else {}
+
+
 def kernel(function: Function) -> Function:
     """
     Compiles a function when a compiled caller first needs it.
 
     Divisions follow NumPy (no exception), sums keep their order: the plain twin agrees to the last bit.
     """
-    return _compiled(function, no_cpython_wrapper=True)
+    return _compiled(function, as_door=False, no_cpython_wrapper=True)
 
 
 def door(function: Function) -> Function:
     """Compiles a function on its first call from Python and keeps the result, with all that it calls."""
-    return _compiled(function, cache=_kept())
+    return _compiled(function, as_door=True, cache=_kept())
 
 
-def _compiled(function: Function, **more: bool) -> Function:
+def _compiled(function: Function, *, as_door: bool, **more: bool) -> Function:
     options: Any = {**OPTIONS, **more}
+    if as_door in _PIPELINES:
+        options["pipeline_class"] = _PIPELINES[as_door]
     compiled: Function = njit(**options)(function)
     return compiled
 
