@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 import tonnage
 from tonnage.errors import BadRequest
+from tonnage.planner.plans import Plan
+from tonnage.report.answers import EXPLAINED_BY, explain, fragment
 from tonnage.report.charts import charts_of
 from tonnage.report.console import Block, make_console, recorded
 from tonnage.report.html import cards, figures, report, standalone, table
@@ -71,3 +75,26 @@ def test_a_file_that_cannot_be_drawn_says_why(tmp_path, name: str) -> None:
 def test_nothing_to_draw_is_said() -> None:
     with pytest.raises(BadRequest, match="nothing to draw"):
         save((), "x.svg")
+
+
+def test_a_plan_as_html_opens_into_where_its_numbers_come_from() -> None:
+    plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", accelerator="H100", quick=True)
+    shown, _, opened = fragment(plan, picture=lambda chart: "").partition("Where each number comes from")
+    assert "decode steps" in shown or "cache is full" in shown
+    for told in (
+        "Memory of one accelerator",
+        "Capacity of one replica",
+        *(part.name for part in plan.options[0].memory.parts),
+    ):
+        assert told in opened
+    none = tonnage.plan_serve("405B", rate="3/s", accelerator="T4", max_accelerators=1, quick=True)
+    assert "Where each number comes from" not in fragment(none, picture=lambda chart: "")
+
+
+def test_every_kind_of_plan_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {kind.__name__ for kind in EXPLAINED_BY} == {kind.__name__ for kind in get_args(Plan)}
+    plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", accelerator="H100", quick=True)
+    with pytest.raises(BadRequest, match="option 99"):
+        explain(plan, rank=99)
+    explain(plan)
+    assert "Memory of one accelerator" in capsys.readouterr().out

@@ -23,7 +23,7 @@ from tonnage.report.charts import Chart, charts_of
 from tonnage.report.console import Block, recorded
 from tonnage.units import show as quantity
 
-__all__ = ["SHOWN_BY", "blocks_of", "fragment", "plot", "show"]
+__all__ = ["EXPLAINED_BY", "SHOWN_BY", "blocks_of", "explain", "fragment", "plot", "show"]
 
 SHOWN_BY: Final[dict[type, str]] = {
     ServePlan: "tonnage.report.plan:show_plan",
@@ -39,15 +39,41 @@ SHOWN_BY: Final[dict[type, str]] = {
     Comparison: "tonnage.report.compare:show_comparison",
 }
 """Kind of answer -> the report that prints it, as "module:function"."""
+
+EXPLAINED_BY: Final[dict[type, str]] = {
+    ServePlan: "tonnage.report.explain:show_explanation",
+    TrainPlan: "tonnage.report.train_plan:explain_train_plan",
+    BatchPlan: "tonnage.report.batch:explain_batch_plan",
+    InferPlan: "tonnage.report.explain_kinds:explain_infer_plan",
+    FleetPlan: "tonnage.report.explain_kinds:explain_fleet_plan",
+    LifecyclePlan: "tonnage.report.explain_kinds:explain_lifecycle_plan",
+}
+"""Kind of plan -> the report that opens one of its options, or its bill where it has none to choose from."""
 TOP: Final = 12
 
 
 def show(answer: Any, *, top: int = TOP) -> None:
     """Print an answer; `top` options where it has many."""
-    module, _, name = SHOWN_BY[type(answer)].partition(":")
+    _told(SHOWN_BY, answer, top=top)
+
+
+def explain(plan: Any, *, rank: int = 1) -> None:
+    """
+    Print what an option of a plan is made of: each number with its parts, their basis and where they come from.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no option of that rank.
+    """
+    _told(EXPLAINED_BY, plan, rank=rank)
+
+
+def _told(by: dict[type, str], answer: Any, **wanted: int) -> None:
+    module, _, name = by[type(answer)].partition(":")
     report: Callable[..., None] = getattr(importlib.import_module(module), name)
-    takes_top = "top" in inspect.signature(report).parameters
-    report(answer, **({"top": top} if takes_top else {}))
+    known = inspect.signature(report).parameters
+    report(answer, **{name: value for name, value in wanted.items() if name in known})
 
 
 def blocks_of(answer: Any, *, top: int = TOP) -> tuple[Block, ...]:
@@ -57,7 +83,8 @@ def blocks_of(answer: Any, *, top: int = TOP) -> tuple[Block, ...]:
 
 def fragment(answer: Any, *, picture: Callable[[Chart], str] | None = None) -> str:
     """
-    The answer as HTML without a page around it: sentence, cards, pictures with tables, the whole report.
+    The answer as HTML without a page around it: sentence, cards, pictures with tables, the whole report; closed at its
+    end, the best option of a plan with where each of its numbers comes from.
 
     Parameters
     ----------
@@ -68,7 +95,8 @@ def fragment(answer: Any, *, picture: Callable[[Chart], str] | None = None) -> s
     good = getattr(answer, "feasible", getattr(answer, "fits", True))
     sentence = f'<p class="sentence{"" if good else " no"}" role="status">{html.escape(answer.sentence)}</p>'
     rest = [block for block in blocks_of(answer) if block.text.strip() != answer.sentence.strip()]
-    return sentence + html.cards(_cards(answer)) + html.figures(charts_of(answer), picture=picture) + html.report(rest)
+    drawn = html.figures(charts_of(answer), picture=picture)
+    return sentence + html.cards(_cards(answer)) + drawn + html.report(rest) + _opened(answer)
 
 
 def plot(answer: Any, path: str) -> None:
@@ -92,3 +120,10 @@ def _cards(answer: Any) -> list[tuple[str, str, str]]:
         (choice.name, f"{choice.accelerators} for {quantity(choice.usd_per_hour, 'USD/h')}", choice.covers)
         for choice in getattr(answer, "choices", ())
     ]
+
+
+def _opened(answer: Any) -> str:
+    if type(answer) not in EXPLAINED_BY or not getattr(answer, "options", ()):
+        return ""
+    blocks = [block for block in recorded(explain, answer) if block.text.strip() != answer.sentence.strip()]
+    return html.folded("Where each number comes from", html.report(blocks))

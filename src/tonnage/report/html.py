@@ -12,7 +12,7 @@ from typing import Final
 from tonnage.report.charts.chart import Chart
 from tonnage.report.console import Block
 
-__all__ = ["STYLE", "cards", "escape", "figures", "report", "standalone", "table"]
+__all__ = ["STYLE", "cards", "escape", "figures", "folded", "report", "standalone", "table"]
 
 OPEN_SECTIONS: Final = 3
 """Parts of a report shown at once; the rest opens when asked for."""
@@ -89,6 +89,11 @@ def report(blocks: Iterable[Block]) -> str:
     return "".join(_section(title, inner, shown=n < OPEN_SECTIONS) for n, (title, inner) in enumerate(sections))
 
 
+def folded(title: str, content: str, *, shown: bool = False) -> str:
+    """HTML below a title that opens and closes it."""
+    return f"<details{' open' if shown else ''}><summary><strong>{escape(title)}</strong></summary>{content}</details>"
+
+
 def table(
     columns: tuple[str, ...],
     rows: Iterable[tuple[str, ...]],
@@ -131,9 +136,7 @@ def _sections(blocks: Iterable[Block]) -> list[tuple[str, list[str]]]:
 
 def _section(title: str, inner: list[str], *, shown: bool) -> str:
     content = "".join(inner)
-    if not title:
-        return content
-    return f"<details{' open' if shown else ''}><summary><strong>{escape(title)}</strong></summary>{content}</details>"
+    return folded(title, content, shown=shown) if title else content
 
 
 def _inline(chart: Chart) -> str:
