@@ -65,6 +65,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     blocks: array[int]
     hash_tokens: int | None = None
     source: str = ""
+    without_tokens: int = 0
+    """Requests with no prompt or no answer, read as one token: they took a step all the same."""
 
 
 @cache
@@ -109,7 +111,7 @@ def read_trace(path: str | Path, *, limit: int | None = None) -> Trace:
     sent, prompt, output, offsets, blocks = columns
     ids: dict[Any, int] = {}
     first = 0.0
-    hashed = False
+    hashed, without = False, 0
     for line, row in _rows(name):
         if limit is not None and len(sent) >= limit:
             break
@@ -122,8 +124,9 @@ def read_trace(path: str | Path, *, limit: int | None = None) -> Trace:
                 f"'{echo(name)}' line {line}: {_shown(at)} s is earlier than the request before it; sort it by time"
             )
         sent.append(at - first)
-        prompt.append(p)
-        output.append(o)
+        prompt.append(max(1, p))
+        output.append(max(1, o))
+        without += 0 in (p, o)
         if "hash_ids" in row:
             blocks.extend(ids.setdefault(x, len(ids)) for x in _hashes(row, line, name))
         offsets.append(len(blocks))
@@ -134,6 +137,7 @@ def read_trace(path: str | Path, *, limit: int | None = None) -> Trace:
     return Trace(
         sent_s=sent, prompt=prompt, output=output, offsets=offsets if hashed else array("q"), blocks=blocks,
         hash_tokens=512 if hashed else None, source=str(name),
+        without_tokens=without,
     )  # fmt: skip
 
 
@@ -243,8 +247,7 @@ def _lengths(row: Mapping[str, Any], number: int, path: Path) -> tuple[int, int]
             tokens = math.nan
         if not (0 <= tokens <= MOST_TOKENS) or tokens != int(tokens):
             raise BadFact(f"'{echo(path)}' line {number}: {what} length '{echo(value)}' is no number of tokens")
-        # A request that was answered by nothing still took a step.
-        found.append(max(1, int(tokens)))
+        found.append(int(tokens))
     return found[0], found[1]
 
 

@@ -36,6 +36,10 @@ __all__ = [
 ]
 
 
+MOST_PER_S = 1e9
+"""Above it the clock of a long run no longer tells two requests apart. [requests/s]"""
+
+
 class Quantiles(NamedTuple):
     """A distribution of lengths by its quantiles, and its mean where that is published beside them."""
 
@@ -223,6 +227,6 @@ def _sums(gaps: Floats) -> Floats:
 
 
 def _rate(rate_per_s: float) -> float:
-    if not 0 < rate_per_s < 1e9:
-        raise BadRequest(f"rate {rate_per_s:g}/s must be above 0")
+    if not 0 < rate_per_s < MOST_PER_S:
+        raise BadRequest(f"rate {rate_per_s:g}/s must be above 0 and below {MOST_PER_S:,.0f}/s")
     return rate_per_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,28 @@ def test_shapes_that_contradict_the_rest(changes: dict[str, Any], named: str) ->
     fields = {"model": "8B", "accelerator": "L4", "traffic": {k: v for k, v in traffic.items() if v is not None}}
     with pytest.raises(TonnageError, match=named):
         simulate(simulation_of(fields))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"prompt_tokens": 0, "output_tokens": 10}, "prompt_tokens 0 must be at least 1"),
+        ({"prompt_tokens": 10, "output_tokens": 0}, "output_tokens 0 must be at least 1"),
+        ({"profile": "chat", "rate": "1e9/s"}, "above 0 and below 1,000,000,000/s"),
+    ],
+)
+def test_lengths_of_nothing_and_rates_beyond_the_clock(changes: dict[str, Any], named: str) -> None:
+    fields = {"model": "8B", "accelerator": "L4", "traffic": {"rate": "1/s", **changes}}
+    with pytest.raises(BadRequest, match=named):
+        simulate(simulation_of(fields))
+
+
+def test_a_log_says_how_many_of_its_requests_had_nothing_to_read_or_say(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("timestamp,prompt_tokens,output_tokens\n1,0,10\n2,100,0\n3,100,10\n")
+    found = traffic_of(SimulationTraffic(trace=str(log)))
+    assert found.requests.prompt.tolist() == [1, 100, 100] and found.requests.output.tolist() == [10, 1, 10]
+    assert "2 without a prompt or an answer count as one token of it" in found.notes
 
 
 def started(**scaling: Any) -> Simulated:

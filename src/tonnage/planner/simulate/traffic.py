@@ -60,6 +60,10 @@ def _check(asked: SimulationTraffic) -> None:
         raise BadRequest(f"traffic: {what}; give one of profile, trace, or prompt_tokens with output_tokens")
     if asked.prompt_tokens is not None and asked.output_tokens is None:
         raise BadRequest("traffic.output_tokens is missing; prompt_tokens alone says nothing of the answers")
+    for name in ("prompt_tokens", "output_tokens"):
+        tokens = getattr(asked, name)
+        if tokens is not None and tokens < 1.0:
+            raise BadRequest(f"traffic.{name} {tokens:g} must be at least 1; a request has a prompt and an answer")
     if asked.rate_per_s is not None and asked.concurrency is not None:
         raise BadRequest("traffic.rate and traffic.concurrency contradict; clients who wait set their own rate")
     if asked.rate_per_s is None and asked.concurrency is None and asked.trace is None:
@@ -184,6 +188,8 @@ def _logged(asked: SimulationTraffic) -> Traced:
     recorded = np.frombuffer(trace.sent_s, np.float64).copy()
     sent = arrivals.unquantised(rng, recorded)
     notes = [f"{len(sent):,} requests of {trace.source}"]
+    if trace.without_tokens:
+        notes.append(f"{trace.without_tokens:,} without a prompt or an answer count as one token of it")
     if sent is not recorded:
         notes.append("times are spread over the step of the clock that stamped them")
     if asked.rate_per_s is not None:
