@@ -2,17 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.engine.autoscale import (
-    idle_of_gaps,
-    idle_of_poisson,
-    replicas_of_day,
-    spares,
-    survives_zone_loss,
-)
+from tonnage.engine.autoscale import fleet_of, idle_of_bursts, idle_of_poisson, replicas_of_day, spares
 from tonnage.errors import BadRequest
 
 
@@ -31,16 +26,27 @@ def test_better_targets_never_need_fewer(needed: int, availability: float, targe
 
 @given(st.integers(1, 50), st.integers(2, 5))
 def test_a_zone_can_be_lost(needed: int, zones: int) -> None:
-    total = survives_zone_loss(needed=needed, zones=zones)
-    assert total - total // zones >= needed
+    total = fleet_of(needed, zones=zones)
+    assert total - math.ceil(total / zones) >= needed
+    assert total == needed + 1 or total - 1 - math.ceil((total - 1) / zones) < needed
 
 
 def test_idle_replicas() -> None:
     poisson = idle_of_poisson(rate_per_s=1 / 600, timeout_s=600)
     assert poisson.cold_share == pytest.approx(math.exp(-1))
-    recorded = idle_of_gaps([1.0] * 99 + [901.0], timeout_s=60.0)
-    assert recorded.cold_share == 0.01
-    assert recorded.on_share == pytest.approx((99 + 60) / 1000)
+
+
+def test_idle_between_bursts_is_what_drawn_bursts_leave() -> None:
+    on_s, off_s, rate, timeout = 300.0, 1500.0, 0.2, 120.0
+    rng, at, sent = np.random.default_rng(5), 0.0, []
+    for _ in range(4000):
+        length = rng.exponential(on_s)
+        sent.append(at + np.sort(rng.uniform(0.0, length, rng.poisson(rate * length))))
+        at += length + rng.exponential(off_s)
+    gaps = np.diff(np.concatenate(sent))
+    found = idle_of_bursts(on_s=on_s, off_s=off_s, rate_on_per_s=rate, timeout_s=timeout, start_s=0.0)
+    assert found.cold_share == pytest.approx((gaps > timeout).mean(), rel=0.05)
+    assert found.on_share == pytest.approx(np.minimum(gaps, timeout).sum() / gaps.sum(), rel=0.05)
 
 
 def test_a_day() -> None:
@@ -67,8 +73,6 @@ def test_longer_leads_and_spares_never_cost_less(rates: list[float], lead: float
     "call",
     [
         lambda: spares(needed=0, availability=0.9, target=0.9),
-        lambda: survives_zone_loss(needed=1, zones=1),
-        lambda: idle_of_gaps([], timeout_s=1.0),
         lambda: replicas_of_day([], interval_s=1.0, capacity_per_s=1.0, lead_s=0.0),
     ],
 )

@@ -1,7 +1,7 @@
 """How many replicas, and when? Spares against failures, scale to zero, and what a fixed fleet wastes.
 
 Arithmetic beside the simulation in `router`: availability is binomial, gaps between requests are
-Poisson or as recorded, a day is a row of rates. Rates are requests per second, capacities the largest
+Poisson, within bursts or throughout, a day is a row of rates. Rates are requests per second, capacities the largest
 rate of one replica within its objectives.
 """
 
@@ -20,11 +20,9 @@ __all__ = [
     "carrying",
     "fleet_of",
     "idle_of_bursts",
-    "idle_of_gaps",
     "idle_of_poisson",
     "replicas_of_day",
     "spares",
-    "survives_zone_loss",
 ]
 
 
@@ -75,20 +73,6 @@ def spares(*, needed: int, availability: float, target: float) -> int:
     raise BadRequest(f"availability {availability:g} is too low to keep {needed} replicas up with spares")
 
 
-def survives_zone_loss(*, needed: int, zones: int) -> int:
-    """
-    Replicas in all, spread evenly over zones, of which `needed` are left when one zone is lost.
-
-    Examples
-    --------
-    >>> survives_zone_loss(needed=4, zones=3)
-    6
-    """
-    if zones < 2:
-        raise BadRequest(f"zones {zones}: one zone cannot be lost and survived; spread over at least 2")
-    return math.ceil(needed / (zones - 1)) * zones
-
-
 def fleet_of(needed: int, *, spare: int = 0, zones: int = 1) -> int:
     """
     Replicas in all, so that `needed` are left when `spare` of them fail, or all of one zone of several.
@@ -137,17 +121,6 @@ def idle_of_bursts(*, on_s: float, off_s: float, rate_on_per_s: float, timeout_s
     waiting = outlasts * min(requests, 1.0 + rate_on_per_s * start_s) / requests
     paid = inside.on_share * on_s + off_s * (1.0 - outlasts) + outlasts * start_s
     return Idle(cold_share=min(1.0, waiting + inside.cold_share), on_share=min(1.0, paid / (on_s + off_s)))
-
-
-def idle_of_gaps(gaps_s: Sequence[float], *, timeout_s: float) -> Idle:
-    """The same for gaps as recorded: bursts are warm, pauses are not."""
-    if not gaps_s or min(gaps_s) < 0:
-        raise BadRequest("gaps must be a list of seconds of at least 0 between requests")
-    total = math.fsum(gaps_s)
-    kept = math.fsum(min(gap, timeout_s) for gap in gaps_s)
-    return Idle(
-        cold_share=sum(gap > timeout_s for gap in gaps_s) / len(gaps_s), on_share=kept / total if total else 1.0
-    )
 
 
 def replicas_of_day(
