@@ -6,7 +6,7 @@ candidates on up to 20,000 requests of the same stream (a second of one core a p
 20,000 requests (60 ms a point: what a start costs shows). Each timed run is the command in a fresh process, as people
 start it, its loading included. Wall-clock times mean something only on an idle machine, so the load average is printed
 beside them, and next to each measured ratio stands the one of CPU times: two cores for what one process did, over what
-two processes spent together; and what Ray spent with its own servers and its workers' starts, over what the pool did.
+two processes spent together; and what command and workers spent on Ray, their starts included, over what the pool did.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Took(NamedTuple):
     cpu_s: float
     """Of the command and of every process it started."""
     table: bytes
+    servers_s: float = 0.0
+    """CPU time of a cluster's own processes meanwhile: about 3 % of a core for as long as it takes."""
 
 
 def grid(ask: str, points: int, requests: int) -> Sweep:
@@ -74,7 +76,9 @@ def took(sweep: Sweep, file: Path, *how: str) -> Took:
         raise subprocess.CalledProcessError(running.returncode, command)
     wall_s = time.perf_counter() - start
     if "--ray" in how:  # a cluster lives on, and buries its workers without a trace
-        return Took(wall_s, sum(seen.values()) - sum(lived.values()), table_of(sweep, file))
+        servers_s = sum(seen[process] - before_s for process, before_s in lived.items())
+        born_s = sum(spent_s for process, spent_s in seen.items() if process not in lived)
+        return Took(wall_s, born_s, table_of(sweep, file), servers_s)
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()  # the fork server, which outlives its command by a moment
@@ -180,7 +184,9 @@ def main() -> None:
         if ray is None:
             print("Ray is not installed: pip install 'tonnage[ray]'")
         else:
-            print(f"Ray, two local nodes   {ray.wall_s:8.1f} s wall {ray.cpu_s:8.1f} s CPU")
+            print(
+                f"Ray, two local nodes   {ray.wall_s:8.1f} s wall {ray.cpu_s:8.1f} s CPU, servers {ray.servers_s:.1f}"
+            )
             walls, cpus = ray.wall_s / pool.wall_s, ray.cpu_s / pool.cpu_s
             print(f"  {walls:.2f} x the pool measured, {cpus:.2f} x by CPU times; target {RAY_OVER_POOL:g}", flush=True)
         killed = kept(sweep, place / "killed.sqlite", at_half(kill_a_worker))
