@@ -28,6 +28,10 @@ def show_fleet_plan(plan: FleetPlan, *, top: int = 8) -> None:
     if plan.replicas:
         console.print("\nReplicas on them", style="bold")
         console.print(_replicas(plan))
+        if any(one.slice for one in plan.replicas):
+            console.print(
+                "  what slices take is reckoned by their share of the accelerator; no slice has been measured"
+            )
     if plan.bill is not None:
         console.print("\nOne month", style="bold")
         console.print(_bill(plan))
@@ -71,7 +75,7 @@ def _replicas(plan: FleetPlan) -> Table:
     for one in plan.replicas:
         spot = "" if one.firm else " (spot)"
         run = one.configuration.label().partition(" ")[2] if one.configuration else "virtual cores"
-        run = f"slice {one.slice} (reckoned by its share, not measured) {run}" if one.slice else run
+        run = f"slice {one.slice} {run}" if one.slice else run
         takes = " / ".join(f"{rate:.3g}" for rate in one.capacity_per_s)
         carries = " / ".join(f"{share:.0%}" for share in one.carries)
         unit = "/s" if takes else ""

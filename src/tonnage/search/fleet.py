@@ -40,8 +40,12 @@ __all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Term", "Way", "
 Key = tuple[Any, ...]
 
 
-def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | None = None) -> Fleet:
-    """The cheapest fleet that carries every pool, to within a relative gap where so many nodes reach it."""
+def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | None = None, near: bool = False) -> Fleet:
+    """
+    The cheapest fleet that carries every pool, to within a relative gap where so many nodes reach it.
+
+    `near`: a good one soon, however far its bound is.
+    """
     asked, problem = problem, merged(undominated(problem))
     columns = dict(_columns(problem))
     at = {key: i for i, key in enumerate(columns)}
@@ -49,7 +53,7 @@ def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | Non
         Row({at[key]: factor for key, factor in terms.items()}, lower, upper, elastic)
         for terms, lower, upper, elastic in _rows(problem, columns)
     ]
-    solved = solve(Programme(list(columns.values()), rows, len(problem.hours)), gap=gap, nodes=nodes)
+    solved = solve(Programme(list(columns.values()), rows, len(problem.hours)), gap=gap, nodes=nodes, near=near)
     return put_apart(problem, asked, fleet=_told(problem, at, solved))
 
 

@@ -8,7 +8,9 @@ solution to start from and its bound is that of fractions of machines. So:
 2. Its shared columns are made whole one after the other, the relaxation solved again after each.
 3. With those held and the rows between periods priced by duals, each period is a small programme of its own. A last
    relaxation with every whole number held sets the rest.
-4. Unless that is near enough, or the programme too large, HiGHS takes the whole from there.
+4. Unless that is near enough, or the programme too large, HiGHS improves it among the columns that the relaxation takes
+   or nearly takes: a few seconds, in which it finds what the whole finds in ten times as many.
+5. Unless that is near enough, or only a good solution was asked for, HiGHS takes the whole from there.
 
 Costs are plain numbers: this file knows no money.
 """
@@ -32,8 +34,15 @@ SAFETY_S: Final = 600.0
 WHOLE_AT_ONCE: Final = 3000
 """Whole-number columns up to which HiGHS improves a solution of the whole programme: beyond, its root takes longer than
 all else and gains nothing. [-]"""
-NODES: Final = 200
-"""Of the search of the whole programme from a first solution. [-]"""
+NODES: Final = 60
+"""Of the search of the whole programme from a first solution: more nodes gain a quarter of a percent in as long. [-]"""
+NEARBY: Final = 0.0002
+"""Reduced cost, over the bound, up to which a column is near the relaxation. [-]"""
+NEARBY_NODES: Final = 10
+ENOUGH: Final = 0.06
+"""Gap to the relaxation, itself 3 to 5 % below the least, up to which a solution is taken for a good one. [-]"""
+FEW: Final = 500
+"""Whole-number columns whose root takes no time. [-]"""
 SMALL_NODES: Final = 20_000
 """Of a small programme's search. [-]"""
 ROUNDS: Final = 8
@@ -96,11 +105,12 @@ class Solved(NamedTuple):
         return 0.0 if self.cost <= self.bound + TINY else (self.cost - self.bound) / self.cost
 
 
-def solve(programme: Programme, *, gap: float = 0.01, nodes: int | None = None) -> Solved:
+def solve(programme: Programme, *, gap: float = 0.01, nodes: int | None = None, near: bool = False) -> Solved:
     """
     The programme to within a relative gap where that is reached; the gap it has is part of the answer.
 
-    It ends when the gap is reached or after so many nodes of the search, which no other load on the machine changes.
+    It ends when the gap is reached or after so many nodes of the search, which no other load on the machine changes;
+    `near` is content with a good solution, whose bound may be the relaxation's.
     """
     if not programme.columns:
         met = all(row.lower <= TINY and row.upper >= -TINY for row in programme.rows)
@@ -108,10 +118,12 @@ def solve(programme: Programme, *, gap: float = 0.01, nodes: int | None = None) 
     whole = sum(column.whole for column in programme.columns)
     if programme.periods == 1 or whole <= WHOLE_AT_MOST:
         return _direct(programme, gap=gap, nodes=nodes or SMALL_NODES)
-    return _apart(programme, gap=gap, nodes=nodes or NODES)
+    return _apart(programme, gap=gap, nodes=nodes or NODES, near=near)
 
 
-def _direct(programme: Programme, *, gap: float, nodes: int, start: tuple[float, ...] | None = None) -> Solved:
+def _direct(
+    programme: Programme, *, gap: float, nodes: int, start: tuple[float, ...] | None = None, few: bool = False
+) -> Solved:
     model = _model(programme.columns, programme.rows)
     if start is not None:
         import highspy
@@ -119,8 +131,8 @@ def _direct(programme: Programme, *, gap: float, nodes: int, start: tuple[float,
         known = highspy.HighsSolution()
         known.col_value = list(start)
         model.setSolution(known)
-        # What presolve finds at the root makes HiGHS restart, which takes longer than all that it saves.
-        model.setOptionValue("presolve", "off")
+        # What presolve finds at the root makes HiGHS restart: worth it of few columns, of all longer than it saves.
+        model.setOptionValue("presolve", "on" if few else "off")
     model.setOptionValue("mip_rel_gap", gap)
     model.setOptionValue("time_limit", SAFETY_S)
     model.setOptionValue("mip_max_nodes", nodes)
@@ -135,7 +147,7 @@ def _direct(programme: Programme, *, gap: float, nodes: int, start: tuple[float,
     return Solved(values=values, cost=cost, bound=min(bound, cost))
 
 
-def _apart(programme: Programme, *, gap: float, nodes: int) -> Solved:
+def _apart(programme: Programme, *, gap: float, nodes: int, near: bool) -> Solved:
     """A tight bound, a first solution period by period near it, then as much of the rest as effort allows."""
     tight = _tightened(programme)
     if tight is None:
@@ -147,12 +159,30 @@ def _apart(programme: Programme, *, gap: float, nodes: int) -> Solved:
     if first is not None:
         cost = _cost(programme.columns, first)
         best = Solved(first, cost, min(bound, cost))
-        if best.gap <= gap or sum(column.whole for column in programme.columns) > WHOLE_AT_ONCE:
+        count = sum(column.whole for column in programme.columns)
+        if best.gap <= gap or count > WHOLE_AT_ONCE:
             return best
-    whole = _direct(cut, gap=gap, start=first, nodes=nodes)
+        few = cut._replace(columns=_nearby(programme, tight.relaxed, first))
+        better = _direct(few, gap=gap, start=first, nodes=NEARBY_NODES, few=True)
+        if better.values is not None and better.cost < cost:
+            first, best = better.values, Solved(better.values, better.cost, min(bound, better.cost))
+        if best.gap <= gap or (near and best.gap <= ENOUGH and count > FEW):
+            return best
+    whole = _direct(cut, gap=gap, start=first, nodes=NEARBY_NODES if near else nodes)
     if whole.values is None:
         return whole
     return whole._replace(bound=min(max(bound, whole.bound), whole.cost))
+
+
+def _nearby(programme: Programme, relaxed: _Relaxed, first: Sequence[float]) -> list[Column]:
+    """The columns, those at nothing that neither the relaxation takes, or nearly takes, nor a first solution."""
+    dear = NEARBY * abs(relaxed.cost)
+    return [
+        column
+        if not column.whole or max(relaxed.values[i], first[i]) > TINY or relaxed.reduced[i] <= dear
+        else column._replace(upper=0.0)
+        for i, column in enumerate(programme.columns)
+    ]
 
 
 class _Tight(NamedTuple):

@@ -24,7 +24,7 @@ __all__ = ["alternatives", "binds", "ends", "nobody_serves", "over_budget", "wha
 
 GAP: Final = 0.02
 NODES: Final = 20
-"""Of the search of each other fleet. [-]"""
+"""Of the search of what stops a fleet. [-]"""
 MOST_KINDS: Final = 3
 MOST_LIMITS: Final = 5
 MORE: Final = 0.25
@@ -53,7 +53,7 @@ def ends(
     found = []
     for speed in (factor, 1.0 / factor):
         problem, _ = problem_of(replace(asked, speed=speed))
-        other = cheapest_fleet(problem, gap=GAP, nodes=NODES)
+        other = cheapest_fleet(problem, gap=GAP, near=True)
         found.append(other.cost if other.feasible else None)
     return found[0], found[1]
 
@@ -82,7 +82,7 @@ def alternatives(asked: Asked, problem: FleetProblem, *, fleet: Fleet) -> tuple[
 
 def _under(asked: Asked, name: str, *, least: float) -> FleetAlternative:
     problem, _ = problem_of(asked)
-    fleet = cheapest_fleet(problem, gap=GAP, nodes=NODES)
+    fleet = cheapest_fleet(problem, gap=GAP, near=True)
     if not fleet.feasible:
         return FleetAlternative(name=name, what="no such fleet carries the load")
     usd = _usd_per_month(problem, fleet)
@@ -161,7 +161,7 @@ def binds(asked: Asked, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetLi
             trials.append((name, what, replace(problem, pools=pools)))
     found = []
     for name, what, other in trials[:MOST_LIMITS]:
-        better = cheapest_fleet(other, gap=GAP, nodes=NODES)
+        better = cheapest_fleet(other, gap=GAP, near=True)
         saved = (cost - better.cost) / sum(problem.hours) * HOURS_PER_MONTH if better.feasible else 0.0
         # Less than the gap of the two is no saving that can be told from none.
         if better.feasible and cost - better.cost > GAP / 2.0 * cost:

@@ -36,8 +36,6 @@ __all__ = ["plan_fleet"]
 GAP: Final = 0.01
 QUICK_GAP: Final = 0.1
 """Of a quick plan, which says how far it may be from the least cost. [-]"""
-FIRST_GAP: Final = 0.03
-"""Of the first round, which only says what is worth simulating. [-]"""
 ROUNDS: Final = 4
 """Times that what was picked unsimulated is simulated and the programme asked again."""
 RAISES: Final = 2
@@ -137,7 +135,8 @@ def _solved(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Asked
     """The cheapest fleet, all of whose replicas are simulated."""
     for again in range(ROUNDS):
         problem, behind = problem_of(asked)
-        fleet = cheapest_fleet(problem, gap=QUICK_GAP if asked.request.quick else GAP if again else FIRST_GAP)
+        # The first round only says what is worth simulating.
+        fleet = cheapest_fleet(problem, gap=QUICK_GAP if asked.request.quick else GAP, near=not again)
         if asked.request.quick or again == ROUNDS - 1:
             break
         picked = {chance.name for w, _ in fleet.replicas if (chance := behind[w]) is not None}
