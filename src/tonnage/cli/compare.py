@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tonnage.cli.simulate import INFEASIBLE, INTERRUPTED, watch_bar
+from tonnage.cli.simulate import told, watch_bar
 
 __all__ = ["compare"]
 
@@ -45,19 +45,10 @@ def compare(
     """
     from tonnage.catalog import gather
     from tonnage.planner.compare.files import compare_files
-    from tonnage.report.answers import plot as draw
-    from tonnage.report.answers import show
-    from tonnage.report.document import as_json as json_text
+    from tonnage.report.picture import check_path
 
+    if plot is not None:
+        check_path(plot)
     additions = gather(paths=folders, overrides=overrides)
     found = compare_files(files, additions=additions, watch=watch_bar())
-    if plot is not None:
-        draw(found, plot)
-    if as_json:
-        click.echo(json_text(found))
-    else:
-        show(found)
-    if found.partial:
-        ctx.exit(INTERRUPTED)
-    if not found.fits:
-        ctx.exit(INFEASIBLE)
+    told(ctx, found, plot=plot, as_json=as_json)

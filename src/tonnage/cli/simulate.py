@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-__all__ = ["INFEASIBLE", "INTERRUPTED", "simulate", "watch_bar"]
+if TYPE_CHECKING:
+    from tonnage.nouns.compare import Comparison
+    from tonnage.nouns.simulate import Simulated
+
+__all__ = ["simulate", "told", "watch_bar"]
 
 INFEASIBLE = 3
 INTERRUPTED = 130
@@ -49,9 +53,6 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     from tonnage.planner.simulate.simulate import simulate as answer
     from tonnage.planner.simulate.told import request_columns
     from tonnage.report import picture
-    from tonnage.report.answers import plot as draw
-    from tonnage.report.answers import show
-    from tonnage.report.document import as_json
     from tonnage.report.requests import check_path, write_requests
 
     path, plot = options["rows"], options["plot"]
@@ -67,10 +68,19 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
         watch=watch_bar(),
         keep=None if path is None else lambda run: write_requests(path, request_columns(run)),
     )
+    told(ctx, found, plot=plot, as_json=options["as_json"])
+
+
+def told(ctx: click.Context, found: Simulated | Comparison, *, plot: str | None, as_json: bool) -> None:
+    """Draw and print what was simulated; the exit code says whether it was cut off, or does not fit."""
+    from tonnage.report.answers import plot as draw
+    from tonnage.report.answers import show
+    from tonnage.report.document import as_json as json_text
+
     if plot is not None:
         draw(found, plot)
-    if options["as_json"]:
-        click.echo(as_json(found))
+    if as_json:
+        click.echo(json_text(found))
     else:
         show(found)
     if found.partial:

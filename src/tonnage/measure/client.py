@@ -17,14 +17,26 @@ import ssl
 import time
 from collections import deque
 from typing import Any, Final, Literal, cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from tonnage.errors import BadRequest, echo
 from tonnage.measure.stream import Body, Broken, Event, events_of, head_of, take
 
-__all__ = ["Door", "Reply", "Target", "ask", "close", "key_of", "open_door", "request_bytes", "target_of"]
+__all__ = [
+    "Door",
+    "Reply",
+    "Target",
+    "address_of",
+    "ask",
+    "close",
+    "key_of",
+    "open_door",
+    "request_bytes",
+    "target_at",
+    "target_of",
+]
 
 LONGEST_DETAIL: Final = 200
 LONGEST_ECHO: Final = 65_536
@@ -98,20 +110,32 @@ def target_of(url: str, *, model: str, kind: Literal["chat", "completions"]) -> 
     >>> target_of("http://127.0.0.1:8000", model="m", kind="chat").url
     'http://127.0.0.1:8000/v1/chat/completions'
     """
-    try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port, parts = None, None, urlsplit("")
-    if parts.scheme not in {"http", "https"} or not host or any(c in url for c in " \r\n\t"):
+    parts = address_of(url)
+    if parts is None:
         raise BadRequest("URL: expected the address of a server, such as 'http://127.0.0.1:8000/v1'")
     if parts.username or parts.password or parts.query:
         raise BadRequest(f"URL: keys do not belong into an address; put yours into the environment as {KEY_ENV}")
     tail = "/chat/completions" if kind == "chat" else "/completions"
     path = parts.path.rstrip("/").removesuffix("/completions").removesuffix("/chat")
     path = path if path.endswith("/v1") else f"{path}/v1"
+    return target_at(parts, path=path + tail, kind=kind, model=model)
+
+
+def address_of(url: str) -> SplitResult | None:
+    """The parts of an address of HTTP, plain where it does not say; None for what is no such address."""
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        known = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return None if not known or any(c in url for c in " \r\n\t") else parts
+
+
+def target_at(parts: SplitResult, *, path: str, kind: Literal["chat", "completions"], model: str = "") -> Target:
+    """A path of the server that an address names."""
     tls = parts.scheme == "https"
-    return Target(host=host, port=port or (443 if tls else 80), tls=tls, path=path + tail, kind=kind, model=model)
+    port = parts.port or (443 if tls else 80)
+    return Target(host=parts.hostname or "", port=port, tls=tls, path=path, kind=kind, model=model)
 
 
 def key_of(name: str | None) -> str | None:

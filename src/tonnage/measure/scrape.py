@@ -11,10 +11,9 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from tonnage.errors import BadRequest, TonnageError, echo
-from tonnage.measure.client import Target
+from tonnage.measure.client import Target, address_of, target_at
 from tonnage.measure.diagnose.window import evidence_of
 from tonnage.measure.metrics import reading_of
 from tonnage.nouns.diagnosis import Reading
@@ -36,20 +35,12 @@ def page_of(url: str) -> Target:
     >>> page_of("http://127.0.0.1:9400").url
     'http://127.0.0.1:9400/metrics'
     """
-    try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port, parts = None, None, urlsplit("")
-    if parts.scheme not in {"http", "https"} or not host or any(c in url for c in " \r\n\t"):
+    parts = address_of(url)
+    if parts is None:
         raise BadRequest(f"--metrics: '{echo(url)}' is no address such as http://127.0.0.1:9400/metrics")
     if parts.username or parts.password:
         raise BadRequest("--metrics: keys do not belong into an address")
-    tls = parts.scheme == "https"
-    path = parts.path if parts.path not in {"", "/"} else "/metrics"
-    return Target(
-        host=host, port=port or (443 if tls else 80), tls=tls, path=path, kind="completions", model=""
-    )  # fmt: skip
+    return target_at(parts, path=parts.path if parts.path not in {"", "/"} else "/metrics", kind="completions")
 
 
 def pages_of(target: Target, named: Sequence[str]) -> tuple[tuple[Target, bool], ...]:

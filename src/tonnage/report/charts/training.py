@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from tonnage.nouns.batch_plan import BatchPlan
-from tonnage.nouns.train_plan import Milestone, TrainPlan
+from tonnage.nouns.answer import Quantity
+from tonnage.nouns.batch_plan import BatchOption, BatchPlan
+from tonnage.nouns.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.units import show
@@ -13,6 +15,7 @@ from tonnage.units import show
 __all__ = ["batch_charts", "timeline_chart", "train_charts"]
 
 MOST_POINTS: Final = 60
+MOST_STACKS: Final = 4
 HOUR_S: Final = 3600.0
 
 
@@ -20,29 +23,13 @@ def train_charts(plan: TrainPlan) -> tuple[Chart, ...]:
     """Every picture of a feasible plan; none when nothing works."""
     if not plan.options:
         return ()
-    points = [
-        (
-            f"{option.accelerators} x {option.configuration.accelerator}",
-            option.run.wall_s.value / HOUR_S,
-            (option.run.wall_s.low or option.run.wall_s.value) / HOUR_S,
-            (option.run.wall_s.high or option.run.wall_s.value) / HOUR_S,
-            option.cost.value,
-            option.bill.term,
-            rank,
-        )
-        for rank, option in enumerate(plan.options[:MOST_POINTS], 1)
-    ]
-    stacks = tuple(
-        Stack(label=option.configuration.label(), memory=option.memory, limit_bytes=option.limit_bytes)
-        for option in plan.options[:4]
-    )
+    points = [_point(n, option, option.run.wall_s) for n, option in enumerate(plan.options[:MOST_POINTS], 1)]
     drawn = (
-        time_against_cost(points, deadline_h=None if plan.request.deadline_s is None
-                          else plan.request.deadline_s / HOUR_S),
+        time_against_cost(points, deadline_s=plan.request.deadline_s),
         _scaling(plan),
-        memory_chart(stacks),
+        memory_chart(_stacks(plan.options)),
         timeline_chart(plan.options[0].timeline),
-    )  # fmt: skip
+    )
     return tuple(chart for chart in drawn if chart is not None)
 
 
@@ -50,31 +37,32 @@ def batch_charts(plan: BatchPlan) -> tuple[Chart, ...]:
     """Every picture of a feasible plan; none when nothing works."""
     if not plan.options:
         return ()
-    points = [
-        (
-            f"{option.accelerators} x {option.configuration.accelerator}",
-            option.wall_s.value / HOUR_S,
-            (option.wall_s.low or option.wall_s.value) / HOUR_S,
-            (option.wall_s.high or option.wall_s.value) / HOUR_S,
-            option.cost.value,
-            option.bill.term,
-            rank,
-        )
-        for rank, option in enumerate(plan.options[:MOST_POINTS], 1)
-    ]
-    stacks = tuple(
-        Stack(label=option.configuration.label(), memory=option.memory, limit_bytes=option.limit_bytes)
-        for option in plan.options[:4]
-    )
-    deadline = getattr(plan.request, "deadline_s", None)
-    drawn = (
-        time_against_cost(points, deadline_h=None if deadline is None else deadline / HOUR_S),
-        memory_chart(stacks),
-    )
+    deadline_s = getattr(plan.request, "deadline_s", None)
+    points = [_point(n, option, option.wall_s) for n, option in enumerate(plan.options[:MOST_POINTS], 1)]
+    drawn = (time_against_cost(points, deadline_s=deadline_s), memory_chart(_stacks(plan.options)))
     return tuple(chart for chart in drawn if chart is not None)
 
 
-def time_against_cost(points: list[tuple[Any, ...]], *, deadline_h: float | None) -> Chart:
+def _point(rank: int, option: TrainOption | BatchOption, wall_s: Quantity) -> tuple[Any, ...]:
+    return (
+        f"{option.accelerators} x {option.configuration.accelerator}",
+        wall_s.value / HOUR_S,
+        (wall_s.low or wall_s.value) / HOUR_S,
+        (wall_s.high or wall_s.value) / HOUR_S,
+        option.cost.value,
+        option.bill.term,
+        rank,
+    )
+
+
+def _stacks(options: Sequence[TrainOption | BatchOption]) -> tuple[Stack, ...]:
+    return tuple(
+        Stack(label=option.configuration.label(), memory=option.memory, limit_bytes=option.limit_bytes)
+        for option in options[:MOST_STACKS]
+    )
+
+
+def time_against_cost(points: list[tuple[Any, ...]], *, deadline_s: float | None) -> Chart:
     """Options by hours and dollars; the lower left is better."""
     columns = ("option", "hours", "low", "high", "usd", "term", "rank")
     x = axis("hours", "hours until it is done (left is better)", scale={"type": "log"})
@@ -88,11 +76,11 @@ def time_against_cost(points: list[tuple[Any, ...]], *, deadline_h: float | None
         {"transform": [{"filter": "datum.rank == 1"}], "mark": {"type": "text", "dy": -10, "align": "left"},
          "encoding": {"x": x, "y": y, "text": {"field": "option"}}},
     ]  # fmt: skip
-    if deadline_h is not None:
-        layers.append({"data": {"values": [{"deadline": deadline_h}]},
+    if deadline_s is not None:
+        layers.append({"data": {"values": [{"deadline": deadline_s / HOUR_S}]},
                        "mark": {"type": "rule", "strokeDash": [5, 4], "tooltip": True},
                        "encoding": {"x": {"field": "deadline", "type": "quantitative"}}})  # fmt: skip
-    limit = "; the dashed line is the deadline" if deadline_h is not None else ""
+    limit = "; the dashed line is the deadline" if deadline_s is not None else ""
     return Chart(
         name="frontier",
         title="Time against cost",
