@@ -21,7 +21,7 @@ ALIKE: Final = 0.5
 """Correlation of errors of two runs of a model on one accelerator under one engine or framework. [-]
 
 Source: calibration/shared.py, on predictions that never saw the model's family; medians over models are 0.42 for time
-per token, 0.70 for training steps and 0.67 for inference, and -0.07 to 0.38 where part or software differ.
+per token, 0.70 for training steps and 0.67 for inference, and -0.07 to 0.38 where part or software differs.
 """
 EXACT: Final = 1e-9
 

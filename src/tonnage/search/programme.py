@@ -54,7 +54,7 @@ SLACK: Final = 1e-4
 """Share of its right side beyond which an added row is idle. [-]"""
 NEAR: Final = 0.1
 """Distance to a whole number at which a shared column is taken for it. [-]"""
-DEAR: Final = 0.0025
+DEAR: Final = 0.001
 """Reduced cost, over the mean cost of a period, beyond which a column is left out of its programme. [-]"""
 PERIOD_GAP: Final = 0.006
 PERIOD_NODES: Final = 60
@@ -168,7 +168,7 @@ def _apart(programme: Programme, *, gap: float, nodes: int, near: bool) -> Solve
             first, best = better.values, Solved(better.values, better.cost, min(bound, better.cost))
         if best.gap <= gap or (near and best.gap <= ENOUGH and count > FEW):
             return best
-    whole = _direct(cut, gap=gap, start=first, nodes=NEARBY_NODES if near else nodes)
+    whole = _direct(cut, gap=gap, start=first, nodes=1 if near else nodes)
     if whole.values is None:
         return whole
     return whole._replace(bound=min(max(bound, whole.bound), whole.cost))
