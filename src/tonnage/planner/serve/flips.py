@@ -32,7 +32,7 @@ __all__ = ["serve_flips"]
 
 CONTENDERS: Final = 14
 """Options that are asked again, cheapest first."""
-OF_ONE: Final = 2
+OF_ONE: Final = 3
 """Of one accelerator."""
 LATE: Final = 5
 """Accelerators too slow for the objectives, that looser ones may bring in."""
