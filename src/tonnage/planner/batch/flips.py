@@ -110,7 +110,7 @@ def _few(chances: Iterable[Chance]) -> list[Chance]:
     by_speed: dict[str, Chance] = {}
     for chance in ranked:
         name = chance.work.configuration.accelerator
-        if name not in by_speed:
+        if name not in by_speed or chance.items_per_s > by_speed[name].items_per_s:
             by_speed[name] = chance
     fast = sorted(by_speed.values(), key=lambda chance: -chance.items_per_s)[:FASTEST]
     return [*kept.values(), *(chance for chance in fast if chance not in kept.values())]
