@@ -68,6 +68,15 @@ def test_cards_borrow_from_cards() -> None:
     assert crowding == pytest.approx(142 / 72)
 
 
+def test_half_rate_parts_reach_more_of_their_peak_than_who_lends_to_them() -> None:
+    lent = ladder(accelerator("rtx-4090")).grids["gemm/bf16"]
+    assert 1.4 < lent.arithmetic < 1.7  # an L40S reaches 0.64 of its own
+    assert lent.memory > 1.1  # whose GDDR6 keeps codes beside the data
+    for part in ("l40s", "rtx-a6000", "h100-pcie-80gb"):
+        other = ladder(accelerator(part)).grids["gemm/bf16"]
+        assert (other.arithmetic, other.memory) == (1.0, 1.0)
+
+
 def test_parts_of_other_vendors_borrow_nothing() -> None:
     assert ladder(accelerator("mi300x")).grids == {}
 

@@ -55,6 +55,15 @@ def test_no_peer_access_halves_what_pcie_gives() -> None:
     assert without < 0.6 * with_peer
 
 
+def test_geforce_cards_do_not_take_what_a_server_card_s_peers_reach() -> None:
+    """Their driver refuses peer access: nothing borrowed over PCIe counts, unless the ladder says that it is there."""
+    part, op = accelerator("rtx-4090"), all_reduce(1.3e6, 2)
+    lent, rung = collective_s(op, accelerator=part, ladder=replace(ladder(part), peer_access=True))
+    ours, ours_rung = collective_s(op, accelerator=part, ladder=ladder(part))
+    assert (rung, ours_rung) == ("architecture", "generic")
+    assert ours > 2 * lent
+
+
 def test_between_nodes_the_network_rules() -> None:
     slow, fast = (replace(ladder(H100), inter_node_bytes_per_s=rate) for rate in (12.5e9, 50e9))
     op = all_reduce(1e9, 16, inter_node=True)

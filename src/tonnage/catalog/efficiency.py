@@ -12,8 +12,10 @@ import csv
 import zlib
 from array import array
 from functools import lru_cache
-from math import log
+from itertools import product
+from math import exp, inf, log
 from pathlib import Path
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,7 +24,7 @@ from tonnage.catalog.accelerators import accelerators
 from tonnage.catalog.slices import multiprocessors_of_slice, parted
 from tonnage.errors import BadFact
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.efficiency import PROCESSOR, RUNGS, Curve, Grid, Ladder, Rung
+from tonnage.nouns.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Rung
 
 __all__ = ["Stamp", "ladder", "measured", "stamp"]
 
@@ -170,6 +172,10 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
     """Logarithm of the 16-bit peak."""
     bandwidth: float
     """Logarithm of the memory bandwidth."""
+    half_rate: bool
+    """Tensor cores run at half rate when they accumulate in 32 bits (GeForce)."""
+    corrected: bool | None
+    """GDDR6 that keeps its error-correcting codes beside the data, at the cost of bandwidth; none: not stated."""
 
 
 def _part(accelerator: Accelerator) -> _Part:
@@ -182,6 +188,8 @@ def _part(accelerator: Accelerator) -> _Part:
         stacked=accelerator.memory_type.startswith("HBM"),
         peak=log(max(best, 1e9)),
         bandwidth=log(accelerator.memory_bytes_per_s),
+        half_rate=accelerator.peaks.get("fp16_accum16", 0.0) > accelerator.peaks.get("fp16", inf),
+        corrected=accelerator.ecc if accelerator.memory_type.startswith("GDDR6") else None,
     )
 
 
@@ -190,7 +198,7 @@ def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
     """For each key the grid of the best donor."""
     chosen: dict[str, Grid] = {}
     for donor, rung in _donors(part):
-        crowding, slower = (1.0, 1.0) if rung == "own" else _likeness(donor, part.name)
+        alike = _OWN if rung == "own" else _likeness(donor, part)
         known = [family for family in (*families, "library") if family in measured_families(donor)]
         for family, last_resort in (*((f, False) for f in known), *((f, True) for f in known)):
             header, body = _open(donor, family)
@@ -198,7 +206,7 @@ def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
                 if key in chosen or (rung != "own" and "/local" in key):
                     continue
                 if last_resort or not key.startswith(_NOT_SERVED.get(family, ())):
-                    chosen[key] = _grid(body[at : at + length], rung, crowding, slower)
+                    chosen[key] = _grid(body[at : at + length], rung, alike)
     return chosen
 
 
@@ -246,24 +254,73 @@ def _open(name: str, family: str) -> tuple[Stamp, bytes]:
         raise BadFact(f"efficiency grids {path.name}: {error}; run calibration/build.py again") from error
 
 
-def _likeness(donor: str, name: str) -> tuple[float, float]:
-    """Multiprocessors of the donor over ours, and its clock over ours: launches and dependent steps take cycles."""
-    theirs, ours = _die(donor), _die(name)
+class _Likeness(NamedTuple):
+    """What a borrowed time is changed by; all 1 for a part's own."""
+
+    crowding: float
+    """Multiprocessors of the donor over ours."""
+    slower: float
+    """Clock of the donor over ours: launches and dependent steps take cycles."""
+    arithmetic: float
+    """Share of our peak that products reach, over the donor's share of its own."""
+    memory: float
+    """The same of the bandwidth."""
+
+
+_REACHED: Final = 0.8  # of the roofline: what excesses are stored over (physics.efficiency.model_s)
+_OWN: Final = _Likeness(1.0, 1.0, 1.0, 1.0)
+_HALF_RATE_SHARE: Final = 0.98
+"""
+Share of the listed peak that large products of a half-rate part reach: what keeps others below (power, operands) binds
+only beyond it. RTX 4090, bf16, 4096 x 14336: 0.97 with 512 rows, 0.985 with 1,024, 0.998 with 2,048 (kernel times
+that LLMServingSim publishes, MIT, profiler/perf/RTX4090, September 2026).
+"""
+_WITHOUT_CODES: Final = 1.13
+"""
+Share of GDDR6's bandwidth without codes beside the data over that with them: a product of one row reads 0.94 and 0.92
+of an RTX 4090's (the same source), 0.83 of an L40S's (its own grids).
+"""
+
+
+@lru_cache(maxsize=64)
+def _likeness(donor: str, part: _Part) -> _Likeness:
+    other = _part(accelerators()[donor])
+    arithmetic = 1.0
+    if part.half_rate and not other.half_rate:
+        arithmetic = max(1.0, _HALF_RATE_SHARE / _plateau(donor))
+    memory = _WITHOUT_CODES if other.corrected and part.corrected is False else 1.0
+    theirs, ours = _die(donor), _die(part.name)
     if theirs is None or ours is None:
-        return 1.0, 1.0
+        return _Likeness(1.0, 1.0, arithmetic, memory)
     crowding = theirs.multiprocessors / ours.multiprocessors
     if theirs.boost_clock_mhz is None or ours.boost_clock_mhz is None:
-        return crowding, 1.0
-    return crowding, theirs.boost_clock_mhz / ours.boost_clock_mhz
+        return _Likeness(crowding, 1.0, arithmetic, memory)
+    return _Likeness(crowding, theirs.boost_clock_mhz / ours.boost_clock_mhz, arithmetic, memory)
+
+
+@lru_cache(maxsize=16)
+def _plateau(name: str) -> float:
+    """Share of its peak that a part's large 16-bit products reach: their median, with the best family of kernels."""
+    medians: list[float] = []
+    for family in measured_families(name):
+        header, body = _open(name, family)
+        if (place := header.index.get("gemm/bf16")) is None:
+            continue
+        grid = _grid(body[place[0] : sum(place)], "own", _OWN)
+        large = [[exp(at) >= least for at in axis] for axis, least in zip(grid.axes, (2048, 2048, 1024), strict=True)]
+        kept = [excess for excess, (n, k, m) in zip(grid.excess, product(*large), strict=True) if n and k and m]
+        medians.append(_REACHED * exp(-LOG_STEP * median(kept)))
+    return max(medians, default=_HALF_RATE_SHARE)
 
 
 @lru_cache(maxsize=2048)
-def _grid(block: bytes, rung: Rung, crowding: float, slower: float) -> Grid:
+def _grid(block: bytes, rung: Rung, alike: _Likeness) -> Grid:
     fields = _decode_block(zlib.decompress(block))
     joined = bytearray(len(fields.low_high))
     joined[0::2], joined[1::2] = fields.low_high[: len(joined) // 2], fields.low_high[len(joined) // 2 :]
     values = array("h")
     values.frombytes(joined)
     plain: dict[str, Any] = {key: getattr(fields, key) for key in _Block.__struct_fields__ if key != "low_high"}
-    plain["floor_s"] *= slower
-    return Grid(**plain, excess=values, rung=rung, crowding=crowding)
+    plain["floor_s"] *= alike.slower
+    plain |= {"crowding": alike.crowding, "arithmetic": alike.arithmetic, "memory": alike.memory}
+    return Grid(**plain, excess=values, rung=rung)

@@ -53,6 +53,10 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     source: str = ""
     crowding: float = 1.0
     """Multiprocessors of the measured part over those of the part it stands in for."""
+    arithmetic: float = 1.0
+    """Share of its peak that the part reaches, over the measured part's share of its own."""
+    memory: float = 1.0
+    """The same of the memory bandwidth."""
 
 
 LOG_STEP: Final = 1.0 / 2000.0

@@ -19,6 +19,7 @@ __all__ = ["collective_s", "has_link", "link_bytes_per_s", "link_rate", "ring_tr
 
 _DEFAULT_NETWORK_BYTES_PER_S = 50e9  # one 400 Gb/s adapter per accelerator, the usual training node
 _SLOWEST_HOST_BYTES_PER_S = 15.75e9  # PCIe 3.0 x16, the slowest slot these parts ship with
+_PEERS = frozenset({"datacenter", "cloud-only"})  # segments whose cards read each other's memory unless said otherwise
 _NEAREST_RANKS = {2: (2,), 3: (4, 2), 4: (4,), 5: (8, 4), 6: (8, 4), 7: (8, 4), 8: (8, 4)}
 _MANY_RANKS = (16, 8, 4)
 _SMALL_BYTES = 512 * 1024  # below this a message does not fill the link (NCCL's protocol change, custom one-shot)
@@ -89,7 +90,7 @@ def link_bytes_per_s(accelerator: Accelerator, ladder: Ladder, *, ranks: int, in
     link = accelerator.link
     if link.bytes_per_s and link.domain >= ranks:
         return link.bytes_per_s * curve.link
-    peer = ladder.peer_access if ladder.peer_access is not None else accelerator.segment in {"datacenter", "cloud-only"}
+    peer = ladder.peer_access if ladder.peer_access is not None else accelerator.segment in _PEERS
     host = accelerator.host_link.bytes_per_s or _SLOWEST_HOST_BYTES_PER_S
     # Host memory is shared: more cards, less for each.
     return host * curve.host_link if peer else host * curve.host_link_no_peer * 2 / ranks
@@ -126,12 +127,15 @@ def collective_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eage
 
 def _measured(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: bool) -> tuple[float, Rung] | None:
     """From the grid of that many ranks, else of the nearest number above or below that was measured."""
-    over = ("",) if has_link(accelerator, ranks=op.ranks) else ("/pcie/local", "/pcie")
+    linked = has_link(accelerator, ranks=op.ranks)
+    over = ("",) if linked else ("/pcie/local", "/pcie")
+    # GeForce drivers refuse what the part that lends its grids can do: read the other card's memory.
+    apart = not linked and ladder.peer_access is not True and accelerator.segment == "consumer"
     for ranks in _NEAREST_RANKS.get(op.ranks, _MANY_RANKS):
         grid = _first(
             ladder, [f"{op.kind}/{ranks}{path}{way}" for way in (("/eager", "") if eager else ("",)) for path in over]
         )
-        if grid is None:
+        if grid is None or (apart and grid.rung != "own"):
             continue
         rate = link_rate(accelerator, ranks=op.ranks)
         machine = Machine(

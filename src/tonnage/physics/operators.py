@@ -50,11 +50,16 @@ def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager:
     measured = _MEASURED[op.kind](op, ladder) if ladder.grids and op.kind in _MEASURED else None
     if measured is not None:
         grid, point, weights_bytes, width = measured
+        peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained
         machine = Machine(
-            peak_flop_per_s=peak_flop_per_s(accelerator, op.compute) * ladder.sustained,
-            memory_bytes_per_s=accelerator.memory_bytes_per_s,
+            peak_flop_per_s=peak * grid.arithmetic,
+            memory_bytes_per_s=accelerator.memory_bytes_per_s * grid.memory,
         )
         seconds, rung = grid_s(grid, point, machine=machine, weights_bytes=weights_bytes, width=width), grid.rung
+        if grid.arithmetic > 1.0:  # some shapes reach more of the measured part's peak than its large ones usually do
+            seconds = max(seconds, op.flop / peak)
+        if grid.memory > 1.0:
+            seconds = max(seconds, op.read_bytes / accelerator.memory_bytes_per_s)
     else:
         seconds, rung = _GENERIC[op.kind](op, accelerator, ladder), "generic"
     if eager:
