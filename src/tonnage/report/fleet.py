@@ -117,7 +117,7 @@ def _other(one: FleetAlternative) -> str:
     if one.more is None:
         return f"{one.name}: {show(one.usd_per_month, 'USD')} a month ({one.what})"
     more = one.more
-    apart = "the same within the gap" if abs(more) < 0.005 else f"{more:+.0%}"
+    apart = "no dearer" if more == 0 else "the same within the gap" if abs(more) < 0.005 else f"{more:+.0%}"
     return f"{one.name}: {show(one.usd_per_month, 'USD')} a month, {apart} ({one.what})"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,13 +20,26 @@ from tonnage.planner.sites import none_passes
 from tonnage.search.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
 from tonnage.units import show
 
-__all__ = ["alternatives", "binds", "ends", "nobody_serves", "over_budget", "what_stops"]
+__all__ = [
+    "Beside",
+    "Other",
+    "alternatives",
+    "binds",
+    "cheaper",
+    "ends",
+    "nobody_serves",
+    "over_budget",
+    "what_stops",
+]
 
 GAP: Final = 0.02
 NODES: Final = 20
 """Of the search of what stops a fleet. [-]"""
 MOST_KINDS: Final = 3
 MOST_LIMITS: Final = 5
+WITHOUT_SPOT: Final = "without spot"
+SAME: Final = 1e-6
+"""Difference of two costs that is none. [-]"""
 MORE: Final = 0.25
 """A limit that binds is tried with so much more. [-]"""
 
@@ -58,42 +71,102 @@ def ends(
     return found[0], found[1]
 
 
-def alternatives(asked: Asked, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetAlternative, ...]:
+class Other(NamedTuple):
+    """A fleet beside the answer, and whether it could be the answer."""
+
+    row: FleetAlternative
+    fleet: Fleet | None = None
+    """As the answer's problem counts it; absent where there is none or it need not do all that the answer must."""
+
+
+class Beside(NamedTuple):
+    """What other fleets are looked for beside."""
+
+    asked: Asked
+    problem: FleetProblem
+    fleet: Fleet
+    tried: dict[str, Fleet]
+    """Those found before, by the condition that they keep."""
+
+
+def alternatives(beside: Beside) -> tuple[Other, ...]:
     """The cheapest of one kind of accelerator, with a kind less, at one provider, without spot or commitments."""
-    least = _usd_per_month(problem, fleet)
+    asked, fleet = beside.asked, beside.fleet
     kinds = kinds_of(asked, fleet)
     every = range(len(asked.held))
-    found: list[FleetAlternative | None] = [_of_one_kind(asked, least, kinds)]
+    found: list[Other | None] = [_of_one_kind(beside, kinds)]
     if len(kinds) > 1:
         rare = kinds[-1]
         kept = tuple(m for m in every if asked.held[m].site.accelerator.id != rare)
-        found.append(_under(replace(asked, kept=kept), f"without {rare}, the least used kind", least=least))
-    found.append(_at_one_provider(asked, fleet, least))
-    used = {name for _, name in fleet.instances}
-    if "spot" in used:
-        found.append(_under(_without_terms(asked, ("spot",)), "without spot", least=least))
+        found.append(_under(beside, f"without {rare}, the least used kind", narrowed=replace(asked, kept=kept)))
+    found.append(_at_one_provider(beside))
+    used = sorted({name for _, name in fleet.instances})
+    if "spot" in used or WITHOUT_SPOT in beside.tried:
+        found.append(_under(beside, WITHOUT_SPOT, narrowed=_without_terms(asked, ("spot",))))
     committed = tuple(name for name in used if name.startswith(("reserved", "block")))
     if committed:
-        found.append(_under(_without_terms(asked, committed), f"without {', '.join(committed)}", least=least))
+        found.append(_under(beside, f"without {', '.join(committed)}", narrowed=_without_terms(asked, committed)))
     if asked.loss and any(w.survives > 0 for w in asked.request.workloads):
-        found.append(_under(replace(asked, loss=False), "if no failure domain need be lost", least=least))
+        found.append(_under(beside, "if no failure domain need be lost", narrowed=replace(asked, loss=False)))
     return tuple(one for one in found if one is not None)
 
 
-def _under(asked: Asked, name: str, *, least: float) -> FleetAlternative:
-    problem, _ = problem_of(asked)
-    fleet = cheapest_fleet(problem, gap=GAP, near=True)
+def cheaper(found: Iterable[Other], fleet: Fleet) -> Other | None:
+    """
+    The cheapest of other fleets that costs less than the answer and does all that the answer must.
+
+    Fewer choices are searched further with the same effort: what they give is a fleet for the wider question, too.
+    """
+    costs = [(one.fleet.cost, n, one) for n, one in enumerate(found) if one.fleet is not None]
+    cost, _, least = min(costs, default=(math.inf, 0, None))
+    return least if cost < fleet.cost * (1.0 - SAME) else None
+
+
+def _under(beside: Beside, name: str, *, narrowed: Asked) -> Other:
+    fleet = beside.tried.get(name)
+    if fleet is None:
+        fleet = beside.tried[name] = _found(beside, narrowed)
+    if _keeps(beside.fleet, narrowed) and fleet.cost >= beside.fleet.cost * (1.0 - SAME):
+        fleet = beside.fleet
     if not fleet.feasible:
-        return FleetAlternative(name=name, what="no such fleet carries the load")
-    usd = _usd_per_month(problem, fleet)
-    kinds = ", ".join(kinds_of(asked, fleet)) or "hosts alone"
+        return Other(FleetAlternative(name=name, what="no such fleet carries the load"))
+    usd, least = (_usd_per_month(beside.problem, one) for one in (fleet, beside.fleet))
+    kinds = ", ".join(kinds_of(beside.asked, fleet)) or "hosts alone"
     # Beside what costs nothing, anything is dearer by no share of it.
     more = usd / least - 1.0 if least > 0 else 0.0 if usd <= 0 else None
-    return FleetAlternative(name=name, usd_per_month=usd, more=more, what=f"on {kinds}")
+    if more is not None and abs(more) <= SAME:
+        more = 0.0
+    what = "this fleet" if fleet is beside.fleet else f"on {kinds}"
+    row = FleetAlternative(name=name, usd_per_month=usd, more=more, what=what)
+    return Other(row, fleet if narrowed.loss else None)
 
 
-def _of_one_kind(asked: Asked, least: float, used: list[str]) -> FleetAlternative:
+def _keeps(fleet: Fleet, narrowed: Asked) -> bool:
+    """Whether a fleet keeps a condition as it is; what survives a loss carries the load without one."""
+    kept = _kept(narrowed)
+    return all(m in kept and name in narrowed.held[m].terms for m, name in fleet.instances)
+
+
+def _kept(asked: Asked) -> set[int]:
+    return set(range(len(asked.held)) if asked.kept is None else asked.kept)
+
+
+def _found(beside: Beside, narrowed: Asked) -> Fleet:
+    """The cheapest fleet under a condition, its ways counted as in the answer's problem."""
+    kept = _kept(narrowed)
+    problem, _ = problem_of(narrowed)
+    fleet = cheapest_fleet(problem, gap=GAP, near=True)
+    place = [w for w, way in enumerate(beside.problem.ways) if way.machine in kept]
+    return replace(
+        fleet,
+        replicas={(place[w], firm): counts for (w, firm), counts in fleet.replicas.items()},
+        flows={(place[w], firm, b): counts for (w, firm, b), counts in fleet.flows.items()},
+    )
+
+
+def _of_one_kind(beside: Beside, used: list[str]) -> Other:
     """The cheapest fleet with one kind of accelerator; hosts without any may stand beside it."""
+    asked = beside.asked
     served: dict[str, set[int]] = {}
     for chance in asked.chances:
         served.setdefault(chance.site.accelerator.id, set()).add(chance.workload)
@@ -103,34 +176,35 @@ def _of_one_kind(asked: Asked, least: float, used: list[str]) -> FleetAlternativ
     found = []
     for kind in able[:MOST_KINDS]:
         kept = tuple(m for m, held in enumerate(asked.held) if held.host_only or held.site.accelerator.id == kind)
-        one = _under(replace(asked, kept=kept), f"one kind alone: {kind}", least=least)
-        if one.usd_per_month is not None:
+        one = _under(beside, f"one kind alone: {kind}", narrowed=replace(asked, kept=kept))
+        if one.row.usd_per_month is not None:
             found.append(one)
-    name = "one kind of accelerator alone"
     if not found:
         what = "none serves every workload within limits and objectives"
-        return FleetAlternative(name=name, what=what)
-    ranked = sorted(found, key=lambda one: one.usd_per_month or math.inf)
-    rest = [f"{one.name.rpartition(': ')[2]} {_apart(one)}" for one in ranked[1:4]]
-    return replace(ranked[0], what="the best; " + ", ".join(rest) if rest else "the only one that can")
+        return Other(FleetAlternative(name="one kind of accelerator alone", what=what))
+    ranked = sorted(found, key=lambda one: one.row.usd_per_month or math.inf)
+    rest = [f"{one.row.name.rpartition(': ')[2]} {_apart(one.row)}" for one in ranked[1:4]]
+    what = "the best; " + ", ".join(rest) if rest else "the only one that can"
+    return ranked[0]._replace(row=replace(ranked[0].row, what=what))
 
 
 def _apart(one: FleetAlternative) -> str:
-    return f"+{one.more:.0%}" if one.more is not None else show(one.usd_per_month or 0.0, "USD")
+    return f"{one.more:+.0%}" if one.more is not None else show(one.usd_per_month or 0.0, "USD")
 
 
-def _at_one_provider(asked: Asked, fleet: Fleet, least: float) -> FleetAlternative | None:
-    providers = {asked.held[m].offer.provider for m, _ in fleet.instances if not asked.held[m].own}
+def _at_one_provider(beside: Beside) -> Other | None:
+    asked = beside.asked
+    providers = {asked.held[m].offer.provider for m, _ in beside.fleet.instances if not asked.held[m].own}
     if len(providers) < 2:
         return None
     found = []
     for provider in sorted(providers):
         kept = tuple(m for m, held in enumerate(asked.held) if held.own or held.offer.provider == provider)
-        found.append(_under(replace(asked, kept=kept), f"one provider alone: {provider}", least=least))
-    able = [one for one in found if one.usd_per_month is not None]
+        found.append(_under(beside, f"one provider alone: {provider}", narrowed=replace(asked, kept=kept)))
+    able = [one for one in found if one.row.usd_per_month is not None]
     if not able:
-        return FleetAlternative(name="one provider alone", what="none of those in use carries the load")
-    return min(able, key=lambda one: one.usd_per_month or math.inf)
+        return Other(FleetAlternative(name="one provider alone", what="none of those in use carries the load"))
+    return min(able, key=lambda one: one.row.usd_per_month or math.inf)
 
 
 def _without_terms(asked: Asked, terms: tuple[str, ...]) -> Asked:

@@ -17,7 +17,7 @@ from tonnage import __version__, catalog
 from tonnage.catalog import Additions
 from tonnage.engine.simulated import Requests
 from tonnage.money.bills import HOURS_PER_MONTH
-from tonnage.nouns.fleet_plan import FleetCheck, FleetPlan, FleetRequest
+from tonnage.nouns.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
 from tonnage.nouns.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.planner.fleet import others, story
 from tonnage.planner.fleet.chance import Chance
@@ -38,6 +38,8 @@ QUICK_GAP: Final = 0.1
 """Of a quick plan, which says how far it may be from the least cost. [-]"""
 ROUNDS: Final = 4
 """Times that what was picked unsimulated is simulated and the programme asked again."""
+ADOPTED: Final = 4
+"""Times that a cheaper fleet found beside the answer takes its place."""
 RAISES: Final = 2
 RAISE: Final = 1.12
 """Load over that before, where an objective is missed. [-]"""
@@ -45,6 +47,9 @@ RAISE: Final = 1.12
 _NAMED: Final = frozenset({"accelerator", "exclude", "vendor", "segment", "provider", "region", "country"})
 
 Solution = tuple[FleetProblem, tuple[Chance | None, ...], Fleet]
+Settled = tuple[Asked, Solution, tuple[FleetCheck, ...]]
+Known = dict[int, tuple[Requests, Any]]
+"""Requests drawn for each workload, and the bucket of each."""
 
 
 def plan_fleet(
@@ -96,19 +101,76 @@ def plan_fleet(
     nothing = others.nobody_serves(asked, missed, excluded=excluded)
     if nothing is not None:
         return replace(base, binding=nothing, sentence=story.refusal(nothing))
-    known: dict[int, tuple[Requests, Any]] = {}
+    known: Known = {}
     if not request.quick:
         asked = replace(asked, chances=tuple(simulated(request, found, names=near, known=known)))
     asked, solution, checks = _settled(asked, known)
-    number_simulated = len({chance.name for chance in asked.chances if chance.simulated})
-    base = replace(base, simulated=number_simulated)
     if not solution[2].feasible:
         binding = others.what_stops(asked)
-        return replace(base, binding=binding, sentence=story.refusal(binding))
-    return _answer(base, asked, solution=solution, checks=checks)
+        return replace(base, simulated=_simulations(asked), binding=binding, sentence=story.refusal(binding))
+    settled: Settled = (asked, solution, checks)
+    if request.quick:
+        return _answer(base, settled, beside=())
+    settled, beside = _bettered(settled, known)
+    return _answer(replace(base, simulated=_simulations(settled[0])), settled, beside=beside)
 
 
-def _settled(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Asked, Solution, tuple[FleetCheck, ...]]:
+def _simulations(asked: Asked) -> int:
+    return len({chance.name for chance in asked.chances if chance.simulated})
+
+
+def _bettered(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlternative, ...]]:
+    """
+    The answer with other fleets beside it, none of which does the same for less.
+
+    The programme ends within a gap. Under one more condition it ends elsewhere, at times at a cheaper fleet: that is
+    then the answer.
+    """
+    tried: dict[str, Fleet] = {}
+    refused: dict[str, str] = {}
+    found = _beside(settled, tried)
+    for _ in range(ADOPTED):
+        better = others.cheaper([one for one in found if one.row.name not in refused], settled[1][2])
+        if better is None or better.fleet is None:
+            break
+        before = settled[0]
+        settled, why = _adopted(settled, better.fleet, known=known)
+        refused |= {better.row.name: why} if why else {}
+        # What was found with other capacities is found no more.
+        tried = tried if settled[0] is before else {}
+        found = _beside(settled, tried)
+    return settled, tuple(
+        replace(row, what=f"{row.what}; {refused.get(row.name, 'not simulated')}")
+        if could is not None and row.more is not None and row.more < 0
+        else row
+        for row, could in found
+    )
+
+
+def _beside(settled: Settled, tried: dict[str, Fleet]) -> tuple[others.Other, ...]:
+    asked, (problem, _, fleet), _ = settled
+    return others.alternatives(others.Beside(asked, problem, fleet, tried))
+
+
+def _adopted(settled: Settled, fleet: Fleet, *, known: Known) -> tuple[Settled, str]:
+    """The answer with a cheaper fleet in its place, or why that is none."""
+    asked, (problem, behind, old), checks = settled
+    bound = old.bound
+    unsure = _unsure(asked, behind, fleet)
+    if unsure:
+        # Cheaper by what is only reckoned: the programme is asked again when that is simulated.
+        asked, (problem, behind, fleet) = _solved(_surer(asked, unsure, known), known)
+        bound = min(bound, fleet.bound)
+    if fleet.cost >= old.cost:
+        return (asked, (problem, behind, replace(old, bound=bound)), checks), ""
+    seen = checks_of(asked, problem, behind=behind, fleet=fleet, known=known)
+    missing = [one.workload for one in seen if not one.meets]
+    if not set(missing) <= {one.workload for one in checks if not one.meets}:
+        return settled, f"simulated, {missing[0]} may miss the objectives"
+    return (asked, (problem, behind, replace(fleet, bound=min(bound, fleet.cost))), seen), ""
+
+
+def _settled(asked: Asked, known: Known) -> Settled:
     """The fleet whose replicas are simulated, as often raised as its objectives need; the last one when none does."""
     asked, solution = _solved(asked, known)
     checks: tuple[FleetCheck, ...] = ()
@@ -131,7 +193,7 @@ def _settled(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Aske
     return asked, solution, checks
 
 
-def _solved(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Asked, Solution]:
+def _solved(asked: Asked, known: Known) -> tuple[Asked, Solution]:
     """The cheapest fleet, all of whose replicas are simulated."""
     for again in range(ROUNDS):
         problem, behind = problem_of(asked)
@@ -139,24 +201,31 @@ def _solved(asked: Asked, known: dict[int, tuple[Requests, Any]]) -> tuple[Asked
         fleet = cheapest_fleet(problem, gap=QUICK_GAP if asked.request.quick else GAP, near=not again)
         if asked.request.quick or again == ROUNDS - 1:
             break
-        picked = {chance.name for w, _ in fleet.replicas if (chance := behind[w]) is not None}
-        unsure = {
-            chance.name
-            for chance in asked.chances
-            if chance.name in picked
-            and not chance.simulated
-            and asked.request.workloads[chance.workload].kind != "infer"
-        }
+        unsure = _unsure(asked, behind, fleet)
         if unsure:
-            asked = replace(
-                asked, chances=tuple(simulated(asked.request, list(asked.chances), names=unsure, known=known))
-            )
+            asked = _surer(asked, unsure, known)
         elif again or fleet.gap <= GAP:
             break
     return asked, (problem, behind, fleet)
 
 
-def _answer(base: FleetPlan, asked: Asked, *, solution: Solution, checks: tuple[FleetCheck, ...]) -> FleetPlan:
+def _unsure(asked: Asked, behind: tuple[Chance | None, ...], fleet: Fleet) -> set[str]:
+    """Names of what a fleet runs that could be simulated and is not."""
+    return {
+        chance.name
+        for w, _ in fleet.replicas
+        if (chance := behind[w]) is not None
+        and not chance.simulated
+        and asked.request.workloads[chance.workload].kind != "infer"
+    }
+
+
+def _surer(asked: Asked, names: set[str], known: Known) -> Asked:
+    return replace(asked, chances=tuple(simulated(asked.request, list(asked.chances), names=names, known=known)))
+
+
+def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative, ...]) -> FleetPlan:
+    asked, solution, checks = settled
     problem, behind, fleet = solution
     bill = bill_of(asked, problem, fleet=fleet, ends=others.ends(asked, solution))
     request = asked.request
@@ -170,7 +239,7 @@ def _answer(base: FleetPlan, asked: Asked, *, solution: Solution, checks: tuple[
         instances=instances_of(asked, problem, fleet=fleet),
         replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
         checks=checks,
-        alternatives=() if request.quick else others.alternatives(asked, problem, fleet=fleet),
+        alternatives=beside,
         binds=() if request.quick else others.binds(asked, problem, fleet=fleet),
         binding=over,
     )

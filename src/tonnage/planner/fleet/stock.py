@@ -187,7 +187,7 @@ def _hosts(found: list[Stock], terms: tuple[str, ...]) -> list[Stock]:
     """Of machines without an accelerator, those whose cores are cheapest on some term, for each who may use them."""
     kept = [one for one in found if not one.host_only]
     hosts = [one for one in found if one.host_only]
-    for users in {one.users for one in hosts}:
+    for users in dict.fromkeys(one.users for one in hosts):
         for term in terms:
             listed = [one for one in hosts if one.users == users and one.offer.usd_per_hour(term) is not None]
             if listed:
