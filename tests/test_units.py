@@ -94,6 +94,13 @@ def test_a_date_is_no_length_of_time(text: str) -> None:
         read(text, "s", field="deadline")
 
 
+@pytest.mark.parametrize(("field", "example"), [("deadline", "8 h"), ("ttft", "500 ms")])
+@pytest.mark.parametrize("text", ["yesterday", "8", "8 moons"])
+def test_the_example_is_as_long_as_what_the_field_means(field: str, example: str, text: str) -> None:
+    with pytest.raises(UnitError, match=f"^{field}: .* for example '{example}'"):
+        read(text, "s", field=field)
+
+
 def test_one_day_is_no_days() -> None:
     assert [show(n * 86400.0, "s") for n in (1, 1.5, 365)] == ["1 day", "1.5 days", "1 year"]
 
