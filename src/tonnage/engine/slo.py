@@ -7,7 +7,8 @@ is the capacity. Requests at the start, before the replica is full, do not count
 steps, so that the answer does not hang on where the search begins.
 
 How sure: blocks of neighbouring requests are drawn again and again (block bootstrap); each draw has its
-own capacity, from the misses counted at each rate. Their 5th percentile is the value to plan with.
+own capacity, from the misses counted at each rate. Their 5th percentile is the value to plan with. Rates are tried
+beyond both ends of that interval, so that it is read between rates that were seen, never guessed below the least.
 """
 
 from __future__ import annotations
@@ -39,8 +40,16 @@ SLOWEST: Final = 1e-3
 BLOCKS: Final = 40
 """Blocks of neighbouring requests that the bootstrap draws from. [-]"""
 DRAWS: Final = 400
+TAIL: Final = 0.05
+"""Share of the draws below, and above, the interval. [-]"""
+NEAR: Final = 4
+"""Steps of the first stride from a rate that is said to be near. [-]"""
+WIDER: Final = 0.08
+"""First distance of the rates that are tried beyond the bisection's, until the interval lies between rates seen. [-]"""
 GROWTH: Final = 1.5
 """Waiting in the last third over the middle third, beyond which the backlog counts as growing. [-]"""
+WIDEST: Final = 4.0
+"""Times the least rate that fails, and the same below it: what a draw finds farther away is no other number. [-]"""
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,7 +127,8 @@ def slo_capacity(
     requests : Requests
         Lengths and pattern of arrivals, stretched to each rate; twenty thousand give a p95 to some per cent.
     start : number
-        A rate near the answer, such as the mean field's; absent = half of the fluid bound. [1/s]
+        A rate near the answer, such as the mean field's: the search strides out from it in steps that double, small
+        ones first. Absent = half of the fluid bound. [1/s]
     precision : number
         Distance of the rates that are tried. [-]
     player : callable
@@ -143,7 +153,10 @@ def slo_capacity(
         return probes[k].passed
 
     first = round(math.log(min(start or bound / 2.0, bound * 2.0)) / step)
-    _bisect(passes, first=first, least=math.floor(math.log(bound * SLOWEST) / step), stride=round(0.34 / step))
+    stride = NEAR if start else round(0.34 / step)
+    _bisect(passes, first=first, least=math.floor(math.log(bound * SLOWEST) / step), stride=max(1, stride))
+    if any(probe.passed for probe in probes.values()):
+        _widen(passes, probes, slo=slo, step=step)
     ordered = tuple(probes[k] for k in sorted(probes))
     failing = next((k for k in sorted(probes) if not probes[k].passed), None)
     # Percentiles are not monotone near the edge: only what lies below every failure counts.
@@ -167,13 +180,33 @@ def _bisect(passes: Callable[[int], bool], *, first: int, least: int, stride: in
     for _ in range(MOST_PROBES):
         low, high = (max(low, k), high) if passes(k) else (low, k if high is None else min(high, k))
         if high is None:
-            k = low + max(1, stride)
+            k, stride = low + stride, 2 * stride
         elif high - low <= 1:
             return
         elif low < least:
-            k = max(least, high - 2 * max(1, stride))
+            k, stride = max(least, high - stride), 2 * stride
         else:
             k = (low + high) // 2
+
+
+def _widen(passes: Callable[[int], bool], probes: dict[int, Probe], *, slo: Slo, step: float) -> None:
+    """Tries rates below and above those tried, in strides that double, until few draws have their capacity beyond."""
+    down = up = max(1, round(math.log1p(WIDER) / step))
+    farthest = round(math.log(WIDEST) / step)
+    # As quantiles are read between two draws, neither of them may lie outside.
+    few = TAIL - 2.0 / DRAWS
+    while len(probes) < MOST_PROBES:
+        ordered = sorted(probes)
+        edge = next((k for k in ordered if not probes[k].passed), ordered[-1])
+        over = _excess(tuple(probes[k] for k in ordered), slo) > 0
+        if over[0].mean() > few and edge - ordered[0] < farthest:
+            passes(ordered[0] - down)
+            down *= 2
+        elif (~over.any(axis=0)).mean() > few and ordered[-1] - edge < farthest:
+            passes(ordered[-1] + up)
+            up *= 2
+        else:
+            return
 
 
 def saturated(
@@ -326,12 +359,11 @@ def _knee(ordered: tuple[Probe, ...]) -> float:
     return max((p.rate_per_s for p in seen if p.ttft_s and p.ttft_s.mean <= 2.0 * base), default=0.0)
 
 
-def _bootstrap(ordered: tuple[Probe, ...], best: float, slo: Slo) -> tuple[float, float]:
-    """5th and 95th percentile of the capacity over draws of blocks, the same blocks at every rate."""
+def _excess(ordered: tuple[Probe, ...], slo: Slo) -> NDArray[Any]:
+    """Share of misses beyond what is allowed, of the worst objective: by rate and draw of blocks, alike at all."""
     import numpy as np
 
     pick = np.random.default_rng(0).integers(0, BLOCKS, (DRAWS, BLOCKS))
-    rates = np.array([p.rate_per_s for p in ordered])
     over = np.full((len(ordered), DRAWS), -np.inf)
     for i, probe in enumerate(ordered):
         for name, blocks in probe.misses.items():
@@ -339,6 +371,15 @@ def _bootstrap(ordered: tuple[Probe, ...], best: float, slo: Slo) -> tuple[float
             over[i] = np.maximum(over[i], np.array(blocks)[pick].mean(axis=1) - allowed)
         if not probe.passed and probe.failed in {"itl", "backlog"}:
             over[i] = np.maximum(over[i], 1.0)
+    return over
+
+
+def _bootstrap(ordered: tuple[Probe, ...], best: float, slo: Slo) -> tuple[float, float]:
+    """5th and 95th percentile of the capacity over draws of blocks, the same blocks at every rate."""
+    import numpy as np
+
+    rates = np.array([p.rate_per_s for p in ordered])
+    over = _excess(ordered, slo)
     if not np.isfinite(over).all():
         return best, best
     found = []
@@ -354,5 +395,5 @@ def _bootstrap(ordered: tuple[Probe, ...], best: float, slo: Slo) -> tuple[float
         below, above = over[k - 1, draw], over[k, draw]
         share = -below / (above - below) if above > below else 0.0
         found.append(float(rates[k - 1] * (rates[k] / rates[k - 1]) ** share))
-    low, high = np.quantile(found, [0.05, 0.95])
+    low, high = np.quantile(found, [TAIL, 1.0 - TAIL])
     return min(float(low), best), max(float(high), best)
