@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tonnage.nouns.fleet_plan import FleetAlternative
 from tonnage.planner.fleet import others, plan
 from tonnage.planner.fleet.door import fleet_request
+from tonnage.planner.fleet.problem import problem_of
 from tonnage.report.fleet import show_fleet_plan
 from tonnage.search.fleet import Fleet, FleetProblem, cheapest_fleet
 
@@ -98,6 +99,38 @@ def test_what_misses_in_simulation_does_not_become_the_answer(monkeypatch: pytes
     assert answer.bill.value == pytest.approx(seen_first[0].cost / 24.0 * 730.0)
     below = [one for one in answer.alternatives if one.more is not None and one.more < 0.0]
     assert below and all("agent may miss" in one.what for one in below)
+
+
+@pytest.mark.parametrize("reckoned", [2.0, 0.5])
+def test_what_is_only_reckoned_is_simulated_before_it_is_the_answer(
+    monkeypatch: pytest.MonkeyPatch, reckoned: float
+) -> None:
+    """Capacities reckoned at twice the simulated ones undercut nothing; at half of them, all is looked for again."""
+    caught: list[tuple[plan.Settled, plan.Known]] = []
+
+    def catching(settled: plan.Settled, known: plan.Known) -> tuple[plan.Settled, tuple[FleetAlternative, ...]]:
+        caught.append((settled, known))
+        return settled, ()
+
+    monkeypatch.setattr(plan, "_bettered", catching)
+    plan.plan_fleet(fleet_request(ASKED))
+    (((asked, (_, _, best), checks), known),) = caught
+    guessed = replace(
+        asked,
+        chances=tuple(
+            replace(one, simulated=False, rates=tuple(rate * reckoned for rate in one.rates)) for one in asked.chances
+        ),
+    )
+    problem, behind = problem_of(guessed)
+    fleet = cheapest_fleet(problem)
+    old = replace(fleet, cost=1.01 * max(best.cost, fleet.cost), bound=fleet.bound)
+    settled: plan.Settled = (guessed, (problem, behind, old), checks)
+    (sure, (_, _, found), _), why = plan._adopted(settled, fleet, known=known)
+    assert not why and all(one.simulated for one in sure.chances if one.rates != (0.0,))
+    if reckoned > 1.0:
+        assert found.cost == old.cost
+    else:
+        assert found.cost == pytest.approx(best.cost, rel=plan.GAP) and found.bound <= found.cost < fleet.cost
 
 
 SCRIPT = """

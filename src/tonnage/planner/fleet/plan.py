@@ -29,7 +29,7 @@ from tonnage.planner.fleet.told import bill_of, instances_of, replicas_of
 from tonnage.planner.fleet.verify import checks_of
 from tonnage.planner.fleet.ways import chances, simulated, worth
 from tonnage.planner.missed import Missed
-from tonnage.search.fleet import Fleet, FleetProblem, cheapest_fleet
+from tonnage.search.fleet import Fleet, FleetProblem, Way, cheapest_fleet
 
 __all__ = ["plan_fleet"]
 
@@ -133,11 +133,11 @@ def _bettered(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlter
         better = others.cheaper([one for one in found if one.row.name not in refused], settled[1][2])
         if better is None or better.fleet is None:
             break
-        before = settled[0]
+        before = settled[1][0]
         settled, why = _adopted(settled, better.fleet, known=known)
         refused |= {better.row.name: why} if why else {}
-        # What was found with other capacities is found no more.
-        tried = tried if settled[0] is before else {}
+        # What needs more than it is now known to have is looked for again.
+        tried = {name: one for name, one in tried.items() if _stands(one, settled[1][0], before=before)}
         found = _beside(settled, tried)
     return settled, tuple(
         replace(row, what=f"{row.what}; {refused.get(row.name, 'not simulated')}")
@@ -155,19 +155,35 @@ def _beside(settled: Settled, tried: dict[str, Fleet]) -> tuple[others.Other, ..
 def _adopted(settled: Settled, fleet: Fleet, *, known: Known) -> tuple[Settled, str]:
     """The answer with a cheaper fleet in its place, or why that is none."""
     asked, (problem, behind, old), checks = settled
-    bound = old.bound
     unsure = _unsure(asked, behind, fleet)
     if unsure:
-        # Cheaper by what is only reckoned: the programme is asked again when that is simulated.
-        asked, (problem, behind, fleet) = _solved(_surer(asked, unsure, known), known)
-        bound = min(bound, fleet.bound)
+        # Cheaper by what is only reckoned.
+        before, asked = problem, _surer(asked, unsure, known)
+        problem, behind = problem_of(asked)
+        if any(_rises(one, was) for one, was in zip(problem.ways, before.ways, strict=True)):
+            # What nothing undercut with less capacity may be undercut now.
+            asked, (problem, behind, again) = _solved(asked, known)
+            stands = _stands(fleet, problem, before=before) and fleet.cost <= again.cost
+            fleet = replace(fleet if stands else again, bound=again.bound)
+            old = replace(old, bound=min(again.bound, old.cost))
+        elif not _stands(fleet, problem, before=before):
+            fleet = old
     if fleet.cost >= old.cost:
-        return (asked, (problem, behind, replace(old, bound=bound)), checks), ""
+        return (asked, (problem, behind, old), checks), ""
     seen = checks_of(asked, problem, behind=behind, fleet=fleet, known=known)
     missing = [one.workload for one in seen if not one.meets]
     if not set(missing) <= {one.workload for one in checks if not one.meets}:
         return settled, f"simulated, {missing[0]} may miss the objectives"
-    return (asked, (problem, behind, replace(fleet, bound=min(bound, fleet.cost))), seen), ""
+    return (asked, (problem, behind, replace(fleet, bound=min(old.bound, fleet.cost))), seen), ""
+
+
+def _stands(fleet: Fleet, problem: FleetProblem, *, before: FleetProblem) -> bool:
+    """Whether replicas carry at least what they were picked for."""
+    return not any(_rises(before.ways[w], problem.ways[w]) for w, _ in fleet.replicas)
+
+
+def _rises(one: Way, was: Way) -> bool:
+    return any(rate > before for rate, before in zip(one.rates, was.rates, strict=True))
 
 
 def _settled(asked: Asked, known: Known) -> Settled:
@@ -195,10 +211,15 @@ def _settled(asked: Asked, known: Known) -> Settled:
 
 def _solved(asked: Asked, known: Known) -> tuple[Asked, Solution]:
     """The cheapest fleet, all of whose replicas are simulated."""
+    earlier: tuple[FleetProblem, Fleet] | None = None
     for again in range(ROUNDS):
         problem, behind = problem_of(asked)
         # The first round only says what is worth simulating.
         fleet = cheapest_fleet(problem, gap=QUICK_GAP if asked.request.quick else GAP, near=not again)
+        # A further search may end at a dearer one.
+        if earlier and earlier[1].cost < fleet.cost and _stands(earlier[1], problem, before=earlier[0]):
+            fleet = replace(earlier[1], bound=min(fleet.bound, earlier[1].cost))
+        earlier = problem, fleet
         if asked.request.quick or again == ROUNDS - 1:
             break
         unsure = _unsure(asked, behind, fleet)
