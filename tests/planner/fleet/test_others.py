@@ -147,7 +147,7 @@ sys.stdout.buffer.write(msgspec.json.encode(answer))
 def test_the_same_question_has_the_same_answer_in_another_process() -> None:
     """Neither the order of a set of names nor the clock is part of an answer: it is the same to the last digit."""
     night = {"name": "night", "kind": "batch", "model": MODEL, "items": "200k", "window": "22-6"}
-    chat = {**ASKED["workloads"][0], "name": "chat", "day": [1] * 8 + [3] * 10 + [2] * 6, "survives": "50 %"}  # type: ignore[index]
+    chat = {**ASKED["workloads"][0], "name": "chat", "day": [1] * 12 + [2] * 12, "survives": "50 %"}  # type: ignore[index]
     cores = {"name": "parse", "kind": "cpu", "rate": "4/s", "cpu_time": "1 s"}
     asked = {"provider": "gcp", "region": "europe-west4", "accelerator": "L4,A100 40GB", "zones": 2,
              "term": "on-demand,spot,reserved-1y,reserved-3y", "workloads": [chat, night, cores]}  # fmt: skip
