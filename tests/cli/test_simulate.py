@@ -105,10 +105,13 @@ def test_a_long_run_shows_a_bar_and_ctrl_c_leaves_what_was_done(tmp_path: Path) 
         "traffic: {prompt_tokens: 1k, output_tokens: 8k, length_spread: [0.5, 1.5], rate: 18/min, requests: 500000}\n"
     )
     ours, theirs = pty.openpty()
+    # A background job of a shell ignores SIGINT, and so would all that it starts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     started = subprocess.Popen(
         [sys.executable, "-m", "tonnage", "simulate", str(case), "--json", "--requests", str(rows)],
         stdout=subprocess.PIPE, stderr=theirs,
     )  # fmt: skip
+    signal.signal(signal.SIGINT, before)
     os.close(theirs)
     seen, limit = b"", time.monotonic() + 120
     while b"of 500,000 requests" not in seen and time.monotonic() < limit and started.poll() is None:

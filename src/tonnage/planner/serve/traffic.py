@@ -147,7 +147,7 @@ def _load(at: Setup) -> Load:
         output_tokens=max(1.0, at.case.osl),
         budget=_budget(at),
         slots=most if math.isfinite(most) else _TYPICAL_BATCH,
-        spread=varied or ((_DRIFT if chunked else _DRIFT_WHOLE) if mixed else (1.0, 1.0)),
+        spread=stated or ((_DRIFT if chunked else _DRIFT_WHOLE) if mixed else (1.0, 1.0)),
         mixed=mixed,
         equal=stated is not None and varied is None,
         company=_company(at.memory_layout.dp) if at.engine.batch_wait_steps else 1.0,
