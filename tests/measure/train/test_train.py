@@ -60,9 +60,11 @@ def test_an_input_stall_is_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_slow_link_is_communication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = trained(tmp_path / "mark", monkeypatch, SLOW_S=str(SLOW_S))
-    run = found.runs[0]
-    named = judge(of_training(found)).verdicts[0]
+    for attempt in range(3):  # another program on one of the cores makes its rank a straggler, and rightly named
+        found = trained(tmp_path / f"mark-{attempt}", monkeypatch, SLOW_S=str(SLOW_S))
+        run, named = found.runs[0], judge(of_training(found)).verdicts[0]
+        if named.name != "straggler":
+            break
     assert (named.name, named.remedy) == ("communication-bound", "accelerator")
     assert run.parts.communication_s is not None
     # The rest of the backward pass hides some of the first bucket's delay; what is hidden is known to a tenth of it.
