@@ -138,7 +138,6 @@ def _budget(at: Setup) -> float:
 
 def _load(at: Setup) -> Load:
     most, stated = slots(at), at.case.length_spread
-    varied = stated if stated is not None and stated[0] < stated[1] else None
     # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
     chunked = at.engine.chunked_prefill is not False
     mixed = at.engine.name == "trtllm" or (chunked and (at.engine.name not in _SEPARATE or bool(at.engine.mixed_chunk)))
@@ -149,7 +148,7 @@ def _load(at: Setup) -> Load:
         slots=most if math.isfinite(most) else _TYPICAL_BATCH,
         spread=stated or ((_DRIFT if chunked else _DRIFT_WHOLE) if mixed else (1.0, 1.0)),
         mixed=mixed,
-        equal=stated is not None and varied is None,
+        equal=stated is not None and stated[0] == stated[1],
         company=_company(at.memory_layout.dp) if at.engine.batch_wait_steps else 1.0,
         patience=float(at.engine.batch_wait_steps or 0),
     )
