@@ -94,11 +94,10 @@ def test_a_date_is_no_length_of_time(text: str) -> None:
         read(text, "s", field="deadline")
 
 
-@pytest.mark.parametrize(("field", "example"), [("deadline", "8 h"), ("ttft", "500 ms")])
 @pytest.mark.parametrize("text", ["yesterday", "8", "8 moons"])
-def test_the_example_is_as_long_as_what_the_field_means(field: str, example: str, text: str) -> None:
-    with pytest.raises(UnitError, match=f"^{field}: .* for example '{example}'"):
-        read(text, "s", field=field)
+def test_the_example_holds_for_short_times_and_long_ones(text: str) -> None:
+    with pytest.raises(UnitError, match=r"^deadline: .* for example '500 ms or 8 h'"):
+        read(text, "s", field="deadline")
 
 
 def test_one_day_is_no_days() -> None:

@@ -85,8 +85,6 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
 
 _QUANTITY: Final = re.compile(r"\s*([$])?\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*\Z", re.DOTALL)
 _LONGEST: Final = 64
-LONG: Final = frozenset({"deadline"})
-"""Fields of times that last hours."""
 _CURRENCIES: Final = {"€": "euro", "£": "pounds", "¥": "yen", "₹": "rupees", "EUR": "euro", "GBP": "pounds",
                       "CHF": "francs", "JPY": "yen", "CNY": "yuan", "INR": "rupees"}  # fmt: skip
 _CURRENCY: Final = re.compile("|".join(rf"{sign}(?![A-Za-z])" for sign in _CURRENCIES))
@@ -127,15 +125,13 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     _refuse_kin(text, dimension, field)
     match = _QUANTITY.match(str(text)[:_LONGEST]) if not isinstance(text, bool) else None
     if match is None or len(str(text)) > _LONGEST:
-        raise UnitError(f"{field}: '{echo(text)}' is not a quantity; write for example '{_example(dimension, field)}'")
+        raise UnitError(f"{field}: '{echo(text)}' is not a quantity; write for example '{_example(dimension)}'")
     sign, digits, unit = match.groups()
     unit = unit.strip()
     if dimension.startswith("USD/") and sign is None:
         unit = unit.removeprefix("$")  # "2.10 $/h", as half of Europe writes it
     if sign == "$" and not dimension.startswith("USD"):
-        raise UnitError(
-            f"{field}: '{echo(text)}' is money, but {dimension} is expected: '{_example(dimension, field)}'"
-        )
+        raise UnitError(f"{field}: '{echo(text)}' is money, but {dimension} is expected: '{_example(dimension)}'")
     factor = _factor(unit, units)
     if factor is None:
         raise UnitError(_explain(text, unit, dimension, field))
@@ -150,9 +146,7 @@ def _refuse_kin(text: object, dimension: str, field: str) -> None:
     money = _CURRENCY.search(str(text)[:_LONGEST]) if dimension.startswith("USD") else None
     if money is not None:
         other = _CURRENCIES[money[0]]
-        raise UnitError(
-            f"{field}: '{echo(text)}' is in {other}; prices here are in USD, write '{_example(dimension, field)}'"
-        )
+        raise UnitError(f"{field}: '{echo(text)}' is in {other}; prices here are in USD, write '{_example(dimension)}'")
     if dimension == "s" and _DATE.match(str(text)[:_LONGEST]):
         raise UnitError(f"{field}: '{echo(text)}' is a date; write how long from now, for example '8 h' or '30 days'")
 
@@ -171,22 +165,20 @@ def _factor(unit: str, units: Mapping[str, float]) -> float | None:
 def _explain(text: object, unit: str, dimension: str, field: str) -> str:
     if not unit:
         number = echo(str(text).strip())
-        example = f"{number}/s' or '{number}/h" if dimension == "1/s" else _example(dimension, field)
+        example = f"{number}/s' or '{number}/h" if dimension == "1/s" else _example(dimension)
         return f"{field}: '{echo(text)}' has no unit; write for example '{example}'"
     other = next((name for name, units in DIMENSIONS.items() if name != dimension and unit and unit in units), None)
     if other is not None:
-        example = _example(dimension, field)
+        example = _example(dimension)
         return f"{field}: '{echo(text)}' is {other}, but {dimension} is expected: write for example '{example}'"
     close = nearest(unit, [known for known in DIMENSIONS[dimension] if known], count=1)
     hint = f"did you mean '{close[0]}'? " if close else ""
-    return f"{field}: unit '{echo(unit)}' is not known; {hint}write for example '{_example(dimension, field)}'"
+    return f"{field}: unit '{echo(unit)}' is not known; {hint}write for example '{_example(dimension)}'"
 
 
-def _example(dimension: str, field: str) -> str:
-    if dimension == "s" and field in LONG:
-        return "8 h"
+def _example(dimension: str) -> str:
     return {
-        "bytes": "80 GB (10^9) or 80 GiB (2^30)", "bytes/s": "3.35 TB/s", "s": "500 ms", "FLOP": "6 TFLOP",
+        "bytes": "80 GB (10^9) or 80 GiB (2^30)", "bytes/s": "3.35 TB/s", "s": "500 ms or 8 h", "FLOP": "6 TFLOP",
         "FLOP/s": "989 TFLOP/s", "count": "1000", "tokens": "100B tokens", "1/s": "4/s", "W": "700 W",
         "Wh": "12 kWh", "USD": "$5000", "USD/h": "$2.10/h", "fraction": "70 %",
         "USD/kWh": "$0.12/kWh", "USD/kW-month": "$184/kW-month", "USD/year": "$3250/year", "years": "4 years",
