@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import tonnage
 from tonnage.report.charts import charts_of, specification
+from tonnage.report.charts.load import load_chart
 
 
 def test_cameras_have_their_pictures() -> None:
@@ -30,17 +33,24 @@ def test_a_fleet_shows_every_hour_and_its_whole_bill() -> None:
     assert sum(value["usd"] for value in bill.body["data"]["values"]) == pytest.approx(plan.bill.value)
 
 
-def test_latency_against_load_rises_and_marks_its_knee() -> None:
+def test_latency_against_load_rises_and_marks_a_knee_only_below_the_largest_rate_tried() -> None:
     plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", ttft="1 s", tpot="50 ms", accelerator="L40S")
     (load,) = [chart for chart in charts_of(plan) if chart.name == "load"]
     seen = plan.options[0].capacity.simulated
     assert seen is not None and [point.rate_per_s for point in seen.tried] == sorted(p.rate_per_s for p in seen.tried)
     assert all(p50 <= p95 <= p99 for p50, p95, p99 in (point.ttft_s for point in seen.tried))
     assert any(point.passed for point in seen.tried) and any(not point.passed for point in seen.tried)
-    assert f"knee {seen.knee_per_s:.3g}/s" in repr(load.body) and "objectives" in load.says
-    assert {row[-1] for row in load.rows} == {"hold", "fail"}
-    names = [layer for layer in load.body["layer"] if layer["mark"].get("type") == "text"]
-    lower, higher = sorted(names, key=lambda layer: layer["data"]["values"][0]["rate"])
+    assert "objectives" in load.says and {row[-1] for row in load.rows} == {"hold", "fail"}
+
+    def marked(knee_per_s: float) -> list[dict[str, Any]]:
+        chart = load_chart(seen.tried, slo=plan.request.slo, knee_per_s=knee_per_s, most_per_s=seen.low_per_s)
+        assert chart is not None
+        return [layer for layer in chart.body["layer"] if layer["mark"].get("type") == "text"]
+
+    last = seen.tried[-1].rate_per_s
+    assert [layer["data"]["values"][0]["mark"] for layer in marked(last)] == [f"most {seen.low_per_s:.3g}/s"]
+    lower, higher = marked(0.99 * last)
+    assert higher["data"]["values"][0]["mark"] == f"knee {0.99 * last:.3g}/s"
     assert (lower["mark"]["align"], higher["mark"]["align"]) == ("right", "left")
 
 

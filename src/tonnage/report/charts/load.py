@@ -24,7 +24,7 @@ def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, mos
     slo : Slo
         Objectives, drawn across.
     knee_per_s : float
-        Where first tokens begin to queue. [1/s]
+        Where first tokens begin to queue; marked where a larger rate was tried. [1/s]
     most_per_s : float
         Largest rate within the objectives. [1/s]
     """
@@ -37,7 +37,9 @@ def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, mos
         if (seen := getattr(point, field)) is not None and seen[0] > 0
     ]
     limits = [(name, limit) for name, field in NAMES if (limit := getattr(slo, field)) is not None]
-    marks = sorted([(f"knee {knee_per_s:.3g}/s", knee_per_s), (f"most {most_per_s:.3g}/s", most_per_s)], key=_rate)
+    marks = [(f"most {most_per_s:.3g}/s", most_per_s)]
+    if knee_per_s < max(point.rate_per_s for point in tried):  # at the last rate tried nothing queues yet
+        marks = sorted([(f"knee {knee_per_s:.3g}/s", knee_per_s), *marks], key=_rate)
     x = axis("rate", "requests/s of one replica", scale={"zero": False})
     y = axis("p95", "seconds (down is better)", scale={"type": "log"})
     colour = {"field": "latency", "type": "nominal", "title": None, "sort": None}
@@ -51,7 +53,7 @@ def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, mos
         # The two may lie close: one says its name on its left, the other on its right.
         *({"data": records(("mark", "rate"), [mark]), "mark": {"type": "text", "align": side, "dx": away, "y": 8},
            "encoding": {"x": x, "text": {"field": "mark"}}}
-          for mark, side, away in zip(marks, ("right", "left"), (-4, 4), strict=True)),
+          for mark, side, away in zip(marks, ("right", "left"), (-4, 4), strict=False)),
     ]  # fmt: skip
     if limits:
         layers.append({"data": records(("latency", "limit"), limits), "mark": {"type": "rule", "strokeDash": [5, 4]},
