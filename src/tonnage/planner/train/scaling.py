@@ -9,7 +9,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog.intervals import factor
 from tonnage.engine.training import step_time
 from tonnage.nouns.train_plan import Run, ScalingPoint, TrainOption
 from tonnage.nouns.training import TrainSetup
@@ -17,7 +16,7 @@ from tonnage.planner.sites import Site
 from tonnage.planner.train.option import Asked, run_of
 from tonnage.planner.train.places import MOST_ACCELERATORS, rentals
 from tonnage.planner.train.search import FRAMEWORK_OF, Place, arranged, templates
-from tonnage.planner.train.sure import level_of
+from tonnage.planner.train.training_job import TrainingJob
 
 __all__ = ["PAYS", "rerun", "scaling", "setup_label", "setup_of", "stops_paying"]
 
@@ -64,9 +63,9 @@ def rerun(asked: Asked, option: TrainOption, *, instances: int, instance_size: f
     """The run of an option's step on other instances or another term."""
     setup = setup_of(asked, option)
     card = catalog.accelerators(asked.additions)[option.configuration.accelerator]
-    level = level_of(asked.model, accelerator=card, setup=setup, coefficients=asked.coefficients)
+    job = TrainingJob(model=asked.model, accelerator=card, setup=setup, coefficients=asked.coefficients)
     return run_of(
-        asked, setup, step_s=option.step_s.value, step_factor=factor("train", "step_s", rung=level),
+        asked, setup, step_s=option.step_s.value, step_factor=job.errors.factor("step_s"),
         instances=instances, instance_size=instance_size, term=term,
     )  # fmt: skip
 
