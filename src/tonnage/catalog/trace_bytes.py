@@ -26,7 +26,7 @@ ZERO, POINT, COMMA, NEWLINE, QUOTE, ZULU = b'0.,\n"Z'
 class Cells:
     """Where the wanted columns of a piece lie in it."""
 
-    def __init__(self, data: Array, starts: list[Array], sizes: list[Array]) -> None:
+    def __init__(self, data: Array, *, starts: list[Array], sizes: list[Array]) -> None:
         self.data, self.starts, self.sizes = data, starts, sizes
 
 
@@ -44,7 +44,11 @@ def cells(piece: bytes, *, width: int, wanted: Sequence[int]) -> Cells | None:
     if len(marks) % width or not ends[width - 1 :: width].all() or int(ends.sum()) * width != len(marks):
         return None
     begins = np.concatenate(([0], marks[:-1] + 1))
-    return Cells(data, [begins[place::width] for place in wanted], [(marks - begins)[place::width] for place in wanted])
+    return Cells(
+        data,
+        starts=[begins[place::width] for place in wanted],
+        sizes=[(marks - begins)[place::width] for place in wanted],
+    )
 
 
 def _bare(piece: bytes) -> bytes:
