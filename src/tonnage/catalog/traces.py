@@ -143,6 +143,8 @@ def _pieces(path: Path, watch: Callable[[int, int], None] | None) -> Iterator[tu
         raise BadFact(f"trace '{echo(path)}' is a folder; name a file in it") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise BadFact(f"trace '{echo(path)}' is a damaged gzip file; fetch it again") from None
+    except ValueError:  # a null character, or half of a surrogate pair
+        raise BadFact(f"trace '{echo(path)}' is no path; check its characters") from None
     except OSError as error:
         raise BadFact(f"trace '{echo(path)}' cannot be read: {(error.strerror or 'unknown error').lower()}") from None
 
