@@ -39,6 +39,9 @@ NEEDED: Final = ("id", "accelerator_id")
 LONGEST_CELL: Final = 65_536
 """Longest cell that is read. [characters]"""
 MOST_COLUMNS: Final = 1_000
+LONGEST_LINE: Final = 4 * 1024**2
+MOST_LINES: Final = 5_000_000
+MOST_EMPTY: Final = 100_000
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
@@ -154,9 +157,23 @@ def _open(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
+def _lines(file: IO[str], name: str) -> Iterator[str]:
+    """Lines of a table, none longer and no more of them empty than a table has."""
+    number = empty = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        empty += not line.strip()
+        if len(line) > LONGEST_LINE:
+            raise BadFact(f"'{name}' line {number} is longer than {LONGEST_LINE // 1024**2} MiB, which no row is")
+        if empty > MOST_EMPTY or number > MOST_LINES:
+            what = f"{MOST_EMPTY:,} empty lines" if empty > MOST_EMPTY else f"{MOST_LINES:,} lines"
+            raise BadFact(f"'{name}' has more than {what}; no table of measurements has as many")
+        yield line
+
+
 def _rows(file: IO[str], name: str) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_CELL)
-    reader = csv.reader(file)
+    reader = csv.reader(_lines(file, name))
     header = [column.strip() for column in next(reader, [])]
     layout = _checked_layout(header, name)
     for cells in reader:

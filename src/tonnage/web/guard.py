@@ -16,7 +16,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 
-from tonnage.errors import BadRequest, echo
+from tonnage.catalog.hub.jsonfile import decode_json
+from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.planner.files import DEEPEST
 
 __all__ = [
@@ -106,14 +107,12 @@ def mapping(body: bytes) -> dict[str, Any]:
     Raises
     ------
     BadRequest
-        Not JSON, not an object, or nested too deeply.
+        Not JSON, not an object, a name given twice, or nested too deeply.
     """
     try:
-        value = msgspec.json.decode(body or b"{}")
-    except msgspec.DecodeError as error:
-        raise BadRequest(f"the body is not valid JSON: {str(error).lower()}") from None
-    except (RecursionError, UnicodeDecodeError):
-        raise BadRequest("the body is nested too deeply or not UTF-8") from None
+        value = decode_json(body or b"{}", where="the body")
+    except BadFact as error:
+        raise BadRequest(str(error)) from None
     if not isinstance(value, dict):
         raise BadRequest("the body must be one JSON object of fields")
     if _depth(value) > DEEPEST:
