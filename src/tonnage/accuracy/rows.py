@@ -30,7 +30,7 @@ LAYOUTS: Final[dict[Layout, tuple[str, ...]]] = {
     "training": ("tokens_per_s_per_accel_eff", "step_time_s_eff", "samples_per_s_per_accel", "peak_mem_gb"),
     "inference": (
         "output_tokens_per_s_total", "total_tokens_per_s", "samples_per_s", "e2e_ms", "ttft_mean_ms", "ttft_p50_ms",
-        "tpot_mean_ms", "tpot_p50_ms", "kv_tokens", "memory_gb",
+        "tpot_mean_ms", "tpot_p50_ms", "kv_tokens", "memory_gb", "energy_per_token_joules",
     ),
 }  # fmt: skip
 """Columns of which one in the header tells the layout, asked in this order."""
