@@ -3,11 +3,13 @@ Rows of the second delivery that came in layouts of their own, as tables of meas
 
     python calibration/delivery.py FOLDER
 
-FOLDER holds `energy_2.csv.gz` (ml-energy/leaderboard v3), `llamacpp_strix_halo_2.csv.gz` (llama-bench on a Radeon
-8060S) and `rl_2.csv.gz` (NVIDIA NeMo-RL), as delivered; `measurements/inference_2.csv.gz` is read for the runs that the
-energy belongs to. Writes tables of the same names into `measurements/`: every printed column stays under its printed
-name, and the columns of measurements/README.md that turn a row into a case stand beside them.
+FOLDER holds `inference_2.csv.gz`, `energy_2.csv.gz` (ml-energy/leaderboard v3), `llamacpp_strix_halo_2.csv.gz`
+(llama-bench on a Radeon 8060S) and `rl_2.csv.gz` (NVIDIA NeMo-RL), as delivered. Writes tables of the same names into
+`measurements/`: every printed column stays under its printed name, and the columns of measurements/README.md that turn
+a row into a case stand beside them.
 
+- *InferenceMAX.* Two collections read the same public runs: a row whose mean TTFT and TPOT are those of a serving row
+  is that measurement, and marked as not usable. Fits have seen the others.
 - *Energy.* Each line is a run that stands in `inference_2.csv.gz` (block MLE) too: same model, batch limit and
   rate. It takes that row's columns, all but the measured ones, so that no rate is scored twice.
 - *llama-bench.* `generation` decodes 128 tokens after a context, `prefill` reads 2,048 tokens after one
@@ -23,7 +25,7 @@ import gzip
 import io
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 OUT = Path(__file__).parents[1] / "measurements"
@@ -55,13 +57,37 @@ FORMATS = {
 def main() -> int:
     """Write the three tables."""
     folder = Path(sys.argv[1])
-    write("energy_2", energy(read(folder / "energy_2.csv.gz"), read(OUT / "inference_2.csv.gz")))
+    known = [*read(OUT / "serving_silicon.csv.gz"), *read(OUT / "serving_silicon_2.csv.gz")]
+    points = once(read(folder / "inference_2.csv.gz"), known)
+    write("inference_2", points)
+    write("energy_2", energy(read(folder / "energy_2.csv.gz"), points))
     write(
         "llamacpp_strix_halo_2",
         [llama(n, line) for n, line in enumerate(read(folder / "llamacpp_strix_halo_2.csv.gz"), 1)],
     )
     write("rl_2", [reinforcement(n, line) for n, line in enumerate(read(folder / "rl_2.csv.gz"), 1)])
     return 0
+
+
+def once(lines: Sequence[Line], known: Iterable[Line]) -> list[Line]:
+    """The same lines; those of InferenceMAX that repeat a usable serving row are not usable, and say which it is."""
+    seen = {
+        (float(line["silicon_ttft_ms"]), float(line["silicon_tpot_ms"])): line["id"]
+        for line in known
+        if line["usable"] == "1" and line["silicon_ttft_ms"] and line["silicon_tpot_ms"]
+    }
+    return [_marked(line, seen) if line["block"] == "IMAX" and line["usable"] == "1" else line for line in lines]
+
+
+def _marked(line: Line, seen: Mapping[tuple[float, float], str]) -> Line:
+    mean = float(line["ttft_mean_ms"]), float(line["tpot_mean_ms"])
+    same = next((id_ for said, id_ in seen.items() if _rounded(said, mean)), "")
+    return {**line, "usable": "0", "unusable_reason": f"same measurement as {same}"} if same else line
+
+
+def _rounded(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Whether two pairs are the same but for what a table rounds away: 1 us of the one and 0.1 us of the other."""
+    return abs(one[0] - other[0]) < 2e-3 and abs(one[1] - other[1]) < 2e-4
 
 
 def energy(lines: Sequence[Line], points: Iterable[Line]) -> list[Line]:

@@ -52,6 +52,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     cells: dict[str, str]
     usable: bool = True
     """Marked as comparable by whoever collected it."""
+    table: str = ""
+    """Name of the file it came from, without endings."""
 
 
 def read_rows(path: str | Path) -> Iterator[Row]:
@@ -66,7 +68,7 @@ def read_rows(path: str | Path) -> Iterator[Row]:
     name = echo(Path(path).name)
     try:
         with _open(Path(path)) as file:
-            yield from _rows(file, name)
+            yield from _rows(file, name, table=Path(path).name.partition(".")[0])
     except FileNotFoundError:
         raise BadFact(f"'{echo(path)}' does not exist; name a file of measurements (.csv or .csv.gz)") from None
     except IsADirectoryError:
@@ -154,7 +156,7 @@ def _open(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _rows(file: IO[str], name: str) -> Iterator[Row]:
+def _rows(file: IO[str], name: str, *, table: str) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader(file)
     header = [column.strip() for column in next(reader, [])]
@@ -174,6 +176,7 @@ def _rows(file: IO[str], name: str) -> Iterator[Row]:
             layout=layout,
             cells=filled,
             usable=filled.get("usable", "1") in {"1", "1.0", "true", "yes"},
+            table=table,
         )
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from tonnage.errors import BadFact, UnknownName
 
-__all__ = ["KINDS", "factor", "table"]
+__all__ = ["KINDS", "factor", "factor_of", "table"]
 
 KINDS: Final = ("serve", "train", "infer")
 
@@ -60,7 +60,23 @@ def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
     """
     if kind not in KINDS:
         raise UnknownName("kind of case", kind, known=KINDS)
-    rows = table(kind)
+    return factor_of(table(kind), quantity, rung=rung)
+
+
+def factor_of(rows: Mapping[tuple[str, str], float], quantity: str, *, rung: str = "any") -> float:
+    """
+    The factor of one quantity in a table of factors by quantity and rung.
+
+    Raises
+    ------
+    UnknownName
+        No factor for that quantity.
+
+    Examples
+    --------
+    >>> factor_of({("tpot_s", "any"): 2.0, ("tpot_s", "assumed"): 3.0}, "tpot_s", rung="assumed:steady")
+    3.0
+    """
     step, *words = rung.split(":")
     basis = _BASIS_OF_RUNG.get(step, step)
     loads = [words, ["steady", *words[1:]]] if words and words[0] in _STEADY else [words]

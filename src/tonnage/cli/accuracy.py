@@ -63,7 +63,9 @@ def accuracy(
     from msgspec.structs import replace
 
     from tonnage.accuracy.logs import FILE, log_errors, read_facts
+    from tonnage.accuracy.out_of_sample import out_of_sample
     from tonnage.accuracy.summary import report_of
+    from tonnage.nouns.accuracy import OutOfSample
     from tonnage.report.accuracy import as_markdown, as_text
     from tonnage.report.document import as_json as json_text
 
@@ -79,14 +81,12 @@ def accuracy(
     groups += _layouts(wanted) if layouts or markdown else ()
     networks = () if limit or leave_out else _networks(wanted, scores, paths=paths, whole=not blocks)
     report = replace(
-        report, regret=tuple(_regret(wanted, scores)), logs=logs, training=groups, networks=networks
+        report, regret=tuple(_regret(wanted, scores)), logs=logs, training=groups, networks=networks,
+        out_of_sample=OutOfSample() if limit or leave_out else out_of_sample(wanted, scores, root=_root(paths)),
     )  # fmt: skip
     if markdown:
-        page = _page(wanted, scores, markdown=Path(markdown), root=_root(paths))
-        Path(markdown).write_text(
-            as_markdown(replace(report_of(scores), logs=logs, training=groups, networks=networks), page),
-            encoding="utf-8",
-        )
+        page = _page(wanted, scores, markdown=Path(markdown), paths=paths)
+        Path(markdown).write_text(as_markdown(replace(report, blocks=report_of(scores).blocks), page), encoding="utf-8")
     click.echo(json_text(report) if as_json else as_text(report))
 
 
@@ -225,14 +225,19 @@ def _with_progress(scores: Iterable[Score], rows: int) -> Iterator[Score]:
             yield item
 
 
-def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -> Page:
+def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[Path]) -> Page:
     from tonnage.accuracy.baselines import baseline_scores
     from tonnage.accuracy.left_out import left_out_predictions, left_out_scores
+    from tonnage.accuracy.out_of_sample import set_aside
     from tonnage.accuracy.peers import FILE, NAME, beside
     from tonnage.accuracy.regret import latencies_of, regrets
+    from tonnage.accuracy.rows import read_rows
     from tonnage.accuracy.summary import by_quantity
+    from tonnage.planner.predict.predict import predict
     from tonnage.report.accuracy import Page
 
+    root = _root(paths)
+    every = [row for path in paths for row in read_rows(path)]
     rivals = tuple((name, tuple(by_quantity(own))) for name, own in baseline_scores(rows, scores))
     stored = {kind: left_out_predictions(root, kind) for kind in LEAVE_OUT}
     unseen = [item for own in stored.values() for item in left_out_scores(scores, own)]
@@ -248,6 +253,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -
             for line in _companion(markdown, "left_out", ("block", "kind", "quantity", *LEAVE_OUT))
         },
         unseen=tuple(by_quantity(unseen)) if any(stored.values()) else (),
+        aside=tuple(set_aside(rows, scores, every=every, root=root, predict=predict)),
         peer=NAME,
         peers=tuple(beside(rows, scores, path=root / FILE, left_out=stored["family"])),
         regret=(
