@@ -3,6 +3,7 @@ How far off are we on what no fit has seen? Every fit again, with whole groups o
 
     python calibration/left_out.py                 about six minutes on two cores
     python calibration/left_out.py --only family source   some kinds of groups; what is stored of the others stays
+    python calibration/left_out.py --only source --group InferenceMAX   some groups of them; all else stays as stored
     python calibration/left_out.py --rows training the rows of one table only; what is stored of the others stays
     python calibration/left_out.py --check         some refits against complete fits
     python calibration/left_out.py --audit         engines' parameters against groups, fitted against prior
@@ -68,6 +69,7 @@ def main() -> None:
     """Leave every group out, write both tables, print the medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--only", choices=LEFT_OUT, nargs="+", default=list(LEFT_OUT))
+    parser.add_argument("--group", nargs="+", default=[])
     parser.add_argument("--rows", choices=["training"])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--check", action="store_true")
@@ -82,12 +84,14 @@ def main() -> None:
     rows = all_rows()
     kinds = tuple(kind for kind in LEFT_OUT if kind in given.only)
     groups = [Fold(kind, name) for kind in kinds for name in grouped(rows, lambda r, k=kind: group_name(r, k))]
+    groups = [fold for fold in groups if not given.group or fold.name in given.group]
     context = multiprocessing.get_context("fork")
     fits.prepare(*TABLES)
     with ProcessPoolExecutor(given.workers, mp_context=context) as pool:
         shipped = {(s.id, s.quantity): s for part in pool.map(as_shipped, range(PARTS)) for s in part}
         found = dict(zip(groups, pool.map(without, groups), strict=True))
-    left_out = {kind: dict(shipped) if kind in kinds else as_stored(shipped, kind) for kind in LEFT_OUT}
+    whole = () if given.group else kinds
+    left_out = {kind: dict(shipped) if kind in whole else as_stored(shipped, kind) for kind in LEFT_OUT}
     for fold, scores in found.items():
         left_out[fold.kind] |= {(s.id, s.quantity): s for s in scores}
     store(shipped, left_out)

@@ -30,6 +30,14 @@ def test_a_mean_is_scored_before_a_median_and_a_median_as_one() -> None:
     assert median[0] == Measured(quantity="ttft_ms", value=80, statistic="p50")
 
 
+def test_a_mean_that_a_warm_up_may_have_raised_gives_way_to_the_median() -> None:
+    row = point(ttft_mean_ms=8465, ttft_p50_ms=600, tpot_mean_ms=20, tpot_p50_ms=19, warmup_suspect=1)
+    assert measured(row)[:2] == [
+        Measured(quantity="ttft_ms", value=600, statistic="p50"),
+        Measured(quantity="tpot_ms", value=20, statistic="mean"),
+    ]
+
+
 def test_only_memory_that_was_needed_is_scored() -> None:
     assert "memory_gb" in names(measured(point(memory_gb=20, memory_kind="need")))
     assert "memory_gb" not in names(measured(point(memory_gb=76, memory_kind="pool")))

@@ -2,13 +2,13 @@
 Which numbers of a row are scored, and which number of a result answers each?
 
 A mean is scored against the mean and a median against the median. Where a source gives both, the mean is the one
-scored. Rates are those of the whole system behind the printed figure: a prediction covers every replica. Device memory
-counts only where it was really needed (a pre-allocated pool says nothing; what PyTorch's tensors occupy is compared
-with weights and cache), and training speed and memory only where
-the row is marked as usable for them; a row that prints FLOP/s and nothing else is scored on those, counted as its
-source counts them. Energy is that of the accelerators, over the tokens answered: what is drawn of their limit (the
-planner's share for serving), over the predicted rate. Diffusion prints one denoising iteration in the column of the
-time per token.
+scored, unless its collector suspects that first requests warmed the engine up. Rates are those of the whole system
+behind the printed figure: a prediction covers every replica. Device memory counts only where it was really needed (a
+pre-allocated pool says nothing; what PyTorch's tensors occupy is compared with weights and cache), and training speed
+and memory only where the row is marked as usable for them; a row that prints FLOP/s and nothing else is scored on
+those, counted as its source counts them. Energy is that of the accelerators, over the tokens answered: what is drawn of
+their limit (the planner's share for serving), over the predicted rate. Diffusion prints one denoising iteration in the
+column of the time per token.
 """
 
 from __future__ import annotations
@@ -143,6 +143,8 @@ def _present(row: Row, columns: tuple[tuple[str, str], ...]) -> list[Measured]:
 
 def _first_statistic(row: Row, name: str) -> list[Measured]:
     statistics: tuple[Statistic, ...] = ("mean", "p50")
+    if name == "ttft" and text(row, "warmup_suspect") == "1":  # the first requests compiled kernels: a mean of seconds
+        statistics = ("p50",)
     for statistic in statistics:
         found = _cell(row, f"{name}_{statistic}_ms", f"{name}_ms", statistic)
         if found is not None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.errors import BadFact, UnknownName, echo
+from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 
 if TYPE_CHECKING:
     from tonnage.accuracy.rows import Row
     from tonnage.accuracy.scoring import Score
-    from tonnage.nouns.accuracy import Figure, Regret
+    from tonnage.nouns.accuracy import AccuracyReport, Figure, Regret
     from tonnage.report.accuracy import Page
 
 __all__ = ["accuracy"]
@@ -39,6 +39,7 @@ BY = ("engine", "accelerator", "family", "precision", "load")
     type=click.Choice(LEAVE_OUT),
     help="Score what fits say that never saw the row's group (calibration/left_out.py).",
 )
+@click.option("--predictor", help="Score what this command answers to the same rows (docs/how-to/referee.md).")
 @click.option("--layouts", is_flag=True, help="Hold published training layouts against the search too (15 s).")
 @click.option("--limit", type=click.IntRange(min=1), help="At most this many rows of each block.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
@@ -50,6 +51,7 @@ def accuracy(
     blocks: tuple[str, ...],
     by: str | None,
     leave_out: str | None,
+    predictor: str | None,
     layouts: bool,
     limit: int | None,
     workers: int,
@@ -71,6 +73,14 @@ def accuracy(
 
     paths = [Path(file) for file in files] or _shipped()
     wanted, facts, unusable = _rows(paths, blocks=blocks, limit=limit)
+    if predictor is not None:
+        if leave_out or layouts or markdown:
+            raise BadRequest(
+                "--predictor goes with neither --leave-out, --layouts nor --markdown: those are our own fits"
+            )
+        report = _refereed(wanted, predictor, by=by, unusable=unusable, rows_file=rows_file, root=_root(paths))
+        click.echo(json_text(report) if as_json else as_text(report))
+        return
     scores = _scored(wanted, rows_file=rows_file, workers=workers)
     if leave_out:
         scores = _left_out(scores, leave_out, root=_root(paths))
@@ -88,6 +98,26 @@ def accuracy(
         page = _page(wanted, scores, markdown=Path(markdown), paths=paths)
         Path(markdown).write_text(as_markdown(replace(report, blocks=report_of(scores).blocks), page), encoding="utf-8")
     click.echo(json_text(report) if as_json else as_text(report))
+
+
+def _refereed(
+    rows: list[Row], command: str, *, by: str | None, unusable: int, rows_file: str | None, root: Path
+) -> AccuracyReport:
+    """Another program's answers to the rows, scored as ours are, and beside ours."""
+    from msgspec.structs import replace
+
+    from tonnage.accuracy.duels import duels
+    from tonnage.accuracy.referee import referee_scores
+    from tonnage.accuracy.scoring import score
+    from tonnage.accuracy.summary import report_of
+
+    theirs, said = referee_scores(rows, command)
+    if rows_file:
+        with Path(rows_file).open("w", encoding="utf-8", newline="") as table:
+            csv.writer(table, lineterminator="\n").writerows([COLUMNS, *(_cells(item) for item in theirs)])
+    beside = duels(rows, theirs, ours=list(score(rows)), root=root, fitted_on=said.fitted_on)
+    name = said.name or command
+    return replace(report_of(theirs, by=by, unusable=unusable), predictor=name, duels=tuple(beside))
 
 
 def _shipped() -> list[Path]:

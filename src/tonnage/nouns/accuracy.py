@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 __all__ = [
-    "SCHEMA", "AccuracyReport", "BlockErrors", "Figure", "GroupErrors", "LogErrors", "OutOfSample", "PeerErrors",
-    "Regret", "SetAside", "SkippedRow", "Standing",
+    "SCHEMA", "AccuracyReport", "BlockErrors", "Duel", "Figure", "GroupErrors", "LogErrors", "OutOfSample",
+    "PeerErrors", "Regret", "SetAside", "SkippedRow", "Standing",
 ]  # fmt: skip
 
 SCHEMA = "tonnage.accuracy/1"
@@ -134,6 +134,31 @@ class OutOfSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Of the tables that no fit has read, as shipped, by source."""
 
 
+class Duel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Another program beside ours on one figure of one source, on exactly the numbers that both predict. Medians."""
+
+    figure: str
+    source: str
+    """`mean` = the mean over sources of their medians."""
+    rows: int
+    """Numbers that both predict."""
+    theirs: float
+    ours: float
+    """As shipped."""
+    ours_source: float | None = None
+    """Without the source, out of fits."""
+    ours_family: float | None = None
+    """Without the model's family."""
+    theirs_fitted: bool = False
+    """Their own fits have read this source, as they say."""
+    ours_fitted: bool = True
+    """Our own fits have read it."""
+    asked: int = 0
+    """Numbers that they were asked for."""
+    theirs_coverage: float | None = None
+    """Share of measured values inside their 90 % intervals, where they gave any."""
+
+
 class PeerErrors(msgspec.Struct, frozen=True, kw_only=True):
     """Another tool's errors beside ours, on exactly the rows that both predict."""
 
@@ -236,5 +261,7 @@ class AccuracyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Errors by group, each left out of what is fitted, where left-out predictions are kept."""
     predictor: str = ""
     """Another program whose answers are scored; empty = Tonnage's own."""
+    duels: tuple[Duel, ...] = ()
+    """That program beside ours, figure by figure and source by source."""
     schema: str = SCHEMA
     version: str = ""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors, Regret, SetAside
 from tonnage.report.accuracy_logs import log_page, log_rows
 from tonnage.report.accuracy_training import networks_page, training_page, training_rows
+from tonnage.report.duels import duel_rows, duel_sentence
 from tonnage.report.regret import regret_page, regret_rows
 from tonnage.report.standings import aside_page, standing_rows, standings_page
 
@@ -63,6 +64,8 @@ def as_text(report: AccuracyReport) -> str:
     if report.out_of_sample.standings:
         parts += ["", "By groups that weigh the same, each left out of what is fitted:", ""]
         parts += [_aligned(standing_rows(report.out_of_sample))]
+    if report.duels:
+        parts += ["", duel_sentence(report.predictor, report.duels), "", _aligned(duel_rows(report.duels))]
     parts += ["", _aligned([header, *rows])]
     if report.training:
         parts += ["", "Training, group by group:", "", _aligned(training_rows(report.training))]
