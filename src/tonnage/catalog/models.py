@@ -24,7 +24,7 @@ from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.errors import BadFact
 from tonnage.nouns.model import LatentAttention, Model, Moe, Network
 
-__all__ = ["explain_name", "model", "model_ids", "models"]
+__all__ = ["explain_name", "identify", "look_up", "model", "model_ids", "models"]
 
 FOLDER: Final = DATA / "models"
 
@@ -73,6 +73,28 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
         weights, experts = known["weights"] or None, known["experts"] or None
         return msgspec.structs.replace(found, quantization=weights, experts_dtype=experts, native_dtype="bf16")
     return found if taken.quantization is None else _requantised(found, taken.quantization)
+
+
+def identify(name: str, additions: Additions = NOTHING) -> str:
+    """
+    The catalogue id that a name means, without building the model.
+
+    Raises
+    ------
+    UnknownName
+        No such model; suggests the nearest.
+
+    Examples
+    --------
+    >>> identify("llama3.1:8b-instruct-q8_0")
+    'meta-llama/Meta-Llama-3.1-8B'
+    """
+    return names.find(name, _index(tuple(_own(additions, stamp(additions)))))[0]
+
+
+def look_up(name: str) -> str | None:
+    """The shipped id that a name means; none where `identify` would raise, without looking for near names."""
+    return names.look_up(name, _index(()))
 
 
 def explain_name(name: str, additions: Additions = NOTHING) -> str:
