@@ -24,7 +24,7 @@ from tonnage.accuracy.stated_flop import flop_of_sequence
 from tonnage.errors import BadFact, TonnageError
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.case import Case, InferResult, Latency, Result, ServeCase, ServeResult, TrainResult
-from tonnage.planner.power import SERVING_LOAD, machine_power
+from tonnage.planner.energy import SERVING_LOAD, machine_power
 from tonnage.units import GiB
 
 __all__ = ["NAMES", "Measured", "Predicted", "measured", "predicted"]
