@@ -13,13 +13,15 @@ carries it. Percentiles need the simulator.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from tonnage.engine.closed_loop import Load, saturated_loop
 from tonnage.engine.served import Served
-from tonnage.engine.steps import StepTable
+from tonnage.engine.steps import MixedStep, StepTable
 
-__all__ = ["open_loop"]
+__all__ = ["MeanStep", "first_step", "mean_step", "open_loop", "queue_s"]
 
 _NEARLY_FULL = 0.98
 
@@ -40,48 +42,75 @@ def open_loop(table: StepTable, load: Load, *, rate_per_s: float) -> Served:
     return _at(table, load, high, rate_per_s)
 
 
-def _rate_at(table: StepTable, load: Load, running: float) -> float:
-    """Requests per second when `running` of them decode together on average."""
-    return running / (load.output_tokens * _step_s(table, load, running)[0])
+class MeanStep(NamedTuple):
+    """The mean step of a replica in steady state, and what it is the mean of."""
+
+    seconds: float
+    """With its share of prompts. [s]"""
+    filled: float
+    """Of the token budget, taken by those prompts. [-]"""
+    sequences: float
+    context: float
+    mixed: MixedStep
+    share: float
+    """Mixed steps per step; above 1 every step is one, and longer by it. Where prompts have steps of their own: those
+    per decode step. [-]"""
 
 
-def _step_s(table: StepTable, load: Load, running: float) -> tuple[float, float]:
-    """Mean step with its share of prompts, and the part of the token budget those prompts take."""
+def mean_step(table: StepTable, load: Load, *, running: float) -> MeanStep:
+    """The mean step when so many requests decode together, each replaced when it ends."""
     context = load.prompt_tokens + load.output_tokens / 2.0
-    decode = table.decode_s(max(running, 1.0), context)
+    sequences = max(running, 1.0)
+    decode = table.decode_s(sequences, context)
     each = running / load.output_tokens
     if not load.mixed:
-        alone = table.mixed_step_s(prompt_tokens=load.prompt_tokens, prompts=1.0, sequences=0.0, context=0.0)
-        return decode + each * alone, each * alone / (decode + each * alone)
+        own = MixedStep(load.prompt_tokens, 1.0)
+        alone = table.seconds_of(own)
+        seconds = decode + each * alone
+        return MeanStep(seconds, each * alone / seconds, sequences, context, own, each)
     # Every finished request is replaced: R / n prompts enter per step.
     tokens = each * load.prompt_tokens
     room = max(load.budget - running, load.budget * 0.02)
     carried = min(max(tokens, load.prompt_tokens), room)
-    mixed = table.mixed_step_s(
+    step = MixedStep(
         prompt_tokens=carried,
         prompts=carried / load.prompt_tokens,
-        sequences=max(running, 1.0),
+        sequences=sequences,
         context=context,
         cached=max(0.0, load.prompt_tokens - carried) / 2.0,
     )
-    share = tokens / carried
+    mixed, share = table.seconds_of(step), tokens / carried
     if share <= 1.0:
-        return decode + share * (mixed - decode), tokens / room
-    return share * mixed, 1.0
+        return MeanStep(decode + share * (mixed - decode), tokens / room, sequences, context, step, share)
+    return MeanStep(share * mixed, 1.0, sequences, context, step, share)
 
 
-def _at(table: StepTable, load: Load, running: float, rate: float) -> Served:
-    step, filled = _step_s(table, load, running)
+def first_step(load: Load, running: float) -> tuple[MixedStep, float]:
+    """The step that takes an arriving prompt, or its first chunk, and how many of them the prompt needs."""
     context = load.prompt_tokens + load.output_tokens / 2.0
     beside = max(running, 1.0) if load.mixed else 0.0
     room = max(load.budget - beside, load.budget * 0.02)
     carried = min(load.prompt_tokens, room)
-    own = table.mixed_step_s(
-        prompt_tokens=carried, prompts=carried / load.prompt_tokens, sequences=beside, context=context
-    ) * max(1.0, load.prompt_tokens / carried)  # fmt: skip
+    own = MixedStep(carried, carried / load.prompt_tokens, beside, context)
+    return own, max(1.0, load.prompt_tokens / carried)
+
+
+def queue_s(own: float, filled: float) -> float:
+    """Mean wait for prompts ahead, where a prompt's own step takes so long: M/D/1. [s]"""
     filled = min(filled, _NEARLY_FULL)
-    queue = own * filled / (2.0 * (1.0 - filled))
-    ttft = table.overheads.request_s + step / 2.0 + queue + own
+    return own * filled / (2.0 * (1.0 - filled))
+
+
+def _rate_at(table: StepTable, load: Load, running: float) -> float:
+    """Requests per second when `running` of them decode together on average."""
+    return running / (load.output_tokens * mean_step(table, load, running=running).seconds)
+
+
+def _at(table: StepTable, load: Load, running: float, rate: float) -> Served:
+    mean = mean_step(table, load, running=running)
+    step, (first, times) = mean.seconds, first_step(load, running)
+    own = table.seconds_of(first) * times
+    ttft = table.overheads.request_s + step / 2.0 + queue_s(own, mean.filled) + own
     return Served(
         ttft_s=ttft,
         tpot_s=step,

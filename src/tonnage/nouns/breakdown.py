@@ -15,12 +15,13 @@ __all__ = ["BREAKDOWN_SCHEMA", "Breakdown", "Evidence", "Execution", "Node", "Ti
 
 BREAKDOWN_SCHEMA: Final = "tonnage.breakdown/1"
 
-Tier = Literal["own", "architecture", "generation", "curve", "fitted", "formula", "stated"]
+Tier = Literal["own", "architecture", "generation", "curve", "fitted", "formula", "assumed", "stated"]
 """
 What a time rests on, strongest first.
 
 Kernels measured on this accelerator; on a donor of the same compute capability; on a donor of another generation; the
-generic curve. Then: fitted on published or own runs; a formula on datasheet rates; what the question states.
+generic curve. Then: fitted on published or own runs; a formula on datasheet rates; a usual value that nobody measured
+here; what the question states.
 """
 
 Rule = Literal["sum", "max", "quotient"]
@@ -73,7 +74,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     value: float
-    unit: str = "s"
+    unit: str
     rule: Rule = "sum"
     times: float = 1.0
     binds: str = ""
@@ -108,7 +109,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The numbers of one configuration, opened; `tonnage explain --json` prints it."""
 
-    schema: str = BREAKDOWN_SCHEMA
+    schema: str
     kind: Literal["serve", "train"]
     label: str
     """The configuration in a few words."""
@@ -133,7 +134,8 @@ def gap(node: Node) -> float:
 
     Examples
     --------
-    >>> whole = Node.total("step", (Node(name="products", value=2.0), Node(name="attention", value=1.0)))
+    >>> parts = (Node(name="products", value=2.0, unit="s"), Node(name="attention", value=1.0, unit="s"))
+    >>> whole = Node.total("step", parts)
     >>> gap(whole), gap(msgspec.structs.replace(whole, value=4.0))
     (0.0, 0.25)
     """

@@ -23,7 +23,7 @@ from tonnage.physics.collectives import collective_timed, link_rate, network_rat
 from tonnage.physics.efficiency import Point, grid_s, smooth_max, weakest_rung
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["operator_evidence", "operator_s", "peak_flop_per_s", "work_s"]
+__all__ = ["operator_evidence", "operator_s", "peak_flop_per_s", "roofline_of", "work_s"]
 
 _EMULATED: Final = {
     "fp4": ("fp8", "bf16", "fp16", "fp32"),
@@ -56,7 +56,7 @@ def operator_evidence(
 ) -> tuple[float, Evidence]:
     """The seconds of `operator_s`, and what they rest on: grid, donor, file, date, and the share of the roofline."""
     seconds, rung, grid = _timed(op, accelerator, ladder, eager)
-    least_s, bound = _datasheet_s(op, accelerator, ladder)
+    least_s, bound = roofline_of(op, accelerator=accelerator, ladder=ladder)
     tier: Tier = "curve" if rung == "generic" else rung
     if op.kind in _COLLECTIVES and grid is None:
         tier = "formula"
@@ -80,10 +80,10 @@ def _source_of(grid: Grid | None, *, collective: bool) -> str:
     return f"{grid.source} ({grid.origin.package})" if grid.origin else grid.source
 
 
-def _datasheet_s(
-    op: Operator, accelerator: Accelerator, ladder: Ladder
+def roofline_of(
+    op: Operator, *, accelerator: Accelerator, ladder: Ladder
 ) -> tuple[float, Literal["", "arithmetic", "memory", "link"]]:
-    """One execution at the datasheet's rates, and which of them is the longer."""
+    """One execution at the datasheet's rates, and which of its limits takes the longer. [s]"""
     if op.kind in _COLLECTIVES:
         if op.ranks <= 1:
             return 0.0, ""

@@ -14,6 +14,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.engine.served import Served
 from tonnage.nouns.answer import Basis, Quantity
+from tonnage.nouns.breakdown import Node
 from tonnage.nouns.case import Latency, ServeCase, ServeResult
 from tonnage.planner.calibrated import basis_under, width
 from tonnage.planner.levels import serve_level
@@ -26,9 +27,13 @@ _BASIS = {"own": Basis.CALIBRATED, "architecture": Basis.DERIVED, "generation": 
           "generic": Basis.ASSUMED}  # fmt: skip
 
 
-def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> ServeResult:
+def predict_serve(
+    case: ServeCase, *, additions: Additions = catalog.NOTHING, why: bool = False
+) -> ServeResult:  # fmt: skip
     """
     Latency, throughput and memory of a serving case; `fits` is False, with the reason, when memory does not allow it.
+
+    With `why` each number is opened down to operators.
 
     Raises
     ------
@@ -47,7 +52,14 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING) ->
     basis = _BASIS[rung]
     if at.times.borrowed and basis is Basis.CALIBRATED:
         basis = Basis.DERIVED
-    return _result(at, found, basis=basis_under(basis, at.calibration), memory=memory)
+    result = _result(at, found, basis=basis_under(basis, at.calibration), memory=memory)
+    return msgspec.structs.replace(result, opened=_opened(at, found, additions)) if why else result
+
+
+def _opened(at: Setup, found: Served, additions: Additions) -> tuple[Node, ...]:
+    from tonnage.planner.serve.opened import opened
+
+    return opened(at, found, additions=additions)
 
 
 def _result(at: Setup, found: Served, *, basis: Basis, memory: dict[str, Any]) -> ServeResult:

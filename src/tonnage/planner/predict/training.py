@@ -30,7 +30,7 @@ from tonnage.units import show
 __all__ = ["predict_train"]
 
 
-def predict_train(case: TrainCase, *, additions: Additions = NOTHING) -> TrainResult:
+def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool = False) -> TrainResult:
     """
     Step time, throughput and peak memory of a training case; `fits` is False, with the reason, when memory is short.
 
