@@ -139,3 +139,13 @@ def test_a_plan_opens_its_latencies_under_its_own_means(tmp_path: Path) -> None:
     assert "Memory of one accelerator" in text
     assert "matrix products" in text
     assert run("explain", str(path), "--option", "999")[0] == 2
+
+
+def test_a_training_case_opens_its_step() -> None:
+    case = {"kind": "train", "model": "meta-llama/Llama-3.1-8B", "accelerator": "h100-sxm5-80gb", "count": 8,
+            "seq_len": 4096, "global_batch": 64, "framework": "megatron"}  # fmt: skip
+    found = breakdown(json.dumps(case))
+    assert [node["name"] for node in found["numbers"]] == ["step", "tokens per second and accelerator"]
+    text = run("explain", "-", given=json.dumps(case))[1]
+    assert "gate_up_proj weight gradient" in text
+    assert "training/coefficients.toml" in text

@@ -117,12 +117,12 @@ def _layered(model: Model, times: Times) -> tuple[Part, ...]:
     count = sum(n for n, _ in turns)
     layer = mean_turn_of(turns)
     head = turn_of(head_work(model, setup=setup), times)
-    stage = stage_turn(layer, head, slowest_stage(layer, head, count, layout=layout))
+    stage = stage_turn(layer, head, stage=slowest_stage(layer, head, count=count, layout=layout))
     mean_turn = (layer.total * count + head.total) / layout.pp
     steps = setup.num_micro_batches
     bubble = _bubble_s(layer, head, count, mean_turn=mean_turn, times=times)
     passed = _pipeline_exchange(model, times)
-    data = sum(each.runs * each.exposed_s for each in data_exchanges(model, times, stage))
+    data = sum(each.runs * each.exposed_s for each in data_exchanges(model, times, stage=stage))
     return (
         Part(name="compute", value=steps * stage.compute, basis=Basis.CALIBRATED),
         Part(name="element-wise", value=steps * stage.elementwise, basis=Basis.CALIBRATED),
@@ -255,7 +255,7 @@ def mean_turn_of(turns: list[tuple[int, Turn]]) -> Turn:
     )
 
 
-def slowest_stage(layer: Turn, head: Turn, count: int, *, layout: TrainLayout) -> Stage:
+def slowest_stage(layer: Turn, head: Turn, *, count: int, layout: TrainLayout) -> Stage:
     """A full stage, or the last one with the head (which gets fewer layers when they are uneven)."""
     full = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
     uneven = count % (layout.pp * layout.vpp) != 0 and layout.pp > 1
@@ -265,7 +265,7 @@ def slowest_stage(layer: Turn, head: Turn, count: int, *, layout: TrainLayout) -
     return Stage(last, 1.0)
 
 
-def stage_turn(layer: Turn, head: Turn, stage: Stage) -> Turn:
+def stage_turn(layer: Turn, head: Turn, *, stage: Stage) -> Turn:
     """Seconds of that stage."""
     last, with_head = stage
     return Turn(
@@ -293,7 +293,7 @@ def _pipeline_exchange(model: Model, times: Times) -> float:
     return turn * (setup.num_micro_batches + layout.pp - 1)
 
 
-def data_exchanges(model: Model, times: Times, stage: Turn) -> list[Exchange]:
+def data_exchanges(model: Model, times: Times, *, stage: Turn) -> list[Exchange]:
     """Gradients and gathered weights between data-parallel ranks, and what of them the passes do not hide."""
     setup, layout, c = times.setup, times.setup.layout, times.coefficients
     ranks = layout.dp * layout.cp

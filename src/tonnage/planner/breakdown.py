@@ -11,16 +11,24 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog.hub import resolve
+from tonnage.catalog.training import training_coefficients, with_training_totals
 from tonnage.errors import BadRequest, TonnageError, echo
+from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.breakdown import BREAKDOWN_SCHEMA, Breakdown, Evidence, Node
 from tonnage.nouns.case import Case, InferCase, Links, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
+from tonnage.nouns.model import Model
 from tonnage.nouns.plan import ServeOption, ServePlan
-from tonnage.nouns.train_plan import TrainPlan
+from tonnage.nouns.train_plan import TrainOption, TrainPlan
+from tonnage.nouns.training import TrainSetup
 from tonnage.planner.files import read_text, read_written
 from tonnage.planner.plans import Plan, plan_of_text
 from tonnage.planner.predict.case_lines import case_of_object, raw_cases
 from tonnage.planner.predict.predict import predict
+from tonnage.planner.train.job import job_of
+from tonnage.planner.train.search import FRAMEWORK_OF, Place, templates
 
 __all__ = ["Explained", "explain_case", "explain_file", "explain_plan"]
 
@@ -28,6 +36,10 @@ Kind = Literal["serve", "train"]
 
 _SIMULATED: Final = Evidence(tier="formula", source="the plan's request-level simulation beyond the steady state")
 _STEADY: Final = Evidence(tier="formula", source="the plan's closed form beyond the steady state of `predict`")
+
+_REBUILT: Final = Evidence(tier="formula", source="settings of the plan that its option does not carry")
+ROUNDING: Final = 1e-9
+"""Of a number, below which two ways of adding it up are the same. [-]"""
 
 
 class Explained(NamedTuple):
@@ -167,7 +179,7 @@ def explain_plan(plan: Plan, *, rank: int = 1, additions: Additions = NOTHING) -
     if rank > len(plan.options):
         raise BadRequest(f"option {rank}: the plan has {len(plan.options)}; choose 1 to {len(plan.options)}")
     if isinstance(plan, TrainPlan):
-        return None
+        return _training(plan, plan.options[rank - 1], rank, additions)
     option = plan.options[rank - 1]
     label = f"option {rank}: {option.configuration.label()}"
     try:
@@ -183,6 +195,42 @@ def explain_plan(plan: Plan, *, rank: int = 1, additions: Additions = NOTHING) -
         numbers=numbers,
         notes=result.notes,
     )
+
+
+def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additions) -> Breakdown:
+    """The step of an option, rebuilt from its degrees; what the rebuilding misses is a part of its own."""
+    from tonnage.planner.predict.training import step_numbers
+
+    label = f"option {rank}: {option.configuration.label()}"
+    try:
+        model = with_training_totals(resolve(str(plan.model.get("id") or plan.request.model), additions=additions))
+        part = catalog.accelerator(option.configuration.accelerator, additions)
+        numbers = step_numbers(model, part, setup=_setup_of(plan, option, model=model, part=part))
+    except TonnageError as error:
+        return _made(kind="train", label=label, notes=(f"its step cannot be opened: {error}",))
+    step, planned = numbers[0], option.step_s.value
+    if abs(step.value - planned) > ROUNDING * planned:
+        beyond = Node(name="as planned, beyond this", value=planned - step.value, unit="s", evidence=_REBUILT)
+        step = Node.total("step", (msgspec.structs.replace(step, name="rebuilt"), beyond))
+        numbers = (step, *numbers[1:])
+    return _made(kind="train", label=label, numbers=numbers, notes=model.assumed)
+
+
+def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accelerator) -> TrainSetup:
+    """The setup that the plan's search timed: its software's template in the layout found."""
+    c = option.configuration
+    place = Place(
+        accelerator=part, count=c.count, per_node=max(1, round(option.bill.accelerators_per_instance)),
+        intra_link=c.intra_link, inter_bytes_per_s=c.inter_bytes_per_s,
+    )  # fmt: skip
+    names = (plan.request.framework or FRAMEWORK_OF[c.software],)
+    found = templates(
+        model, place, job=job_of(plan.request, model), coefficients=training_coefficients(), frameworks=names
+    )
+    return msgspec.structs.replace(
+        found[0], layout=c.layout, micro_batch=c.micro_batch, num_micro_batches=c.num_micro_batches,
+        recompute=c.recompute, recompute_share=c.recompute_share,
+    )  # fmt: skip
 
 
 def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:

@@ -133,7 +133,9 @@ def _how(node: Node) -> str:
     run = node.execution
     if run is None:
         return "" if node.rule == "max" else node.how
-    named = [name for name in _SHAPE if name in run.shape and not (name == "m" and "batch" in run.shape)]
+    named = [
+        name for name in _SHAPE if name in run.shape and not (name == "m" and run.shape["m"] == run.shape.get("batch"))
+    ]
     shape = " ".join(f"{name}={_size(run.shape[name])}" for name in named)
     if "message_bytes" in run.shape:
         shape = f"{show(run.shape['message_bytes'], 'bytes')} {shape}"
