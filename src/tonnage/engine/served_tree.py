@@ -246,9 +246,7 @@ class _Loop:
             step = self.trees.mixed("mean step", shape)
         else:
             step = self.trees.decode("mean step", sequences, context=context)
-        return Node.total(
-            kind, (step,), times=mean.time_s / step.value, how=f"a {per}, opened at the mean of such steps"
-        )
+        return Node.total(kind, (step,), times=mean.time_s / step.value, how=f"steps a {per}, averaged")
 
 
 def pooled_tree(

@@ -106,37 +106,31 @@ def parts_of(work: Work, placement: Placement) -> Parts:
     found = dict.fromkeys(Parts.__struct_fields__, 0.0)
     del found["rung"]
     rungs: set[Rung] = set()
+    accelerator, kernels = placement.accelerator, placement.ladder
     for op in work:
-        once, rung = _operator_s(op, placement)
+        once, rung = operator_s(op, accelerator=accelerator, ladder=kernels)
         rungs.add(rung)
         kind, count = op.kind, op.count
         taken = once * count
         found["kernels"] += count
         if kind in _COLLECTIVES:
+            if _rings_too(op, placement):
+                ring, _ = operator_s(op, accelerator=accelerator, ladder=_without_grids(kernels))
+                taken = min(once, ring) * count
             found["collective"] += taken
         elif kind in _ATTENTION:
             found["attention"] += taken
         elif kind in _PREFILL:
             found["prefill_attention"] += taken
-            scores = prompt_scores_s(op, placement.accelerator)
+            scores = prompt_scores_s(op, accelerator)
             found["own_scores"] += taken if scores is None else scores * count
         elif op.flop:
             _add_product(found, op, taken, placement)
-            own = prompt_product_s(op, placement.accelerator)
+            own = prompt_product_s(op, accelerator)
             found["own_products"] += taken if own is None else own * count
         else:
             found["touch"] += taken
     return Parts(**found, rung=weakest_rung(tuple(rungs)))
-
-
-def _operator_s(op: Operator, placement: Placement) -> tuple[float, Rung]:
-    """One execution; over PCIe an engine takes the faster of its own exchange and the library's ring."""
-    p = placement
-    once, rung = operator_s(op, accelerator=p.accelerator, ladder=p.ladder)
-    if op.kind in _COLLECTIVES and _rings_too(op, p):
-        ring, _ = operator_s(op, accelerator=p.accelerator, ladder=_without_grids(p.ladder))
-        once = min(once, ring)
-    return once, rung
 
 
 def evidence_of(op: Operator, placement: Placement) -> tuple[float, Evidence]:
@@ -150,7 +144,7 @@ def evidence_of(op: Operator, placement: Placement) -> tuple[float, Evidence]:
 
 
 def _rings_too(op: Operator, placement: Placement) -> bool:
-    """Whether ranks exchange over PCIe, where grids hold one way of doing so and the library has another."""
+    """Whether ranks exchange over PCIe: an engine takes the faster of its own measured way and the library's ring."""
     link = placement.accelerator.link
     linked = bool(link.bytes_per_s) and link.domain >= op.ranks
     return bool(placement.ladder.grids) and not op.inter_node and not linked

@@ -72,8 +72,8 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         busy = kernels
         if hidden_s:
-            beside = self.leaf("host beside the accelerator", hidden_s, how="work on the next step, launches")
-            busy = Node.longest("accelerator beside host", (kernels, beside), how="the longer of the two")
+            beside = self.leaf("hidden host work", hidden_s, how="the next step's, and launches")
+            busy = Node.longest("accelerator or host", (kernels, beside), how="the longer of the two")
         return Node.total(name, (busy, *exposed), how=how)
 
     def leaf(self, name: str, seconds: float, *, how: str) -> Node:
@@ -90,15 +90,14 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
 
     def decode(self, name: str, sequences: float, *, context: float) -> Node:
         """`table.decode_s`: one token of each of so many sequences."""
-        t, p = self.table, self.pricing.placement
+        t = self.table
         ranks = t.layout.dp * t.layout.pp
         each = max(1.0, sequences / ranks)
         rows = captured_batch(each) if t.graphs else each
         verified = 1.0 + t.speculation.tokens if t.speculation else 1.0
-        layers, _ = rows_work(p, rows * verified)
-        _, head = rows_work(p, each * verified)
+        layers, head = self._rows(rows * verified)[0], self._rows(each * verified)[1]
         found = _Groups(self.pricing)
-        for work in (layers, head, decode_attention_work(p, each, context=context)):
+        for work in (layers, head, self._attention(each, context)):
             found.add(work, prompts=False)
         busy = t.decode_busy_s(sequences, context, padded=t.graphs)
         padded = f", padded to {rows:g} rows" if rows != each else ""
@@ -124,18 +123,32 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
         )
         busy = t.mixed_busy_s(mine, sequences=step.sequences, context=step.context, cached=step.cached)
         found = _Groups(self.pricing)
-        layers = prompt_rows_work(p, mine.rows) if has_states(p.model) else rows_work(p, mine.rows)[0]
-        found.add_launched(layers, launched_s=launched_s(self.grid, self.pricing.overheads))
-        found.add(rows_work(p, mine.emitted)[1], prompts=False)
+        at, repeats = _tabulated(mine.rows, t.rows)
+        layers = _repeated(prompt_rows_work(p, at), repeats) if has_states(p.model) else self._rows(mine.rows)[0]
+        found.add_launched(layers, launched_s=repeats * launched_s(self.grid, self.pricing.overheads))
+        found.add(self._rows(mine.emitted)[1], prompts=False)
         bubble = 0.0
         if mine.decodes:
-            work = decode_attention_work(p, max(1.0, mine.decodes), context=step.context)
+            work = self._attention(max(1.0, mine.decodes), step.context)
             found.add(work, prompts=False, beside=t.mixed_attention)
             bubble = t.bubble_s(t.decode_busy_s(step.sequences, step.context, padded=False))
         each = mine.tokens / mine.chunk
         found.add(prompt_attention_work(p, mine.chunk, prompts=each, cached=step.cached), prompts=True)
         kernels = found.kernels(busy, self._bubble(bubble))
-        return self._with_host(name, kernels, _mixed_text(mine, step), (step.sequences, mine.prompts))
+        how = _mixed_text(mine, step)
+        if repeats > 1.0:
+            how += f", in {repeats:.3g} passes of {at:g} rows"
+        return self._with_host(name, kernels, how, (step.sequences, mine.prompts))
+
+    def _rows(self, rows: float) -> tuple[Work, Work]:
+        """Layers and head on so many rows."""
+        at, repeats = _tabulated(rows, self.table.rows)
+        layers, head = rows_work(self.pricing.placement, at)
+        return _repeated(layers, repeats), _repeated(head, repeats)
+
+    def _attention(self, batch: float, context: float) -> Work:
+        at, repeats = _tabulated(batch, self.table.batches)
+        return _repeated(decode_attention_work(self.pricing.placement, at, context=context), repeats)
 
     def request(self) -> Node:
         """What the engine adds to the first token of a request."""
@@ -214,9 +227,18 @@ class _Groups:
         parts = (*self.parts(), bubble)
         rest = total_s - sum(part.value for part in parts)
         if abs(rest) > _ROUNDING * total_s:
-            told = "between the tabulated steps, beyond the operators at this very shape"
+            told = "steps are read between tabulated shapes"
             parts = (*parts, Node(name="table interpolation", value=rest, unit="s", how=told, evidence=_TABLE))
         return Node.total("accelerator", parts)
+
+
+def _tabulated(size: float, sizes: tuple[float, ...]) -> tuple[float, float]:
+    """The size to open, and how often: beyond the widest step of the table, an engine runs several of that width."""
+    return (size, 1.0) if size <= sizes[-1] else (sizes[-1], size / sizes[-1])
+
+
+def _repeated(work: Work, repeats: float) -> Work:
+    return work if repeats == 1.0 else tuple(msgspec.structs.replace(op, count=op.count * repeats) for op in work)
 
 
 def _kernel_nodes(pricing: Pricing, work: Work, *, prompts: bool, beside: float) -> list[tuple[str, Node]]:

@@ -107,10 +107,7 @@ def _timed(op: Operator, accelerator: Accelerator, ladder: Ladder, eager: bool) 
     else:
         grid, point, weights_bytes, width = measured
         peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained
-        machine = Machine(
-            peak_flop_per_s=peak * grid.arithmetic,
-            memory_bytes_per_s=accelerator.memory_bytes_per_s * grid.memory,
-        )
+        machine = _machine(peak * grid.arithmetic, accelerator.memory_bytes_per_s * grid.memory)
         seconds, rung = grid_s(grid, point, machine=machine, weights_bytes=weights_bytes, width=width), grid.rung
         if grid.arithmetic > 1.0:  # some shapes reach more of the measured part's peak than its large ones usually do
             seconds = max(seconds, op.flop / peak)
@@ -119,6 +116,11 @@ def _timed(op: Operator, accelerator: Accelerator, ladder: Ladder, eager: bool) 
     if eager:
         seconds += ladder.curve.eager_launch_s - ladder.curve.launch_s
     return seconds, rung, grid
+
+
+@lru_cache(maxsize=256)
+def _machine(peak_flop_per_s: float, memory_bytes_per_s: float) -> Machine:
+    return Machine(peak_flop_per_s=peak_flop_per_s, memory_bytes_per_s=memory_bytes_per_s)
 
 
 def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:

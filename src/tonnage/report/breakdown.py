@@ -63,8 +63,9 @@ def tree_table(node: Node, *, depth: int, sources: dict[str, int]) -> Table:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("part", "time", "share", "how: count x time x engine's factor, shape", "roofline", "evidence"):
-        table.add_column(name, justify="right" if name in {"time", "share"} else "left", overflow="fold")
+    for name in ("part", "time", "share", "count x time x engine's factor, shape", "roofline", "evidence"):
+        number = name in {"time", "share"}
+        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=number or name == "part")
     whole = _seconds(node)
     for row in _rows(node, depth=depth, share=1.0 / whole if whole else 0.0):
         part = row.node

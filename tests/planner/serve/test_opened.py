@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import product
+from statistics import median
 
 import msgspec
 import pytest
@@ -70,6 +71,14 @@ def opened(case: ServeCase) -> dict[str, Node]:
     return trees
 
 
+def interpolated(node: Node) -> Iterator[float]:
+    """Of each step in a tree, the share that reading between tabulated shapes adds or takes."""
+    for part in node.parts:
+        if part.name == "table interpolation":
+            yield abs(part.value / node.value)
+        yield from interpolated(part)
+
+
 def fits(case: ServeCase) -> bool:
     return predict_serve(case).fits
 
@@ -77,13 +86,18 @@ def fits(case: ServeCase) -> bool:
 def test_parts_add_up_over_models_accelerators_engines_and_loads() -> None:
     tried = [case for case in sample(every=29) if fits(case)]
     assert len(tried) > 40
+    apart: list[float] = []
     for case in tried:
         trees = opened(case)
+        apart += interpolated(trees["TPOT"])
         for leaf in leaves(trees["TPOT"]):
             if leaf.execution is not None:
                 assert leaf.evidence is not None, leaf.name
                 assert leaf.evidence.tier in {"own", "architecture", "generation", "curve", "formula"}
                 assert leaf.execution.shape, leaf.name
+    # Operators at the very shape of a step, and the table it was read from, are two ways to the same time.
+    assert median(apart) < 0.01
+    assert max(apart) < 0.25
 
 
 @pytest.mark.parametrize(
