@@ -104,7 +104,7 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
 
 
 def case_of(
-    configuration: Configuration, *, model: Model, lengths: Lengths, traffic: Traffic, replicas: int = 1
+    configuration: Configuration, *, model: Model | str, lengths: Lengths, traffic: Traffic, replicas: int = 1
 ) -> ServeCase:
     """The case that `predict` would be asked about a plan's configuration under a load."""
     layout = configuration.layout

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DEPTH", "PLAN_DEPTH", "show_breakdown", "tree_table"]
 
-DEPTH: Final = 6
+DEPTH: Final = 7
 """Levels below a number that are shown unless asked otherwise: operators of a steady state."""
-PLAN_DEPTH: Final = 4
+PLAN_DEPTH: Final = 6
 _FIRST: Final = frozenset({"TTFT", "TPOT", "step"})
 _SHORTEST: Final = 0.0005
 """Of the whole; parts below are counted, not shown. [-]"""
