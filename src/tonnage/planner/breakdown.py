@@ -19,6 +19,7 @@ from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.breakdown import BREAKDOWN_SCHEMA, Breakdown, Evidence, Node
 from tonnage.nouns.case import Case, InferCase, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
+from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.nouns.train_plan import TrainOption, TrainPlan
@@ -71,8 +72,9 @@ def explain_file(path: str, *, rank: int = 1, additions: Additions = NOTHING) ->
     if isinstance(value, dict) and _known(value):
         return Explained(None, (_opened(value, additions),))
     plan = plan_of_text(text if isinstance(value, dict) else "{}", path)
-    opened = explain_plan(plan, rank=rank, additions=additions)
-    return Explained(plan, () if opened is None else (opened,))
+    halves = (plan.make, plan.serve) if isinstance(plan, LifecyclePlan) else (plan,)
+    opened = (explain_plan(half, rank=rank, additions=additions) for half in halves)
+    return Explained(plan, tuple(found for found in opened if found is not None))
 
 
 def _is_lines(text: str) -> bool:

@@ -112,6 +112,7 @@ def _through(node: Node) -> tuple[Node, float, str]:
     while True:
         only = node.parts[0] if len(node.parts) == 1 else _binding(node)
         if only is None:
+            told += [f"{node.binds} binds, the other runs beside it"] if node.rule == "max" else []
             return node, times, "; ".join(part for part in told if part)
         if node.rule == "max":
             beside = ", ".join(f"{part.name} {show(part.value, part.unit)}" for part in node.parts if part is not only)
