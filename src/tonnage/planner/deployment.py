@@ -18,6 +18,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions, accelerators, hub
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import EngineTimes, engine_times
+from tonnage.catalog.support import support
 from tonnage.engine.engines import LAYERED, defaults, engine_name, release
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.engine.overheads import Overheads, ahead
@@ -135,8 +136,8 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         )
     case = _at_mean_lengths(case)
     accelerator = _counted(accelerator, case)
-    precision = settled_precision(case.precision, model)
     known, note = _engine(case)
+    precision = with_usual_activations(settled_precision(case.precision, model), accelerator, engine=known.name)
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
@@ -231,6 +232,23 @@ def settled_precision(given: Precision | None, model: Model) -> Precision:
     if model.experts_dtype and given.experts is None and number_format(given.weights).bits < 8:
         return msgspec.structs.replace(given, weights=model.native_dtype, experts=given.weights)
     return given
+
+
+def with_usual_activations(precision: Precision, accelerator: Accelerator, *, engine: str) -> Precision:
+    """
+    The formats with the activations that engines use with these weights, where none but 16 bits are named.
+
+    FP8 weights come with FP8 activations wherever the part multiplies FP8: no engine widens them there. Where it does
+    not (Ampere), or where the engine's kernels for a format multiply at 16 bits, weight-only kernels run.
+    """
+    stored = number_format(precision.weights)
+    native = not stored.weight_only and stored.bits < 16 and stored.compute in accelerator.peaks
+    if precision.experts is not None or not native or number_format(precision.activations).bits < 16:
+        return precision
+    runs = support(engine, accelerator, weights=stored.name)
+    if runs is None or runs.at_16_bits:
+        return precision
+    return msgspec.structs.replace(precision, activations=stored.name)
 
 
 def _counted(accelerator: Accelerator, case: ServeCase) -> Accelerator:
