@@ -126,7 +126,7 @@ def _one_head(buffer: bytearray) -> Head | None:
     words = lines[0].split(b" ", 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not _STATUS.match(words[1]):
         raise Broken("malformed", "the answer is not HTTP/1.1")
-    fields = {}
+    fields: dict[bytes, bytes] = {}
     for line in lines[1:]:
         name, _, value = line.partition(b":")
         name, value = name.strip().lower(), value.strip().lower()

@@ -20,7 +20,7 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.web import pages
 from tonnage.web.desk import Busy, Desk, Kept, ask, begin, desk, follow, is_kept, kept
-from tonnage.web.guard import LARGEST_BODY, LOOPBACK, Asgi, guarded, mapping
+from tonnage.web.guard import LARGEST_BODY, LOOPBACK, Asgi, guarded, mapping, single
 from tonnage.web.models import admitted, keep
 from tonnage.web.openapi import openapi
 from tonnage.web.questions import QUESTIONS, at_first, nested
@@ -119,7 +119,7 @@ def _question(path: str) -> Any:
     question = QUESTIONS[path]
 
     async def handle(request: Request[Any, Any, Any]) -> Response[Any]:
-        given = {name: value for name, value in request.query_params.items() if value}
+        given = single(request.query_params.multi_items())
         if _wants_json(request):
             return _json(pages.document((await ask(_desk(request), path, request=nested(given)))[1]))
         if not given:
@@ -179,7 +179,7 @@ async def _progress(request: Request[Any, Any, Any]) -> ServerSentEvent:
     path = str(request.path_params["question"]).strip("/")
     if path not in QUESTIONS:
         raise HTTPException(status_code=404, detail=f"no question '{path[:40]}'")
-    given = nested({name: value for name, value in request.query_params.items() if value})
+    given = nested(single(request.query_params.multi_items()))
     held = _desk(request)
 
     async def events() -> AsyncIterator[ServerSentEventMessage]:

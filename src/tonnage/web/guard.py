@@ -7,7 +7,7 @@ lines have ends.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -17,7 +17,7 @@ from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.planner.files import DEEPEST
 
-__all__ = ["HEADERS", "LARGEST_BODY", "LOOPBACK", "guarded", "mapping"]
+__all__ = ["HEADERS", "LARGEST_BODY", "LOOPBACK", "guarded", "mapping", "single"]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 LARGEST_BODY: Final = 1024 * 1024
@@ -74,6 +74,22 @@ def mapping(body: bytes) -> dict[str, Any]:
     if _depth(value) > DEEPEST:
         raise BadRequest(f"the body is nested more than {DEEPEST} deep")
     return value
+
+
+def single(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """
+    The fields of a query that are not empty, each of which may stand once.
+
+    Raises
+    ------
+    BadRequest
+        A field given twice: which of its values is meant nobody can know.
+    """
+    found: dict[str, str] = {}
+    for name, value in fields:
+        if value and found.setdefault(name, value) != value:
+            raise BadRequest(f"the query gives '{echo(name)}' twice; keep one")
+    return found
 
 
 def _refusal(method: str, given: dict[str, str], hosts: tuple[str, ...]) -> str | None:
