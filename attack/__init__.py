@@ -1,0 +1,1 @@
+"""Promises of docs/security.md, attacked."""
