@@ -131,7 +131,7 @@ def full_disk() -> Result:
                 out, error = writer.communicate()
                 said, last = set(out.split()), (error.splitlines() or ["no error"])[-1]
                 attacks += 1
-                if not last.startswith("tonnage.errors."):
+                if last != "no error" and not last.startswith("tonnage.errors."):
                     wrong.append(f"{limit}: {last[:120]}")
                 elif said and (lost := said - kept(path)):
                     wrong.append(f"{limit}: {len(lost)} of {len(said)} lost")
@@ -152,7 +152,11 @@ def read_only_home() -> Result:
         os.chmod(path, 0o444)
         os.chmod(home, 0o555)
         drop = f"import os\nif os.getuid() == 0: os.setuid({UNPRIVILEGED})\n"
-        _, error = _started(drop + _WRITER, path, number=1, rows=1).communicate()
+        # Whatever is imported late is imported by a first write elsewhere: another user may not read our Python.
+        first = "place = Place(path=Path(sys.argv[1]).parents[1] / 'first.sqlite')\nnoun = Measurement(schema="
+        first += "MEASUREMENT_SCHEMA, tool='t', tool_version='1', points=())\nremember(noun, place=place)\n"
+        dropped = _WRITER.replace("number = int", first + drop + "number = int", 1)
+        _, error = _started(dropped, path, number=1, rows=1).communicate()
         last = (error.splitlines() or ["written"])[-1]
         kept = sum(1 for _ in export(Place(path=path)))
         os.chmod(home, 0o755)
