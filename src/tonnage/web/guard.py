@@ -9,7 +9,7 @@ needs the server's token.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -21,7 +21,7 @@ from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.planner.files import DEEPEST
 
 __all__ = [
-    "HEADERS", "HEALTH", "LARGEST_BODY", "LOOPBACK", "NOT_ASKED", "Asgi", "guarded", "is_loopback", "mapping", "say",
+    "HEADERS", "HEALTH", "LARGEST_BODY", "LOOPBACK", "NOT_ASKED", "Asgi", "guarded", "is_loopback", "mapping", "say", "single",
 ]  # fmt: skip
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -118,6 +118,22 @@ def mapping(body: bytes) -> dict[str, Any]:
     if _depth(value) > DEEPEST:
         raise BadRequest(f"the body is nested more than {DEEPEST} deep")
     return value
+
+
+def single(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """
+    The fields of a query that are not empty, each of which may stand once.
+
+    Raises
+    ------
+    BadRequest
+        A field given twice: which of its values is meant nobody can know.
+    """
+    found: dict[str, str] = {}
+    for name, value in fields:
+        if value and found.setdefault(name, value) != value:
+            raise BadRequest(f"the query gives '{echo(name)}' twice; keep one")
+    return found
 
 
 async def say(send: Any, status: int, *, why: str, headers: dict[str, str] | None = None) -> None:
