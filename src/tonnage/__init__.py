@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.model import Model
     from tonnage.nouns.plan import ServePlan
+    from tonnage.nouns.published import Near
     from tonnage.nouns.simulate import Simulated
     from tonnage.nouns.train_plan import TrainPlan
 
@@ -44,6 +45,7 @@ __all__ = [
     "diagnose",
     "fit",
     "model",
+    "near",
     "plan_batch",
     "plan_finetune",
     "plan_fleet",
@@ -189,6 +191,21 @@ def plan_finetune(model: str, *, additions: Additions | None = None, **fields: A
     return plan
 
 
+def near(case: Case | Mapping[str, Any], *, limit: int = 5, additions: Additions | None = None) -> tuple[Near, ...]:
+    """
+    What others measured and published near one configuration, the nearest first, and what differs in each.
+
+    Raises
+    ------
+    TonnageError
+        The case is malformed or names something unknown.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.near import near as answer
+
+    return answer(_case(case), limit=limit, additions=additions or NOTHING)
+
+
 def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = None) -> Result:
     """
     What one configuration will do: a case noun, or the mapping that `tonnage predict` reads as a JSON line.
@@ -198,19 +215,26 @@ def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = Non
     TonnageError
         The case is malformed or names something unknown.
     """
-    import msgspec
-
     from tonnage.catalog import NOTHING
-    from tonnage.errors import BadRequest
-    from tonnage.nouns.case import Case
     from tonnage.planner.predict.predict import predict as answer
 
-    if isinstance(case, Mapping):
-        try:
-            case = msgspec.convert(dict(case), type=Case)
-        except msgspec.ValidationError as error:
-            raise BadRequest(f"case: {error}") from None
-    return answer(case, additions=additions or NOTHING)  # type: ignore[arg-type]
+    return answer(_case(case), additions=additions or NOTHING)
+
+
+def _case(case: Case | Mapping[str, Any]) -> Case:
+    """The case noun that a mapping is."""
+    import msgspec
+
+    from tonnage.errors import BadRequest
+    from tonnage.nouns.case import Case
+
+    if not isinstance(case, Mapping):
+        return case
+    try:
+        found: Case = msgspec.convert(dict(case), type=Case)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"case: {error}") from None
+    return found
 
 
 def probe(folder: str | None = None) -> AbstractContextManager[Probe]:

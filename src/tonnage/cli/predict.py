@@ -6,10 +6,15 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tonnage.errors import BadFact, echo
+
+if TYPE_CHECKING:
+    from tonnage.catalog import Additions
+    from tonnage.nouns.case import Case
 
 __all__ = ["predict"]
 
@@ -21,8 +26,12 @@ BAD_REQUEST = 2
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
               help="your own accelerators, offers and calibrations")  # fmt: skip
+@click.option("--near", "limit", type=click.IntRange(1, 100), metavar="N",
+              help="Beside each prediction the N nearest published results, and what differs in each.")  # fmt: skip
 @click.pass_context
-def predict(ctx: click.Context, cases: str, overrides: tuple[str, ...], folders: tuple[str, ...]) -> None:
+def predict(
+    ctx: click.Context, cases: str, overrides: tuple[str, ...], folders: tuple[str, ...], limit: int | None
+) -> None:
     """
     Predict each case of a file, or of standard input.
 
@@ -43,7 +52,8 @@ def predict(ctx: click.Context, cases: str, overrides: tuple[str, ...], folders:
     try:
         with nullcontext(sys.stdin.buffer) if cases == "-" else Path(cases).open("rb") as file:
             listed = Path(cases).suffix.lower() in {".yaml", ".yml"}
-            for answer in answers(raw_cases(file, yaml=listed), partial(one, additions=additions)):
+            asked = partial(one, additions=additions) if limit is None else partial(_beside, additions, limit)
+            for answer in answers(raw_cases(file, yaml=listed), asked):
                 failed = failed or answer.failed
                 sys.stdout.buffer.write(answer.text + b"\n")
                 sys.stdout.buffer.flush()
@@ -51,3 +61,14 @@ def predict(ctx: click.Context, cases: str, overrides: tuple[str, ...], folders:
         raise BadFact(f"'{echo(cases)}' does not exist; name a file of cases, or - for standard input") from None
     if failed:
         ctx.exit(BAD_REQUEST)
+
+
+def _beside(additions: Additions, limit: int, case: Case) -> Any:
+    """The prediction with what others published near its case."""
+    import msgspec
+
+    from tonnage.planner.near import near
+    from tonnage.planner.predict.predict import predict as one
+
+    result = msgspec.to_builtins(one(case, additions=additions))
+    return {**result, "near": near(case, limit=limit, additions=additions)}
