@@ -21,7 +21,8 @@ from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.planner.files import DEEPEST
 
 __all__ = [
-    "HEADERS", "HEALTH", "LARGEST_BODY", "LOOPBACK", "NOT_ASKED", "Asgi", "guarded", "is_loopback", "mapping", "say", "single",
+    "HEADERS", "HEALTH", "LARGEST_BODY", "LOOPBACK", "NOT_ASKED", "Asgi", "guarded", "is_loopback", "mapping", "say",
+    "single",
 ]  # fmt: skip
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
