@@ -65,7 +65,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         )
     case = _at_mean_lengths(case)
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
-    accelerator = _counted(catalog.accelerator(case.accelerator, additions), case)
+    accelerator = _counted(catalog.predictable(case.accelerator, additions), case)
     precision = settled_precision(case.precision, model)
     year = case.year
     known, note = _engine(case)
@@ -100,7 +100,8 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         speculation=_speculation(engine),
         mixed_attention=mixed_attention(engine.name, accelerator, model=model, release=version),
     )
-    notes = (*note, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
+    told = filter(None, (catalog.standing(accelerator),))
+    notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
     if times.borrowed and own is None:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
     return Setup(
