@@ -101,7 +101,7 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
         The model, accelerator, engine or a format is unknown, or the case contradicts itself.
     """
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
-    return deploy(case, model=model, accelerator=catalog.accelerator(case.accelerator, additions))
+    return deploy(case, model=model, accelerator=catalog.predictable(case.accelerator, additions))
 
 
 def case_of(
@@ -170,7 +170,8 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         speculation=_speculation(engine),
         mixed_attention=mixed_attention(engine.name, accelerator, model=model, release=version),
     )
-    notes = (*note, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
+    told = filter(None, (catalog.standing(accelerator),))
+    notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
     if times.borrowed and own is None:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
     return Deployment(
