@@ -24,13 +24,14 @@ import msgspec
 from tonnage.catalog import Additions
 from tonnage.errors import TonnageError
 
-__all__ = ["ANSWER", "BROKEN", "MEMORY", "PROGRESS", "REFUSED", "Settings", "Told", "work"]
+__all__ = ["ANSWER", "BROKEN", "MEMORY", "PROGRESS", "READY", "REFUSED", "Settings", "Told", "work"]
 
 ANSWER: Final = "answer"
 REFUSED: Final = "refused"
 MEMORY: Final = "memory"
 BROKEN: Final = "broken"
 PROGRESS: Final = "progress"
+READY: Final = "ready"
 BETWEEN_S: Final = 0.1
 """Between two messages about one task. [s]"""
 
@@ -66,7 +67,7 @@ def work(connection: Connection, settings: Settings, *, warm: str) -> None:
     _settle(settings)
     tasks = import_module("tonnage.web.tasks").TASKS
     import_module(warm)
-
+    connection.send((READY, None))
     while True:
         try:
             name, arguments = connection.recv()
