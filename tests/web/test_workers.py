@@ -30,7 +30,7 @@ def with_lane(test: Callable[[Lane], Coroutine[Any, Any, None]], *, question_s: 
         try:
             await test(lane)
         finally:
-            await lane.close()
+            lane.kill()
 
     asyncio.run(run())
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, TypeVar
@@ -55,7 +57,8 @@ class Worker:
         self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=work, args=(theirs, settings), kwargs={"warm": warm}, daemon=True
         )
-        self._process.start()
+        with _uninterrupted():
+            self._process.start()
         theirs.close()
         kind, _ = self._pipe.recv()  # what it imports is no part of its first task
         assert kind == READY
@@ -190,7 +193,7 @@ class Lane:
         """Start a worker before it is asked for, without waiting for it."""
         self._errand(self._ready())
 
-    async def close(self) -> None:
+    def kill(self) -> None:
         """Kill every worker."""
         for errand in self._errands:
             errand.cancel()
@@ -247,6 +250,20 @@ class Lane:
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
         return task
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """What is started here leaves Ctrl-C alone until it says otherwise itself."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # starting it would undo the next line
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 async def _in_thread(call: Callable[[], Value]) -> Value:
