@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -17,7 +18,20 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["LONG", "MODEL", "PLAN", "Probe", "Server", "ask", "family", "probed", "served"]
+__all__ = [
+    "LONG",
+    "MODEL",
+    "PLAN",
+    "Probe",
+    "Server",
+    "ask",
+    "end_of_s",
+    "family",
+    "interrupted_cpu_s",
+    "probed",
+    "served",
+    "tools",
+]
 
 ROOT: Final = Path(__file__).parents[1]
 MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
@@ -76,10 +90,7 @@ class Server:
 
     def interrupt_s(self) -> float:
         """How long it takes to end after Ctrl-C, which reaches every process of a terminal. [s]"""
-        began = time.monotonic()
-        os.killpg(self.process.pid, signal.SIGINT)
-        self.process.wait(timeout=60)
-        return time.monotonic() - began
+        return end_of_s(self.process)
 
 
 class Probe:
@@ -166,6 +177,52 @@ def probed(server: Server) -> Iterator[Probe]:
     finally:
         over.set()
         thread.join(60)
+
+
+@contextmanager
+def tools() -> Iterator[subprocess.Popen[str]]:
+    """A server of tools for assistants."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tonnage", "mcp"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def end_of_s(process: subprocess.Popen[str]) -> float:
+    """How long a program takes to end after Ctrl-C, which reaches every process of its terminal. [s]"""
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait(timeout=60)
+    return time.monotonic() - began
+
+
+def interrupted_cpu_s(command: list[str], *, after_cpu_s: float) -> tuple[int, float]:
+    """Exit code of a command that is interrupted after so much work, and its work from then on; 0 if it was quicker."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tonnage", *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while process.returncode is None and _cpu_s(process.pid) < after_cpu_s:
+        time.sleep(0.02)
+    before_s = _cpu_s(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, used.ru_utime + used.ru_stime - before_s
+
+
+def _cpu_s(pid: int) -> float:
+    """Work of a process so far; without end once it has ended. [s]"""
+    with suppress(OSError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        if fields[0] != "Z":
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return math.inf
 
 
 def family(pid: int) -> list[int]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from attack.rows import Outcome, Row
-from attack.server import LONG, MODEL, PLAN, Probe, ask, probed, served
+from attack.server import LONG, MODEL, PLAN, Probe, ask, end_of_s, interrupted_cpu_s, probed, served, tools
 
 __all__ = ["ROWS"]
 
@@ -167,6 +170,48 @@ def interrupted(share: float) -> Outcome:
                 connection.close()
     findings = (f"it took {slowest:.2f} s",) if slowest > 1 else ()
     return Outcome(rounds, findings, f"slowest {slowest:.2f} s")
+
+
+def interrupted_commands(share: float) -> Outcome:
+    """Ctrl-C on commands of minutes, at moments over their first twenty seconds of work."""
+    rounds, pick, findings, slowest = _count(10, share), random.Random(3), [], 0.0
+    fleet = [
+        {"name": f"w{n}", "model": MODEL, "rate": f"{n + 1}/s", "traffic": "chat", "ttft": "1 s"} for n in range(8)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"simulate": LONG, "plan": {"plan": "fleet", "workloads": fleet}}
+        for name, content in files.items():
+            Path(folder, f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+        commands = [[name, f"{folder}/{name}.json"] for name in files]
+        commands.append(["plan", "serve", MODEL, "--rate", "60/s", "--traffic", "reasoning", "--ttft", "2s"])
+        for command in commands * rounds:
+            code, cpu_s = interrupted_cpu_s(command, after_cpu_s=pick.uniform(0.5, 6))
+            slowest = max(slowest, cpu_s)
+            if code not in (0, 130) or cpu_s > 1:
+                findings.append(f"{' '.join(command[:2])}: code {code} after {cpu_s:.2f} CPU s")
+    return Outcome(len(commands) * rounds, tuple(findings), f"slowest {slowest:.2f} CPU s")
+
+
+def interrupted_tools(share: float) -> Outcome:
+    """Ctrl-C on the server of tools, while it starts, waits for a line, or works."""
+    rounds, findings, slowest = _count(10, share), [], 0.0
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "simulate", "arguments": LONG}}
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "attack", "version": "1"}}
+    lines = [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about},
+             {"jsonrpc": "2.0", "method": "notifications/initialized"}, call]  # fmt: skip
+    for n in range(3 * rounds):
+        with tools() as process:
+            assert process.stdin is not None and process.stdout is not None
+            for line in lines[:1] if n % 3 == 0 else lines[:2] if n % 3 == 1 else lines:
+                process.stdin.write(json.dumps(line) + "\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            time.sleep(n % 3 * 3)
+            took_s = end_of_s(process)
+            slowest = max(slowest, took_s)
+            if process.returncode != 130 or took_s > 1:
+                findings.append(f"code {process.returncode} after {took_s:.2f} s")
+    return Outcome(3 * rounds, tuple(findings), f"slowest {slowest:.2f} s")
 
 
 def other_sites(_: float) -> Outcome:
@@ -335,6 +380,8 @@ ROWS: Final[tuple[Row, ...]] = (
         too_long,
     ),
     Row("Ctrl-C ends the server within 1 s", "simulations at work, plans in line, connections open", interrupted),
+    Row("Ctrl-C ends a command within 1 s", "simulations, fleets and plans of minutes", interrupted_commands),
+    Row("Ctrl-C ends the server of tools within 1 s", "while it starts, waits, works", interrupted_tools),
     Row(
         "another site's page is refused, and asks nothing",
         "Origin, Sec-Fetch-Site, Host, Content-Type: foreign and malformed, each address",
