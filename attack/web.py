@@ -24,6 +24,7 @@ SPARE_S: Final = 3.0
 
 
 def _count(full: int, share: float, *, least: int = 1) -> int:
+    """Attempts; those that are made at the same time take no longer for being many."""
     return max(least, round(full * share))
 
 
@@ -62,7 +63,7 @@ def abandoned_plans(share: float) -> Outcome:
 
 def parallel_plans(share: float) -> Outcome:
     """Each gets its answer, or 503 and when to come back; then it comes back."""
-    number = _count(50, share, least=20)
+    number = _count(50, share, least=50)
     told: list[tuple[int, dict[str, str]]] = []
 
     def plan(rate: float) -> None:
@@ -81,7 +82,7 @@ def parallel_plans(share: float) -> Outcome:
 
 def leaving_clients(share: float) -> Outcome:
     """Plans, simulations and quick questions, left at once or within half a second."""
-    number, pick = _count(200, share, least=20), random.Random(1)
+    number, pick = _count(200, share, least=200), random.Random(1)
 
     def leave(n: int) -> None:
         path, body = pick.choice([
@@ -101,7 +102,7 @@ def leaving_clients(share: float) -> Outcome:
 
 def half_open(share: float) -> Outcome:
     """Connections that send nothing, half a head, or a byte now and then."""
-    number = _count(600, share, least=60)
+    number = _count(600, share, least=600)
     with served() as server, probed(server) as probe:
         held = [server.connect() for _ in range(number)]
         began = time.monotonic()
@@ -119,7 +120,7 @@ def half_open(share: float) -> Outcome:
 
 def slow_bodies(share: float) -> Outcome:
     """Bodies that are announced and then dribble, or never come."""
-    number = _count(200, share, least=20)
+    number = _count(200, share, least=200)
     head = b"POST /fit HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
     with served() as server, probed(server) as probe:
         held = [server.connect() for _ in range(number)]
