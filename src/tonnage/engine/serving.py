@@ -219,7 +219,7 @@ def loop_of(
 
 
 def played(loop: Loop, watch: Callable[[int, int], None] | None = None, *, routed: bool = False) -> Simulated:
-    """The run, to its end or to a KeyboardInterrupt of who watches."""
+    """The run, to its end or to a KeyboardInterrupt of who watches; nobody else is handed half a run."""
     from tonnage.engine import compiled
 
     n, partial = len(loop.requests.prompt), False
@@ -231,6 +231,8 @@ def played(loop: Loop, watch: Callable[[int, int], None] | None = None, *, route
                 watch(int(loop.states.tally["finished"].sum()), n)
             assert _passed(loop) > before, "the loop stands still"
     except KeyboardInterrupt:
+        if watch is None:
+            raise
         partial = True
     return _told(loop, partial=partial, routed=routed)
 

@@ -79,7 +79,7 @@ def application(
             TonnageError: partial(_said, status=400), HTTPException: _refused,
         },
         on_startup=[jobs.warm],
-        on_shutdown=[jobs.close, uploads.cleanup],
+        on_shutdown=[jobs.kill, uploads.cleanup],
     )  # fmt: skip
     app.state.jobs = jobs
     return guarded(bounded(_with_options(app), limits=limits), hosts=hosts, token=token)

@@ -19,6 +19,7 @@ import msgspec
 from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.planner.files import DEEPEST
+from tonnage.web.questions import QUESTIONS
 
 __all__ = [
     "HEADERS", "HEALTH", "LARGEST_BODY", "LOOPBACK", "NOT_ASKED", "Asgi", "guarded", "is_loopback", "mapping", "say",
@@ -86,7 +87,7 @@ def guarded(app: Asgi, *, hosts: tuple[str, ...], token: str = "") -> Asgi:
             told = "this server asks for its token: open the address that it printed when it started, or send it as"
             why = f"{told} 'Authorization: Bearer TOKEN'"
             return await say(sealed, 401, why=why, headers={"www-authenticate": "Bearer"})
-        if _is_led(given):
+        if _is_led(scope, given):
             scope = {**scope, NOT_ASKED: True}
         await app(scope, receive, sealed)
 
@@ -171,7 +172,7 @@ def _from_elsewhere(scope: Any, given: dict[str, str]) -> Refusal | None:
             return Refusal(400, f"Origin: '{echo(origin)}' is no origin; one looks like http://localhost:8042")
         if _netloc(rest, scheme) != _netloc(given["host"], scheme):
             return Refusal(403, "requests from other sites are refused")
-    if origin == "null" or (_is_cross(given) and not _is_led(given) and not _is_light(scope)):
+    if origin == "null" or (_is_cross(given) and not _is_led(scope, given) and not _is_light(scope)):
         return Refusal(403, "requests from other sites are refused")
     if _is_cross(given) and scope["method"] not in ("GET", "HEAD"):
         return Refusal(403, "requests from other sites are refused")
@@ -191,9 +192,10 @@ def _is_cross(given: dict[str, str]) -> bool:
     return given.get("sec-fetch-site", "none") not in ("same-origin", "none")
 
 
-def _is_led(given: dict[str, str]) -> bool:
-    """Whether a person followed a link of another site."""
-    return _is_cross(given) and given.get("sec-fetch-mode") == "navigate" and given.get("sec-fetch-dest") == "document"
+def _is_led(scope: Any, given: dict[str, str]) -> bool:
+    """Whether a person followed a link of another site to one of the forms."""
+    navigates = given.get("sec-fetch-mode") == "navigate" and given.get("sec-fetch-dest") == "document"
+    return _is_cross(given) and navigates and scope["path"].strip("/") in QUESTIONS
 
 
 def _is_light(scope: Any) -> bool:

@@ -164,10 +164,10 @@ class Jobs:
         for lane in (self.quick, self.plans):
             lane.warm()
 
-    async def close(self) -> None:
+    def kill(self) -> None:
         """Kill every worker."""
         for lane in (self.plans, self.quick, self.pictures):
-            await lane.close()
+            lane.kill()
 
     @contextmanager
     def _joined(self, key: str, path: str, request: dict[str, Any], client: str) -> Iterator[Job]:
