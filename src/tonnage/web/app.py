@@ -23,10 +23,10 @@ from tonnage.web import pages
 from tonnage.web.bounded import bounded
 from tonnage.web.guard import HEALTH, LARGEST_BODY, LOOPBACK, NOT_ASKED, Asgi, guarded, is_loopback, mapping, single
 from tonnage.web.jobs import Jobs, key_of
+from tonnage.web.kept import Kept
 from tonnage.web.limits import Busy, Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.openapi import openapi
 from tonnage.web.questions import QUESTIONS, at_first, nested
-from tonnage.web.tasks import Kept
 from tonnage.web.worker import Settings
 
 __all__ = ["application"]

@@ -16,9 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.errors import TonnageError
+from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits, TooLong
 from tonnage.web.questions import QUESTIONS
-from tonnage.web.tasks import Kept
 from tonnage.web.worker import Settings
 from tonnage.web.workers import Lane, forked, spawned
 
