@@ -91,6 +91,7 @@ def serve(**options: Any) -> None:
     run has measured is never lost. A load is --rate (open loop) or --concurrency (closed loop); --sweep raises it.
     """
     from tonnage.measure.serve import measure_serve
+    from tonnage.measure.summary import UNUSABLE
 
     spec = _spec(options)
     if options["resume"] and not options["output"]:
@@ -107,6 +108,9 @@ def serve(**options: Any) -> None:
         raise
     keep(found)
     _show(found, as_json=options["as_json"])
+    late = next((note for note in found.notes if note.startswith(UNUSABLE)), None)
+    if late is not None:
+        click.echo(f"tonnage: {late}", err=True)
     if found.stopped:
         raise BadRequest(f"stopped early: {found.stopped}; what was measured is in {output}")
 

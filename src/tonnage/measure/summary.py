@@ -16,9 +16,15 @@ from tonnage.measure.records import Log, Outcome
 from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Load, Measurement, Point
 from tonnage.nouns.workload import Slo
 
-__all__ = ["latency", "measurement_of", "objectives_of", "point_of"]
+__all__ = ["UNUSABLE", "is_late", "latency", "measurement_of", "objectives_of", "point_of"]
 
+UNUSABLE = "Not to be used"
+"""How a note begins that forbids the numbers it stands under."""
 SLOW_CLIENT_S = 0.005
+MOST_LATE_SHARE = 0.05
+"""Of the median time to first token, that the client's own lateness may be."""
+LEAST_LATE_S = 0.001
+"""Below which a clock and a scheduler cannot tell."""
 FEW = 30
 
 
@@ -115,8 +121,27 @@ def measurement_of(log: Log) -> Measurement:
     )
 
 
+def is_late(point: Point) -> bool:
+    """Whether the client was later than a measurement may hide, by what it measured and by what a clock can tell."""
+    return (point.client_delay_s or 0.0) > LEAST_LATE_S and _late_share(point) > MOST_LATE_SHARE
+
+
+def _late_share(point: Point) -> float:
+    """The client's lateness at p99 over the median time to first token."""
+    median = None if point.ttft_s is None else point.ttft_s.p50
+    return 0.0 if not median or point.client_delay_s is None else point.client_delay_s / median
+
+
 def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
     """What a reader must know before using the numbers."""
+    late = [point for point in points if is_late(point)]
+    if late:
+        first = max(late, key=_late_share)
+        yield (
+            f"{UNUSABLE}: at {len(late)} of {len(points)} loads the client's own lateness is over "
+            f"{MOST_LATE_SHARE:.0%} of the median time to first token, up to {_late_share(first):.0%} at load "
+            f"{first.level:g}; measure from a machine with a free core, or with less load."
+        )
     worst = max((point.client_delay_s or 0.0 for point in points), default=0.0)
     if worst > SLOW_CLIENT_S:
         yield (

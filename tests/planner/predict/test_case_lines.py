@@ -220,3 +220,8 @@ def test_a_name_given_twice_in_a_case_is_refused() -> None:
     assert lines(text, crashing)[0]["error"] == "the line gives 'accelerator' twice; keep one"
     with pytest.raises(TonnageError, match="the list gives 'osl' twice"):
         list(raw_cases(io.BytesIO(b"- {isl: 1, osl: 2, osl: 3}"), yaml=True))
+
+
+def test_more_clients_than_can_be_simulated_are_refused() -> None:
+    with pytest.raises(BadRequest, match=r"traffic.concurrency: 1e\+09 clients at once are more than 100,000"):
+        case_of_object({**SERVE, "traffic": {"concurrency": 1e9}})
