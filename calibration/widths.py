@@ -3,7 +3,7 @@ How wide would intervals be without a source, or a model family, that nobody had
 
     python calibration/left_out.py      first: what fits say that never saw the row's group
     python calibration/widths.py        about three minutes
-    python calibration/widths.py --only source     one kind; families then keep the shipped widths
+    python calibration/widths.py --only source     one kind; what is stored of the other stays
 
 For each source and each family of measurements/groups.toml the 90 % factors are fitted again (`accuracy.intervals`) on
 the residuals of all other rows, and written to calibration/left_out_widths.csv.gz. With the predictions of
@@ -45,7 +45,7 @@ def main() -> None:
     taught = [row for row in every if row.table not in grouping.unseen]
     doubtful = contradicting(taught)
     scores = [item for item in left_out(taught) if item.id not in doubtful]
-    lines: list[tuple[str, str, str, str, str, str]] = []
+    lines: list[tuple[str, ...]] = []
     for kind in kinds:
         name = grouping.leaves_with if kind == "source" else grouping.family
         group = {row.id: name(row) for row in every}
@@ -54,11 +54,20 @@ def main() -> None:
             own = {key for _, key in asked[hidden]}
             kept = widths(s for s in scores if _named(s.kind, s.quantity) in own and group[s.id] != hidden)
             lines += [(kind, hidden, *key, f"{value:.4g}") for key, value in kept.items()]
+    lines = [*(line for line in stored() if line[0] not in kinds), *lines]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([WIDTH_COLUMNS, *lines])
     with (ROOT / WIDTHS).open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
         packed.write(text.getvalue().encode())
     print(f"{len(lines)} factors in {time.process_time() - start:.0f} CPU s")
+
+
+def stored() -> list[tuple[str, ...]]:
+    """Lines of the table as it is; none without one."""
+    if not (ROOT / WIDTHS).exists():
+        return []
+    with gzip.open(ROOT / WIDTHS, "rt", encoding="utf-8", newline="") as file:
+        return [tuple(line) for line in list(csv.reader(file))[1:]]
 
 
 def numbers(row: Row) -> set[tuple[str, str]]:

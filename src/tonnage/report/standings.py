@@ -16,9 +16,10 @@ _LEFT_OUT: Final = {"source": "its source", "family": "its family", "": "nothing
 _HEAD: Final = """## On a case that nobody had fitted
 
 What to expect of a question of one's own. Each row is predicted, and its interval drawn, as if its whole source, or its
-whole model family, had never been seen: out of every fit and out of the widths (`python calibration/left_out.py --only
-source family`, `python calibration/widths.py`). Structure that was set by hand with the rows in view cannot be taken
-back. A row counts once for each thing it measured: of several rates one, and none beside the times that it is made of.
+whole model family, had never been seen: out of every fit (`python calibration/left_out.py --only source family`) and
+out of the widths, where those without it are stored (`python calibration/widths.py`: today those without a source; a
+family's intervals are as wide as shipped). Structure that was set by hand with the rows in view cannot be taken back.
+A row counts once for each thing it measured: of several rates one, and none beside the times that it is made of.
 The error of a group is its median; a figure is the mean over the groups with at least eight numbers, so that a source
 of 3,000 rows weighs as much as one of 20. Groups, and what counts as one source or family, are fixed in
 [measurements/groups.toml](../measurements/groups.toml). *Covered* is the share of measured values inside their 90 %
