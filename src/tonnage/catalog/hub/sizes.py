@@ -112,8 +112,8 @@ def mixture_of_size(total: float, active: float, *, name: str) -> Model:
     """
     A mixture of experts with that many parameters in all, to 1 %, and for each token, to 3 %.
 
-    Eight experts are chosen and one is shared, as in most mixtures since DeepSeek-V3; their width follows from what a
-    token uses beyond attention and vocabulary, their number from the total.
+    About eight experts are chosen and one is shared, as in most mixtures since DeepSeek-V3; their width follows from
+    what a token uses beyond attention and vocabulary, their number from the total.
     """
     if not _SMALLEST <= active < total <= _LARGEST:
         raise BadRequest(
@@ -124,26 +124,41 @@ def mixture_of_size(total: float, active: float, *, name: str) -> Model:
     heads = max(width // head_dim, kv_heads)
     outside = 2.0 * vocabulary * width + width
     mixer = 2 * width * heads * head_dim + 2 * width * kv_heads * head_dim + 2 * width
-    # A token uses outside + L (mixer + 9 e), all weigh outside + L (mixer + (n + 1) e), with e = 3 D F of one expert:
-    # n follows from both, in eights so that it splits over a node, then e from the total.
     used, held = (active - outside) / layers - mixer, (total - outside) / layers - mixer
     if used < 0.1 * active / layers:
         raise BadRequest(
             f"model: '{echo(name)}': {active:.3g} active parameters are too few for a mixture of {total:.3g}"
         )
-    count = max(round((9 * held / used - 1) / 8) * 8, 16)
-    inner = max(round(held / (count + 1) / (3 * width) / 8) * 8, 8)
-    group = LayerGroup(
-        count=layers,
-        mixer=Attention(num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim),
-        feed_forward=Moe(
-            num_experts=count, num_experts_per_tok=8, moe_intermediate_size=inner, shared_intermediate_size=inner
-        ),
-    )
+    attention = Attention(num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim)
+    groups = _mixture_layers(used / (3 * width), held / (3 * width), layers=layers)
+    layout = tuple(LayerGroup(count=count, mixer=attention, feed_forward=experts) for count, experts in groups if count)
     return Model(
-        id=name, family="generic", kind="llm-moe", hidden_size=width, vocab_size=vocabulary, layers=(group,),
+        id=name, family="generic", kind="llm-moe", hidden_size=width, vocab_size=vocabulary, layers=layout,
         max_context=131_072, source="interpolated between known mixtures",
     )  # fmt: skip
+
+
+def _mixture_layers(used: float, held: float, *, layers: int) -> tuple[tuple[int, Moe], tuple[int, Moe]]:
+    """
+    How many layers have which experts, for the width that a token uses and the width that a layer holds.
+
+    Widths and numbers split over eight ranks as kernels like them: routed experts in steps of 128 to 512, eights of
+    them. The shared one takes what whole experts leave of `used`, and some layers hold eight more to meet `held`.
+    """
+    even = used / 9
+    step = 512 if even >= 1536 else 256 if even >= 640 else 128
+    inner = max(round(even / step) * step, 128)
+    chosen = max(round(used / inner) - 1, 1)
+    shared = max(round((used - chosen * inner) / 128) * 128, 128)
+    count = max((held - shared) / inner, chosen)
+    few = math.floor(count / 8) * 8
+    more = round((count - few) / 8 * layers)
+    made = [
+        Moe(num_experts=max(number, chosen), num_experts_per_tok=chosen, moe_intermediate_size=inner,
+            shared_intermediate_size=shared)
+        for number in (few, few + 8)
+    ]  # fmt: skip
+    return (layers - more, made[0]), (more, made[1])
 
 
 def _depth_and_width(size: float, shapes: tuple[tuple[float, int, int], ...] = _SHAPES) -> tuple[int, int]:
