@@ -220,10 +220,10 @@ class Jobs:
         if job.began_s is None:
             return "waiting", {"questions": self.lane_of(path).line.length}
         elapsed_s = asyncio.get_running_loop().time() - job.began_s
-        if job.progress is None or not job.progress[1]:
+        done, total = job.progress or (0, 0)
+        if done >= total:  # nothing is counted, or not any more: a capacity is looked for after the requests
             return "working", {"elapsed_s": round(elapsed_s)}
-        done, total = job.progress
-        left = {"left_s": round(elapsed_s * (total - done) / done)} if 0 < done <= total else {}
+        left = {"left_s": round(elapsed_s * (total - done) / done)} if done else {}
         return "progress", {"done": done, "total": total, "elapsed_s": round(elapsed_s), **left}
 
 
