@@ -9,10 +9,11 @@ import msgspec
 
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import engine_times
-from tonnage.engine.engines import LAYERED, release
 from tonnage.engine.overheads import Overheads, ahead
 from tonnage.engine.own_kernels import mixed_attention
 from tonnage.engine.steps import Placement
+from tonnage.engines.registry import engine_spec
+from tonnage.engines.settings import release
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis
 from tonnage.nouns.efficiency import Rung
@@ -21,7 +22,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
 from tonnage.planner.calibrated import calibration_of, overheads_under
 
-__all__ = ["BASIS_OF_RUNG", "KERNELS", "overheads_of", "overheads_on", "place", "reachable"]
+__all__ = ["BASIS_OF_RUNG", "overheads_of", "overheads_on", "place", "reachable"]
 
 BASIS_OF_RUNG: Final[dict[Rung, Basis]] = {
     "own": Basis.CALIBRATED,
@@ -30,31 +31,26 @@ BASIS_OF_RUNG: Final[dict[Rung, Basis]] = {
     "generic": Basis.DERIVED,
 }
 """How a number is founded whose kernels stand on that rung."""
-KERNELS: Final = {
-    "llamacpp": "llama.cpp", "hf": "library", "pytorch": "library", "fastertransformer": "library",
-    "gpt-fast": "library", "autoawq": "library", "ctransformers": "llama.cpp", "ctranslate2": "library",
-    "tensorrt": "trtllm",
-}  # fmt: skip
-"""Whose kernels an engine runs, where its name is not the family's."""
 HOPPER_BYTES_PER_S: Final = 36.4e9
 """Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
 
 
 def place(model: Model, accelerator: Accelerator, *, configuration: Configuration) -> Placement:
     """The placement of a model in a configuration."""
-    engine = configuration.engine.name
-    kernels = ladder(accelerator, family=KERNELS.get(engine, engine))
-    reach = overheads_of(engine, accelerator.vendor).reach_bytes_per_s
+    engine = configuration.engine
+    spec = engine_spec(engine.name)
+    kernels = ladder(accelerator, family=spec.kernel_family)
+    reach = overheads_of(engine.name, accelerator.vendor).reach_bytes_per_s
     return Placement(
         model=model,
         accelerator=reachable(accelerator, kernels.multiprocessors, reach=reach),
         precision=configuration.precision,
         # Layers spread over devices that take turns hold the memory of all and run at the speed of one.
-        layout=Layout() if engine in LAYERED and configuration.layout.tp == 1 else configuration.layout,
+        layout=Layout() if spec.layered and configuration.layout.tp == 1 else configuration.layout,
         ladder=kernels,
         domain=max(accelerator.link.domain, accelerator.max_per_node or 1),
-        graphs=configuration.engine.cuda_graphs is not False,
-        mixed_attention=mixed_attention(engine, accelerator, model=model, release=release(configuration.engine)),
+        graphs=engine.cuda_graphs is not False,
+        mixed_attention=mixed_attention(accelerator, model, one_call=spec.attends_in_one_call(release(engine))),
     )
 
 

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from tonnage.engine.capacity import ReplicaTimes, quantile_factor
-from tonnage.engine.engines import defaults
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.engine.steps import Placement, seconds, step_parts
+from tonnage.engines.settings import defaults, resolved
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Quantity, Verdict
 from tonnage.nouns.efficiency import Rung
@@ -60,7 +60,7 @@ def build_replica(*, model: Model, accelerator: Accelerator, configuration: Conf
         model,
         accelerator,
         precision=precision,
-        engine=engine,
+        engine=resolved(engine),
         layout=layout,
         demand=Demand(context_tokens=lengths.prompt_tokens + lengths.output_tokens),
     )

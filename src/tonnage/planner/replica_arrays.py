@@ -11,6 +11,7 @@ from tonnage.engine.policies import Pool, limits_of
 from tonnage.engine.simulated import Limits, StepArrays, step_arrays
 from tonnage.engine.step_parts import Placement
 from tonnage.engine.steps import StepTable, step_grid, step_table
+from tonnage.engines.settings import resolved
 from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.layout import Engine
 from tonnage.physics.memory import kv_bytes_per_token
@@ -39,7 +40,6 @@ def replica_arrays(
     kv_tokens: float,
     prompt_tokens: float,
     output_tokens: float,
-    release: tuple[int, ...] | None = None,
     options: dict[str, Any] | None = None,
 ) -> ReplicaArrays:
     """
@@ -56,7 +56,7 @@ def replica_arrays(
         tokens=min(kv_tokens, MOST_CACHE), ranks=layout.dp, block_tokens=block_tokens, accelerators=layout.ranks,
         token_bytes=kv_bytes_per_token(placement.model, kv, layout=layout).value,
     )  # fmt: skip
-    limits = limits_of(engine, pool, release=release, options=rules, longest=longest)
+    limits = limits_of(resolved(engine), pool, options=rules, longest=longest)
     # No more run together than the cache holds of the shortest of interest; arrays end there.
     seats = int(max(1, min(limits.max_num_seqs, limits.num_blocks)))
     limits = limits._replace(max_num_seqs=seats)

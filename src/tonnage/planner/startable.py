@@ -11,7 +11,7 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub import resolve
-from tonnage.engine.engines import defaults
+from tonnage.engines.settings import defaults
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.nouns.model import Attention, Mlp, Model, Moe
 from tonnage.nouns.plan import ServeOption, ServePlan

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.engine.engines import engine_name
+from tonnage.engines.registry import engine_name
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.fit import FitRequest, Goal
 from tonnage.nouns.precision import FORMATS, number_format

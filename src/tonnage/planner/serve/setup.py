@@ -13,11 +13,12 @@ from tonnage import catalog
 from tonnage.catalog import Additions, hub
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import EngineTimes, engine_times
-from tonnage.engine.engines import defaults, engine_name, release
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.engine.overheads import Overheads, ahead
 from tonnage.engine.own_kernels import mixed_attention
 from tonnage.engine.steps import Placement, Speculation
+from tonnage.engines.registry import find_engine, unlisted_engine
+from tonnage.engines.settings import defaults, resolved, stated_release
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.accelerator import Accelerator, Link
 from tonnage.nouns.calibration import Calibration
@@ -28,7 +29,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.precision import Precision, number_format
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.planner.calibrated import calibration_of, note_of, overheads_under
-from tonnage.planner.placement import KERNELS, reachable
+from tonnage.planner.placement import reachable
 
 __all__ = ["THROUGH_HOST", "Setup", "settled_precision", "setup"]
 
@@ -36,8 +37,6 @@ THROUGH_HOST: Final = "pcie-host"
 """PCIe between accelerators that do not reach each other's memory: no peer access, or a host that redirects it."""
 _LINKS: Final = ("nvlink", "pcie", THROUGH_HOST, "xgmi", "ici", "none")
 _EXCHANGES: Final = ("all_reduce/", "all_gather/", "reduce_scatter/", "all_to_all/")
-_LAUNCHED_ALIKE = {"pytorch": "hf", "autogptq": "hf", "optimum": "hf", "mlc": "exllamav2"}
-"""Libraries that run the model's own Python, as Transformers does; compiled models, which start as ExLlamaV2's do."""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,16 +71,17 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=year, offline=offline)
-    version = _release(known, year)
+    version = stated_release(known, year)
+    running = resolved(engine, year)
     times = engine_times(_timed_as(case.engine), vendor=accelerator.vendor, release=version)
     pool = kv_pool(
-        model, accelerator, precision=precision, engine=engine, layout=memory_layout,
-        demand=_demand(case), year=year,
+        model, accelerator, precision=precision, engine=running, layout=memory_layout,
+        demand=_demand(case),
     )  # fmt: skip
     kernels = _cabled(
         ladder(
             accelerator,
-            family=KERNELS.get(engine.name, engine.name),
+            family=running.spec.kernel_family,
             inter_node_bytes_per_s=case.links.inter_bytes_per_s,
         ),
         case.links.intra,
@@ -98,7 +98,7 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         domain=_domain(accelerator),
         graphs=engine.cuda_graphs is not False,
         speculation=_speculation(engine),
-        mixed_attention=mixed_attention(engine.name, accelerator, model=model, release=version),
+        mixed_attention=mixed_attention(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
     )
     notes = (*note, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
     if times.borrowed and own is None:
@@ -172,14 +172,6 @@ def _cabled(kernels: Ladder, intra: str | None) -> Ladder:
     return msgspec.structs.replace(kernels, grids=alone, peer_access=False)
 
 
-def _release(engine: Engine, year: int | None) -> tuple[int, ...] | None:
-    """The engine's release; what audited TensorRT-LLM runs print is TensorRT's own version, so the year dates them."""
-    found = release(engine, year)
-    if engine.name == "trtllm" and found is not None and found >= (5,):
-        return release(msgspec.structs.replace(engine, version=None), year)
-    return found
-
-
 def _domain(accelerator: Accelerator) -> int:
     """Accelerators that reach each other without the network."""
     return max(accelerator.link.domain, accelerator.max_per_node or 8)
@@ -190,11 +182,11 @@ def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
     fields = set(Engine.__struct_fields__) - {"name", "version"}
     options: dict[str, Any] = {key: value for key, value in case.engine_options.items() if key in fields}
     notes: tuple[str, ...] = ()
-    try:
-        name = engine_name(case.engine)
-    except UnknownName:
-        name, notes = "hf", (f"{case.engine}: its defaults are not known; it is taken to allocate by need",)
-    return msgspec.convert({"name": name, "version": case.engine_version, **options}, Engine), notes
+    spec = find_engine(case.engine)
+    if spec is None:
+        spec = unlisted_engine()
+        notes = (f"{case.engine}: its defaults are not known; it is taken to allocate by need",)
+    return msgspec.convert({"name": spec.name, "version": case.engine_version, **options}, Engine), notes
 
 
 def _speculation(engine: Engine) -> Speculation | None:
@@ -211,11 +203,11 @@ def _speculation(engine: Engine) -> Speculation | None:
 
 def _timed_as(name: str) -> str:
     """The name an engine's overheads are filed under: its own, that of its kin, or the spelling given."""
-    try:
-        known = engine_name(name)
-    except UnknownName:
-        known = name.strip().lower()
-    return _LAUNCHED_ALIKE.get(known, known)
+    spec = find_engine(name)
+    if spec is not None:
+        return spec.overheads_of
+    spelt, other = name.strip().lower(), unlisted_engine()
+    return other.name if spelt in other.stands_for else spelt
 
 
 def _layouts(case: ServeCase) -> tuple[Layout, Layout]:

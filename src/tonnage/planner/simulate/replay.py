@@ -150,7 +150,7 @@ def replayed(log: EngineLog, *, links: Links | None = None) -> Replayed:
     longest = int((log.requests.prompt + log.requests.output).max())
     replica = replica_arrays(
         at.placement, at.overheads, engine=at.engine, kv_tokens=at.pool.tokens, prompt_tokens=prompt,
-        output_tokens=output, release=at.release, options={"longest": longest},
+        output_tokens=output, options={"longest": longest},
     )  # fmt: skip
     requests = log.requests
     if at.engine.prefix_caching:

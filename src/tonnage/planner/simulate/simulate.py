@@ -178,6 +178,5 @@ def _replica(asked: Simulation, at: Setup, traffic: Traced) -> ReplicaArrays:
         kv_tokens=min(max(at.pool.tokens, at.pool.sequences * whole), MOST_CACHE),
         prompt_tokens=traffic.prompt_mean,
         output_tokens=traffic.output_mean,
-        release=at.release,
         options=options,
     )

@@ -1,0 +1,31 @@
+"""Hugging Face's Text Generation Inference: a share of free memory, prompts in steps of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tonnage.nouns.engine_spec import Default, EngineSpec, MemoryRule, Scheduling, Starting
+
+__all__ = ["ENGINE"]
+
+
+def _defaults(at: Starting) -> Iterator[Default]:
+    yield Default(field="memory_fraction", value=0.95, source="TGI flash_causal_lm: keeps 5 % after warm-up")
+    yield Default(field="max_num_batched_tokens", value=4096, source="TGI --max-batch-prefill-tokens up to 2.x")
+    yield Default(field="max_num_seqs", value=256, source="TGI: limited by tokens; largest captured batch")
+    yield Default(field="block_tokens", value=16, source="TGI BLOCK_SIZE")
+    yield Default(field="chunked_prefill", value=at.release >= (3, 0), source="TGI 3.0 notes")
+    yield Default(field="prefix_caching", value=at.release >= (2, 3), source="TGI 2.3 notes")
+
+
+ENGINE: Final = EngineSpec(
+    name="tgi",
+    title="TGI",
+    aliases=("text-generation-inference",),
+    defaults=_defaults,
+    memory=MemoryRule(kind="free"),
+    scheduling=Scheduling(separate_prompts=True),
+    vendors=("NVIDIA", "AMD", "Intel", "AWS"),
+    least_capability=7.5,
+)
