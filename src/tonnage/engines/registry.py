@@ -13,13 +13,13 @@ from tonnage import engines as folder
 from tonnage.errors import UnknownName
 from tonnage.nouns.engine_spec import EngineSpec
 
-__all__ = ["engine_name", "engine_spec", "engines", "find_engine", "planned_engines", "unlisted_engine"]
+__all__ = ["engine_name", "engine_spec", "engines", "find_engine", "planned_engines", "records", "unlisted_engine"]
 
 
 @cache
 def engines() -> Mapping[str, EngineSpec]:
     """Every engine by its name."""
-    found: list[EngineSpec] = _records("ENGINE")
+    found: list[EngineSpec] = records("ENGINE")
     return MappingProxyType({spec.name: spec for spec in found})
 
 
@@ -87,7 +87,7 @@ def _module(stem: str) -> ModuleType:
     return importlib.import_module(f"{folder.__name__}.{stem}")
 
 
-def _records(attribute: str) -> list[Any]:
+def records(attribute: str) -> list[Any]:
     """What the modules of the folder hold under that name, in the order of the modules' names."""
     found = (getattr(_module(stem), attribute, None) for stem in sorted(_stems()))
     return [record for record in found if record is not None]

@@ -25,7 +25,7 @@ def level_of(
 ) -> str:  # fmt: skip
     """What the width of its intervals is looked up by: what it rests on, method, structure, software."""
     basis = basis_of(accelerator, coefficients)
-    return train_level(model, basis=basis.value, method=setup.method, software=setup.software)
+    return train_level(model, basis=basis.value, method=setup.method, software=setup.software.name)
 
 
 def layer_weights(model: Model) -> float:
