@@ -26,6 +26,7 @@ ENGINE: Final = EngineSpec(
     defaults=exllama_defaults,
     memory=MemoryRule(kind="need", library_bytes=0.8 * GiB, whole_context=True),
     layered=True,
+    single_user=True,
     vendors=("NVIDIA", "AMD"),
     fp8_cache=False,
 )

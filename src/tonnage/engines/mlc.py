@@ -15,4 +15,5 @@ ENGINE: Final = EngineSpec(
     defaults=defaults_by_need,
     memory=MemoryRule(kind="need"),
     timed_as="exllamav2",
+    single_user=True,
 )

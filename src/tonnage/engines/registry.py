@@ -12,8 +12,18 @@ from typing import Any
 from tonnage import engines as folder
 from tonnage.errors import UnknownName
 from tonnage.nouns.engine_spec import EngineSpec
+from tonnage.nouns.server_metrics import ServerMetrics
 
-__all__ = ["engine_name", "engine_spec", "engines", "find_engine", "planned_engines", "records", "unlisted_engine"]
+__all__ = [
+    "engine_name",
+    "engine_spec",
+    "engines",
+    "find_engine",
+    "planned_engines",
+    "records",
+    "server_metrics",
+    "unlisted_engine",
+]
 
 
 @cache
@@ -59,6 +69,13 @@ def find_engine(name: str) -> EngineSpec | None:
 def unlisted_engine() -> EngineSpec:
     """What an engine that nobody described is taken for: a library that allocates by need."""
     return next(spec for spec in engines().values() if spec.stands_for)
+
+
+@cache
+def server_metrics() -> tuple[ServerMetrics, ...]:
+    """Metrics pages, those of engines before those of servers around them."""
+    found: list[ServerMetrics] = records("METRICS")
+    return tuple(sorted(found, key=lambda page: (page.around, page.name)))
 
 
 @cache

@@ -16,4 +16,5 @@ ENGINE: Final = EngineSpec(
     memory=MemoryRule(kind="need"),
     scheduling=BATCHES,
     kernels="trtllm",
+    vision_from=7.5,  # without Volta since 10.5 (release notes of 10.3), Pascal since 10.0
 )

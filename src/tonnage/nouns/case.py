@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from tonnage.nouns.answer import Quantity
+from tonnage.nouns.default_engines import NETWORK_ENGINE, SERVING_ENGINE
 from tonnage.nouns.layout import Disaggregation, Layout
 from tonnage.nouns.precision import Precision
 
@@ -71,7 +72,7 @@ class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     layout: Layout = Layout()
     precision: Precision | None = None
     """Absent = the checkpoint's own formats and the engine's default KV format."""
-    engine: str = "vllm"
+    engine: str = SERVING_ENGINE
     engine_version: str | None = None
     engine_options: dict[str, Any] = {}
     length_spread: tuple[float, float] | None = None
@@ -158,7 +159,7 @@ class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     beams: int = 1
     """Hypotheses that a speech decoder keeps beside each other."""
     precision: str = "fp16"
-    engine: str = "pytorch"
+    engine: str = NETWORK_ENGINE
     engine_version: str | None = None
     engine_mode: str | None = None
     count: int = 1

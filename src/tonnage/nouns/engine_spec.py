@@ -158,6 +158,16 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Lowest CUDA compute capability it supports (installation page of the project)."""
     fp8_cache: bool = True
     """It can keep its cache in FP8."""
+    bench_tool: str | None = None
+    """Measuring tool that comes with it and measures it alone, as imported measurements call it."""
+    single_user: bool = False
+    """People run it for themselves, one request at a time."""
+    vision_from: float | None = None
+    """CUDA compute capability from which image networks are planned on it, edge parts always; absent = not planned."""
+    network_mode: str = ""
+    """How it runs whole networks unasked, as the modes of fitted runtimes are called."""
+    network_mode_before: tuple[int, str] | None = None
+    """Year before which it ran them otherwise, and how."""
 
     @property
     def kernel_family(self) -> str:

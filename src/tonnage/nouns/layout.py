@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from tonnage.nouns.default_engines import SERVING_ENGINE
+
 __all__ = ["Disaggregation", "Engine", "Layout", "Schedule", "Sharding", "TrainLayout"]
 
 
@@ -45,7 +47,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version and accelerator.
     """
 
-    name: str = "vllm"
+    name: str = SERVING_ENGINE
     version: str | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
