@@ -32,18 +32,15 @@ def simulator() -> list[Row]:
 def _replica(prompt: float, output: float, **more: Any) -> Any:
     """An 8B model on one H100 under vLLM."""
     from tonnage.nouns.case import ServeCase, Traffic
+    from tonnage.planner.deployment import resolve
     from tonnage.planner.replica_arrays import replica_arrays
-    from tonnage.planner.serve.setup import setup
 
     case = ServeCase(
         model="meta-llama/Llama-3.1-8B-Instruct", accelerator="h100-sxm5-80gb", traffic=Traffic(rate_per_s=1.0),
         isl=prompt, osl=output,
     )  # fmt: skip
-    at = setup(case)
-    return replica_arrays(
-        at.placement, at.overheads, engine=at.engine, kv_tokens=at.pool.tokens, prompt_tokens=prompt,
-        output_tokens=output, options=more,
-    )  # fmt: skip
+    at = resolve(case)
+    return replica_arrays(at, prompt_tokens=prompt, output_tokens=output, kv_tokens=at.pool.tokens, options=more)
 
 
 def _chat(rate: float, n: int = N) -> Any:

@@ -40,7 +40,7 @@ from tonnage.nouns.case import ServeCase
 from tonnage.nouns.precision import number_format
 from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.parameters import active_parameters
-from tonnage.planner.serve.setup import Setup, setup
+from tonnage.planner.deployment import Deployment, resolve
 from tonnage.planner.serve.traffic import grid_of, pool_grids, pools_of, under_load
 
 ROOT = Path(__file__).parents[1]
@@ -125,7 +125,7 @@ class Sample(msgspec.Struct, frozen=True):
     """One measured row, its settled case, and the parts of its steps."""
 
     row: Row
-    at: Setup
+    at: Deployment
     grids: tuple[StepGrid, ...]
     targets: tuple[Measured, ...]
 
@@ -160,7 +160,7 @@ def samples(files: Iterable[str] = FILES, every: int = 1) -> list[Sample]:
             try:
                 case = case_of(row)
                 assert isinstance(case, ServeCase)
-                at = setup(case)
+                at = resolve(case)
                 grids = pool_grids(at) if case.disaggregation else (grid_of(at),)
             except TonnageError:
                 continue
@@ -171,7 +171,7 @@ def samples(files: Iterable[str] = FILES, every: int = 1) -> list[Sample]:
     return [sample for key, group in found.items() if key not in cached for sample in _thinned(group, every)]
 
 
-def possible(row: Row, at: Setup) -> bool:
+def possible(row: Row, at: Deployment) -> bool:
     """
     False where the rate exceeds three quarters of the arithmetic peak: prompts came from a prefix cache.
 

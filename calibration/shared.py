@@ -1,5 +1,5 @@
 """
-How much of their error do two runs of one model share? Says what `planner.ties.ALIKE` rests on; writes nothing.
+How much of their error do two runs of one model share? What catalog/data/intervals/causes.csv rests on; writes nothing.
 
     python calibration/shared.py
 

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 import tonnage
-from tonnage.errors import TonnageError, UnknownName
+from tonnage.errors import BadRequest, TonnageError, UnknownName
+from tonnage.nouns.case import ServeCase, Traffic
 
 
 def test_fit_and_plan_take_the_same_texts() -> None:
@@ -91,3 +92,21 @@ def test_simulate_takes_the_fields_of_a_case_file() -> None:
         model="meta-llama/Llama-3.1-8B", accelerator="H100", traffic={"profile": "chat", "rate": "2/s", "requests": 500}
     )
     assert found.fits and found.requests == 500
+
+
+@pytest.mark.parametrize(
+    ("traffic", "said"),
+    [
+        ({"concurrency": 0}, "traffic.concurrency: 0 is out of range"),
+        ({"rate_per_s": -1}, "traffic.rate_per_s: -1 is out of range"),
+        ({}, "no load is given"),
+        ({"concurrency": 4, "rate_per_s": 1}, "concurrency and rate_per_s contradict"),
+    ],
+)
+def test_a_prediction_checks_what_every_other_face_checks(traffic: dict[str, float], said: str) -> None:
+    case = {"kind": "serve", "model": "llama-3.1-8b", "accelerator": "h100", "isl": 100, "osl": 10}
+    with pytest.raises(BadRequest, match=said):
+        tonnage.predict({**case, "traffic": traffic})
+    noun = ServeCase(model="llama-3.1-8b", accelerator="h100", isl=100, osl=10, traffic=Traffic(**traffic))
+    with pytest.raises(BadRequest, match=said.replace("0 is", "0.* is").replace("-1 is", "-1.* is")):
+        tonnage.predict(noun)

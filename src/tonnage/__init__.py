@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from tonnage.version import __version__
+
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
     from tonnage.measure.train.probe import Probe
@@ -59,8 +61,6 @@ __all__ = [
     "to_dict",
     "to_frame",
 ]
-
-__version__ = "0.1.0"
 
 
 def fit(model: str, *, additions: Additions | None = None, **fields: Any) -> FitAnswer:
@@ -198,19 +198,12 @@ def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = Non
     TonnageError
         The case is malformed or names something unknown.
     """
-    import msgspec
-
     from tonnage.catalog import NOTHING
-    from tonnage.errors import BadRequest
-    from tonnage.nouns.case import Case
+    from tonnage.planner.predict.case_lines import case_of_object, checked
     from tonnage.planner.predict.predict import predict as answer
 
-    if isinstance(case, Mapping):
-        try:
-            case = msgspec.convert(dict(case), type=Case)
-        except msgspec.ValidationError as error:
-            raise BadRequest(f"case: {error}") from None
-    return answer(case, additions=additions or NOTHING)  # type: ignore[arg-type]
+    asked = case_of_object(dict(case)) if isinstance(case, Mapping) else checked(case)
+    return answer(asked, additions=additions or NOTHING)
 
 
 def probe(folder: str | None = None) -> AbstractContextManager[Probe]:

@@ -19,10 +19,15 @@ def test_a_rung_without_its_own_row_takes_the_row_any() -> None:
     assert intervals.factor("serve", "ttft_s", rung="no such rung") == intervals.factor("serve", "ttft_s")
 
 
-def test_a_step_of_the_ladder_takes_the_basis_it_amounts_to() -> None:
-    rows = intervals.table("serve")
-    expected = rows.get(("tpot_s", "generic"), rows.get(("tpot_s", "assumed"), rows["tpot_s", "any"]))
-    assert intervals.factor("serve", "tpot_s", rung="generic") == expected
+def test_what_has_no_row_takes_the_row_of_anything() -> None:
+    assert intervals.factor("serve", "tpot_s", rung="unheard-of:steady") == intervals.table("serve")["tpot_s", "any"]
+
+
+@pytest.mark.parametrize("kind", intervals.KINDS)
+def test_causes_leave_each_number_an_error_of_its_own(kind: str) -> None:
+    found = intervals.causes(kind)
+    assert {cause.name for cause in found} == {"kernels", "host", "stack"}
+    assert 0.0 < sum(cause.share for cause in found) < 1.0
 
 
 def test_an_engine_behind_a_colon_falls_back_to_its_rung() -> None:

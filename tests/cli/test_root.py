@@ -9,8 +9,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tonnage import __version__, cli
+from tonnage import cli
 from tonnage.errors import BadRequest
+from tonnage.version import __version__
 
 
 def run(*args: str) -> Result:

@@ -11,8 +11,8 @@ from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.layout import Engine
 from tonnage.nouns.precision import Precision
 from tonnage.physics.work import Operator
+from tonnage.planner.deployment import resolve
 from tonnage.planner.predict.serving import predict_serve
-from tonnage.planner.serve.setup import setup
 
 
 def product(weights: str = "gguf-q4_k_m", rows: float = 512.0) -> Operator:
@@ -95,7 +95,7 @@ def test_decodes_beside_a_prompt_attend_longer_where_one_call_takes_both(
 def test_a_mixed_step_carries_it_and_a_decode_step_does_not() -> None:
     case = ServeCase(model="meta-llama/Llama-3.1-8B", accelerator="a100-sxm4-80gb", traffic=Traffic(rate_per_s=1.0),
                      isl=1000, osl=200, engine="vllm")  # fmt: skip
-    at = setup(case)
+    at = resolve(case)
     alike = replace(at.placement, mixed_attention=1.0)
     own, plain = (
         step_table(step_grid(each, batch=64, context=1200, chunk=2048, prompt=1000), at.overheads)

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.errors import Unmeasured
 from tonnage.nouns.plan import Bill
-from tonnage.planner.energy import energy_use
-from tonnage.planner.power import host_factor, machine_power
+from tonnage.planner.energy import energy_use, host_factor, machine_power
 
 H100 = catalog.accelerator("h100-sxm5-80gb")
 BILL = Bill(

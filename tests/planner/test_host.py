@@ -13,7 +13,7 @@ from tonnage.planner.batch.plan import plan_batch
 from tonnage.planner.door import serve_request
 from tonnage.planner.host import offer_of, serving_needs, serving_processes
 from tonnage.planner.serve.plan import plan_serve
-from tonnage.report.host import need_text, starving
+from tonnage.report.lines import need_text, starving
 
 OFFER = Offer(
     provider="p", instance_type="i", accelerator="h100-sxm5-80gb", count=8.0,

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tonnage import catalog
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import engine_times
-from tonnage.engine.closed_loop import Load, closed_loop, saturated_loop
-from tonnage.engine.open_loop import open_loop
+from tonnage.engine.closed_loop import Load, closed_loop
 from tonnage.engine.overheads import Overheads
 from tonnage.engine.static import static_batch
 from tonnage.engine.steps import Placement, StepTable, step_grid, step_table
@@ -118,24 +117,6 @@ def test_h200_decodes_faster_and_prefills_alike() -> None:
     assert h200.decode_s(16, 3000) < 0.9 * h100.decode_s(16, 3000)
     prompt = {"prompt_tokens": 8192, "prompts": 4, "sequences": 0, "context": 0}
     assert h200.mixed_step_s(**prompt) == pytest.approx(h100.mixed_step_s(**prompt), rel=0.08)
-
-
-@settings(max_examples=15, deadline=None)
-@given(share=st.floats(0.05, 0.9))
-def test_an_open_loop_below_saturation_completes_what_arrives(share) -> None:
-    load = Load(prompt_tokens=512, output_tokens=256, budget=8192, slots=64)
-    most = saturated_loop(BASE, load).requests_per_s
-    found = open_loop(BASE, load, rate_per_s=share * most)
-    assert not found.saturated
-    assert found.requests_per_s == pytest.approx(share * most)
-    # Little's law, over the decode phase.
-    assert found.running == pytest.approx(share * most * load.output_tokens * found.tpot_s, rel=0.02)
-
-
-def test_an_open_loop_beyond_capacity_says_so() -> None:
-    load = Load(prompt_tokens=512, output_tokens=256, budget=8192, slots=64)
-    most = saturated_loop(BASE, load).requests_per_s
-    assert open_loop(BASE, load, rate_per_s=2 * most).saturated
 
 
 BASE = table(placement())

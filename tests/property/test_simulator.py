@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference_loop import play
 
 from tonnage.engine import serving
-from tonnage.engine.reference import play
 from tonnage.engine.router import Rule, Scaling, simulate_disaggregated, simulate_fleet
 from tonnage.engine.serving import Simulated, simulate
 from tonnage.engine.simulated import Limits, Requests, StepArrays, requests_of

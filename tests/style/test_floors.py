@@ -31,7 +31,7 @@ def graph_with(importer: str, imported: str) -> ImportGraph:
         ("tonnage.engine.serving", "tonnage.physics.operators"),
         ("tonnage.measure.client", "tonnage.engine.metrics"),
         ("tonnage.planner.serve.plan", "tonnage.money.offers"),
-        ("tonnage.cli.plan", "tonnage"),
+        ("tonnage.cli.plan", "tonnage.version"),
         ("tonnage.__main__", "tonnage.cli"),
     ],
 )

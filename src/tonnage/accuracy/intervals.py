@@ -3,8 +3,8 @@ How wide must an interval be to hold nine measurements in ten? Split conformal o
 
 The residuals are those of predictions by fits that had not seen the row's accelerator, model family, engine or source
 (`accuracy.left_out`). They are sorted into levels, a tree (Mondrian): everything, then what the number rests on, the
-load, the structure of the model, the software (`planner.levels`). Rows of one deployment are near-duplicates, so the
-unit that is exchanged is the *group* (block, model, accelerator and engine): within a level every group weighs the
+load, the structure of the model, the software (`planner.error_model`). Rows of one deployment are near-duplicates, so
+the unit that is exchanged is the *group* (block, model, accelerator and engine): within a level every group weighs the
 same. A level with few groups is drawn towards its parent, in the logarithm of the width, as if the parent were
 `PARENT_GROUPS` groups more. The share of residuals that a width must hold is not 0.9 but whatever makes measured
 coverage 0.9: each group in turn is judged by widths fitted on all the others, and one share for each kind and quantity

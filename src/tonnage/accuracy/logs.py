@@ -14,7 +14,7 @@ from typing import Final
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.accuracy import LogErrors
 from tonnage.nouns.case import Links
-from tonnage.planner.serve.setup import THROUGH_HOST
+from tonnage.planner.deployment import THROUGH_HOST
 from tonnage.planner.simulate.replay import QUANTITIES, EngineLog, Percentiles, from_physics, read_logs, replayed
 
 __all__ = [

@@ -12,7 +12,7 @@ from tonnage.accuracy.rows import Row, count, text
 from tonnage.accuracy.train_cases import model_of
 from tonnage.errors import BadFact
 from tonnage.nouns.model import Attention, Model
-from tonnage.planner.train.sure import layer_weights
+from tonnage.planner.train.training_job import layer_weights
 
 __all__ = ["flop_of_sequence"]
 

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tonnage import __version__
 from tonnage.accuracy.groups import grouped
 from tonnage.accuracy.metrics import errors, quantile
 from tonnage.accuracy.quantities import NAMES
 from tonnage.accuracy.scoring import CRASH, Score, reason_class
 from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, SkippedRow
+from tonnage.version import __version__
 
 __all__ = ["ALL", "by_block", "by_quantity", "report_of"]
 

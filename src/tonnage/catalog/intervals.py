@@ -4,10 +4,10 @@ How far off may a prediction be? The 90 % factor of each kind of estimate, read 
 `factor("serve", "tpot_s", rung="calibrated")` is the number f >= 1 for which measurements of such cases lie
 between value / f and value x f nine times in ten. One CSV per kind of case (serve, train, infer) lists them by
 quantity and rung; they are fitted by `calibration/intervals.py`, which scores whole groups left out in turn.
-A rung is whatever the predictor says its number rests on: a basis (measured, calibrated, derived, assumed) or a step
-of the efficiency ladder (own, kin, generic), and behind colons, as far as they are known, the load, the structure of
-the model and the software ("calibrated:steady:dense:vllm"; `planner.levels`). What has no row drops its last word until
-it has (`light` and `crowded` loads then try `steady`); at last it takes the row `any`.
+A rung is whatever the predictor says its number rests on: a basis (measured, calibrated, derived, assumed), and behind
+colons, as far as they are known, the load, the structure of the model and the software ("calibrated:steady:dense:vllm",
+`planner.error_model`). What has no row drops its last word until it has (`light` and `crowded` loads then try
+`steady`); at last it takes the row `any`. `causes` lists what errors come from, and what part of them stacks share.
 """
 
 from __future__ import annotations
@@ -18,15 +18,26 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+import msgspec
+
 from tonnage.errors import BadFact, UnknownName
 
-__all__ = ["KINDS", "factor", "table"]
+__all__ = ["KINDS", "Cause", "causes", "factor", "table"]
 
 KINDS: Final = ("serve", "train", "infer")
 
 _STEADY: Final = frozenset({"light", "crowded"})
 """Loads that, without a row of their own, are as sure as `steady` ones."""
-_BASIS_OF_RUNG: Final = {"own": "calibrated", "kin": "derived", "generation": "derived", "generic": "assumed"}
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One named cause of errors, and the part of their variance that it makes up."""
+
+    name: str
+    shared_by: tuple[str, ...]
+    """What two stacks must have in common to share it: accelerator, software, or both."""
+    share: float
+    """Of the variance of ln(measured / predicted). [-]"""
 
 
 def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
@@ -61,8 +72,7 @@ def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
     if kind not in KINDS:
         raise UnknownName("kind of case", kind, known=KINDS)
     rows = table(kind)
-    step, *words = rung.split(":")
-    basis = _BASIS_OF_RUNG.get(step, step)
+    basis, *words = rung.split(":")
     loads = [words, ["steady", *words[1:]]] if words and words[0] in _STEADY else [words]
     levels = [":".join((basis, *of[:kept])) for of in loads for kept in range(len(of), 0, -1)]
     for name in (*levels, basis):
@@ -83,3 +93,17 @@ def table(kind: str) -> Mapping[tuple[str, str], float]:
     if small:
         raise BadFact(f"intervals/{kind}.csv: the factor of {small[0]} must be at least 1")
     return rows
+
+
+@cache
+def causes(kind: str) -> tuple[Cause, ...]:
+    """The causes of errors of one kind of case; what their shares leave of 1 is each number's own."""
+    source = files("tonnage.catalog") / "data" / "intervals" / "causes.csv"
+    found = tuple(
+        Cause(name=row["cause"], shared_by=tuple(row["shared_by"].split()), share=float(row["share"]))
+        for row in csv.DictReader(source.read_text(encoding="utf-8").splitlines())
+        if row["kind"] == kind
+    )
+    if not found or not 0 <= sum(cause.share for cause in found) < 1:
+        raise BadFact(f"intervals/causes.csv: the shares of {kind} must be given and sum to less than 1")
+    return found

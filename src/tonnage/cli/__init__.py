@@ -23,9 +23,9 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from tonnage import __version__
 from tonnage.cli.elsewhere import ours
 from tonnage.errors import TonnageError, echo, nearest
+from tonnage.version import __version__
 
 __all__ = ["COMMANDS", "Root", "main", "root"]
 

@@ -147,7 +147,8 @@ def at_rate(times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float) -> Poi
             high = middle
         if high / low < 1.002:
             break
-    return at_concurrency(times, load, concurrency=high)
+    point = at_concurrency(times, load, concurrency=high)
+    return msgspec.structs.replace(point, rate_per_s=min(rate_per_s, point.rate_per_s))
 
 
 def quantile_factor(percentile: float) -> float:

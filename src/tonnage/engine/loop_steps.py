@@ -3,7 +3,7 @@
 While nobody joins or leaves, every running request gains a token a step. Its context, its blocks and
 the step at which it ends therefore follow from one step counter, and a step costs a few arithmetic
 operations whatever the batch: times are added one step after the other, in the order in which the
-plain twin (`reference`) adds them, so both agree to the last bit. Blocks are counted by phase: of the
+plain twin (tests/reference_loop.py) adds them, so both agree to the last bit. Blocks are counted by phase: of the
 sequences whose context is a multiple of the block size, each needs one more.
 """
 

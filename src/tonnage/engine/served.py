@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Served"]
+__all__ = ["Served", "Tail"]
+
+Tail = tuple[float | None, float | None, float | None]
+"""Median, 95th and 99th percentile; None = not known. [s]"""
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -16,8 +19,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requests_per_s: float
     running: float
     """Requests decoding together, on average. [requests]"""
-    ttft_tail_s: tuple[float, float, float] | None = None
-    """Median, 95th and 99th percentile, where the traffic has a distribution. [s]"""
-    tpot_tail_s: tuple[float, float, float] | None = None
+    ttft_tail_s: Tail | None = None
+    """Where the traffic has a distribution. [s]"""
+    tpot_tail_s: Tail | None = None
     saturated: bool = False
     """The load is as much as the replica takes, or more."""

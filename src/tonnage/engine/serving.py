@@ -1,6 +1,6 @@
 """Simulates requests on one replica, or on several, and says what each of them and the replicas went through.
 
-`simulate` runs the compiled loop (`compiled`; its plain twin is `reference`). The first call on a
+`simulate` runs the compiled loop (`compiled`; its plain twin is tests/reference_loop.py). The first call on a
 machine compiles for some seconds and keeps the result beside the code; later ones load it.
 Requests that could never be admitted are refused before the start: an engine refuses them, too.
 """

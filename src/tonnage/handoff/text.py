@@ -14,8 +14,8 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from tonnage import __version__
 from tonnage.errors import BadRequest, echo
+from tonnage.version import __version__
 
 __all__ = ["comment", "head", "label", "safe_name", "shell", "yaml_text"]
 

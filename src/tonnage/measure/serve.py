@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from tonnage import __version__
 from tonnage.errors import BadRequest, echo
 from tonnage.measure.client import Door, Target, close, key_of, open_door, target_of
 from tonnage.measure.knee import next_level
@@ -40,6 +39,7 @@ from tonnage.measure.scrape import pages_of, state_of, watch
 from tonnage.measure.summary import measurement_of, point_of
 from tonnage.nouns.diagnosis import Reading
 from tonnage.nouns.measurement import Load, Measurement
+from tonnage.version import __version__
 
 __all__ = ["Progress", "check", "measure_serve"]
 

@@ -19,7 +19,7 @@ import msgspec
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.plan import Configuration, Flip
 from tonnage.nouns.train_plan import TrainConfiguration
-from tonnage.planner.ties import Pair, Ratio, ratio, shared
+from tonnage.planner.error_model import Pair, Ratio, correlation, ratio
 
 __all__ = ["Axis", "Contender", "Priced", "contender", "flips_along", "price_flips"]
 
@@ -181,7 +181,7 @@ def _state(leader: str, contenders: Sequence[Contender], nothing: str) -> _State
 
 def _over(other: Contender, leader: Contender) -> Ratio:
     """The other's cost over the leader's, with its interval."""
-    alike = shared(other.configuration, leader.configuration)
+    alike = correlation(other.configuration, leader.configuration)
     found = ratio(Pair(_cost(other), _cost(leader), alike))
     plain = other.usd / leader.usd if leader.usd > 0 else math.inf if other.usd > 0 else 1.0
     return found or Ratio(plain, plain, plain)

@@ -1,4 +1,4 @@
-"""One replica of a configuration: does it fit, how much cache is left, how long do its steps take?"""
+"""One replica of a deployment in the steady state: cache, step times, and how sure its numbers are."""
 
 from __future__ import annotations
 
@@ -7,160 +7,224 @@ from typing import Final
 
 import msgspec
 
-from tonnage.engine.capacity import ReplicaTimes, quantile_factor
-from tonnage.engine.kvcache import Demand, KvPool, kv_pool
-from tonnage.engine.steps import Placement, seconds, step_parts
-from tonnage.engines.settings import defaults, resolved
+from tonnage.engine.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, quantile_factor
+from tonnage.engine.steps import StepTable, seconds, step_grid, step_parts, step_table
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Quantity, Verdict
+from tonnage.nouns.case import Traffic
 from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.layout import Engine
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
 from tonnage.nouns.workload import Lengths
 from tonnage.physics.transformer import Tokens
-from tonnage.planner.calibrated import basis_under, calibration_of, width
-from tonnage.planner.levels import crowding, structure
-from tonnage.planner.placement import BASIS_OF_RUNG, overheads_on, place
+from tonnage.planner.deployment import Deployment, case_of, deploy
+from tonnage.planner.error_model import ErrorModel, crowding, serve_level
 
-__all__ = ["Replica", "build_replica", "concurrency_limit", "factor_at"]
+__all__ = ["MOST_CACHE", "Replica", "build_replica", "concurrency_limit", "queueing_of", "replica_of", "steady_state"]
 
 BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0)
 """Decode batches whose step is computed; between them it is interpolated. [requests]"""
-FACTORS: Final = {"ttft_s": "ttft_s", "tpot_s": "tpot_s", "requests_per_s": "output_tokens_per_s"}
-"""Measured quantity whose interval each of ours takes: a replica's rate is as sure as its tokens per second."""
-
-LOADS: Final = ("light", "steady", "crowded")
+USUAL_BATCH: Final = 256.0
+"""Where the engine sets no limit of its own. [requests]"""
+MOST_QUEUEING: Final = 10.0
+"""Most that queueing adds to an interval's end: beyond it the replica is overloaded, and latency depends on how long
+the overload lasts. [-]"""
+MOST_CACHE: Final = 1e12
+"""Stands for a cache that nothing limits. [tokens]"""
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one replica. Without times it does not fit; the verdict says why."""
+    """One replica for requests of some lengths. Without times it does not fit, and the verdict says why."""
 
-    verdict: Verdict
-    memory: Quantity
-    kv_tokens: float
-    max_num_seqs: int
-    limit_bytes: float | None = None
-    """What the engine allows itself of one accelerator. [bytes]"""
+    deployment: Deployment
+    kv_tokens: float = 0.0
+    """Tokens of cache, counted as requests of these lengths use them. [tokens]"""
     times: ReplicaTimes | None = None
     basis: Basis = Basis.DERIVED
-    factors: dict[str, float] = {}
-    """90 % factor of each quantity at the replica's capacity."""
-    factors_under: dict[str, dict[str, float]] = {}
-    """The same by load: light, steady, crowded."""
-    engine: Engine = Engine()
-    placement: Placement | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the model and one request fit."""
+        return self.deployment.pool.verdict
+
+    @property
+    def memory(self) -> Quantity:
+        """Of the fullest accelerator: what is allocated, or what would be needed where it does not fit. [bytes]"""
+        pool = self.deployment.pool
+        return pool.memory if pool.verdict.ok else pool.need
+
+    @property
+    def limit_bytes(self) -> float | None:
+        """What the engine allows itself of one accelerator. [bytes]"""
+        return self.deployment.pool.limit_bytes if self.verdict.ok else None
+
+    @property
+    def engine(self) -> Engine:
+        """With every default filled in."""
+        return self.deployment.engine
+
+    @property
+    def rate_factor(self) -> float:
+        """The 90 % factor of the rate it takes, which is as sure as its tokens per second under a steady load. [-]"""
+        at = self.deployment
+        level = serve_level(at.placement.model, basis=self.basis, load="steady", engine=at.times.engine)
+        return ErrorModel(kind="serve", level=level, calibration=at.calibration).factor("output_tokens_per_s")
+
+    def errors(self, point: Point, *, prompt_tokens: float, load: ReplicaLoad | None = None) -> ErrorModel:
+        """
+        The error model at a point of the steady state; `load` is given where requests arrive at a rate of their own.
+        """
+        at = self.deployment
+        level = serve_level(
+            at.placement.model, basis=self.basis, load=crowding(point.concurrency, prompt_tokens),
+            engine=at.times.engine,
+        )  # fmt: skip
+        errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+        if load is None or self.times is None:
+            return errors
+        queueing = queueing_of(self.times, load, rate_per_s=point.rate_per_s, error=errors.factor("tpot_s"))
+        return msgspec.structs.replace(errors, queueing=queueing)
 
 
 def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:
-    """The replica of a configuration for requests of these lengths; memory is looked at before any time."""
-    layout, precision = configuration.layout, configuration.precision
-    engine = defaults(configuration.engine, accelerator, model=model, layout=layout)
-    pool = kv_pool(
-        model,
-        accelerator,
-        precision=precision,
-        engine=resolved(engine),
-        layout=layout,
-        demand=Demand(context_tokens=lengths.prompt_tokens + lengths.output_tokens),
-    )
-    max_num_seqs = engine.max_num_seqs or 256
+    """The replica of a plan's configuration for requests of these lengths; memory is looked at before any time."""
+    case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
+    return replica_of(deploy(case, model=model, accelerator=accelerator), lengths)
+
+
+def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
+    """The replica of a deployment for requests of these lengths."""
+    pool = deployment.pool
     if not pool.verdict.ok:
-        return Replica(verdict=pool.verdict, memory=pool.need, kv_tokens=0.0, max_num_seqs=max_num_seqs, engine=engine)
-    placement = place(model, accelerator, configuration=configuration)
-    times, rung = _times(placement, lengths, engine=engine, pool=pool)
-    own = calibration_of(accelerator, engine.name)
-    basis = basis_under(BASIS_OF_RUNG[rung], own)
-    levels = {load: ":".join((basis, load, structure(model), engine.name)) for load in LOADS}
-    factors = {
-        load: {name: width(measured, own, level=level) for name, measured in FACTORS.items()}
-        for load, level in levels.items()
-    }
+        return Replica(deployment=deployment)
+    whole = lengths.prompt_tokens + lengths.output_tokens
+    times, tier = _times(deployment, lengths)
     return Replica(
-        verdict=pool.verdict,
-        memory=pool.memory,
-        kv_tokens=_reachable_tokens(pool, lengths),
-        max_num_seqs=max_num_seqs,
-        limit_bytes=pool.limit_bytes,
+        deployment=deployment,
+        kv_tokens=_cache_tokens(deployment, whole),
         times=times,
-        basis=basis,
-        factors=factors["steady"],
-        factors_under=factors,
-        engine=engine,
-        placement=placement,
+        basis=deployment.basis(tier),
     )
 
 
-def factor_at(replica: Replica, name: str, *, concurrency: float, prompt_tokens: float) -> float:
-    """The 90 % factor of a latency with so many requests at once: first tokens are as sure as prompts are few. [-]"""
-    under = replica.factors_under.get(crowding(concurrency, prompt_tokens), replica.factors)
-    return under[name]
+def _cache_tokens(at: Deployment, whole: float) -> float:
+    """Tokens of cache as requests of so many tokens use them: sliding windows and states make some free. [tokens]"""
+    return min(max(at.pool.tokens, at.pool.sequences * whole), MOST_CACHE)
 
 
-def concurrency_limit(replica: Replica, lengths: Lengths) -> float:
+def concurrency_limit(at: Deployment, lengths: Lengths) -> float:
     """
-    Requests whose caches fit at once: R c + z sqrt(R) s <= pool, with the spread s of request lengths.
+    Requests whose caches fit at once, within the engine's own limit: R c + z sqrt(R) s <= pool.
 
-    c is the mean context over a request's life, prompt plus half the answer.
+    c is what a request holds on average over its life, prompt plus half the output (all of it where the engine
+    reserves room), s the spread of lengths.
     """
-    mean = lengths.prompt_tokens + lengths.output_tokens / 2.0
+    whole = lengths.prompt_tokens + lengths.output_tokens
+    if not math.isfinite(at.pool.sequences):
+        return at.max_num_seqs
+    tokens = _cache_tokens(at, whole)
+    reserves = at.running.spec.scheduling.reserves_output
+    mean = whole if reserves else max(1.0, lengths.prompt_tokens + lengths.output_tokens / 2.0)
     z = quantile_factor(95.0)
     spread = max(0.0, (lengths.prompt_p95 or lengths.prompt_tokens) - lengths.prompt_tokens) / z
-    root = (-z * spread + math.sqrt((z * spread) ** 2 + 4.0 * mean * replica.kv_tokens)) / (2.0 * mean)
-    whole = root**2 if replica.kv_tokens > lengths.prompt_tokens + lengths.output_tokens else 0.0
-    return min(whole, float(replica.max_num_seqs))
+    root = (-z * spread + math.sqrt((z * spread) ** 2 + 4.0 * mean * tokens)) / (2.0 * mean)
+    held = root**2 if tokens >= whole else 0.0
+    return min(held, at.max_num_seqs)
 
 
-def _reachable_tokens(pool: KvPool, lengths: Lengths) -> float:
-    """Tokens of cache, counted as the requests of this load use them (windows and states make some free)."""
-    whole = lengths.prompt_tokens + lengths.output_tokens
-    return min(max(pool.tokens, pool.sequences * whole), 1e12)
+def steady_state(times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float) -> tuple[Point, bool]:
+    """What requests see at a rate, and whether the rate is more than the replica takes: then at its most."""
+    most = at_concurrency(times, load, concurrency=max(0.01, min(load.max_concurrency, times.batches[-1])))
+    if most.rate_per_s <= rate_per_s:
+        return most, True
+    return at_rate(times, load, rate_per_s=rate_per_s), False
 
 
-def _times(placement: Placement, lengths: Lengths, *, engine: Engine, pool: KvPool) -> tuple[ReplicaTimes, Rung]:
+def queueing_of(
+    times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float, error: float
+) -> dict[str, tuple[float, float]]:
+    """
+    What the queue makes of latencies at a rate, if every step takes 1 / error or error times as long. [-]
+
+    With all steps k times as long, T(rate; k D) = k T(k rate; D): the k is the interval's own factor, what is left is
+    the steady state at k times the rate, at most overload.
+    """
+    known = _at_most(times, load, rate_per_s)
+    less, more = (_at_most(times, load, rate_per_s * k) for k in (1.0 / error, error))
+    found = {}
+    for name in ("ttft", "tpot", "e2e"):
+        base, low, high = (_latency(point, name, load) for point in (known, less, more))
+        found[f"{name}_s"] = (
+            max(1.0 / MOST_QUEUEING, min(1.0, low / base)), min(MOST_QUEUEING, max(1.0, high / base))
+        )  # fmt: skip
+    return found
+
+
+def _latency(point: Point, name: str, load: ReplicaLoad) -> float:
+    """Mean TTFT, TPOT or end-to-end latency of a point. [s]"""
+    ttft, tpot = point.ttft_mean_s, point.tpot_mean_s
+    return {"ttft": ttft, "tpot": tpot, "e2e": ttft + max(0.0, load.output_tokens - 1.0) * tpot}[name]
+
+
+def _at_most(times: ReplicaTimes, load: ReplicaLoad, rate_per_s: float) -> Point:
+    return steady_state(times, load, rate_per_s=rate_per_s)[0]
+
+
+def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     """Decode steps at a few batch sizes and the mean context, and the time of a mean and of a long prompt."""
     prompt, output = lengths.prompt_tokens, lengths.output_tokens
     context = prompt + output / 2.0
-    top = max(1.0, min(float(engine.max_num_seqs or 256), pool.sequences * 2.0))
+    most = at.max_num_seqs if math.isfinite(at.max_num_seqs) else USUAL_BATCH
+    top = max(1.0, min(most, at.pool.sequences * 2.0))
     sizes = (*(size for size in BATCH_SIZES if size < top), top)
-    steps = [_decode_s(placement, size, context=context, engine=engine) for size in sizes]
+    drafting = _drafting(at, lengths, batch=top) if at.placement.speculation is not None else None
+    steps = [_decode_s(at, size, context=context, drafting=drafting) for size in sizes]
     # Host work may make a larger batch look no slower; a step never gets shorter with more requests.
     rising = [max(times for times, _ in steps[: i + 1]) for i in range(len(steps))]
-    budget = float(engine.max_num_batched_tokens or prompt)
-    alone = _prefill_s(placement, prompt, engine)
-    tail = _prefill_s(placement, lengths.prompt_p95, engine) if lengths.prompt_p95 else alone
+    budget = float(at.engine.max_num_batched_tokens or prompt)
+    alone = _prefill_s(at, prompt)
+    tail = _prefill_s(at, lengths.prompt_p95) if lengths.prompt_p95 else alone
     # Prompts that join a running step share its weights' traffic, and each other's: what one adds is its part of a
     # full step's excess over an empty one.
     filled = max(prompt, budget)
-    excess = (_prefill_s(placement, filled, engine) - steps[0][0]) * prompt / filled
+    excess = (_prefill_s(at, filled) - steps[0][0]) * prompt / filled
+    layout = at.placement.layout
     times = ReplicaTimes(
         batches=sizes,
         decode_s=tuple(rising),
         prefill_s=alone,
         prefill_tail_s=max(tail, alone),
         # It keeps one rank or stage of several busy.
-        prefill_work_s=max(excess, alone * 0.05) / (placement.layout.dp * placement.layout.pp),
+        prefill_work_s=max(excess, alone * 0.05) / (layout.dp * layout.pp),
         step_share=prompt / budget,
     )
     return times, steps[-1][1]
 
 
-def _decode_s(placement: Placement, sequences: float, *, context: float, engine: Engine) -> tuple[float, Rung]:
-    ranks = placement.layout.dp * placement.layout.pp
-    mine = max(1.0, sequences / ranks)
-    parts = step_parts(placement, Tokens(decodes=mine, context=context, emitted=mine))
-    return seconds(
-        parts, overheads_on(placement.accelerator, engine.name), sequences=sequences / placement.layout.dp
-    ), parts.rung
+def _drafting(at: Deployment, lengths: Lengths, *, batch: float) -> StepTable:
+    """Steps of speculative decoding, whose drafts and verified tokens the table knows."""
+    whole = lengths.prompt_tokens + lengths.output_tokens
+    grid = step_grid(at.placement, batch=batch, context=max(2.0, whole), chunk=1.0, prompt=lengths.prompt_tokens)
+    return step_table(grid, at.overheads)
 
 
-def _prefill_s(placement: Placement, prompt: float, engine: Engine) -> float:
+def _decode_s(
+    at: Deployment, sequences: float, *, context: float, drafting: StepTable | None = None
+) -> tuple[float, Rung]:
+    if drafting is not None:
+        return drafting.decode_s(sequences, context), drafting.rung
+    layout = at.placement.layout
+    mine = max(1.0, sequences / (layout.dp * layout.pp))
+    parts = step_parts(at.placement, Tokens(decodes=mine, context=context, emitted=mine))
+    return seconds(parts, at.overheads, sequences=sequences / layout.dp), parts.rung
+
+
+def _prefill_s(at: Deployment, prompt: float) -> float:
     """One prompt on an idle replica: whole chunks of the token budget, then the rest."""
-    budget = float(engine.max_num_batched_tokens or prompt)
-    chunk = min(prompt, budget)
+    chunk = min(prompt, float(at.engine.max_num_batched_tokens or prompt))
     steps = prompt / chunk
     # Equal chunks: attention of all of them sums to that of the whole prompt, so the mean cached length is right.
     cached = (prompt - chunk) / 2.0
-    parts = step_parts(placement, Tokens(prompts=1.0, chunk=chunk, cached=cached, emitted=1.0))
-    own = overheads_on(placement.accelerator, engine.name)
-    return own.request_s + steps * seconds(parts, own, sequences=0.0, prompts=1.0)
+    parts = step_parts(at.placement, Tokens(prompts=1.0, chunk=chunk, cached=cached, emitted=1.0))
+    return at.overheads.request_s + steps * seconds(parts, at.overheads, sequences=0.0, prompts=1.0)

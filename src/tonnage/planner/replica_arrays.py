@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from tonnage.engine.overheads import Overheads
 from tonnage.engine.policies import Pool, limits_of
 from tonnage.engine.simulated import Limits, StepArrays, step_arrays
-from tonnage.engine.step_parts import Placement
 from tonnage.engine.steps import StepTable, step_grid, step_table
-from tonnage.engines.settings import resolved
 from tonnage.nouns.efficiency import Rung
-from tonnage.nouns.layout import Engine
 from tonnage.physics.memory import kv_bytes_per_token
+from tonnage.planner.deployment import Deployment
+from tonnage.planner.replica import MOST_CACHE
 
-__all__ = ["MOST_CACHE", "ReplicaArrays", "replica_arrays"]
-
-MOST_CACHE: Final = 1e12
-"""Stands for a cache that nothing limits. [tokens]"""
+__all__ = ["ReplicaArrays", "replica_arrays"]
 
 
 class ReplicaArrays(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,30 +28,32 @@ class ReplicaArrays(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replica_arrays(
-    placement: Placement,
-    overheads: Overheads,
+    at: Deployment,
     *,
-    engine: Engine,
-    kv_tokens: float,
     prompt_tokens: float,
     output_tokens: float,
+    kv_tokens: float | None = None,
     options: dict[str, Any] | None = None,
 ) -> ReplicaArrays:
     """
-    Step arrays and scheduler of a replica whose engine has its settings.
+    Step arrays and scheduler of a deployment's replica.
 
-    The mean lengths say where the steps are opened; the arrays hold for every length.
+    The mean lengths say where the steps are opened; the arrays hold for every length. `kv_tokens` says what the cache
+    holds where a log knows it better than `pool`.
     """
     whole = prompt_tokens + output_tokens
     rules = dict(options or {})
     block_tokens = rules.pop("block_tokens", None)
     longest = int(rules.pop("longest", whole))
+    placement, overheads = at.placement, at.overheads
     layout, kv = placement.layout, placement.precision.kv
+    if kv_tokens is None:
+        kv_tokens = max(at.pool.tokens, at.pool.sequences * whole)
     pool = Pool(
         tokens=min(kv_tokens, MOST_CACHE), ranks=layout.dp, block_tokens=block_tokens, accelerators=layout.ranks,
         token_bytes=kv_bytes_per_token(placement.model, kv, layout=layout).value,
     )  # fmt: skip
-    limits = limits_of(resolved(engine), pool, options=rules, longest=longest)
+    limits = limits_of(at.running, pool, options=rules, longest=longest)
     # No more run together than the cache holds of the shortest of interest; arrays end there.
     seats = int(max(1, min(limits.max_num_seqs, limits.num_blocks)))
     limits = limits._replace(max_num_seqs=seats)

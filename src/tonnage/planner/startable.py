@@ -11,11 +11,12 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub import resolve
-from tonnage.engines.settings import defaults
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.nouns.case import Traffic
 from tonnage.nouns.model import Attention, Mlp, Model, Moe
 from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.nouns.train_plan import TrainOption, TrainPlan
+from tonnage.planner.deployment import case_of, deploy
 from tonnage.planner.plans import Plan
 
 __all__ = ["startable"]
@@ -61,13 +62,9 @@ def startable(
         return msgspec.structs.replace(plan, model=facts), option
     facts["checkpoint"] = model.quantization or model.native_dtype
     configuration = option.configuration
-    engine = defaults(
-        configuration.engine,
-        catalog.accelerator(configuration.accelerator, additions),
-        model=model,
-        layout=configuration.layout,
-    )
-    filled = msgspec.structs.replace(configuration, engine=engine)
+    case = case_of(configuration, model=model, lengths=plan.request.lengths, traffic=Traffic(rate_per_s=1.0))
+    part = catalog.accelerator(configuration.accelerator, additions)
+    filled = msgspec.structs.replace(configuration, engine=deploy(case, model=model, accelerator=part).engine)
     return msgspec.structs.replace(plan, model=facts), msgspec.structs.replace(option, configuration=filled)
 
 

@@ -8,8 +8,7 @@ from tonnage.nouns.answer import Quantity
 from tonnage.nouns.batch_plan import BatchOption, BatchPlan, TradeOff
 from tonnage.nouns.plan import Bill
 from tonnage.report.console import lines, make_console
-from tonnage.report.flips import flip_text
-from tonnage.report.host import need_text, starving
+from tonnage.report.lines import flip_text, need_text, starving
 from tonnage.report.opened import chosen, made_line, opening, parts_table
 from tonnage.report.options_table import Column, options_table
 from tonnage.units import show

@@ -7,7 +7,7 @@ import math
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.report.console import lines
-from tonnage.report.host import need_text
+from tonnage.report.lines import need_text
 from tonnage.report.opened import bill_lines, ending, offer_text, opened
 from tonnage.units import show
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.nouns.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, HourRange
 from tonnage.report.console import lines, make_console
-from tonnage.report.host import starving
+from tonnage.report.lines import starving
 from tonnage.units import show
 
 if TYPE_CHECKING:

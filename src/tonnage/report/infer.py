@@ -7,7 +7,7 @@ from collections import Counter
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.infer_plan import InferOption, InferPlan
 from tonnage.report.console import lines, make_console
-from tonnage.report.host import starving
+from tonnage.report.lines import starving
 from tonnage.units import show
 
 __all__ = ["account_lines", "show_infer_plan"]

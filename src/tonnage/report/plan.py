@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.fleet import FleetDay, FleetWay
 from tonnage.nouns.plan import Bill, ServeOption, ServePlan
-from tonnage.report.account import account_texts
 from tonnage.report.console import lines, make_console
-from tonnage.report.flips import flip_text
-from tonnage.report.host import starving
+from tonnage.report.lines import account_texts, flip_text, starving
 from tonnage.report.options_table import Column, options_table
 from tonnage.units import show
 

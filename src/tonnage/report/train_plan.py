@@ -8,8 +8,7 @@ from tonnage.nouns.answer import Quantity
 from tonnage.nouns.plan import Bill
 from tonnage.nouns.train_plan import ScalingPoint, TrainOption, TrainPlan
 from tonnage.report.console import lines, make_console
-from tonnage.report.flips import flip_text
-from tonnage.report.host import need_text
+from tonnage.report.lines import flip_text, need_text
 from tonnage.report.opened import bill_lines, ending, interval, offer_text, opened, parts_table
 from tonnage.report.options_table import Column, options_table
 from tonnage.units import show

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage import __version__
 from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.version import __version__
 
 __all__ = ["ASKS", "Point", "Sweep", "points_of", "sweep_of"]
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage import __version__
 from tonnage.planner.door import Field
 from tonnage.planner.request_schema import fleet_lists, property_of
+from tonnage.version import __version__
 from tonnage.web.questions import QUESTIONS, Question, nested
 
 __all__ = ["openapi", "request_schema"]

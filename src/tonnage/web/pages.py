@@ -11,7 +11,7 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tonnage import __version__, catalog
+from tonnage import catalog
 from tonnage.catalog.models import model_ids
 from tonnage.catalog.traffic import profiles
 from tonnage.nouns.plan import ServePlan
@@ -20,6 +20,7 @@ from tonnage.report import html
 from tonnage.report.answers import fragment
 from tonnage.report.charts import Chart
 from tonnage.report.document import as_json
+from tonnage.version import __version__
 from tonnage.web.desk import Kept
 from tonnage.web.questions import QUESTIONS, Question, nested
 from tonnage.web.what_if import WhatIf, moves, told, value, what_ifs

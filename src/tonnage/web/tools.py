@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage import __version__
 from tonnage.catalog import Additions
 from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.report.answers import blocks_of
 from tonnage.report.markdown import markdown
+from tonnage.version import __version__
 from tonnage.web.openapi import request_schema
 from tonnage.web.questions import QUESTIONS, Question, answered, opened
 

@@ -8,7 +8,7 @@ import pytest
 from tonnage.nouns.batch_plan import BatchPlan
 from tonnage.nouns.plan import Flip
 from tonnage.planner.ask import answer
-from tonnage.report.flips import flip_text
+from tonnage.report.lines import flip_text
 
 TODAY = date(2026, 11, 21)
 ASKED: dict[str, Any] = {

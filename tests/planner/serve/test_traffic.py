@@ -7,7 +7,7 @@ from tonnage.engine.served import Served
 from tonnage.engine.steps import step_table
 from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.layout import Engine
-from tonnage.planner.serve.setup import setup
+from tonnage.planner.deployment import resolve
 from tonnage.planner.serve.traffic import grid_of, under_load, waited
 
 STEP = 0.02
@@ -41,7 +41,7 @@ def test_the_host_of_an_offline_run_works_beside_the_accelerator_where_its_sched
         model="llama-3.1-8b", accelerator="h100-sxm5-80gb", engine=engine, isl=1000, osl=1000, length_spread=(1.0, 1.0),
         traffic=Traffic(saturated=True),
     )  # fmt: skip
-    at = setup(case)
+    at = resolve(case)
     idle, busy = (
         under_load(at, step_table(grid_of(at), msgspec.structs.replace(at.overheads, sequence_s=each)))[0]
         for each in (0.0, 1e-4)
@@ -54,7 +54,7 @@ def clients(engine: str, **options: object) -> Served:
         model="llama-3.1-8b", accelerator="h200-sxm-141gb", engine=engine, isl=4000, osl=500,
         traffic=Traffic(concurrency=64), engine_options=options,
     )  # fmt: skip
-    at = setup(case)
+    at = resolve(case)
     return under_load(at, step_table(grid_of(at), at.overheads))[0]
 
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage import __version__
 from tonnage.errors import BadRequest
 from tonnage.measure.history.database import LATEST, Database, opened, version
 from tonnage.measure.history.place import Place
 from tonnage.nouns.history import Entry, History
+from tonnage.version import __version__
 
 __all__ = ["entries", "entry", "export", "remember"]
 

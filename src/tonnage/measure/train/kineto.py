@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tonnage import __version__
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.train_measurement import (
     TRAIN_MEASUREMENT_SCHEMA,
@@ -27,6 +26,7 @@ from tonnage.nouns.train_measurement import (
     TrainMeasurement,
     TrainRun,
 )
+from tonnage.version import __version__
 
 __all__ = ["measurement_of_trace"]
 

@@ -13,14 +13,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage import __version__, catalog
+from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
-from tonnage.nouns.answer import Basis, Verdict
+from tonnage.nouns.answer import Verdict
 from tonnage.nouns.batch_plan import BatchOption, BatchPlan
-from tonnage.nouns.case import Links, ServeCase, Traffic
+from tonnage.nouns.case import Traffic
 from tonnage.nouns.layout import Engine
 from tonnage.nouns.model import Model
 from tonnage.nouns.money import Offer
@@ -31,18 +31,17 @@ from tonnage.planner.batch import story
 from tonnage.planner.batch.flips import Chance, batch_flips
 from tonnage.planner.batch.option import Found, Work, option_of
 from tonnage.planner.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
-from tonnage.planner.calibrated import basis_under, width
-from tonnage.planner.levels import serve_level
+from tonnage.planner.deployment import case_of, deploy
+from tonnage.planner.error_model import ErrorModel, serve_level
 from tonnage.planner.missed import Missed
-from tonnage.planner.placement import BASIS_OF_RUNG
 from tonnage.planner.quality import changes_among, floored
 from tonnage.planner.relax import bought
 from tonnage.planner.serve import formats, limits
-from tonnage.planner.serve.setup import setup
 from tonnage.planner.serve.story import catalogue_dates, model_facts
 from tonnage.planner.serve.traffic import served
 from tonnage.planner.sites import Site, sites
 from tonnage.search.layouts import replica_layouts
+from tonnage.version import __version__
 
 __all__ = ["LARGEST_FLEET", "plan_batch"]
 
@@ -176,27 +175,26 @@ def _works(request: Batch, model: Model, site: Site, *, additions: Additions) ->
 
 def _work(request: Batch, model: Model, configuration: Configuration, *, additions: Additions) -> Work | Missed:
     """How fast one full replica of a configuration works, or why it cannot."""
-    case = _case(request, model, configuration)
-    at = setup(case, additions=additions)
+    # As full as it gets: what `tonnage predict` calls saturated.
+    case = case_of(configuration, model=model, lengths=request.lengths, traffic=Traffic(saturated=True))
+    at = deploy(case, model=model, accelerator=catalog.accelerator(case.accelerator, additions))
     if not at.pool.verdict.ok:
         return Missed(configuration=configuration, verdict=at.pool.verdict)
     lengths = request.lengths
     whole = lengths.prompt_tokens + lengths.output_tokens
     if at.pool.sequences < 1:
         return Missed(configuration=configuration, verdict=limits.too_little_cache(whole, at.pool.tokens))
-    found, rung = served(at)
-    basis = BASIS_OF_RUNG[rung]
-    if at.times.borrowed and basis is Basis.CALIBRATED:
-        basis = Basis.DERIVED
-    basis = basis_under(basis, at.calibration)
-    level = serve_level(case, model, basis=basis.value, engine=at.times.engine, saturated=True)
+    found, tier = served(at)
+    basis = at.basis(tier)
+    level = serve_level(model, basis=basis, load="saturated", engine=at.times.engine)
+    errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
     return Work(
         configuration=configuration,
         job=Job(
             items=request.items,
             items_per_s=found.requests_per_s,
             # Items are tokens over a fixed length, and tokens per second is what most measurements state.
-            factor=width("output_tokens_per_s", at.calibration, level=level),
+            factor=errors.factor("output_tokens_per_s"),
             ranks=configuration.layout.ranks,
             weight_bytes=stored_bytes(model, configuration.precision),
             item_s=found.e2e_s,
@@ -207,23 +205,7 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
         basis=basis,
         lengths=lengths,
         concurrency=found.running,
-        binds="batch" if found.running >= (at.engine.max_num_seqs or float("inf")) * at.memory_layout.dp else "kv",
-    )
-
-
-def _case(request: Batch, model: Model, configuration: Configuration) -> ServeCase:
-    """The configuration as full as it gets: what `tonnage predict` calls saturated."""
-    lengths = request.lengths
-    return ServeCase(
-        model=model,
-        accelerator=configuration.accelerator,
-        traffic=Traffic(saturated=True),
-        isl=lengths.prompt_tokens,
-        osl=lengths.output_tokens,
-        layout=configuration.layout,
-        precision=configuration.precision,
-        engine=configuration.engine.name,
-        links=Links(intra=configuration.intra_link),
+        binds="batch" if found.running >= at.max_num_seqs else "kv",
     )
 
 

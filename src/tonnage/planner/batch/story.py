@@ -15,9 +15,9 @@ from tonnage.nouns.plan import Rejection
 from tonnage.nouns.workload import Batch
 from tonnage.planner.batch.option import Found, Work
 from tonnage.planner.batch.runs import JobRun, Place, run_on
+from tonnage.planner.error_model import Pair, Ratio, correlation, tied, within
 from tonnage.planner.missed import Missed
 from tonnage.planner.sites import none_passes
-from tonnage.planner.ties import Pair, Ratio, shared, tied, within
 from tonnage.search.frontier import frontier
 from tonnage.units import show
 
@@ -91,7 +91,7 @@ def _tied(option: BatchOption, first: BatchOption) -> Ratio | None:
     """The ratio of both costs where it might be no more than the first's; what is less sure ties with nothing."""
     if option.sure is not first.sure:
         return None
-    return tied(Pair(option.cost, first.cost, shared(option.configuration, first.configuration)))
+    return tied(Pair(option.cost, first.cost, correlation(option.configuration, first.configuration)))
 
 
 def _arithmetic(option: BatchOption) -> str:

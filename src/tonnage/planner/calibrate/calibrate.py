@@ -13,13 +13,13 @@ from typing import Final
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.intervals import factor
 from tonnage.engine.overheads import Overheads, ahead
 from tonnage.errors import BadRequest
 from tonnage.nouns.calibration import CALIBRATE_SCHEMA, Calibrated, Calibration, CalibrationError, Stretch
 from tonnage.nouns.measurement import Measurement
 from tonnage.planner.calibrate.fit import NAMES, Fit, fit, prior_of, stretch_of
 from tonnage.planner.calibrate.loads import MeasuredLoad, Stack, loads_of
+from tonnage.planner.error_model import NINETY, ErrorModel
 
 __all__ = ["calibrate"]
 
@@ -27,8 +27,6 @@ _LEFT_OUT: Final = 3
 """Loads from which on each is predicted by the others. [-]"""
 _PRIOR_LOADS: Final = 4.0
 """Loads that the catalogue's spread counts as, beside the user's own. [-]"""
-_NINETY: Final = 1.645
-"""Standard deviations of a two-sided 90 % interval. [-]"""
 _WORDS: Final = {"memory": "memory", "compute": "arithmetic", "step_s": "host of a step", "request_s": "start"}
 _UNITS: Final = {"ttft_s": "s", "tpot_s": "s", "output_tokens_per_s": "tokens/s"}
 
@@ -103,7 +101,7 @@ def _catalogue(load: MeasuredLoad) -> Stretch:
 
 def _deviation(quantity: str, level: str) -> float:
     """Standard deviation of the logarithm behind a 90 % factor."""
-    return math.log(factor("serve", quantity, rung=level)) / _NINETY
+    return math.log(ErrorModel(kind="serve", level=level).factor(quantity)) / NINETY
 
 
 def _errors(
@@ -130,7 +128,7 @@ def _factor(name: str, level: str, errors: Sequence[CalibrationError], found: Fi
     known = _deviation(name, level) ** 2
     own = [math.log((e.left_out or e.after) / e.measured) ** 2 for e in errors if e.quantity == seen]
     pooled = (_PRIOR_LOADS * known + sum(own)) / (_PRIOR_LOADS + len(own))
-    return math.exp(_NINETY * math.sqrt(pooled + found.doubt**2))
+    return math.exp(NINETY * math.sqrt(pooled + found.doubt**2))
 
 
 def _mean(values: Sequence[float]) -> float:

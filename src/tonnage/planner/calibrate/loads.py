@@ -20,9 +20,8 @@ from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.measurement import Measurement, Point
 from tonnage.nouns.model import Model
 from tonnage.nouns.precision import Precision
-from tonnage.planner.calibrated import overheads_under
-from tonnage.planner.levels import serve_level
-from tonnage.planner.serve.setup import Setup, setup
+from tonnage.planner.deployment import Deployment, overheads_under, resolve
+from tonnage.planner.error_model import serve_level, serve_load
 from tonnage.planner.serve.traffic import grid_of, under_load
 
 __all__ = ["QUANTITIES", "MeasuredLoad", "Stack", "loads_of"]
@@ -50,7 +49,7 @@ class MeasuredLoad(NamedTuple):
     name: str
     measured: dict[str, float]
     predicted: Callable[[Stretch], dict[str, float]]
-    at: Setup
+    at: Deployment
     level: str
 
 
@@ -98,12 +97,13 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
         osl=point.output_tokens, precision=stack.precision, engine=stack.engine, engine_version=stack.engine_version,
         engine_options=stack.options, length_spread=_spread(point),
     )  # fmt: skip
-    at = setup(case, additions=additions)
+    at = resolve(case, additions=additions)
     if not at.pool.verdict.ok:
         raise BadRequest(
             f"{at.placement.model.id} on {stack.accelerator}: {at.pool.verdict.reason}; what was measured ran"
         )
-    level = serve_level(case, at.placement.model, basis="calibrated", engine=at.times.engine, saturated=False)
+    load = serve_load(case.traffic, in_flight=case.traffic.concurrency or 1.0, prompt_tokens=case.isl)
+    level = serve_level(at.placement.model, basis="calibrated", load=load, engine=at.times.engine)
     named = stack.model if isinstance(stack.model, str) else stack.model.id
     return MeasuredLoad(named, name, known, _predictor(at, list(known)), at, level)
 
@@ -115,7 +115,7 @@ def _spread(point: Point) -> tuple[float, float] | None:
     return point.output_least / point.output_tokens, min(2.0, point.output_most / point.output_tokens)
 
 
-def _predictor(at: Setup, names: Sequence[str]) -> Callable[[Stretch], dict[str, float]]:
+def _predictor(at: Deployment, names: Sequence[str]) -> Callable[[Stretch], dict[str, float]]:
     grid, base = grid_of(at), ahead(Overheads(**at.times.values), at.engine.async_scheduling)
 
     def predicted(stretch: Stretch) -> dict[str, float]:

@@ -17,7 +17,7 @@ from tonnage.catalog.failures import run_fact
 from tonnage.errors import BadRequest
 from tonnage.nouns.cost import Input, OwnedMachine, OwnedServer, RentOrBuyRequest
 from tonnage.nouns.money import OwnedParameter
-from tonnage.planner.power import machine_power
+from tonnage.planner.energy import machine_power
 
 __all__ = ["INPUTS", "InputSpec", "inputs_of", "machine_of"]
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage import __version__, catalog
+from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.errors import BadRequest
 from tonnage.money.owning import HOURS_PER_YEAR, availability, owned_usd, owned_usd_per_used_hour
@@ -31,6 +31,7 @@ from tonnage.planner.cost.claims import claims
 from tonnage.planner.cost.inputs import inputs_of, machine_of
 from tonnage.planner.cost.rents import listed_rents, meeting, priced, relaxations
 from tonnage.units import show
+from tonnage.version import __version__
 
 __all__ = ["rent_or_buy", "server_of"]
 

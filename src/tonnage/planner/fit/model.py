@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tonnage import __version__, catalog
+from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
 from tonnage.engines.settings import assumptions, unsupported
 from tonnage.errors import BadRequest
@@ -25,6 +25,7 @@ from tonnage.planner.fit.network import PRECISION, is_network, network_row, samp
 from tonnage.planner.fit.serving import MOST_RANKS, check_layout, demand_of, serving_row, smallest_serving
 from tonnage.planner.fit.training import purpose, smallest_training, training_assumptions, training_row, training_rules
 from tonnage.units import show
+from tonnage.version import __version__
 
 __all__ = ["fit_model"]
 

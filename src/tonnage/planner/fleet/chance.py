@@ -8,6 +8,7 @@ import msgspec
 
 from tonnage.catalog.slices import Slice
 from tonnage.engine.capacity import Point
+from tonnage.nouns.answer import Quantity
 from tonnage.nouns.fleet_plan import FleetWorkload
 from tonnage.nouns.plan import Configuration
 from tonnage.planner.fleet.stock import Stock
@@ -24,8 +25,12 @@ class Chance(msgspec.Struct, frozen=True, kw_only=True):
     workload: int
     site: Site
     configuration: Configuration
-    replica: Replica
-    """For the mean lengths of all requests."""
+    memory: Quantity
+    """Of the fullest accelerator of a replica. [bytes]"""
+    rate_factor: float
+    """The 90 % factor of what a replica carries. [-]"""
+    replica: Replica | None = None
+    """For the mean lengths of all requests; samples have none."""
     points: tuple[Point | None, ...]
     """Of each bucket alone, at capacity; absent = it cannot."""
     rates: tuple[float, ...]

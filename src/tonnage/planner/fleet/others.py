@@ -57,7 +57,7 @@ def ends(
     A quick plan looks for no other fleets: the one picked then costs as much less, or more.
     """
     _, behind, fleet = solution
-    factors = [chance.replica.factors["requests_per_s"] for w, _ in fleet.replicas if (chance := behind[w]) is not None]
+    factors = [chance.rate_factor for w, _ in fleet.replicas if (chance := behind[w]) is not None]
     if not factors:
         return None, None
     factor = math.exp(sum(math.log(one) for one in factors) / len(factors))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tonnage import __version__, catalog
+from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.engine.simulated import Requests
 from tonnage.money.bills import HOURS_PER_MONTH
@@ -30,6 +30,7 @@ from tonnage.planner.fleet.verify import checks_of
 from tonnage.planner.fleet.ways import chances, simulated, worth
 from tonnage.planner.missed import Missed
 from tonnage.search.fleet import Fleet, FleetProblem, Way, cheapest_fleet
+from tonnage.version import __version__
 
 __all__ = ["plan_fleet"]
 

@@ -61,7 +61,7 @@ def problem_of(asked: Asked) -> tuple[FleetProblem, tuple[Chance | None, ...]]:
                 )
             )
             behind.append(chance)
-            held_bytes = sum(p.value for p in chance.replica.memory.parts if p.name.startswith("weights"))
+            held_bytes = sum(p.value for p in chance.memory.parts if p.name.startswith("weights"))
             weights[m] = max(weights.get(m, 0.0), held_bytes * chance.ranks)
         if held.offer.vcpus:
             for p, workload in enumerate(request.workloads):

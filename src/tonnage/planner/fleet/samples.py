@@ -14,7 +14,6 @@ import msgspec
 
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.intervals import factor
 from tonnage.catalog.media import decoder
 from tonnage.catalog.slices import Slice, part_of, slices_of
 from tonnage.errors import TonnageError
@@ -30,8 +29,7 @@ from tonnage.planner.fleet.chance import Chance
 from tonnage.planner.fleet.stock import Stock
 from tonnage.planner.infer.plan import BATCHES, case_of, engine_on, mean_latency_s, no_unit, refused_text
 from tonnage.planner.missed import Missed
-from tonnage.planner.predict.inference import Setup, Times, batch_times, level_of, memory_of, setup_of
-from tonnage.planner.replica import Replica
+from tonnage.planner.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planner.sites import Site
 
 __all__ = ["sample_chances", "served_s"]
@@ -104,15 +102,12 @@ def _one(
             ),
         )  # fmt: skip
     times, rate = best
-    spread = factor("infer", "samples_per_s", rung=level_of(setup))
-    replica = Replica(
-        verdict=Verdict(ok=True), memory=memory_of(setup, times), kv_tokens=0.0, max_num_seqs=times.batch,
-        basis=setup.basis, factors={"requests_per_s": spread},
-    )  # fmt: skip
+    spread = errors_of(setup).factor("samples_per_s")
     # With the headroom kept or at the low end of the interval without, whichever is less, as `plan infer` counts.
     sure = min(1.0, 1.0 / (spread * (1.0 - asked.headroom)))
     return Chance(
-        workload=0, site=site, configuration=run, replica=replica, points=(None,), rates=(rate * sure,),
+        workload=0, site=site, configuration=run, memory=memory_of(setup, times), rate_factor=spread, points=(None,),
+        rates=(rate * sure,),
         batches=tuple(one for one in tried if one.batch <= times.batch),
     )  # fmt: skip
 

@@ -110,7 +110,7 @@ def replicas_of(
 
 def _needs(chance: Chance, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:
     """Of one instance full of such replicas; machines of one's own are the owner's business where nothing is said."""
-    weights = sum(part.value for part in chance.replica.memory.parts if part.name.startswith("weights"))
+    weights = sum(part.value for part in chance.memory.parts if part.name.startswith("weights"))
     if infer is not None:
         per = held.offer.count / chance.share
         link = chance.site.accelerator.host_link.bytes_per_s

@@ -19,7 +19,6 @@ from tonnage.planner.fleet.hours import Hours
 from tonnage.planner.fleet.problem import Asked
 from tonnage.planner.fleet.requests import SEED, drawn_for
 from tonnage.planner.fleet.samples import served_s
-from tonnage.planner.placement import overheads_on
 from tonnage.planner.replica_arrays import replica_arrays
 from tonnage.search.fleet import Fleet, FleetProblem
 
@@ -273,10 +272,9 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
         if not len(mine.prompt):
             continue
         replica = group.chance.replica
-        assert replica.placement is not None
+        assert replica is not None
         arrays = replica_arrays(
-            replica.placement, overheads_on(replica.placement.accelerator, replica.engine.name), engine=replica.engine,
-            kv_tokens=replica.kv_tokens,
+            replica.deployment, kv_tokens=replica.kv_tokens,
             prompt_tokens=float(mine.prompt.mean()), output_tokens=float(mine.output.mean()),
             options={"longest": int((mine.prompt + mine.output).max())},
         )  # fmt: skip

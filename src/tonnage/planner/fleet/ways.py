@@ -149,8 +149,8 @@ def _chance(
         replica = build_replica(model=model, accelerator=place.part, configuration=run, lengths=allowed.lengths)
     rates = tuple(point.rate_per_s if point is not None else 0.0 for point in points)
     return Chance(
-        workload=number, site=place.site, configuration=run, replica=replica, points=tuple(points), rates=rates,
-        piece=place.piece,
+        workload=number, site=place.site, configuration=run, memory=replica.memory, rate_factor=replica.rate_factor,
+        replica=replica, points=tuple(points), rates=rates, piece=place.piece,
     )  # fmt: skip
 
 
@@ -233,6 +233,7 @@ def _simulated(request: FleetRequest, chance: Chance, *, known: dict[int, tuple[
             continue
         asked = lengths_served(workload.serve, workload, bucket=bucket)
         mine = of_bucket(requests, which, bucket=bucket)
+        assert chance.replica is not None
         found = tried(asked, chance.replica, requests=mine, guess=point, close=False)
         rates.append(found.found.low_per_s if found.best is not None else 0.0)
     return replace(chance, rates=tuple(rates), simulated=True)

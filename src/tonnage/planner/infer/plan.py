@@ -15,10 +15,9 @@ from typing import Final
 
 import msgspec
 
-from tonnage import __version__, catalog
+from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.intervals import factor
 from tonnage.catalog.media import decoder
 from tonnage.engine.offline import peak_of
 from tonnage.engines.registry import engines
@@ -36,10 +35,11 @@ from tonnage.planner.host import offer_of, sampling_needs
 from tonnage.planner.infer import story
 from tonnage.planner.infer.account import accounted
 from tonnage.planner.predict.infer_work import precision_of, stages_of
-from tonnage.planner.predict.inference import Setup, Times, batch_times, level_of, memory_of, setup_of
+from tonnage.planner.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planner.relax import bought
 from tonnage.planner.serve.story import catalogue_dates, model_facts
 from tonnage.planner.sites import ACCELERATOR_TESTS, sites
+from tonnage.version import __version__
 
 __all__ = ["BATCHES", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
 
@@ -213,7 +213,7 @@ def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> Inf
             label, "memory", f"a batch of 1 needs {need / 2**30:.1f} GiB of {usable / 2**30:.1f}", need - usable
         )
     decoded, decode_used = _decode(request, setup.accelerator)
-    spread = factor("infer", "samples_per_s", rung=level_of(setup))
+    spread = errors_of(setup).factor("samples_per_s")
     best: tuple[int, int, Times, float] | None = None
     quickest = math.inf
     for times in tried:
@@ -268,7 +268,7 @@ def _made(
 ) -> InferOption:  # fmt: skip
     count, decoded, times, waits = best
     capacity = times.batch / times.interval_s * times.stages.per_sample
-    spread = factor("infer", "samples_per_s", rung=level_of(setup))
+    spread = errors_of(setup).factor("samples_per_s")
     used = request.rate_per_s / (capacity * count)
     flop = sum(op.flop * op.count * stage.times for stage in times.stages.stages for op in stage.work) / times.batch
     peak, _ = peak_of(setup.machine.peaks, number_format(precision_of(setup.case.precision).activations).compute)
@@ -291,9 +291,7 @@ def _made(
         engine=setup.runtime.engine,
         batch=times.batch,
         capacity_per_s=Quantity(value=capacity, unit="1/s", basis=setup.basis).within(spread),
-        latency_s=Quantity(value=waits, unit="s", basis=setup.basis).within(
-            factor("infer", "latency_s", rung=level_of(setup))
-        ),
+        latency_s=Quantity(value=waits, unit="s", basis=setup.basis).within(errors_of(setup).factor("latency_s")),
         used=used,
         arithmetic_used=samples * flop / (peak * count),
         memory=memory_of(setup, times),

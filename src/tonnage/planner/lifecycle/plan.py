@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage import __version__, catalog
+from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.money.bills import HOURS_PER_MONTH
@@ -22,11 +22,12 @@ from tonnage.nouns.plan import PLAN_SCHEMA, Provenance, ServeOption, ServePlan
 from tonnage.nouns.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.physics.memory import stored_bytes
 from tonnage.planner.cold_start import cold_start
+from tonnage.planner.error_model import Pair, Ratio, correlation, ratio
 from tonnage.planner.lifecycle.levers import levers
 from tonnage.planner.serve.plan import plan_serve
-from tonnage.planner.ties import Pair, Ratio, ratio, shared
 from tonnage.planner.train.plan import plan_train
 from tonnage.units import show
+from tonnage.version import __version__
 
 __all__ = ["plan_lifecycle"]
 
@@ -179,8 +180,10 @@ def _over_the_mix(
     (made, served), (first, serving) = one, mix
     often, hours = 1.0 + request.retrainings, request.months * HOURS_PER_MONTH
     return ratio(
-        Pair(_by(made.cost, often), _by(first.cost, often), shared(made.configuration, first.configuration)),
-        Pair(_by(served.cost, hours), _by(serving.cost, hours), shared(served.configuration, serving.configuration)),
+        Pair(_by(made.cost, often), _by(first.cost, often), correlation(made.configuration, first.configuration)),
+        Pair(
+            _by(served.cost, hours), _by(serving.cost, hours), correlation(served.configuration, serving.configuration)
+        ),
     )
 
 

@@ -20,7 +20,7 @@ import msgspec
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
 from tonnage.nouns.case import Case, InferCase, Result, ServeCase, TrainCase
 
-__all__ = ["LARGEST_LIST", "LONGEST_LINE", "Answer", "answers", "case_of_object", "raw_cases"]
+__all__ = ["LARGEST_LIST", "LONGEST_LINE", "Answer", "answers", "case_of_object", "checked", "raw_cases"]
 
 LONGEST_LINE: Final = 1024 * 1024
 """Of one case; an inline model with every layer is some 10 kB. [bytes]"""
@@ -113,6 +113,21 @@ def case_of_object(raw: Any) -> Case:
         case: Case = msgspec.convert(named, _KINDS[kind], strict=True)
     except msgspec.ValidationError as error:
         raise BadRequest(_sentence(error)) from None
+    _check_load(case)
+    return case
+
+
+def checked(case: Case) -> Case:
+    """
+    A case noun after the checks that its JSON form passes.
+
+    Raises
+    ------
+    BadRequest
+        A number out of range, or a load that is missing or contradicts itself.
+    """
+    for name, value in msgspec.to_builtins(case, builtin_types=(type(case.model),)).items():
+        _refuse_numbers({name: value}, "")
     _check_load(case)
     return case
 

@@ -14,7 +14,6 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
-from tonnage.catalog.intervals import factor
 from tonnage.catalog.networks import offline, runtime_of, silicon_of
 from tonnage.engine.offline import Machine, Taken, machine_of, pass_s, peak_of
 from tonnage.engines.registry import engines
@@ -28,7 +27,7 @@ from tonnage.nouns.precision import number_format
 from tonnage.physics.memory import weight_bytes
 from tonnage.physics.network import element_bytes
 from tonnage.physics.traced import inference_peak_bytes
-from tonnage.planner.levels import infer_level
+from tonnage.planner.error_model import ErrorModel, infer_level
 from tonnage.planner.predict.infer_work import Stages, precision_of, stages_of
 from tonnage.units import show
 
@@ -37,7 +36,7 @@ __all__ = [
     "Times",
     "answer",
     "batch_times",
-    "level_of",
+    "errors_of",
     "load_times",
     "memory_of",
     "predict_infer",
@@ -113,7 +112,7 @@ def answer(setup: Setup) -> InferResult:
         latency_s=_quantity(latency, "s", "latency_s", setup, _parts(times, latency)),
         step_s=None if times.step_s is None else _quantity(times.step_s, "s", "step_s", setup),
         memory=memory,
-        level=level_of(setup),
+        level=errors_of(setup).level,
         why=_why(setup, times),
         notes=notes,
     )
@@ -289,7 +288,7 @@ def memory_of(setup: Setup, times: Times) -> Quantity:
         Part(name="context", value=0.0 if on_host else _CONTEXT_BYTES, basis=Basis.ASSUMED),
     ]
     found = Quantity.of_parts("bytes", parts)
-    return found.within(factor("infer", "memory", rung=found.basis.value))
+    return found.within(ErrorModel(kind="infer", level=found.basis.value).factor("memory"))
 
 
 def _weights(setup: Setup, name: str) -> float:
@@ -298,11 +297,12 @@ def _weights(setup: Setup, name: str) -> float:
 
 def _quantity(value: float, unit: str, name: str, setup: Setup, parts: tuple[Part, ...] = ()) -> Quantity:
     found = Quantity(value=value, unit=unit, basis=setup.basis, parts=parts)
-    return found.within(factor("infer", name, rung=level_of(setup)))
+    return found.within(errors_of(setup).factor(name))
 
 
-def level_of(setup: Setup) -> str:
-    return infer_level(setup.case, setup.model, basis=setup.basis.value, engine=setup.runtime.engine)
+def errors_of(setup: Setup) -> ErrorModel:
+    level = infer_level(setup.case, setup.model, basis=setup.basis.value, engine=setup.runtime.engine)
+    return ErrorModel(kind="infer", level=level)
 
 
 def _why(setup: Setup, times: Times) -> str:

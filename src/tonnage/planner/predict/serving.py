@@ -1,7 +1,7 @@
 """One language model served by one engine on one accelerator: latencies, throughput, cache, verdict.
 
-The path: case -> nouns (model, accelerator, settled precision, engine with its defaults) -> memory
-(does it fit, how many requests run together) -> step table -> traffic -> result with intervals.
+The path: case -> deployment (engine with its defaults, memory, kernels) -> step times -> traffic -> result with
+intervals.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.engine.served import Served
+from tonnage.engine.served import Served, Tail
 from tonnage.nouns.answer import Basis, Quantity
 from tonnage.nouns.case import Latency, ServeCase, ServeResult
-from tonnage.planner.calibrated import basis_under, width
-from tonnage.planner.levels import serve_level
-from tonnage.planner.serve.setup import Setup, setup
-from tonnage.planner.serve.traffic import served
+from tonnage.planner.deployment import Deployment, resolve
+from tonnage.planner.error_model import ErrorModel, serve_level, serve_load
+from tonnage.planner.replica import queueing_of
+from tonnage.planner.serve.traffic import open_load, served
 
 __all__ = ["predict_serve"]
-
-_BASIS = {"own": Basis.CALIBRATED, "architecture": Basis.DERIVED, "generation": Basis.DERIVED,
-          "generic": Basis.ASSUMED}  # fmt: skip
 
 
 def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> ServeResult:
@@ -35,7 +32,7 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING) ->
     TonnageError
         The model, accelerator, engine or a format is unknown, or the case contradicts itself.
     """
-    at = setup(case, additions=additions)
+    at = resolve(case, additions=additions)
     memory = {"total_bytes": at.pool.memory.value, "parts": msgspec.to_builtins(at.pool.memory.parts)}
     tokens = at.pool.tokens
     if not at.pool.verdict.ok:
@@ -43,45 +40,57 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING) ->
             fits=False, basis=Basis.DERIVED, memory=memory, kv_cache_tokens=tokens, why=at.pool.verdict.reason or "",
             notes=at.notes, id=case.id,
         )  # fmt: skip
-    found, rung = served(at)
-    basis = _BASIS[rung]
-    if at.times.borrowed and basis is Basis.CALIBRATED:
-        basis = Basis.DERIVED
-    return _result(at, found, basis=basis_under(basis, at.calibration), memory=memory)
+    found, tier = served(at)
+    return _result(at, found, basis=at.basis(tier), memory=memory)
 
 
-def _result(at: Setup, found: Served, *, basis: Basis, memory: dict[str, Any]) -> ServeResult:
+def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:
+    """How sure the case's numbers are."""
+    case = at.case
+    # Clients that wait for their answers are all in flight; of arrivals, as many as the steady state holds.
+    in_flight = case.traffic.concurrency / case.replicas if case.traffic.concurrency else found.running
+    load = "split" if case.disaggregation is not None else "steady" if case.phase == "decode" else serve_load(
+        case.traffic, in_flight=in_flight, prompt_tokens=case.isl, saturated=found.saturated
+    )  # fmt: skip
+    level = serve_level(at.placement.model, basis=basis, load=load, engine=at.times.engine)
+    errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+    if case.traffic.rate_per_s is None or case.phase == "encode":
+        return errors
+    times, arriving = open_load(at)
+    rate = case.traffic.rate_per_s / case.replicas
+    queueing = queueing_of(times, arriving, rate_per_s=rate, error=errors.factor("tpot_s"))
+    return msgspec.structs.replace(errors, queueing=queueing)
+
+
+def _result(at: Deployment, found: Served, *, basis: Basis, memory: dict[str, Any]) -> ServeResult:
     case, scale = at.case, float(at.case.replicas)
     rate = found.requests_per_s * scale
     output = 1.0 / found.tpot_s * found.running if case.phase == "decode" else rate * case.osl
-    level = serve_level(
-        case, at.placement.model, basis=basis.value, engine=at.times.engine, saturated=bool(found.saturated)
-    )
+    errors = _errors(at, found, basis)
 
     def quantity(name: str, value: float, unit: str) -> Quantity:
-        return Quantity(value=value, unit=unit, basis=basis).within(width(name, at.calibration, level=level))
+        return errors.quantity(name, value, unit=unit, basis=basis)
 
     return ServeResult(
         fits=True,
         basis=basis,
         memory=memory,
         kv_cache_tokens=at.pool.tokens,
-        ttft_s=None if case.phase == "decode" else _latency(at, "ttft_s", found.ttft_s, (found.ttft_tail_s, level)),
-        tpot_s=None if case.osl <= 1 else _latency(at, "tpot_s", found.tpot_s, (found.tpot_tail_s, level)),
-        e2e_s=_latency(at, "e2e_s", found.e2e_s, (None, level)),
+        ttft_s=None if case.phase == "decode" else _latency(errors, "ttft_s", found.ttft_s, found.ttft_tail_s),
+        tpot_s=None if case.osl <= 1 else _latency(errors, "tpot_s", found.tpot_s, found.tpot_tail_s),
+        e2e_s=_latency(errors, "e2e_s", found.e2e_s),
         output_tokens_per_s=quantity("output_tokens_per_s", output, "tokens/s") if case.osl else None,
         total_tokens_per_s=quantity("total_tokens_per_s", rate * (case.isl + case.osl), "tokens/s"),
         requests_per_s=quantity("requests_per_s", rate, "1/s"),
         saturated=found.saturated,
-        level=level,
+        level=errors.level,
         notes=at.notes,
         id=case.id,
-    )  # fmt: skip
+    )
 
 
-def _latency(at: Setup, name: str, mean: float, known: tuple[tuple[float, float, float] | None, str]) -> Latency:
-    """A mean with its tail where that is known, as sure as its level or the user's calibration makes it."""
-    tail, level = known
-    error = width(name, at.calibration, level=level)
+def _latency(errors: ErrorModel, name: str, mean: float, tail: Tail | None = None) -> Latency:
+    """A mean with its tail where that is known, and its 90 % interval."""
+    low, high = errors.bounds(name, mean)
     p50, p95, p99 = tail or (None, None, None)
-    return Latency(mean=mean, p50=p50, p95=p95, p99=p99, low=mean / error, high=mean * error)
+    return Latency(mean=mean, p50=p50, p95=p95, p99=p99, low=low, high=high)

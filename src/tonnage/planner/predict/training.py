@@ -12,9 +12,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, hub
-from tonnage.catalog.intervals import factor
 from tonnage.catalog.training import training_coefficients, with_training_totals
-from tonnage.engine.training import step_time
 from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Quantity
@@ -22,9 +20,8 @@ from tonnage.nouns.case import TrainCase, TrainResult
 from tonnage.nouns.model import Model
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.training import TrainSetup
-from tonnage.physics.training_memory import training_memory
 from tonnage.planner.train.setup import Chosen, resolve_setup
-from tonnage.planner.train.sure import basis_of, level_of, mfu
+from tonnage.planner.train.training_job import TrainingJob, mfu
 from tonnage.units import show
 
 __all__ = ["predict_train"]
@@ -49,20 +46,10 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING) -> TrainRe
         raise BadRequest("seq_len: a model with layers needs a sequence length; give the tokens of one sequence")
     coefficients = training_coefficients()
     chosen = resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients)
-    setup = chosen.setup
-    memory = training_memory(
-        model, accelerator=accelerator, setup=setup, coefficients=coefficients, memory_kind=case.memory_kind
-    )
-    step = step_time(
-        model, accelerator=_counted(accelerator, case), setup=setup, coefficients=coefficients
-    )  # fmt: skip
-    level = level_of(model, accelerator=accelerator, setup=setup, coefficients=coefficients)
-    step = msgspec.structs.replace(step, basis=basis_of(accelerator, coefficients)).within(
-        factor("train", "step_s", rung=level)
-    )
-    memory = memory.within(factor("train", "memory_peak_bytes", rung=level))
+    job = TrainingJob(model=model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
+    step, memory = job.step(_counted(accelerator, case)), job.memory(case.memory_kind)
     found = _result(case, model, accelerator, chosen, step=step, memory=memory)
-    return msgspec.structs.replace(found, level=level)
+    return msgspec.structs.replace(found, level=job.errors.level)
 
 
 def _check(case: TrainCase) -> None:

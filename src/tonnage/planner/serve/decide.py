@@ -19,8 +19,7 @@ from tonnage.nouns.plan import Configuration, ServeOption
 from tonnage.nouns.workload import Serve
 from tonnage.planner.missed import Missed
 from tonnage.planner.serve import limits
-from tonnage.planner.serve.account import accounted
-from tonnage.planner.serve.option import Candidate, bills_of, option_of, replicas_of, share_of
+from tonnage.planner.serve.option import Candidate, accounted, bills_of, option_of, replicas_of, share_of
 
 if TYPE_CHECKING:
     from tonnage.engine.simulated import Requests

@@ -153,7 +153,7 @@ def _scaled(best: Point, scale: float) -> Point:
 
 
 def _contender(request: Serve, chance: _Chance, *, best: Point, today: date) -> Contender | None:
-    error = chance.replica.factors["requests_per_s"]
+    error = chance.replica.rate_factor
     counts = [replicas_of(request, best, factor=factor) for factor in (1.0, error, 1.0 / error)]
     usd, low, high = (_usd(request, chance, count, today) for count in counts)
     ranks = chance.configuration.layout.ranks

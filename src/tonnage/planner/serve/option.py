@@ -10,20 +10,26 @@ import math
 from datetime import date
 
 import msgspec
+from msgspec.structs import replace
 
+from tonnage.catalog import providers
 from tonnage.engine.autoscale import carrying, fleet_of
 from tonnage.engine.capacity import Point, ReplicaLoad, at_concurrency, at_rate
 from tonnage.money.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
 from tonnage.money.energy import busy_share
+from tonnage.money.terms import billing_rules, idle_usd, unit_costs
+from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.money import Offer
 from tonnage.nouns.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
 from tonnage.nouns.workload import Serve
-from tonnage.planner.replica import Replica, concurrency_limit, factor_at
+from tonnage.planner.energy import energy_use
+from tonnage.planner.host import offer_of, serving_needs
+from tonnage.planner.replica import Replica, concurrency_limit
 from tonnage.planner.serve import story
 from tonnage.planner.sites import Site
 
-__all__ = ["Candidate", "bills_of", "load_of", "option_of", "replicas_of", "share_of", "working_of"]
+__all__ = ["Candidate", "accounted", "bills_of", "load_of", "option_of", "replicas_of", "share_of", "working_of"]
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +58,7 @@ def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
         ttft_s=request.slo.ttft_s,
         tpot_s=request.slo.tpot_s,
         e2e_s=request.slo.e2e_s,
-        max_concurrency=concurrency_limit(replica, request.lengths),
+        max_concurrency=concurrency_limit(replica.deployment, request.lengths),
     )
 
 
@@ -100,13 +106,14 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOp
     replica, best = found.replica, found.best
     replicas, ranks = replicas_of(request, best), found.configuration.layout.ranks
     working, share = working_of(request, replicas), share_of(request, replicas)
-    point = found.point or _mean_field_at(request, replica, share)
+    steady = _mean_field_at(request, replica, share)
+    point = found.point or steady
     full = best.rate_per_s if request.rate_per_s is not None else best.concurrency
     carried = point.rate_per_s * working / request.shape.peak_to_mean
     # A rate that was asked for is the mean load itself; a number in flight becomes one by the latencies found.
     mean_rate = request.rate_per_s if request.rate_per_s is not None else carried
     tokens_per_s = mean_rate * request.lengths.output_tokens
-    capacity = _capacity(request, found, point=point)
+    capacity = _capacity(request, found, point=point, steady=steady)
     cost = _cost_interval(request, bills[0], found=found)
     return ServeOption(
         configuration=found.configuration,
@@ -138,7 +145,7 @@ def _mean_field_at(request: Serve, replica: Replica, share: float) -> Point:
 def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
     """The bill, and what it becomes when capacity lies at either end of its interval."""
     ranks, replica = found.configuration.layout.ranks, found.replica
-    error = replica.factors["requests_per_s"]
+    error = replica.rate_factor
     # The value planned with is the lower bound of the simulation's own interval.
     more = found.simulated.high_per_s / found.simulated.low_per_s if found.simulated else 1.0
     fewest, most = (replicas_of(request, found.best, factor=factor) for factor in (error * more, 1.0 / error))
@@ -152,22 +159,22 @@ def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
     )
 
 
-def _capacity(request: Serve, found: Candidate, *, point: Point) -> Capacity:
+def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) -> Capacity:
+    """What requests see at a point; as sure as the steady state of the same load, simulated or not."""
     replica, best, seen = found.replica, found.best, found.simulated
 
-    def timed(value: float, name: str) -> Quantity:
-        error = factor_at(replica, name, concurrency=point.concurrency, prompt_tokens=request.lengths.prompt_tokens)
-        return Quantity(value=value, unit="s", basis=replica.basis).within(error)
-
-    rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis).within(replica.factors["requests_per_s"])
+    # A number in flight is as a closed loop: how long requests take changes the rate, not the queue.
+    load = load_of(request, replica) if request.rate_per_s is not None else None
+    errors = replica.errors(steady, prompt_tokens=request.lengths.prompt_tokens, load=load)
+    rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis).within(replica.rate_factor)
     if seen is not None:
-        rate = msgspec.structs.replace(rate, high=seen.high_per_s * replica.factors["requests_per_s"])
-    full = seen is None and found.binds == "kv" and best.concurrency >= replica.max_num_seqs * 0.999
+        rate = msgspec.structs.replace(rate, high=seen.high_per_s * replica.rate_factor)
+    full = seen is None and found.binds == "kv" and best.concurrency >= replica.deployment.max_num_seqs * 0.999
     return Capacity(
         max_rate_per_s=rate,
         concurrency=point.concurrency,
-        ttft_s=timed(point.ttft_tail_s, "ttft_s"),
-        tpot_s=timed(point.tpot_tail_s, "tpot_s"),
+        ttft_s=errors.quantity("ttft_s", point.ttft_tail_s, unit="s", basis=replica.basis),
+        tpot_s=errors.quantity("tpot_s", point.tpot_tail_s, unit="s", basis=replica.basis),
         ttft_mean_s=point.ttft_mean_s,
         tpot_mean_s=point.tpot_mean_s,
         binds="batch" if full else found.binds,
@@ -181,3 +188,44 @@ def _prompt_share(replica: Replica, point: Point) -> float:
     """Of the time at work, the part that prompts take: the rest is decoding."""
     assert replica.times is not None
     return min(1.0, point.rate_per_s * replica.times.prefill_work_s / busy_share(mean_requests=point.concurrency))
+
+
+def accounted(request: Serve, option: ServeOption, *, accelerator: Accelerator) -> ServeOption:
+    """The option with its unit costs, its terms, and its energy at the mean load."""
+    capacity, lengths = option.capacity, request.lengths
+    working = carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+    # usd_per_million_output_tokens was made at the mean load, so the mean rate follows from it exactly.
+    tokens_per_s = option.cost.value / option.usd_per_million_output_tokens * 1e6 / 3600.0
+    mean_in_flight = capacity.concurrency * working / request.shape.peak_to_mean / option.replicas
+    largest = capacity.max_rate_per_s.value * working
+    return replace(
+        option,
+        unit_costs=unit_costs(
+            usd_per_hour=option.cost.value,
+            requests_per_s=tokens_per_s / lengths.output_tokens,
+            prompt_tokens=lengths.prompt_tokens,
+            output_tokens=lengths.output_tokens,
+            prompt_share=capacity.prompt_share,
+            max_requests_per_s=largest,
+        ),
+        idle_usd_per_month=idle_usd(
+            usd_per_hour=option.cost.value, busy_share=min(1.0, tokens_per_s / lengths.output_tokens / largest)
+        ),
+        needs=serving_needs(
+            option.configuration.layout, weight_bytes=_weight_bytes(option), offer=offer_of(option.bill)
+        ),
+        billing=billing_rules(providers().get(option.bill.provider)),
+        energy=energy_use(
+            accelerator,
+            count=float(option.accelerators),
+            busy=busy_share(mean_requests=mean_in_flight),
+            bill=option.bill,
+            output_tokens_per_s=tokens_per_s,
+        ),
+    )
+
+
+def _weight_bytes(option: ServeOption) -> float:
+    """Of one replica, over all of its accelerators. [bytes]"""
+    held = sum(part.value for part in option.memory.parts if part.name.startswith("weights"))
+    return held * option.configuration.layout.ranks

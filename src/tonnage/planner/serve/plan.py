@@ -14,7 +14,7 @@ from datetime import date
 
 from msgspec.structs import replace
 
-from tonnage import __version__, catalog
+from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.engine.capacity import at_concurrency, largest_concurrency
@@ -26,7 +26,7 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import PLAN_SCHEMA, Configuration, Provenance, Rejection, ServeOption, ServePlan
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Serve
-from tonnage.planner.calibrated import notes_among
+from tonnage.planner.deployment import notes_among
 from tonnage.planner.missed import Missed
 from tonnage.planner.quality import changes_among, floored
 from tonnage.planner.relax import bought
@@ -41,6 +41,7 @@ from tonnage.planner.serve.roofline import roofline
 from tonnage.planner.sites import Site, none_passes, sites
 from tonnage.search.frontier import frontier
 from tonnage.search.layouts import replica_layouts
+from tonnage.version import __version__
 
 __all__ = ["plan_serve"]
 

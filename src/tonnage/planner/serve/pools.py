@@ -148,8 +148,7 @@ def _player(
     from tonnage.engine.router import simulate_disaggregated
     from tonnage.planner.simulate.apart import moved_s
 
-    placement = candidate.replica.placement
-    assert placement is not None
+    placement = candidate.replica.deployment.placement
     moved: Any = moved_s(placement, requests.prompt, leaves_node=leaves_node)
 
     def play(sent: Requests) -> Simulated:

@@ -7,13 +7,14 @@ from typing import Final
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.engine.steps import Placement
+from tonnage.nouns.case import Traffic
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Roofline, RooflinePoint, ServeOption
 from tonnage.nouns.workload import Serve
 from tonnage.physics.operators import operator_s, peak_flop_per_s
 from tonnage.physics.transformer import decode_work, prefill_work
 from tonnage.physics.work import Work
-from tonnage.planner.placement import place
+from tonnage.planner.deployment import case_of, deploy
 
 __all__ = ["roofline"]
 
@@ -25,7 +26,8 @@ def roofline(request: Serve, option: ServeOption, *, model: Model, additions: Ad
     """The operators of a decode step at the planned load and of one prompt, beside the ceilings they run under."""
     configuration, lengths = option.configuration, request.lengths
     accelerator = catalog.accelerator(configuration.accelerator, additions)
-    placement = place(model, accelerator, configuration=configuration)
+    case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
+    placement = deploy(case, model=model, accelerator=accelerator).placement
     precision, layout = configuration.precision, configuration.layout
     decode = decode_work(
         model, sequences=max(1.0, option.capacity.concurrency / layout.dp),

@@ -22,8 +22,8 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Bill, Capacity, Choice, Decision, SeparatePools, ServeOption, SimulatedCapacity
 from tonnage.nouns.workload import Serve
 from tonnage.physics.parameters import active_parameters, parameters
+from tonnage.planner.error_model import Pair, Ratio, correlation, tied, within
 from tonnage.planner.replica import Replica
-from tonnage.planner.ties import Pair, Ratio, shared, tied, within
 from tonnage.units import show
 
 __all__ = [
@@ -135,7 +135,7 @@ def _tied(option: ServeOption, first: ServeOption) -> Ratio | None:
     """The ratio of both costs where it might be no more than the first's; what is less sure ties with nothing."""
     if option.sure is not first.sure:
         return None
-    return tied(Pair(option.cost, first.cost, shared(option.configuration, first.configuration)))
+    return tied(Pair(option.cost, first.cost, correlation(option.configuration, first.configuration)))
 
 
 def _count(number: int, noun: str) -> str:
@@ -287,8 +287,8 @@ def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapa
         what = f"{binds.upper()} reaches its objective" if binds in {"ttft", "tpot", "e2e"} else "it is full"
         return f"{what} {at}, where {seen.cause}"
     if binds == "kv":
-        full = best.concurrency >= replica.max_num_seqs * 0.999
-        return f"limited by max_num_seqs {replica.max_num_seqs}" if full else f"the KV cache is full {at}"
+        full = best.concurrency >= replica.deployment.max_num_seqs * 0.999
+        return f"limited by max_num_seqs {replica.engine.max_num_seqs}" if full else f"the KV cache is full {at}"
     return f"{binds.upper()} reaches its objective {at}"
 
 

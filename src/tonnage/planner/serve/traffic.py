@@ -6,9 +6,9 @@ import math
 
 import msgspec
 
+from tonnage.engine.capacity import ReplicaLoad, ReplicaTimes, at_concurrency
 from tonnage.engine.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.engine.disaggregated import Pools, disaggregated_loop
-from tonnage.engine.open_loop import open_loop
 from tonnage.engine.overheads import ahead
 from tonnage.engine.served import Served
 from tonnage.engine.static import burst, pipelined_share, static_batch
@@ -16,24 +16,20 @@ from tonnage.engine.steps import StepGrid, StepTable, encode_parts, seconds, ste
 from tonnage.errors import BadRequest
 from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.layout import Engine, Layout
+from tonnage.nouns.workload import Lengths
 from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.efficiency import weakest_rung
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
-from tonnage.planner.serve.setup import Setup
+from tonnage.planner.deployment import Deployment
+from tonnage.planner.replica import concurrency_limit, replica_of, steady_state
 
-__all__ = ["grid_of", "pool_grids", "pools_of", "served", "slots", "under_load"]
+__all__ = ["grid_of", "open_load", "pool_grids", "pools_of", "served", "slots", "under_load"]
 
-_SEPARATE = frozenset({"sglang", "lmdeploy", "tgi"})
-"""Engines that give prompts steps of their own."""
 _DRIFT = (0.9, 1.1)
 """Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""
-_ON_ITS_OWN = frozenset({"trtllm"})
-"""Engines with a compiled scheduler and an offline run of their own (trtllm-bench): its host time is not seen there."""
 _DRIFT_WHOLE = (0.98, 1.02)
 """The same where prompts are not cut: those that met in a step meet again."""
-_PIPED_SINCE = {"llamacpp": (2413,)}
-"""Release from which pieces of a prompt follow each other through the devices (llama.cpp pull request 6017)."""
 _IN_FLIGHT = 4.0
 """Pieces whose inputs are kept at a time (llama.cpp GGML_SCHED_MAX_COPIES)."""
 _PREFILL_TOKENS = 16_384
@@ -43,7 +39,7 @@ _TYPICAL_BATCH = 256.0
 """Where nothing else limits the batch: an encoder or a need-based engine without a stated load. [requests]"""
 
 
-def served(at: Setup) -> tuple[Served, Rung]:
+def served(at: Deployment) -> tuple[Served, Rung]:
     """What the case's traffic sees, and the weakest rung it rests on."""
     case = at.case
     if case.phase == "encode":
@@ -53,12 +49,12 @@ def served(at: Setup) -> tuple[Served, Rung]:
     return under_load(at, step_table(grid_of(at), at.overheads))
 
 
-def under_load(at: Setup, table: StepTable) -> tuple[Served, Rung]:
+def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
     """The case's traffic on one replica whose steps are tabulated."""
     case, load = at.case, _load(at)
     traffic = case.traffic
     if traffic.saturated:
-        found = saturated_loop(_unread(table) if at.engine.name in _ON_ITS_OWN else table, load)
+        found = saturated_loop(_unread(table) if at.running.spec.scheduling.runs_alone else table, load)
     elif traffic.static:
         found = _static(at, table, load)
     elif traffic.concurrency is not None:
@@ -73,10 +69,39 @@ def under_load(at: Setup, table: StepTable) -> tuple[Served, Rung]:
             output_tokens=case.osl, budget=load.budget,
         )  # fmt: skip
     elif traffic.rate_per_s is not None:
-        found = waited(open_loop(table, load, rate_per_s=traffic.rate_per_s / case.replicas), at.engine)
+        found = waited(_at_rate(at, traffic.rate_per_s / case.replicas), at.engine)
     else:
         raise BadRequest("traffic: give concurrency, rate_per_s, batch or saturated")
     return found, table.rung
+
+
+def _at_rate(at: Deployment, rate_per_s: float) -> Served:
+    """The steady state at a rate, as a plan sees it."""
+    times, load = open_load(at)
+    point, saturated = steady_state(times, load, rate_per_s=rate_per_s)
+    rare = at_concurrency(times, msgspec.structs.replace(load, percentile=99.0), concurrency=point.concurrency)
+    return Served(
+        ttft_s=point.ttft_mean_s,
+        tpot_s=point.tpot_mean_s,
+        e2e_s=point.ttft_mean_s + max(0.0, load.output_tokens - 1.0) * point.tpot_mean_s,
+        requests_per_s=min(rate_per_s, point.rate_per_s),
+        running=point.concurrency,
+        ttft_tail_s=(None, point.ttft_tail_s, rare.ttft_tail_s),
+        tpot_tail_s=(None, point.tpot_tail_s, rare.tpot_tail_s),
+        saturated=saturated,
+    )
+
+
+def open_load(at: Deployment) -> tuple[ReplicaTimes, ReplicaLoad]:
+    """Step times for the case's mean lengths, and its load: Poisson arrivals of equal requests."""
+    lengths = Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=max(1.0, at.case.osl))
+    times = replica_of(at, lengths).times
+    assert times is not None, "whoever asks for times has looked whether the model fits"
+    load = ReplicaLoad(
+        output_tokens=lengths.output_tokens, output_tail_tokens=lengths.output_tokens,
+        max_concurrency=max(1.0, concurrency_limit(at, lengths)),
+    )  # fmt: skip
+    return times, load
 
 
 def _unread(table: StepTable) -> StepTable:
@@ -103,22 +128,19 @@ def waited(found: Served, engine: Engine) -> Served:
         ttft_s=found.ttft_s + added,
         e2e_s=found.e2e_s + added,
         requests_per_s=found.requests_per_s * found.e2e_s / (found.e2e_s + added),
-        ttft_tail_s=tuple(tail + added for tail in found.ttft_tail_s) if found.ttft_tail_s else found.ttft_tail_s,
+        ttft_tail_s=tuple(None if tail is None else tail + added for tail in found.ttft_tail_s)
+        if found.ttft_tail_s
+        else None,
     )
 
 
-def slots(at: Setup) -> float:
-    """Most requests that run together: what the cache holds and what the engine admits."""
-    case, engine = at.case, at.engine
-    longest = max(1.0, case.isl + case.osl)
-    # Requests are at different points of their answers: on average half of it is cached, unless room is reserved.
-    held = longest if engine.name == "trtllm" else max(1.0, case.isl + case.osl / 2.0)
-    by_cache = at.pool.sequences * longest / held if math.isfinite(at.pool.sequences) else math.inf
-    by_engine = float(engine.max_num_seqs or math.inf) * at.memory_layout.dp
-    return max(1.0, math.floor(min(by_cache, by_engine)))
+def slots(at: Deployment) -> float:
+    """Most whole requests that run together: what the cache holds and what the engine admits."""
+    most = concurrency_limit(at, Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=at.case.osl))
+    return max(1.0, math.floor(most)) if math.isfinite(most) else most
 
 
-def _batch(at: Setup) -> float:
+def _batch(at: Deployment) -> float:
     """Largest batch that the traffic can bring about."""
     traffic, most = at.case.traffic, slots(at)
     asked = traffic.concurrency or traffic.batch
@@ -128,7 +150,7 @@ def _batch(at: Setup) -> float:
     return most if math.isfinite(most) else _TYPICAL_BATCH
 
 
-def _budget(at: Setup) -> float:
+def _budget(at: Deployment) -> float:
     """Prompt tokens of one step: the engine's token budget, or a whole prompt where prompts are not cut."""
     tokens = float(at.engine.max_num_batched_tokens or 8192)
     if at.engine.chunked_prefill is False:
@@ -136,11 +158,13 @@ def _budget(at: Setup) -> float:
     return tokens * at.memory_layout.dp
 
 
-def _load(at: Setup) -> Load:
+def _load(at: Deployment) -> Load:
     most, stated = slots(at), at.case.length_spread
     # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
     chunked = at.engine.chunked_prefill is not False
-    mixed = at.engine.name == "trtllm" or (chunked and (at.engine.name not in _SEPARATE or bool(at.engine.mixed_chunk)))
+    rules = at.running.spec.scheduling
+    together = not rules.separate_prompts or bool(at.engine.mixed_chunk)
+    mixed = rules.mixes_whole_prompts or (chunked and together)
     return Load(
         prompt_tokens=max(1.0, at.case.isl),
         output_tokens=max(1.0, at.case.osl),
@@ -166,7 +190,7 @@ def _company(ranks: int) -> float:
     return ranks * sum(1.0 / k for k in range(1, ranks + 1))
 
 
-def grid_of(at: Setup) -> StepGrid:
+def grid_of(at: Deployment) -> StepGrid:
     """Steps that the case's traffic can bring about, opened into parts."""
     case, batch = at.case, _batch(at)
     return step_grid(
@@ -178,22 +202,23 @@ def grid_of(at: Setup) -> StepGrid:
     )
 
 
-def _static(at: Setup, table: StepTable, load: Load) -> Served:
+def _static(at: Deployment, table: StepTable, load: Load) -> Served:
     batch = float(at.case.traffic.batch or 1)
     each = batch / at.case.replicas
-    if each > load.slots and at.engine.name in {"vllm", "sglang", "trtllm", "lmdeploy", "deepspeed-mii"}:
+    queues = at.running.spec.scheduling.queues_batches
+    if each > load.slots and queues:
         return burst(table, requests=each, slots=load.slots, prompt_tokens=load.prompt_tokens,
                      output_tokens=load.output_tokens, budget=load.budget)  # fmt: skip
-    whole = load.budget if at.engine.name in {"vllm", "sglang", "trtllm", "lmdeploy", "deepspeed-mii"} else math.inf
+    whole = load.budget if queues else math.inf
     return static_batch(
         table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens, budget=whole,
         piped=_piped(at, each * load.prompt_tokens),
     )  # fmt: skip
 
 
-def _piped(at: Setup, tokens: float) -> float:
+def _piped(at: Deployment, tokens: float) -> float:
     """What pipelined pieces leave of a prompt's time, where layers are spread over devices that take turns."""
-    stages, since = at.memory_layout.pp, _PIPED_SINCE.get(at.engine.name)
+    stages, since = at.memory_layout.pp, at.running.spec.piped_since
     taking_turns = at.case.split_mode == "layer" and stages > 1
     if not taking_turns or since is None or (at.release is not None and at.release < since):
         return 1.0
@@ -204,7 +229,7 @@ def _piped(at: Setup, tokens: float) -> float:
     return pipelined_share(pieces=pieces, largest=largest, in_flight=_IN_FLIGHT)
 
 
-def _encoded(at: Setup) -> tuple[Served, Rung]:
+def _encoded(at: Deployment) -> tuple[Served, Rung]:
     """One pass per batch; latency and throughput are two sides of it."""
     traffic, case = at.case.traffic, at.case
     batch = float(traffic.batch or traffic.concurrency or (_TYPICAL_BATCH if traffic.saturated else 1))
@@ -217,7 +242,7 @@ def _encoded(at: Setup) -> tuple[Served, Rung]:
     return Served(ttft_s=taken, tpot_s=taken, e2e_s=taken, requests_per_s=rate, running=batch), parts.rung
 
 
-def _disaggregated(at: Setup) -> tuple[Served, Rung]:
+def _disaggregated(at: Deployment) -> tuple[Served, Rung]:
     case = at.case
     split = case.disaggregation
     if split is None or case.traffic.concurrency is None:
@@ -231,7 +256,7 @@ def _disaggregated(at: Setup) -> tuple[Served, Rung]:
     return found, weakest_rung((pools.prefill.rung, pools.decode.rung))
 
 
-def pool_grids(at: Setup) -> tuple[StepGrid, StepGrid]:
+def pool_grids(at: Deployment) -> tuple[StepGrid, StepGrid]:
     """Steps of one prefill worker and of one decode worker."""
     case, split = at.case, at.case.disaggregation
     if split is None or case.traffic.concurrency is None:
@@ -245,7 +270,7 @@ def pool_grids(at: Setup) -> tuple[StepGrid, StepGrid]:
     return first, second
 
 
-def pools_of(at: Setup, grids: tuple[StepGrid, ...]) -> Pools:
+def pools_of(at: Deployment, grids: tuple[StepGrid, ...]) -> Pools:
     """The two pools of workers, their steps priced."""
     split = at.case.disaggregation
     if split is None or at.case.traffic.concurrency is None:
@@ -264,18 +289,18 @@ def pools_of(at: Setup, grids: tuple[StepGrid, ...]) -> Pools:
     )
 
 
-def _prefill_budget(at: Setup, layout: Layout) -> float:
+def _prefill_budget(at: Deployment, layout: Layout) -> float:
     """Prompt tokens of one step of a prefill worker: whole prompts."""
     stated = at.case.engine_options.get("max_num_batched_tokens")
     tokens = float(stated or max(_PREFILL_TOKENS, at.engine.max_num_batched_tokens or 0))
     return max(at.case.isl, tokens) * layout.dp
 
 
-def _with_layout(at: Setup, layout: Layout) -> Setup:
+def _with_layout(at: Deployment, layout: Layout) -> Deployment:
     return msgspec.structs.replace(at, placement=msgspec.structs.replace(at.placement, layout=layout))
 
 
-def _transfer_s(at: Setup, layout: Layout) -> float:
+def _transfer_s(at: Deployment, layout: Layout) -> float:
     """The prompt's cache from each prefill rank to its peer, over the network."""
     p = at.placement
     kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=layout, context=at.case.isl)

@@ -18,7 +18,6 @@ from tonnage.engine.simulated import Requests
 from tonnage.nouns.plan import LoadPoint, SimulatedCapacity
 from tonnage.nouns.simulate import SimulationTraffic
 from tonnage.nouns.workload import Serve
-from tonnage.planner.placement import overheads_on
 from tonnage.planner.replica import Replica
 from tonnage.planner.replica_arrays import ReplicaArrays, replica_arrays
 
@@ -138,12 +137,8 @@ def front(request: Serve, requests: Requests, *, concurrency: float, close: bool
 
 def arrays_of(request: Serve, replica: Replica, *, requests: Requests) -> ReplicaArrays:
     """The replica as the simulator takes it, for these requests."""
-    assert replica.placement is not None
     return replica_arrays(
-        replica.placement,
-        overheads_on(replica.placement.accelerator, replica.engine.name),
-        engine=replica.engine,
-        kv_tokens=replica.kv_tokens,
+        replica.deployment,
         prompt_tokens=request.lengths.prompt_tokens,
         output_tokens=request.lengths.output_tokens,
         options={"longest": int((requests.prompt + requests.output).max())},

@@ -11,8 +11,8 @@ from tonnage.nouns.simulate import Simulation
 from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
+from tonnage.planner.deployment import Deployment
 from tonnage.planner.replica_arrays import ReplicaArrays
-from tonnage.planner.serve.setup import Setup
 from tonnage.planner.simulate.traffic import Traced
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def check_apart(asked: Simulation) -> None:
 
 def run_apart(
     asked: Simulation,
-    sides: tuple[tuple[Setup, ReplicaArrays], tuple[Setup, ReplicaArrays]],
+    sides: tuple[tuple[Deployment, ReplicaArrays], tuple[Deployment, ReplicaArrays]],
     *,
     traffic: Traced,
     watch: Callable[[int, int], None] | None,

@@ -26,8 +26,8 @@ from tonnage.errors import BadFact, echo
 from tonnage.nouns.case import Links, ServeCase, Traffic
 from tonnage.nouns.layout import Layout
 from tonnage.physics.parameters import active_parameters
+from tonnage.planner.deployment import Deployment, resolve
 from tonnage.planner.replica_arrays import ReplicaArrays, replica_arrays
-from tonnage.planner.serve.setup import Setup, setup
 
 if TYPE_CHECKING:
     from tonnage.engine.serving import Simulated
@@ -62,7 +62,7 @@ class Replayed(NamedTuple):
     """A log's configuration, ready to be played: the replica by the physics, and its steps opened."""
 
     log: EngineLog
-    at: Setup
+    at: Deployment
     replica: ReplicaArrays
     requests: Requests
 
@@ -146,11 +146,10 @@ def replayed(log: EngineLog, *, links: Links | None = None) -> Replayed:
         isl=prompt, osl=output, layout=log.layout, engine="vllm", engine_version=log.version,
         engine_options=log.options, links=links or Links(),
     )  # fmt: skip
-    at = setup(case)
+    at = resolve(case)
     longest = int((log.requests.prompt + log.requests.output).max())
     replica = replica_arrays(
-        at.placement, at.overheads, engine=at.engine, kv_tokens=at.pool.tokens, prompt_tokens=prompt,
-        output_tokens=output, options={"longest": longest},
+        at, prompt_tokens=prompt, output_tokens=output, kv_tokens=at.pool.tokens, options={"longest": longest}
     )  # fmt: skip
     requests = log.requests
     if at.engine.prefix_caching:

@@ -1,6 +1,6 @@
 """One configuration under its traffic, request by request: the answer of `tonnage simulate`.
 
-The path: simulation -> settled nouns and memory (`serve.setup`) -> step arrays and scheduler -> requests
+The path: simulation -> deployment -> step arrays and scheduler -> requests
 with times and lengths -> the engine's simulator -> percentiles, occupancy, capacity.
 """
 
@@ -20,8 +20,8 @@ from tonnage.nouns.answer import Basis
 from tonnage.nouns.case import ServeCase, Traffic
 from tonnage.nouns.layout import Layout
 from tonnage.nouns.simulate import SIMULATE_SCHEMA, Simulated, Simulation
-from tonnage.planner.replica_arrays import MOST_CACHE, ReplicaArrays, replica_arrays
-from tonnage.planner.serve.setup import Setup, setup
+from tonnage.planner.deployment import Deployment, resolve
+from tonnage.planner.replica_arrays import ReplicaArrays, replica_arrays
 from tonnage.planner.simulate.apart import check_apart, run_apart
 from tonnage.planner.simulate.starting import scaling_of
 from tonnage.planner.simulate.told import told
@@ -63,7 +63,7 @@ def simulate(
     traffic = traffic_of(asked.traffic)
     split = asked.disaggregation
     layouts = (asked.layout,) if split is None else (split.prefill, split.decode)
-    setups = tuple(setup(_case(asked, traffic, layout), additions=additions) for layout in layouts)
+    setups = tuple(resolve(_case(asked, traffic, layout), additions=additions) for layout in layouts)
     at = next((one for one in setups if not one.pool.verdict.ok), setups[-1])
     if not at.pool.verdict.ok:
         why = at.pool.verdict.reason or "it does not fit"
@@ -123,7 +123,7 @@ def _run(
     return fleet, 1
 
 
-def _remembered(run: Run, at: Setup, replica: ReplicaArrays, *, requests: Requests) -> Requests | None:
+def _remembered(run: Run, at: Deployment, replica: ReplicaArrays, *, requests: Requests) -> Requests | None:
     """
     The same requests with names for their blocks, where that matters: somebody was preempted under a prefix cache.
 
@@ -166,17 +166,8 @@ def _case(asked: Simulation, traffic: Traced, layout: Layout) -> ServeCase:
     )
 
 
-def _replica(asked: Simulation, at: Setup, traffic: Traced) -> ReplicaArrays:
-    whole = traffic.prompt_mean + traffic.output_mean
+def _replica(asked: Simulation, at: Deployment, traffic: Traced) -> ReplicaArrays:
     options = {**asked.scheduler, "longest": traffic.longest}
     if traffic.hash_tokens:
         options["block_tokens"] = traffic.hash_tokens
-    return replica_arrays(
-        at.placement,
-        at.overheads,
-        engine=at.engine,
-        kv_tokens=min(max(at.pool.tokens, at.pool.sequences * whole), MOST_CACHE),
-        prompt_tokens=traffic.prompt_mean,
-        output_tokens=traffic.output_mean,
-        options=options,
-    )
+    return replica_arrays(at, prompt_tokens=traffic.prompt_mean, output_tokens=traffic.output_mean, options=options)

@@ -8,7 +8,7 @@ from tonnage.errors import BadRequest
 from tonnage.nouns.simulate import Simulation
 from tonnage.physics.memory import weight_bytes
 from tonnage.planner.cold_start import cold_start
-from tonnage.planner.serve.setup import Setup
+from tonnage.planner.deployment import Deployment
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["scaling_of"]
 
 
-def scaling_of(asked: Simulation, at: Setup) -> tuple[Scaling | None, tuple[str, ...]]:
+def scaling_of(asked: Simulation, at: Deployment) -> tuple[Scaling | None, tuple[str, ...]]:
     """The autoscaler as the engine takes it, and what was taken for granted of a start."""
     from tonnage.engine.router import Scaling
 

@@ -9,14 +9,14 @@ import msgspec
 from tonnage.engine.metrics import Objectives, goodput_per_s, summary
 from tonnage.engine.simulated import Limits
 from tonnage.errors import BadRequest
-from tonnage.nouns.answer import Basis
 from tonnage.nouns.case import Latency
 from tonnage.nouns.simulate import SIMULATE_SCHEMA, CapacityFound, FleetSeen, Occupancy, Simulated, Simulation
-from tonnage.nouns.workload import Slo
-from tonnage.planner.calibrated import basis_under, width
-from tonnage.planner.placement import BASIS_OF_RUNG
+from tonnage.nouns.workload import Lengths, Slo
+from tonnage.planner.deployment import Deployment
+from tonnage.planner.error_model import ErrorModel, crowding, serve_level
+from tonnage.planner.replica import queueing_of
 from tonnage.planner.replica_arrays import ReplicaArrays
-from tonnage.planner.serve.setup import Setup
+from tonnage.planner.serve.traffic import open_load
 from tonnage.planner.simulate.traffic import Traced
 from tonnage.units import show
 
@@ -28,14 +28,13 @@ __all__ = ["request_columns", "told"]
 OCCUPANCY_POINTS: Final = 200
 
 
-def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Traced, run: Run, copies: int) -> Simulated:
+def told(
+    asked: Simulation, at: Deployment, *, replica: ReplicaArrays, traffic: Traced, run: Run, copies: int
+) -> Simulated:
     """The answer of a run that stands for so many equal ones."""
     import numpy as np
 
-    basis = BASIS_OF_RUNG[replica.rung]
-    if at.times.borrowed and basis is Basis.CALIBRATED:
-        basis = Basis.DERIVED
-    basis = basis_under(basis, at.calibration)
+    basis = at.basis(replica.rung)
     done = np.isfinite(run.last_s)
     count = int(done.sum())
     notes = (*traffic.notes, *at.notes)
@@ -49,11 +48,10 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
         return Simulated(schema=SIMULATE_SCHEMA, sentence=sentence, fits=True, basis=basis, why=why,
                          refused=run.num_refused, partial=run.partial, assumed=notes)  # fmt: skip
 
-    def width_of(quantity: str) -> float:
-        return width(quantity, at.calibration, level=basis.value)
-
     sent, last = run.requests.sent_s, run.last_s
     span = float(np.nanmax(last) - sent[0])
+    means = Lengths(prompt_tokens=traffic.prompt_mean, output_tokens=traffic.output_mean)
+    errors = _errors(asked, at, replica=replica, run=run, lengths=means)
     capacity, partial = _looked_for(asked, replica, traffic=traffic, partial=run.partial)
     found = Simulated(
         schema=SIMULATE_SCHEMA,
@@ -65,10 +63,10 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
         refused=run.num_refused,
         preemptions=int(run.preempted.sum()),
         span_s=span,
-        ttft_s=_latency(run.ttft_s, width_of("ttft_s")),
-        tpot_s=_latency(run.tpot_s, width_of("tpot_s")),
+        ttft_s=_latency(run.ttft_s, errors, "ttft_s"),
+        tpot_s=_latency(run.tpot_s, errors, "tpot_s"),
         itl_s=_gaps(run),
-        e2e_s=_latency(run.e2e_s, width_of("e2e_s")),
+        e2e_s=_latency(run.e2e_s, errors, "e2e_s"),
         queue_s=_latency(run.started_s - sent),
         requests_per_s=count / span * copies,
         output_tokens_per_s=float(run.requests.output[done].sum()) / span * copies,
@@ -85,13 +83,33 @@ def told(asked: Simulation, at: Setup, *, replica: ReplicaArrays, traffic: Trace
     return msgspec.structs.replace(found, sentence=_sentence(asked, found))
 
 
-def _latency(values: Any, error: float | None = None) -> Latency | None:
+def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: Run, lengths: Lengths) -> ErrorModel:
+    """As sure as the same load in the steady state: by what is in flight, and by the queue that a rate builds."""
+    import numpy as np
+
+    clients = asked.traffic.concurrency
+    replicas = asked.replicas if clients else _replicas(asked, 1)
+    spent = run.e2e_s[np.isfinite(run.e2e_s)]
+    in_flight = clients / replicas if clients else float(spent.sum()) / run.span_s / replicas
+    load = "split" if asked.disaggregation is not None else crowding(in_flight, lengths.prompt_tokens)
+    level = serve_level(at.placement.model, basis=at.basis(replica.rung), load=load, engine=at.times.engine)
+    errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+    if clients or asked.disaggregation is not None:
+        return errors
+    times, arriving = open_load(at)
+    rate = len(spent) / run.span_s / replicas
+    queueing = queueing_of(times, arriving, rate_per_s=rate, error=errors.factor("tpot_s"))
+    return msgspec.structs.replace(errors, queueing=queueing)
+
+
+def _latency(values: Any, errors: ErrorModel | None = None, name: str = "") -> Latency | None:
     found = summary(values)
     if found is None:
         return None
+    low, high = errors.bounds(name, found.mean) if errors is not None else (None, None)
     return Latency(
         mean=found.mean, p50=found.p50, p90=found.p90, p95=found.p95, p99=found.p99,
-        low=found.mean / error if error else None, high=found.mean * error if error else None,
+        low=low, high=high,
     )  # fmt: skip
 
 

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from tonnage.money.energy import carbon_kg, energy_kwh
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.train_plan import TrainOption
-from tonnage.planner.energy import energy_use
-from tonnage.planner.power import TRAINING_LOAD
+from tonnage.planner.energy import TRAINING_LOAD, energy_use
 
 __all__ = ["with_electricity"]
 

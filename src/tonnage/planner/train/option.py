@@ -7,14 +7,11 @@ from datetime import date, timedelta
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
-from tonnage.catalog.intervals import factor
 from tonnage.engine.run import Cluster, RunSpec, run_over_time
-from tonnage.engine.training import step_time
 from tonnage.money.bills import with_spares
 from tonnage.money.terms import billing_rules, charged_hours, run_lines
 from tonnage.nouns.answer import Basis, Part, Quantity, Verdict
@@ -24,12 +21,11 @@ from tonnage.nouns.train_plan import Milestone, Run, TrainConfiguration, TrainOp
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.nouns.workload import FineTune, Train
 from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
-from tonnage.physics.training_memory import training_memory
 from tonnage.planner.train.job import Job
 from tonnage.planner.train.places import Rental
 from tonnage.planner.train.search import KEPT_FREE, arranged, state_bytes, trained_parameters
 from tonnage.planner.train.stored import storage_line
-from tonnage.planner.train.sure import basis_of, level_of, mfu
+from tonnage.planner.train.training_job import TrainingJob, mfu
 from tonnage.search.train_layouts import Arrangement, Found
 from tonnage.units import show
 
@@ -163,14 +159,8 @@ def _date(start: date, after_s: float) -> str:
 
 def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> TrainOption:
     setup, place = best.setup, rental.place
-    basis = basis_of(place.accelerator, asked.coefficients)
-    level = level_of(asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
-    error = factor("train", "step_s", rung=level)
-    step = step_time(asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
-    step = replace(step, basis=basis).within(error)
-    memory = training_memory(
-        asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients, memory_kind="device"
-    ).within(factor("train", "memory_peak_bytes", rung=level))
+    job = TrainingJob(model=asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
+    step, error, memory, basis = job.step(), job.errors.factor("step_s"), job.memory(), job.basis
     bills = [made for made in rental.bills if made.term == term]
     run = run_of(
         asked, setup, step_s=step.value, step_factor=error, instances=bills[0].instances,

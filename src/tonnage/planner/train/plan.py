@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tonnage import __version__, catalog
+from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.training import training_coefficients, with_training_totals
@@ -41,6 +41,7 @@ from tonnage.planner.train.search import Place, arranged, floor, state_bytes, te
 from tonnage.planner.train.spot import spot_against_on_demand
 from tonnage.search.frontier import frontier
 from tonnage.units import show
+from tonnage.version import __version__
 
 __all__ = ["plan_train"]
 

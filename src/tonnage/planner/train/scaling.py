@@ -9,7 +9,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog.intervals import factor
 from tonnage.engine.training import step_time
 from tonnage.engines.training import software_spec
 from tonnage.nouns.train_plan import Run, ScalingPoint, TrainOption
@@ -18,7 +17,7 @@ from tonnage.planner.sites import Site
 from tonnage.planner.train.option import Asked, run_of
 from tonnage.planner.train.places import MOST_ACCELERATORS, rentals
 from tonnage.planner.train.search import Place, arranged, templates
-from tonnage.planner.train.sure import level_of
+from tonnage.planner.train.training_job import TrainingJob
 
 __all__ = ["PAYS", "rerun", "scaling", "setup_label", "setup_of", "stops_paying"]
 
@@ -65,9 +64,9 @@ def rerun(asked: Asked, option: TrainOption, *, instances: int, instance_size: f
     """The run of an option's step on other instances or another term."""
     setup = setup_of(asked, option)
     card = catalog.accelerators(asked.additions)[option.configuration.accelerator]
-    level = level_of(asked.model, accelerator=card, setup=setup, coefficients=asked.coefficients)
+    job = TrainingJob(model=asked.model, accelerator=card, setup=setup, coefficients=asked.coefficients)
     return run_of(
-        asked, setup, step_s=option.step_s.value, step_factor=factor("train", "step_s", rung=level),
+        asked, setup, step_s=option.step_s.value, step_factor=job.errors.factor("step_s"),
         instances=instances, instance_size=instance_size, term=term,
     )  # fmt: skip
 
@@ -78,9 +77,8 @@ Step = tuple[str, int, TrainSetup, float]
 
 def _strong(asked: Asked, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
     """The same global batch, arranged anew at each count."""
-    name = (
-        software_spec(best.configuration.software).example if asked.job.kind == "finetune" else asked.request.framework
-    )
+    own = software_spec(best.configuration.software).example
+    name = own if asked.job.kind == "finetune" else asked.request.framework
     for count, place in sorted(places.items()):
         found = arranged(asked.model, place, job=asked.job, coefficients=asked.coefficients, framework=name)
         if found.best:
@@ -132,7 +130,9 @@ def setup_of(asked: Asked, option: TrainOption) -> TrainSetup:
         inter_bytes_per_s=c.inter_bytes_per_s,
     )  # fmt: skip
     own = software_spec(c.software).example
-    (kind,) = templates(asked.model, place, job=asked.job, coefficients=asked.coefficients, frameworks=(own,))
+    (kind,) = templates(
+        asked.model, place, job=asked.job, coefficients=asked.coefficients, frameworks=(own,)
+    )  # fmt: skip
     return replace(
         kind, layout=c.layout, micro_batch=c.micro_batch, num_micro_batches=c.num_micro_batches,
         recompute=c.recompute, recompute_share=c.recompute_share,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from tonnage.catalog.intervals import factor
 from tonnage.engine.training import step_time
 from tonnage.engines.training import software_of
 from tonnage.errors import BadRequest
@@ -27,7 +26,7 @@ from tonnage.nouns.training import Recompute, TrainCoefficients, TrainSetup
 from tonnage.physics.training_memory import training_memory
 from tonnage.planner.train import habits
 from tonnage.planner.train.degrees import check_degrees
-from tonnage.planner.train.sure import level_of
+from tonnage.planner.train.training_job import TrainingJob
 
 __all__ = ["Chosen", "resolve_setup"]
 
@@ -78,8 +77,8 @@ def resolve_setup(
             fitting.append(found)
     assert smallest is not None  # _layouts raises when it has nothing to yield
     best = smallest if not fitting else fitting[0] if len(fitting) == 1 else min(fitting, key=seconds)
-    level = level_of(model, accelerator=accelerator, setup=best.setup, coefficients=coefficients)
-    memory = best.memory.within(factor("train", "memory_peak_bytes", rung=level))
+    job = TrainingJob(model=model, accelerator=accelerator, setup=best.setup, coefficients=coefficients)
+    memory = best.memory.within(job.errors.factor("memory_peak_bytes"))
     return msgspec.structs.replace(best, memory=memory, notes=_notes(case, best.setup, model, accelerator=accelerator))
 
 

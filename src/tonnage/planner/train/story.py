@@ -14,8 +14,8 @@ from tonnage.nouns.plan import Decision
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.train_plan import TrainOption
 from tonnage.nouns.workload import FineTune, Train
+from tonnage.planner.error_model import Pair, Ratio, correlation, tied, within
 from tonnage.planner.serve.story import catalogue_dates
-from tonnage.planner.ties import Pair, Ratio, shared, tied, within
 from tonnage.planner.train.job import PATIENCE_S
 from tonnage.planner.train.option import Asked
 from tonnage.planner.train.scaling import setup_of
@@ -147,7 +147,7 @@ def _tied(asked: Asked, option: TrainOption, *, first: TrainOption) -> Ratio | N
     """The ratio of what they are ranked by, where it might be no more than the first's."""
     if option.sure is not first.sure:
         return None
-    alike = shared(option.configuration, first.configuration)
+    alike = correlation(option.configuration, first.configuration)
     if _by_time(asked):
         return tied(Pair(option.run.wall_s, first.run.wall_s, alike))
     return tied(Pair(option.cost, first.cost, alike))

@@ -6,22 +6,29 @@ from tests.training_setups import train_setup
 from tonnage import catalog
 from tonnage.catalog.training import training_coefficients
 from tonnage.engine.training import model_flop
+from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis
 from tonnage.nouns.training import TrainSetup
-from tonnage.planner.train.sure import basis_of, level_of, mfu
+from tonnage.planner.train.training_job import TrainingJob, mfu
 
 MODEL = catalog.model("meta-llama/Meta-Llama-3-8B")
 H100 = catalog.accelerator("h100-sxm5-80gb")
 
 
+def job(accelerator: Accelerator = H100, setup: TrainSetup | None = None) -> TrainingJob:
+    return TrainingJob(
+        model=MODEL, accelerator=accelerator, setup=setup or TrainSetup(), coefficients=training_coefficients()
+    )
+
+
 def test_an_architecture_that_no_fit_has_seen_is_derived() -> None:
-    assert basis_of(H100, training_coefficients()) is Basis.CALIBRATED
-    assert basis_of(catalog.accelerator("mi300x"), training_coefficients()) is Basis.DERIVED
+    assert job().basis is Basis.CALIBRATED
+    assert job(catalog.accelerator("mi300x")).basis is Basis.DERIVED
 
 
 def test_the_level_names_method_structure_and_software() -> None:
     def level(setup: TrainSetup) -> str:
-        return level_of(MODEL, accelerator=H100, setup=setup, coefficients=training_coefficients())
+        return job(setup=setup).errors.level
 
     assert level(train_setup(software="megatron")) == "calibrated:whole:dense:megatron"
     assert level(train_setup(method="qlora", software="eager")) == "calibrated:adapter:dense:eager"

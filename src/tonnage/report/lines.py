@@ -1,10 +1,14 @@
-"""What the money of a serving option buys, in a few lines: per month, token, request, and its electricity."""
+"""Parts of a plan as single lines: what money buys, what a host must have, what would change the answer."""
 
 from __future__ import annotations
 
-from tonnage.nouns.plan import ServeOption
+from collections.abc import Iterable
 
-__all__ = ["account_texts"]
+from tonnage.nouns.host import HostNeed
+from tonnage.nouns.plan import Flip, ServeOption
+from tonnage.units import show
+
+__all__ = ["account_texts", "flip_text", "need_text", "starving"]
 
 
 def account_texts(option: ServeOption) -> list[str]:
@@ -45,3 +49,35 @@ def _energy(option: ServeOption) -> list[str]:
     if use.kg_co2_per_month is None:
         return [f"{told}; carbon: the grid of this region is not known"]
     return [f"{told}; {use.kg_co2_per_month:,.0f} kg CO2 a month ({use.grid}, {use.grams_per_kwh:g} g/kWh)"]
+
+
+def need_text(need: HostNeed) -> str:
+    """One need, what the offer has, and why."""
+    told = f"{need.name}: {show(need.need, need.unit)}"
+    if need.has is not None:
+        told += f" of {show(need.has, need.unit)}" + ("" if need.enough else " - too little")
+    return f"{told} ({need.why})" if need.why else told
+
+
+def starving(needs: Iterable[HostNeed]) -> str:
+    """What the offer has too little of; empty when nothing that it lists is."""
+    return "; ".join(
+        f"{need.name} {show(need.need, need.unit)}, the offer has {show(need.has or 0.0, need.unit)}"
+        for need in needs
+        if need.enough is False
+    )
+
+
+def flip_text(flip: Flip) -> str:
+    """ "deadline below 5.2 h (3.1 h-8 h): 8 x b200 for $90 in 2 h [ties as it is]"."""
+    tie = " [ties as it is]" if flip.ties else ""
+    return f"{flip.input} {show(flip.value, flip.unit)}{_interval(flip)}: {flip.becomes}{tie}"
+
+
+def _interval(flip: Flip) -> str:
+    if flip.low is None and flip.high is None:
+        return ""
+    low, high = (None if end is None else show(end, flip.unit, digits=2) for end in (flip.low, flip.high))
+    if low is not None and high is not None:
+        return f" ({low}-{high})" if low != high else ""
+    return f" ({low} or more)" if low is not None else f" ({high} or less)"

@@ -1,52 +1,71 @@
-"""A serving case settled: nouns from the catalogue, the engine with its defaults, and what its memory holds.
+"""
+A configuration settled: what an engine runs of a model on accelerators, and everything that holds before any traffic.
 
-Everything that holds before any traffic comes. Planners that ask many loads of one placement start here.
+The only way from a configuration to its engine, overheads, kernels, memory and layout. `resolve` reads the names of a
+case from the catalogue, `deploy` takes nouns that are known already (a plan's candidates, what-if accelerators). Plans,
+predictions, simulations, batches and fleets all start here, so that one configuration has one number.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from tonnage import catalog
-from tonnage.catalog import Additions, hub
+from tonnage.catalog import Additions, accelerators, hub
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import EngineTimes, engine_times
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.engine.overheads import Overheads, ahead
 from tonnage.engine.own_kernels import mixed_attention
 from tonnage.engine.steps import Placement, Speculation
-from tonnage.engines.registry import find_engine, unlisted_engine
+from tonnage.engines.registry import engine_spec, find_engine, unlisted_engine
 from tonnage.engines.settings import defaults, resolved, stated_release
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.accelerator import Accelerator, Link
-from tonnage.nouns.calibration import Calibration
-from tonnage.nouns.case import ServeCase
-from tonnage.nouns.efficiency import Ladder
+from tonnage.nouns.answer import Basis
+from tonnage.nouns.calibration import Calibration, Stretch
+from tonnage.nouns.case import Links, ServeCase, Traffic
+from tonnage.nouns.efficiency import Ladder, Rung
+from tonnage.nouns.engine_spec import ResolvedEngine
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model
+from tonnage.nouns.plan import Configuration
 from tonnage.nouns.precision import Precision, number_format
+from tonnage.nouns.workload import Lengths
 from tonnage.physics.memory import checkpoint_precision
-from tonnage.planner.calibrated import calibration_of, note_of, overheads_under
-from tonnage.planner.placement import reachable
+from tonnage.planner.error_model import basis_of_tier
 
-__all__ = ["THROUGH_HOST", "Setup", "settled_precision", "setup"]
+__all__ = [
+    "THROUGH_HOST", "Deployment", "calibration_of", "case_of", "deploy", "note_of", "notes_among", "overheads_under",
+    "reachable", "resolve", "settled_precision",
+]  # fmt: skip
 
 THROUGH_HOST: Final = "pcie-host"
 """PCIe between accelerators that do not reach each other's memory: no peer access, or a host that redirects it."""
 _LINKS: Final = ("nvlink", "pcie", THROUGH_HOST, "xgmi", "ici", "none")
 _EXCHANGES: Final = ("all_reduce/", "all_gather/", "reduce_scatter/", "all_to_all/")
+HOPPER_BYTES_PER_S: Final = 36.4e9
+"""Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """A case's nouns, settled: everything that holds before any traffic comes."""
+_OPTIONS: Final = tuple(name for name in Engine.__struct_fields__ if name not in {"name", "version"})
+"""Settings of an engine that a case may state."""
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration with every default filled in: everything that holds before any traffic comes."""
 
     case: ServeCase
     placement: Placement
     memory_layout: Layout
     """Ranks that hold the weights; differs from the placement's where layers are split without pipelining."""
     engine: Engine
+    running: ResolvedEngine
+    """The same with its record: what is particular to it."""
     release: tuple[int, ...] | None
     times: EngineTimes
     overheads: Overheads
@@ -55,28 +74,72 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """The user's own, of this engine on this accelerator."""
     notes: tuple[str, ...] = ()
 
+    def basis(self, tier: Rung) -> Basis:
+        """How a number is founded whose weakest kernel stands on an evidence tier."""
+        return basis_of_tier(tier, overheads_borrowed=self.times.borrowed, calibrated=self.calibration is not None)
 
-def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
-    """Settle every noun of a case, with its engine's defaults and its memory."""
+    @property
+    def max_num_seqs(self) -> float:
+        """Requests that the engine's own setting lets run together on the replica; infinite where it has none."""
+        return float(self.engine.max_num_seqs or math.inf) * self.memory_layout.dp
+
+
+def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deployment:
+    """
+    The deployment of a case, its names read from the catalogue.
+
+    Raises
+    ------
+    TonnageError
+        The model, accelerator, engine or a format is unknown, or the case contradicts itself.
+    """
+    model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
+    return deploy(case, model=model, accelerator=catalog.accelerator(case.accelerator, additions))
+
+
+def case_of(
+    configuration: Configuration, *, model: Model, lengths: Lengths, traffic: Traffic, replicas: int = 1
+) -> ServeCase:
+    """The case that `predict` would be asked about a plan's configuration under a load."""
+    layout = configuration.layout
+    options = {name: value for name in _OPTIONS if (value := getattr(configuration.engine, name)) is not None}
+    layered = engine_spec(configuration.engine.name).layered and layout.tp == 1 and layout.ranks > 1
+    return ServeCase(
+        model=model,
+        accelerator=configuration.accelerator,
+        traffic=traffic,
+        isl=lengths.prompt_tokens,
+        osl=lengths.output_tokens,
+        layout=layout,
+        precision=configuration.precision,
+        engine=configuration.engine.name,
+        engine_version=configuration.engine.version,
+        engine_options=options,
+        links=Links(intra=configuration.intra_link),
+        split_mode="layer" if layered else "tensor",
+        replicas=replicas,
+    )
+
+
+def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deployment:
+    """The deployment of a case whose model and accelerator are known, with its engine's defaults and its memory."""
     if case.isl < 0 or case.osl < 0 or case.isl + case.osl <= 0:
         raise BadRequest(
             f"isl {case.isl:g} and osl {case.osl:g} must be at least 0 and not both 0; give prompt and output tokens"
         )
     case = _at_mean_lengths(case)
-    model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
-    accelerator = _counted(catalog.accelerator(case.accelerator, additions), case)
+    accelerator = _counted(accelerator, case)
     precision = settled_precision(case.precision, model)
-    year = case.year
     known, note = _engine(case)
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
-    engine = defaults(known, accelerator, model=model, layout=memory_layout, year=year, offline=offline)
-    version = stated_release(known, year)
-    running = resolved(engine, year)
+    engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
+    version = stated_release(known, case.year)
+    running = resolved(engine, case.year)
     times = engine_times(_timed_as(case.engine), vendor=accelerator.vendor, release=version)
     pool = kv_pool(
         model, accelerator, precision=precision, engine=running, layout=memory_layout,
-        demand=_demand(case),
+        demand=Demand(context_tokens=max(1.0, case.isl + case.osl)),
     )  # fmt: skip
     kernels = _cabled(
         ladder(
@@ -95,7 +158,8 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         precision=precision,
         layout=layout,
         ladder=kernels,
-        domain=_domain(accelerator),
+        # Accelerators that reach each other without the network.
+        domain=max(accelerator.link.domain, accelerator.max_per_node or 8),
         graphs=engine.cuda_graphs is not False,
         speculation=_speculation(engine),
         mixed_attention=mixed_attention(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
@@ -103,11 +167,12 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
     notes = (*note, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
     if times.borrowed and own is None:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
-    return Setup(
+    return Deployment(
         case=case,
         placement=placement,
         memory_layout=memory_layout,
         engine=engine,
+        running=running,
         release=version,
         times=times,
         overheads=overheads,
@@ -115,6 +180,26 @@ def setup(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Setup:
         calibration=own,
         notes=notes,
     )
+
+
+def reachable(accelerator: Accelerator, multiprocessors: float | None, *, reach: float) -> Accelerator:
+    """
+    The accelerator with the bandwidth that its multiprocessors can ask for.
+
+    A Hopper multiprocessor keeps about 28 GB/s in flight (H200: 132 of them reach 0.78 of 4.8 TB/s), so a part with
+    few of them beside fast memory (H20: 78 at 4.0 TB/s) decodes at half of its data sheet. An engine whose kernels
+    keep less in flight (llama.cpp) says how much: 1/b = 1/(data sheet) + 1/(multiprocessors x reach).
+    """
+    if multiprocessors is None:
+        return accelerator
+    reached = accelerator.memory_bytes_per_s
+    if (accelerator.compute_capability or "").startswith("9."):
+        reached = min(reached, multiprocessors * HOPPER_BYTES_PER_S)
+    if reach:
+        reached = 1.0 / (1.0 / reached + 1.0 / (multiprocessors * reach))
+    if reached == accelerator.memory_bytes_per_s:
+        return accelerator
+    return msgspec.structs.replace(accelerator, memory_bytes_per_s=reached)
 
 
 def _at_mean_lengths(case: ServeCase) -> ServeCase:
@@ -172,15 +257,9 @@ def _cabled(kernels: Ladder, intra: str | None) -> Ladder:
     return msgspec.structs.replace(kernels, grids=alone, peer_access=False)
 
 
-def _domain(accelerator: Accelerator) -> int:
-    """Accelerators that reach each other without the network."""
-    return max(accelerator.link.domain, accelerator.max_per_node or 8)
-
-
 def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
     """The engine noun of a case; one whose settings nobody listed allocates by need, as libraries do."""
-    fields = set(Engine.__struct_fields__) - {"name", "version"}
-    options: dict[str, Any] = {key: value for key, value in case.engine_options.items() if key in fields}
+    options: dict[str, Any] = {key: value for key, value in case.engine_options.items() if key in _OPTIONS}
     notes: tuple[str, ...] = ()
     spec = find_engine(case.engine)
     if spec is None:
@@ -219,6 +298,47 @@ def _layouts(case: ServeCase) -> tuple[Layout, Layout]:
     return layout, layout
 
 
-def _demand(case: ServeCase) -> Demand:
-    """What must be resident at least: one request, or all of a batch that an engine cannot queue."""
-    return Demand(concurrency=1.0, context_tokens=max(1.0, case.isl + case.osl))
+def calibration_of(accelerator: Accelerator, engine: str) -> Calibration | None:
+    """The user's own calibration of an engine on an accelerator; absent where there is none."""
+    return accelerator.calibrations.get(engine)
+
+
+def overheads_under(base: Overheads, stretch: Stretch | None) -> Overheads:
+    """The catalogue's overheads with the user's factors on them; host times replace the catalogue's."""
+    if stretch is None:
+        return base
+    return msgspec.structs.replace(
+        base,
+        memory=base.memory * stretch.memory,
+        attention=base.attention * stretch.memory,
+        touch=base.touch * stretch.memory,
+        compute=base.compute * stretch.compute,
+        prefill_attention=base.prefill_attention * stretch.compute,
+        step_s=stretch.step_s,
+        request_s=stretch.request_s,
+    )
+
+
+def note_of(own: Calibration | None) -> tuple[str, ...]:
+    """The sentence that tells whose measurements a number rests on."""
+    if own is None:
+        return ()
+    s = own.stretch
+    where = f" on {own.machine}" if own.machine else ""
+    return (
+        f"{own.engine} on {own.accelerator} as calibrated {own.date}{where} from {own.points} loads of "
+        f"{', '.join(own.models) or 'own models'}: x{s.memory:.3g} what memory bounds, x{s.compute:.3g} what "
+        f"arithmetic bounds, {s.step_s * 1e3:.3g} ms of host a step ({own.source or 'not stored'})",
+    )
+
+
+def notes_among(configurations: Iterable[Configuration], *, additions: Additions) -> tuple[str, ...]:
+    """The same for every stack among some configurations."""
+    known = accelerators(additions)
+    stacks = dict.fromkeys((c.accelerator, c.engine.name) for c in configurations)
+    return tuple(
+        note
+        for part, engine in stacks
+        if part in known and known[part].calibrations
+        for note in note_of(known[part].calibrations.get(engine))
+    )

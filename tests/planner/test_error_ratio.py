@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.catalog.intervals import causes
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.batch_plan import BatchOption
 from tonnage.nouns.plan import Configuration, ServeOption
 from tonnage.nouns.train_plan import TrainOption
 from tonnage.planner.ask import answer
-from tonnage.planner.ties import ALIKE, Pair, Ratio, ratio, shared, tied, within
+from tonnage.planner.error_model import Pair, Ratio, correlation, ratio, tied, within
 
 TODAY = date(2026, 11, 21)
 FACTORS = st.floats(1.0, 4.0)
@@ -88,7 +89,7 @@ def test_what_cannot_be_weighed_ties_with_nothing() -> None:
     assert tied(Pair(Quantity(value=1.0, unit="USD"), cost(1.0, 2.0))) is None
     # Cheaper than the first and yet behind it: it lost for another reason.
     assert tied(Pair(cost(0.5, 2.0), cost(1.0, 2.0))) is None
-    assert shared(None, None) == 0.0
+    assert correlation(None, None) == 0.0
 
 
 def test_a_tie_is_told_with_its_ends() -> None:
@@ -105,7 +106,7 @@ def test_every_plan_ties_by_the_same_rule(question: str) -> None:
     first = options[0]
     assert not first.ties and len(options) > 3
     for option in options[1:]:
-        pair = Pair(option.cost, first.cost, shared(option.configuration, first.configuration))
+        pair = Pair(option.cost, first.cost, correlation(option.configuration, first.configuration))
         found = tied(pair) if option.sure is first.sure else None
         assert option.ties is (found is not None), option.verdict
         assert ("within error)" in option.verdict.partition(";")[0]) is (option.ties and found != (1.0, 1.0, 1.0))
@@ -121,12 +122,12 @@ def test_the_same_configuration_elsewhere_does_not_tie_and_overlapping_intervals
     assert any((option.cost.low or 0.0) <= (first.cost.high or 0.0) for option in same)
 
 
-def test_one_part_under_one_engine_shares_half() -> None:
+def test_one_part_under_one_engine_shares_every_cause() -> None:
     options = answer("serve", ASKED["serve"], today=TODAY).options  # type: ignore[union-attr]
     made: dict[tuple[str, str], Configuration] = {}
     for one in options:
         made.setdefault((one.configuration.accelerator, one.configuration.engine.name), one.configuration)
     here, there = list(made.values())[:2]
-    assert shared(here, here) == 1.0 and shared(here, there) == 0.0
+    assert correlation(here, here) == 1.0 and correlation(here, there) < 0.2
     wider = type(here)(**{name: getattr(here, name) for name in here.__struct_fields__} | {"intra_link": "other"})
-    assert shared(here, wider) == ALIKE
+    assert correlation(here, wider) == pytest.approx(sum(cause.share for cause in causes("serve")))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.planner.door import serve_request
 from tonnage.planner.serve.plan import plan_serve
-from tonnage.report.account import account_texts
+from tonnage.report.lines import account_texts
 from tonnage.report.plan import show_plan
 
 
