@@ -150,6 +150,12 @@ fuzz: $(DEV)  ## a million bad inputs for every reader of files; ARGS='--guided'
 	$(BIN)/python -m fuzz $(ARGS)
 endif
 
+ifneq ($(wildcard attack/__main__.py),)
+TARGETS += attack
+attack: $(DEV)  ## every promise of SECURITY.md tried from outside; rewrites docs/security.md
+	$(BIN)/python -m attack $(ARGS)
+endif
+
 TARGETS += audit
 AUDIT := .venv-audit
 # ADVISORIES=FOLDER, a copy of the Python Packaging Advisory Database: then no server is asked.

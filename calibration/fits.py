@@ -39,6 +39,14 @@ EVERY = 2
 """Thins crowded groups of serving rows, as `serving.py --fit` does."""
 
 EngineKey = tuple[str, str, str]
+
+STACKS: frozenset[EngineKey] = frozenset({("vllm", "AMD", "0.8")})
+"""
+Fits from which the factors of a vendor's stack were read (engine `*`).
+
+Without their rows those factors must not stay: they would carry what the rows taught to every other engine there.
+"""
+
 Table = Mapping[tuple[str, str], tuple[EngineTimes, ...]]
 
 
@@ -150,6 +158,11 @@ def serving_without(hidden: set[str], *, engine: str = "") -> Table:
         found = serving.overheads_of(names, refit(ready.task, kept, ready.slopes), fixed)
         values = {**_era(key).values, **{name: getattr(found, name) for name in names}}
         table[key[0], key[1]][place] = msgspec.structs.replace(_era(key), values=MappingProxyType(values))
+        if key in STACKS:
+            table["*", key[1]] = [_moved(era, _era(key).values, values) for era in table["*", key[1]]]
+    for (name, vendor, since), _ in lost:
+        if (name, vendor, since) in STACKS:
+            table.pop(("*", vendor), None)
     for (name, vendor, _), place in lost:
         others = [era for at, era in enumerate(table[name, vendor]) if (name, vendor, at) not in _places(lost)]
         seeds = table.get((name, "")) or table["generic", ""]
@@ -160,7 +173,15 @@ def serving_without(hidden: set[str], *, engine: str = "") -> Table:
         gone = engine_name(engine) if engine else ""
     except UnknownName:
         gone = engine
+    if any(gone == name for name, _, _ in STACKS):
+        table = {key: eras for key, eras in table.items() if key[0] != "*"}
     return {key: tuple(eras) for key, eras in table.items() if key[0] != gone}
+
+
+def _moved(stack: EngineTimes, shipped: Mapping[str, float], refitted: Mapping[str, float]) -> EngineTimes:
+    """Factors of a vendor's stack, moved as the fit moved that they were read from."""
+    values = {name: value * refitted[name] / shipped[name] for name, value in stack.values.items() if name in shipped}
+    return msgspec.structs.replace(stack, values=MappingProxyType({**stack.values, **values}))
 
 
 def _places(lost: Iterable[tuple[EngineKey, int]]) -> set[tuple[str, str, int]]:

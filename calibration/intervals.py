@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.accuracy.cases import case_of, kind_of
+from tonnage.accuracy.grouping import read_grouping
 from tonnage.accuracy.groups import LEFT_OUT, grouped, labels_of
 from tonnage.accuracy.intervals import QUANTITY_OF, Factor, fit, levels_of
 from tonnage.accuracy.left_out import left_out_predictions
@@ -50,7 +51,9 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="print only")
     parser.add_argument("--kind", choices=KINDS, help="only this kind of case; the other tables stay")
     given = parser.parse_args()
-    rows = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path) if row.usable]
+    unseen = read_grouping(ROOT).unseen
+    every = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path)]
+    rows = [row for row in every if row.usable and row.table not in unseen]
     scores = [item for item in left_out(rows) if given.kind in (None, item.kind)]
     doubtful = contradicting(rows)
     factors = fit(item for item in scores if item.id not in doubtful)

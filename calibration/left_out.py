@@ -2,16 +2,18 @@
 How far off are we on what no fit has seen? Every fit again, with whole groups of rows left out in turn.
 
     python calibration/left_out.py                 about six minutes on two cores
-    python calibration/left_out.py --only family   one kind of group
+    python calibration/left_out.py --only family source   some kinds of groups; what is stored of the others stays
+    python calibration/left_out.py --only source --group InferenceMAX   some groups of them; all else stays as stored
     python calibration/left_out.py --rows training the rows of one table only; what is stored of the others stays
     python calibration/left_out.py --check         some refits against complete fits
     python calibration/left_out.py --audit         engines' parameters against groups, fitted against prior
 
-The groups: each accelerator, each model family, each engine, each source block. Leaving one out takes all of its
-rows, of every kind of case, away from every fit (engines' overheads, training, batches through networks; their own
-scripts say what is minimised), refits (`refit.py`), and predicts its rows with what is left through the same door as
-a user's cases. What only the missing rows taught is gone: an engine without rows falls back to what the catalogue says
-of engines that nobody measured, an architecture without rows to the common value. Kernel grids stay: they come from
+The groups: each accelerator, each model family, each engine, each source block, as measurements/groups.toml joins them
+(families of one shape, blocks of one publisher). Leaving one out takes all of its rows, of every kind of case, away
+from every fit (engines' overheads, training, batches through networks; their own scripts say what is minimised), refits
+(`refit.py`), and predicts its rows with what is left through the same door as a user's cases. What only the missing
+rows taught is gone: an engine without rows falls back to what the catalogue says of engines that nobody measured, an
+architecture without rows to the common value. Kernel grids stay: they come from
 kernel tables, never from these rows, and have their own left-out errors (`check.py`).
 
 Writes calibration/left_out.csv.gz (each number as predicted without its accelerator, family, engine, source) and
@@ -35,12 +37,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import fits
+from msgspec.structs import replace
 
 import tonnage.catalog.overheads as overheads_table
 import tonnage.planner.predict.inference as infer_door
 import tonnage.planner.predict.training as train_door
-from tonnage.accuracy.groups import LEFT_OUT, grouped, labels_of
-from tonnage.accuracy.left_out import COLUMNS
+from tonnage.accuracy.grouping import Grouping, read_grouping
+from tonnage.accuracy.groups import LEFT_OUT, grouped
+from tonnage.accuracy.left_out import COLUMNS, left_out_predictions
 from tonnage.accuracy.metrics import ape, quantile
 from tonnage.accuracy.rows import Row, read_rows
 from tonnage.accuracy.scoring import Score, score
@@ -64,7 +68,8 @@ class Fold(NamedTuple):
 def main() -> None:
     """Leave every group out, write both tables, print the medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--only", choices=LEFT_OUT)
+    parser.add_argument("--only", choices=LEFT_OUT, nargs="+", default=list(LEFT_OUT))
+    parser.add_argument("--group", nargs="+", default=[])
     parser.add_argument("--rows", choices=["training"])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--check", action="store_true")
@@ -77,19 +82,20 @@ def main() -> None:
     if given.rows:
         TABLES.append(given.rows)
     rows = all_rows()
-    kinds = (given.only,) if given.only else LEFT_OUT
+    kinds = tuple(kind for kind in LEFT_OUT if kind in given.only)
     groups = [Fold(kind, name) for kind in kinds for name in grouped(rows, lambda r, k=kind: group_name(r, k))]
+    groups = [fold for fold in groups if not given.group or fold.name in given.group]
     context = multiprocessing.get_context("fork")
     fits.prepare(*TABLES)
     with ProcessPoolExecutor(given.workers, mp_context=context) as pool:
         shipped = {(s.id, s.quantity): s for part in pool.map(as_shipped, range(PARTS)) for s in part}
         found = dict(zip(groups, pool.map(without, groups), strict=True))
-    left_out = {kind: dict(shipped) for kind in kinds}
+    whole = () if given.group else kinds
+    left_out = {kind: dict(shipped) if kind in whole else as_stored(shipped, kind) for kind in LEFT_OUT}
     for fold, scores in found.items():
         left_out[fold.kind] |= {(s.id, s.quantity): s for s in scores}
-    if not given.only:
-        store(shipped, left_out)
-        write_page(shipped, left_out)
+    store(shipped, left_out)
+    write_page(shipped, left_out)
     show(shipped, left_out)
     print(f"{len(groups)} groups left out in {time.monotonic() - start:.0f} s")
 
@@ -101,9 +107,26 @@ def all_rows() -> tuple[Row, ...]:
     return tuple(row for path in files for row in read_rows(path) if row.usable)
 
 
+@cache
+def grouping() -> Grouping:
+    """Families and sources as they are fixed beside the measurements."""
+    return read_grouping(ROOT)
+
+
 def group_name(row: Row, kind: str) -> str:
     """The group of a row that a kind of leaving out takes away."""
-    return row.block if kind == "source" else str(getattr(labels_of(row), kind))
+    return grouping().leaves_with(row) if kind == "source" else grouping().group(row, kind)
+
+
+def as_stored(shipped: dict[Key, Score], kind: str) -> dict[Key, Score]:
+    """What an earlier run stored for a kind of group; a number that it did not know has none."""
+    stored = left_out_predictions(ROOT, kind)
+    return {
+        key: replace(item, predicted=stored[key].predicted, level=stored[key].level)
+        if key in stored
+        else replace(item, predicted=None)
+        for key, item in shipped.items()
+    }
 
 
 def as_shipped(part: int) -> list[Score]:

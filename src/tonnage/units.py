@@ -7,6 +7,9 @@ quoted so everywhere).
 
 A bare number is refused where the dimension has rival units (80 GB and 80 GiB differ by 7 %);
 counts, tokens and USD take one. Rates are written "4/s", "240/min"; prices "$2.10/h".
+
+What half of the world reads otherwise is refused, not guessed: a decimal comma ("0,5 s"), a comma that may be
+one ("1,500 ms"), and "b", which is bits to some and bytes to others ("400 Gb/s").
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
     "count": _COUNTED,
     "tokens": _COUNTED,
     "1/s": {
-        **_per({"": 1.0, "req": 1.0, "requests": 1.0, "rps": 1.0, "k": 1e3, "M": 1e6}, _RATE_TIME),
+        **_per({"": 1.0, "req": 1.0, "requests": 1.0, "k": 1e3, "M": 1e6}, _RATE_TIME),
         **{"rps": 1.0, "qps": 1.0, "req/s": 1.0, "QPS": 1.0, "RPS": 1.0},
     },
     "W": {"mW": 1e-3, "W": 1.0, "kW": 1e3, "MW": 1e6},
@@ -84,6 +87,12 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
 """Accepted unit spellings and their factor to the base unit, by dimension."""
 
 _QUANTITY: Final = re.compile(r"\s*([$])?\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*\Z", re.DOTALL)
+_THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?\Z")
+_UNDERSCORES: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:_\d{3})+(?:\.\d*)?(?:[eE][+-]?\d+)?\Z")
+_WHOLE: Final = ("count", "tokens", "USD", "USD/year")
+"""Dimensions of whole numbers, where "1,500" can only be thousands: with a unit that scales nothing."""
+_ONES: Final = ("", "$", "USD", "tokens", "tok", "items", "/year", "USD/year")
+_BITS_OR_BYTES: Final = re.compile(r"([kKMGTPE]i?)b(/s|ps)?\Z")
 _LONGEST: Final = 64
 _CURRENCIES: Final = {"€": "euro", "£": "pounds", "¥": "yen", "₹": "rupees", "EUR": "euro", "GBP": "pounds",
                       "CHF": "francs", "JPY": "yen", "CNY": "yuan", "INR": "rupees"}  # fmt: skip
@@ -112,7 +121,8 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     Raises
     ------
     UnitError
-        No number, no unit where one is needed, a unit of another dimension, or not finite.
+        No number, no unit where one is needed, a unit of another dimension, or not finite; a comma or a unit that
+        two readers take for two values.
 
     Examples
     --------
@@ -132,6 +142,7 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
         unit = unit.removeprefix("$")  # "2.10 $/h", as half of Europe writes it
     if sign == "$" and not dimension.startswith("USD"):
         raise UnitError(f"{field}: '{echo(text)}' is money, but {dimension} is expected: '{_example(dimension)}'")
+    _refuse_comma(text, digits, unit, whole=dimension in _WHOLE, field=field)
     factor = _factor(unit, units)
     if factor is None:
         raise UnitError(_explain(text, unit, dimension, field))
@@ -151,13 +162,39 @@ def _refuse_kin(text: object, dimension: str, field: str) -> None:
         raise UnitError(f"{field}: '{echo(text)}' is a date; write how long from now, for example '8 h' or '30 days'")
 
 
+def _refuse_comma(text: object, digits: str, unit: str, *, whole: bool, field: str) -> None:
+    """Marks that do not part thousands, and a comma that may part thousands or decimals."""
+    said = f"{field}: '{echo(text)}'"
+    if unit[:1] in {",", "."}:  # "1.000,5", "1.000.000": points and commas the other way round
+        raise UnitError(f"{said} is no number as it is written here; part decimals by a point: 1000.5, 1,000,000")
+    if "_" in digits and not _UNDERSCORES.match(digits):
+        raise UnitError(f"{said} has '_' elsewhere than between thousands; write for example 1_000_000")
+    commas, thousands = digits.count(","), _THOUSANDS.match(digits) is not None
+    if commas == 0 or (thousands and (commas > 1 or "." in digits)):
+        return
+    if commas > 1:
+        raise UnitError(f"{said} is no one number; write one value, for example 1,000,000 or 2.5")
+    decimal = digits.replace(",", ".")
+    if not thousands:
+        raise UnitError(f"{said} has a decimal comma; write '{echo(f'{decimal} {unit}'.strip())}'")
+    if not (whole and unit in _ONES):
+        either = f"{digits.replace(',', '')} or {decimal}"
+        raise UnitError(f"{said} may be {either}; write the one that is meant, without the comma")
+
+
 def _factor(unit: str, units: Mapping[str, float]) -> float | None:
     if unit in units:
         return units[unit]
+    if _BITS_OR_BYTES.match(unit):
+        return None
     squeezed = unit.replace(" per ", "/").replace(" ", "")
     for known, factor in units.items():
         if known.replace(" ", "") == squeezed:
             return factor
+    if "/s" in squeezed and _BITS_OR_BYTES.match(squeezed[:1].upper() + squeezed[1:]):
+        return None  # "400 gb/s" of a network is bits, of a memory bytes
+    if units is _TIME and squeezed.startswith("M"):
+        return None  # "5 Ms", mega to some, is not folded to milliseconds
     folded = [factor for known, factor in units.items() if known.replace(" ", "").lower() == squeezed.lower()]
     return folded[0] if folded and len(set(folded)) == 1 else None
 
@@ -167,6 +204,11 @@ def _explain(text: object, unit: str, dimension: str, field: str) -> str:
         number = echo(str(text).strip())
         example = f"{number}/s' or '{number}/h" if dimension == "1/s" else _example(dimension)
         return f"{field}: '{echo(text)}' has no unit; write for example '{example}'"
+    bits = _BITS_OR_BYTES.match(unit) or _BITS_OR_BYTES.match(unit[:1].upper() + unit[1:])
+    if bits and dimension.startswith("bytes"):
+        prefix, per = bits[1], "/s" if dimension == "bytes/s" else ""
+        meant = f"{prefix}B{per}' for bytes" + (f" or '{prefix.removesuffix('i')}bit/s' for bits" if per else "")
+        return f"{field}: '{echo(text)}' may be bits or bytes; write '{meant}"
     other = next((name for name, units in DIMENSIONS.items() if name != dimension and unit and unit in units), None)
     if other is not None:
         example = _example(dimension)

@@ -3,9 +3,11 @@
 import pytest
 from tests.accuracy.samples import point, sample, training
 
+from tonnage.accuracy.cases import case_of
 from tonnage.accuracy.quantities import NAMES, Measured, Predicted, measured, predicted
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.case import InferResult, Latency, ServeResult, TrainResult
+from tonnage.planner.power import SERVING_LOAD
 from tonnage.units import GiB
 
 
@@ -26,6 +28,14 @@ def test_a_mean_is_scored_before_a_median_and_a_median_as_one() -> None:
     assert both[0] == Measured(quantity="ttft_ms", value=100, statistic="mean")
     median = measured(point(ttft_p50_ms=80))
     assert median[0] == Measured(quantity="ttft_ms", value=80, statistic="p50")
+
+
+def test_a_mean_that_a_warm_up_may_have_raised_gives_way_to_the_median() -> None:
+    row = point(ttft_mean_ms=8465, ttft_p50_ms=600, tpot_mean_ms=20, tpot_p50_ms=19, warmup_suspect=1)
+    assert measured(row)[:2] == [
+        Measured(quantity="ttft_ms", value=600, statistic="p50"),
+        Measured(quantity="tpot_ms", value=20, statistic="mean"),
+    ]
 
 
 def test_only_memory_that_was_needed_is_scored() -> None:
@@ -96,6 +106,19 @@ SERVED = ServeResult(
 )
 def test_a_serving_result_answers_in_the_rows_units(wanted: Measured, expected: Predicted | None) -> None:
     assert predicted(SERVED, wanted) == expected
+
+
+def test_energy_is_what_the_accelerators_draw_over_the_tokens_answered() -> None:
+    row = point(energy_per_token_joules=0.4, output_tokens_per_s_total=None, e2e_ms=None)
+    (wanted,) = measured(row)
+    assert wanted == Measured(quantity="energy_per_token_j", value=0.4)
+    case = case_of(row)
+    rate = Quantity(value=1000.0, unit="tokens/s", low=500.0, high=2000.0)
+    found = predicted(ServeResult(fits=True, basis="measured", output_tokens_per_s=rate), wanted, case=case)
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.value == pytest.approx(400 * SERVING_LOAD.value / 1000), "an A100 of 400 W"
+    assert found.low < found.value / 2 and found.high > found.value * 2, "the rate alone is unsure by a factor of two"
+    assert predicted(ServeResult(fits=True, basis="measured"), wanted, case=case) is None
 
 
 def test_a_training_result_answers_in_the_rows_units() -> None:

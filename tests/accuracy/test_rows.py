@@ -114,3 +114,20 @@ def test_a_cell_that_is_no_count_names_its_column(cell: str) -> None:
 def test_a_cell_that_is_no_flag_names_its_column() -> None:
     with pytest.raises(BadFact, match="bad cell usable_x"):
         flag(row("inference", usable_x="maybe"), "usable_x")
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (HEADER.encode() + b"\n" + b"\n" * 200_000, "more than 100,000 empty lines"),
+        (HEADER.encode() + b"\n" + b"\r\n" * 200_000, "more than 100,000 empty lines"),
+        (HEADER.encode() + b"\n" + b'"' + b"\n" * 200_000, "larger than field limit|more than 100,000 empty lines"),
+        (b"x" * 5_000_000, "line 1 is longer than 4 MiB"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_would_never_end_is_refused(tmp_path: Path, data: bytes, says: str, packed: bool) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(gzip.compress(data, 1) if packed else data)
+    with pytest.raises(BadFact, match=says):
+        list(read_rows(path))

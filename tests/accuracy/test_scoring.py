@@ -6,6 +6,7 @@ from tests.accuracy.samples import point, sample, training
 
 from tonnage.accuracy.rows import Row
 from tonnage.accuracy.scoring import CRASH, reason_class, score
+from tonnage.nouns.case import Case, Latency, ServeCase, ServeResult
 
 
 def rows(count: int = 40) -> list[Row]:
@@ -40,6 +41,18 @@ def test_a_quantity_that_the_result_lacks_has_its_reason() -> None:
     assert found[1].reason == "predicted not to fit: 80 GB are too few"
     found = list(score([point(total_tokens_per_s=5)], predict=fixed))
     assert found[-1].reason == "no prediction of total_tokens_per_s"
+
+
+def test_a_prompt_after_a_filled_cache_is_the_whole_less_its_beginning() -> None:
+    def slow(case: Case) -> ServeResult:
+        assert isinstance(case, ServeCase)
+        first = 1e-6 * case.isl**2
+        return ServeResult(fits=True, basis="derived", ttft_s=Latency(mean=first, low=first / 2, high=first * 2))
+
+    prompt = point(isl_tokens=3000, cached_tokens=1000, ttft_mean_ms=8000, output_tokens_per_s_total=None, e2e_ms=None)
+    (found,) = score([prompt], predict=slow)
+    assert found.predicted == pytest.approx(8000), "9 s less 1 s"
+    assert (found.low, found.high) == (pytest.approx(4000), pytest.approx(16000))
 
 
 def test_a_crash_is_the_rows_reason_and_not_the_end() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.accuracy.samples import point, sample
 
-from tonnage.accuracy.rows import read_rows
+from tonnage.accuracy.rows import Row, read_rows
 from tonnage.accuracy.serve_cases import serve_case_of_point as of_point
 from tonnage.accuracy.serve_cases import serve_case_of_sample as of_sample
 from tonnage.errors import BadFact
@@ -185,6 +185,38 @@ def test_separate_workers_keep_their_own_layouts_and_no_orchestrator_version() -
     assert (split.decode_workers, split.decode) == (4, Layout(tp=8, ep=8))
     assert split.prefill_workers * split.prefill.ranks + split.decode_workers * split.decode.ranks == 36
     assert case.engine_version == "2026-02"  # the month that it ran dates the engine
+
+
+def pools(**changes: object) -> Row:
+    """An inference row of separate pools: one prefill worker of four, four decode workers of eight."""
+    cells: dict[str, object] = {
+        "engine": "sglang", "engine_version": "v0.5.5.post2", "model_id": "deepseek-ai/DeepSeek-R1",
+        "accelerator_id": "gb200-nvl72", "num_accel": 36, "num_accel_total": 36, "load": "closed_loop",
+        "length_spread": "0.8-1.0", "disaggregated": 1, "layout_ok": 1, "prefill_workers": 1, "prefill_tp": 4,
+        "prefill_ep": 4, "prefill_dpa": 0, "prefill_accel": 4, "decode_workers": 4, "decode_tp": 8, "decode_ep": 8,
+        "decode_dpa": 0, "decode_accel": 32, "tp": 8, "ep": 8,
+    }  # fmt: skip
+    return point(**{**cells, **changes})
+
+
+def test_separate_pools_of_an_inference_row_are_pools() -> None:
+    case = of_point(pools())
+    assert case.disaggregation is not None and case.layout == case.disaggregation.decode == Layout(tp=8, ep=8)
+    assert (case.disaggregation.prefill_workers, case.disaggregation.prefill) == (1, Layout(tp=4, ep=4))
+    assert (case.replicas, case.engine_version) == (1, "v0.5.5.post2")
+    assert case.traffic == Traffic(concurrency=16, requests_per_client=5), "the public benchmark of separate pools"
+    assert of_point(pools(engine="trtllm")).engine_version is None, "it prints the orchestrator's"
+
+
+def test_degrees_that_are_not_those_of_the_launch_follow_the_accelerators_of_a_worker() -> None:
+    printed = {"layout_ok": 0, "prefill_tp": 1, "prefill_ep": 1, "decode_tp": 1, "decode_ep": 1}
+    split = of_point(pools(**printed, decode_dpa=1)).disaggregation
+    assert split is not None
+    assert (split.prefill, split.decode) == (Layout(tp=4), Layout(dp=8, ep=8))
+
+
+def test_a_nightly_build_is_dated_by_the_day_it_ran() -> None:
+    assert of_sample(sample(backend_version="nightly-5b8c30d62b754b57")).engine_version == "2026-02"
 
 
 def test_a_sample_without_clients_is_not_guessed() -> None:

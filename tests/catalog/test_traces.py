@@ -3,6 +3,7 @@
 import gzip
 import json
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,123 @@ def test_the_list_shows_licences() -> None:
 )
 def test_the_real_ones(name: str, file: str) -> None:
     assert len(read_trace(trace_file(file)).sent_s) == public_trace(name).requests
+
+
+HEAD = "time,prompt_tokens,output_tokens\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (HEAD + "1700000000000,5,5\n", "line 2: time 1700000000000 counts milliseconds of the clock; write seconds"),
+        (HEAD + "0,5,5\n1700000000000000,5,5\n", "line 3: .* counts microseconds"),
+        (USAGE.replace("1700000000", "1700000000000000000"), "line 1: .* counts nanoseconds"),
+        (
+            MOONCAKE.replace(": 0,", ": 1700000000,").replace("3000", "1700000003"),
+            "line 1: .* counts seconds .* hash_ids",
+        ),
+        (AZURE.replace("46.6805900", "46.1e5"), "line 2: '2023-11-16 18:15:46.1e5' is no time"),
+        (AZURE.replace("46.6805900", "61.5"), "line 2: time .* is no time"),
+        (AZURE.replace("46.6805900", "46+02:00"), "line 3 has dates for a time where .* dates with an offset"),
+        (AZURE.replace("2023-11-16 18:15:46.6805900", "1700158546"), "line 3 has dates .* where .* have numbers"),
+        (AZURE.replace("11-16", "13-16"), "no calendar has it"),
+        (HEAD + "1_5,5,5\n", "line 2"),
+        (HEAD + '"0,5",5,5\n', "line 2: '0,5' is no time"),
+        ("time,prompt_tokens,prompt_tokens,output_tokens\n0,5,6,5\n", "names the column 'prompt_tokens' twice"),
+        ('{"time": 0, "time": 9, "prompt_tokens": 1, "output_tokens": 1}\n', "line 1 gives 'time' twice"),
+        ('{"time": 0, "Time": 9, "prompt_tokens": 1, "output_tokens": 1}\n', "line 1 gives 'Time' twice"),
+        ('{"time": 0, "prompt_tokens": 7, "usage": {"prompt_tokens": 1, "completion_tokens": 1}}\n', "twice"),
+        ('{"time": true, "prompt_tokens": 1, "output_tokens": 1}\n', "line 1: time True is no time"),
+        ('{"time": 0, "prompt_tokens": true, "output_tokens": 1}\n', "line 1: prompt length 'True'"),
+        (MOONCAKE + '{"timestamp": 4000, "input_length": 7, "output_length": 6}\n', "line 3 has no hash_ids"),
+        (MOONCAKE.replace("[7, 9]", "[true]"), "hash_ids must be a list"),
+        (MOONCAKE.replace("[7, 9]", '["%s"]' % ("x" * 99)), "more than 64 characters"),
+    ],
+)
+def test_what_would_be_read_as_something_else_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(BadFact, match=says) as caught:
+        read_trace(written(tmp_path, text))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("zone", ["Z", "+00:00", "+0000"])
+def test_dates_with_their_distance_from_utc(tmp_path: Path, zone: str) -> None:
+    rows = f"2023-11-16T18:15:46.5{zone},3,4\n2023-11-16T18:15:50{zone},3,4\n"
+    assert read_trace(written(tmp_path, HEAD + rows)).sent_s.tolist() == [0.0, 3.5]
+    moved = rows.replace(f"50{zone}", "50-01:00")
+    assert read_trace(written(tmp_path, HEAD + moved)).sent_s.tolist() == [0.0, 3603.5]
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda i: f"{i * 0.37:.2f},{i % 900},{i % 7}",
+        lambda i: f'"{i}","{i % 900}","{i % 7}"',
+        lambda i: f"2023-11-16 18:{i // 60 % 60:02d}:{i % 60:02d}.{i % 10}805900,{i % 900},{i % 7}",
+        lambda i: f"2023-11-16T18:{i // 60 % 60:02d}:{i % 60:02d}{'.25' if i % 3 == 0 else ''}Z,{i % 900},{i % 7}.0",
+    ],
+)
+def test_a_piece_at_once_is_what_its_lines_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: Callable[[int], str], ending: str
+) -> None:
+    path = tmp_path / "trace.csv"
+    lines = [HEAD.strip(), *map(row, range(3_000))]
+    path.write_bytes(ending.join([*lines, ""]).encode())
+    monkeypatch.setattr("tonnage.catalog.traces.PIECE", 4_096)
+    at_once = read_trace(path)
+    monkeypatch.setattr("tonnage.catalog.trace_columns._take_at_once", lambda log, piece: False)
+    assert read_trace(path) == at_once and len(at_once.sent_s) == 3_000
+
+
+def test_json_lines_at_once_are_what_they_are_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = (json.dumps([i, f"b{i % 5}", i + 1]) for i in range(2_000))
+    rows = [
+        f'{{"timestamp": {i * 40}, "input_length": {i % 900}, "output_length": 3, "hash_ids": {x}}}'
+        for i, x in enumerate(ids)
+    ]
+    path = written(tmp_path, "\n".join(rows))
+    monkeypatch.setattr("tonnage.catalog.traces.PIECE", 4_096)
+    at_once = read_trace(path)
+    monkeypatch.setattr("tonnage.catalog.trace_columns._take_at_once", lambda log, piece: False)
+    assert read_trace(path) == at_once and at_once.offsets[-1] == 6_000
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "says"),
+    [
+        (b"\n" * 2_500_000, {}, "1,000,000 empty lines"),
+        (b"\r\n" * 2_500_000, {}, "1,000,000 empty lines"),
+        (HEAD.encode() + b"0,1,1\n" * 99, {"MOST_REQUESTS": 50}, "more than 50 requests"),
+        (MOONCAKE.encode(), {"MOST_BLOCKS": 3}, "line 2: more than 3 block ids"),
+        (MOONCAKE.encode(), {"MOST_DISTINCT": 2}, "line 2: more than 2 different block ids"),
+        (HEAD.encode() + b"0" * 5_000_000, {}, "line 2 is longer than 4 MiB"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_would_never_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes, most: dict[str, int], says: str, packed: bool
+) -> None:
+    for name, limit in most.items():
+        monkeypatch.setattr(f"tonnage.catalog.trace_columns.{name}", limit)
+    path = tmp_path / "trace"
+    path.write_bytes(gzip.compress(text, 1) if packed else text)
+    with pytest.raises(BadFact, match=says):
+        read_trace(path)
+
+
+def test_a_packed_file_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.gz"
+    path.write_bytes(gzip.compress(HEAD.encode() + b"0,1,1\n" * 300_000))
+    assert len(read_trace(path).sent_s) == 300_000
+    monkeypatch.setattr("tonnage.catalog.traces.UNPACKED_FREE", 1_000_000)
+    with pytest.raises(BadFact, match="unpacks to over 100 times its size"):
+        read_trace(path)
+
+
+def test_a_reader_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tonnage.catalog.traces.PIECE", 1_000)
+    told: list[tuple[int, int]] = []
+    path = written(tmp_path, HEAD + "0,1,1\n" * 9_000)
+    read_trace(path, watch=lambda done, size: told.append((done, size)))
+    assert len(told) > 5 and told == sorted(told) and told[-1] == (path.stat().st_size,) * 2

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,38 @@ def test_the_shipped_measurements_are_nearly_all_predicted() -> None:
     assert found["predicted"] / found["rows"] >= 0.92
     assert found["crashes"] == []
     assert len({line["block"] for line in found["blocks"]}) > 30
+
+
+def test_another_program_is_scored_on_the_same_rows(files: list[str]) -> None:
+    peer = Path(__file__).parents[2] / "peers" / "roofline.py"
+    found = document(files[0], "--predictor", f"{sys.executable} {peer}")
+    assert found["predictor"] == "raw roofline"
+    lines = {(line["block"], line["quantity"]): line for line in found["blocks"]}
+    assert (lines["A", "e2e_ms"]["rows"], lines["A", "e2e_ms"]["predicted"]) == (2, 1)
+    assert lines["A", "e2e_ms"]["skipped"] == {"refused": 1}
+    assert lines["A", "e2e_ms"]["median_ape"] > 0.3, "nobody reaches the data sheet"
+
+
+@pytest.mark.parametrize("more", [("--leave-out", "source"), ("--layouts",), ("--markdown", "x.md")])
+def test_another_program_has_no_left_out_fits_of_ours(files: list[str], more: tuple[str, ...]) -> None:
+    result = run(*files, "--predictor", "cat", *more)
+    assert result.exit_code == 2
+    assert "--predictor goes with neither" in result.stderr
+
+
+def test_a_program_that_repeats_its_questions_is_told_so_in_one_sentence(files: list[str]) -> None:
+    result = run(*files, "--predictor", "cat")
+    assert result.exit_code == 2
+    assert "line 1 of the predictor's output has neither answers nor refused" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_entrant_of_kept_answers_says_what_it_has_read(tmp_path: Path, files: list[str]) -> None:
+    kept = tmp_path / "tool.csv"
+    kept.write_text("id,e2e_ms,note\nA-1,3000,\nA-2,,cannot\n", encoding="utf-8")
+    peer = Path(__file__).parents[2] / "peers" / "kept.py"
+    found = document(files[0], "--predictor", f"{sys.executable} {peer} {kept}")
+    lines = {(line["block"], line["quantity"]): line for line in found["blocks"]}
+    assert found["predictor"] == "tool"
+    assert lines["A", "e2e_ms"]["median_ape"] == 0.0
+    assert lines["A", "e2e_ms"]["skipped"] == {"refused": 1}

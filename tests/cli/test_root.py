@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
@@ -176,3 +177,18 @@ def test_help_and_the_catalogue_start_light() -> None:
     assert best("--help") <= 0.25
     assert best("catalog", "accelerators") <= 0.25
     assert best("catalog", "accelerators", "--json") <= 0.25
+
+
+def test_characters_that_are_no_text_are_one_sentence() -> None:
+    done = CliRunner().invoke(
+        cli.root, ["measure", "serve", "http://127.0.0.1:9", "--model", "\udcff", "--concurrency", "1"]
+    )
+    assert done.exit_code == 2 and "half of a surrogate pair" in done.output
+
+
+@pytest.mark.parametrize("name", ["a\\u0000b", "x" * 5_000])
+def test_a_trace_at_no_path_is_one_sentence(tmp_path: Path, name: str) -> None:
+    case = tmp_path / "case.json"
+    case.write_text('{"model": "8B", "accelerator": "H100", "traffic": {"trace": "NAME"}}'.replace("NAME", name))
+    done = CliRunner().invoke(cli.root, ["simulate", str(case)])
+    assert done.exit_code == 2 and done.output.count("\n") == 1, done.output

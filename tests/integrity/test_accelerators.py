@@ -18,9 +18,9 @@ def ids(part: Accelerator) -> str:
     return part.id
 
 
-def test_all_151_are_here() -> None:
-    assert len(PARTS) == 151
-    assert len({part.name for part in PARTS}) == 151
+def test_all_152_are_here() -> None:
+    assert len(PARTS) == 152
+    assert len({part.name for part in PARTS}) == 152
 
 
 @pytest.mark.parametrize("part", PARTS, ids=ids)

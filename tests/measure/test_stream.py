@@ -84,3 +84,56 @@ def test_hostile_bytes_are_read_or_refused_and_never_crash(data: bytes) -> None:
     except Broken as refused:
         assert refused.kind == "malformed"
         assert "\n" not in str(refused)
+
+
+def read_all(data: bytes) -> tuple[int, int]:
+    """Status and events of an answer, as the client reads it."""
+    buffer = bytearray(data)
+    head = head_of(buffer)
+    assert head is not None
+    text = bytearray(take(buffer, Body(head=head, left=head.length or 0)))
+    return head.status, len(events_of(text)[0])
+
+
+EVENTS = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n' * 2 + b"data: [DONE]\n\n"
+
+
+def answer(body: bytes = EVENTS, head: bytes = b"") -> bytes:
+    return b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n"])
+def test_lines_of_a_stream_end_as_the_standard_allows(end: bytes) -> None:
+    assert read_all(answer(EVENTS.replace(b"\n", end))) == (200, 2)
+
+
+def test_a_line_end_cut_in_two_is_one_more_empty_line() -> None:
+    text = bytearray(b'data: {"choices": []}\r')
+    assert len(events_of(text)[0]) == 1
+    text += b"\ndata: [DONE]\r\n"
+    assert events_of(text) == ([], True)
+
+
+def test_what_comes_before_the_answer_is_passed_over() -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
+    assert read_all(hints * 3 + b"HTTP/1.1 100 Continue\r\n\r\n" + answer()) == (200, 2)
+    assert head_of(bytearray(hints)) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 " + b"2" * 5_000 + b" OK\r\n\r\n",
+        b"HTTP/1.1 20 OK\r\n\r\n",
+        b"HTTP/1.1 101 Switching\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n",
+        answer(head=b"Content-Length: 7\r\n"),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 900 + b"\r\nx",
+    ],
+)
+def test_a_head_that_says_what_no_server_means(data: bytes) -> None:
+    with pytest.raises(Broken):
+        buffer = bytearray(data)
+        head = head_of(buffer)
+        assert head is not None
+        take(buffer, Body(head=head, left=0))

@@ -155,7 +155,7 @@ def foreign(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_foreign_file_is_left_alone(foreign: Path) -> None:
     before = foreign.read_bytes()
-    with pytest.raises(TonnageError, match="cannot hold results"), store.opened(foreign):
+    with pytest.raises(TonnageError, match="is no SQLite file"), store.opened(foreign):
         pass
     assert foreign.read_bytes() == before
 
@@ -179,3 +179,21 @@ def test_ray_gives_the_same_table(tmp_path: Path) -> None:
     sweeps.run(sweep, tmp_path / "one.sqlite")
     sweeps.run(sweep, tmp_path / "ray.sqlite", ray="local")
     assert table(sweep, tmp_path / "one.sqlite") == table(sweep, tmp_path / "ray.sqlite")
+
+
+@pytest.mark.parametrize("damage", [b"{", b"\xff", b"[1]", b"", None])
+def test_a_damaged_answer_is_asked_again_and_named_until_then(tmp_path: Path, damage: bytes | None) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    from tonnage.scale import store as stores
+
+    with stores.opened(tmp_path / "s") as store:
+        stores.put(store, [("a", b'{"x": 1}'), ("b", b'{"x": 2}')])
+    with closing(sqlite3.connect(tmp_path / "s")) as raw:
+        raw.execute("UPDATE answers SET row = ? WHERE key = 'a'", ("{}}" if damage is None else damage,))
+        raw.commit()
+    with stores.opened(tmp_path / "s") as store:
+        assert stores.known(store) == {"b"}
+        wrong, sound = stores.rows(store, ["a", "b"])
+        assert isinstance(wrong, str) and "damaged" in wrong and sound == {"x": 2}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 import time
@@ -15,12 +16,23 @@ import pytest
 def page_address() -> Iterator[str]:
     pytest.importorskip("litestar")
     uvicorn = pytest.importorskip("uvicorn")
-    from tonnage.web.app import application
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
+    from tonnage.web.app import application
+    from tonnage.web.connections import protocol
+    from tonnage.web.limits import Limits
+
+    # Workers are processes of their own, which no fixture keeps off the network.
+    os.environ["TONNAGE_OFFLINE"] = "1"
     # Named TCP, so that asyncio turns off the wait for more bytes: 40 ms a reply.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(application(), log_level="error"))
+    limits = Limits(question_s=300.0)  # a busy machine is no fault of a question
+    config = uvicorn.Config(
+        application(limits=limits), log_level="error", lifespan="on", timeout_graceful_shutdown=0,
+        http=protocol(H11Protocol, limits=limits),
+    )  # fmt: skip
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])), daemon=True)
     thread.start()
     while not server.started:
@@ -28,3 +40,4 @@ def page_address() -> Iterator[str]:
     yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     server.should_exit = True
     thread.join(10)
+    del os.environ["TONNAGE_OFFLINE"]

@@ -29,7 +29,18 @@ from tonnage.accuracy.scoring import Score
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ANY", "FEWEST_GROUPS", "PARENT_GROUPS", "QUANTITY_OF", "Factor", "Group", "fit", "group_of", "levels_of"]
+__all__ = [
+    "ANY",
+    "FEWEST_GROUPS",
+    "PARENT_GROUPS",
+    "QUANTITY_OF",
+    "Factor",
+    "Group",
+    "fit",
+    "group_of",
+    "levels_of",
+    "widths",
+]
 
 LEVEL: Final = 0.9
 FEWEST_GROUPS: Final = 3
@@ -112,6 +123,23 @@ def fit(scores: Iterable[Score]) -> list[Factor]:
         found += [
             msgspec.structs.replace(factor, kind=kind, quantity=quantity) for factor in _fit(list(_residuals(own)))
         ]
+    return found
+
+
+def widths(scores: Iterable[Score]) -> dict[tuple[str, str, str], float]:
+    """
+    Only the factors of `fit`, by kind, quantity and level: what the shipped table would hold without other rows.
+    """
+    usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
+    found: dict[tuple[str, str, str], float] = {}
+    for (kind, quantity), own in grouped(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items():
+        residuals = list(_residuals(own))
+        numbers = {group: place for place, group in enumerate(dict.fromkeys(group for _, group, _ in residuals))}
+        levels = _levels(residuals, numbers)
+        share = _share(levels, residuals, numbers)
+        for name in levels:
+            if name == ANY or len(set(levels[name].groups.tolist())) >= FEWEST_GROUPS:
+                found[kind, quantity, name] = math.exp(_width(levels, name, share))
     return found
 
 

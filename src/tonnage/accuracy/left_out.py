@@ -19,13 +19,21 @@ from msgspec.structs import replace
 from tonnage.accuracy.groups import LEFT_OUT
 from tonnage.accuracy.intervals import QUANTITY_OF
 from tonnage.accuracy.scoring import Score
-from tonnage.catalog.intervals import factor
+from tonnage.catalog.intervals import factor, factor_of
 from tonnage.errors import BadFact, UnknownName
 
-__all__ = ["COLUMNS", "FILE", "LeftOut", "left_out_predictions", "left_out_scores"]
+__all__ = [
+    "COLUMNS", "FILE", "WIDTHS", "WIDTH_COLUMNS", "LeftOut", "Widths", "left_out_predictions", "left_out_scores",
+    "left_out_widths",
+]  # fmt: skip
 
 FILE: Final = Path("calibration") / "left_out.csv.gz"
 COLUMNS: Final = ("id", "quantity", *(f"{kind}{part}" for kind in LEFT_OUT for part in ("", "_level")))
+WIDTHS: Final = Path("calibration") / "left_out_widths.csv.gz"
+WIDTH_COLUMNS: Final = ("left_out", "group", "kind", "quantity", "rung", "factor")
+
+Widths = Mapping[str, Mapping[str, Mapping[tuple[str, str], float]]]
+"""Group that is left out -> kind of case -> quantity and rung -> 90 % factor."""
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -62,8 +70,47 @@ def left_out_predictions(root: Path, kind: str) -> Mapping[tuple[str, str], Left
     return found
 
 
-def left_out_scores(scores: Iterable[Score], stored: Mapping[tuple[str, str], LeftOut]) -> list[Score]:
-    """The same numbers as predicted without their group, each inside its level's interval; the others say why not."""
+def left_out_widths(root: Path, kind: str) -> Widths:
+    """
+    Interval factors fitted without a group of a kind, by group; empty where nothing is stored.
+
+    Raises
+    ------
+    BadFact
+        The stored table has other columns.
+    """
+    path = root / WIDTHS
+    if not path.exists():
+        return {}
+    found: dict[str, dict[str, dict[tuple[str, str], float]]] = {}
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != WIDTH_COLUMNS:
+            raise BadFact(f"{WIDTHS}: columns must be {', '.join(WIDTH_COLUMNS)}; write it with calibration/widths.py")
+        for line in reader:
+            if line["left_out"] == kind:
+                of = found.setdefault(line["group"], {}).setdefault(line["kind"], {})
+                of[line["quantity"], line["rung"]] = float(line["factor"])
+    return found
+
+
+def left_out_scores(
+    scores: Iterable[Score],
+    stored: Mapping[tuple[str, str], LeftOut],
+    *,
+    widths: Widths | None = None,
+    group: Mapping[str, str] | None = None,
+) -> list[Score]:
+    """
+    The same numbers as predicted without their group, each inside its level's interval; the others say why not.
+
+    Parameters
+    ----------
+    widths : mapping, optional
+        Factors fitted without a group (`left_out_widths`); without them, and for groups not among them, as shipped.
+    group : mapping, optional
+        Row id -> the group that is left out with it.
+    """
     found = []
     for item in scores:
         known = stored.get((item.id, item.quantity))
@@ -72,7 +119,13 @@ def left_out_scores(scores: Iterable[Score], stored: Mapping[tuple[str, str], Le
             found.append(replace(item, predicted=None, low=None, high=None, reason=reason))
             continue
         name = QUANTITY_OF.get((item.kind, item.quantity), ("",))[0]
-        width = factor(item.kind, name, rung=known.level) if item.low is not None and name else None
+        own = (widths or {}).get((group or {}).get(item.id, ""), {}).get(item.kind)
+        width = _width(item, name, known.level, own) if item.low is not None and name else None
         low, high = (None, None) if width is None else (known.predicted / width, known.predicted * width)
         found.append(replace(item, predicted=known.predicted, low=low, high=high, level=known.level))
     return found
+
+
+def _width(item: Score, name: str, rung: str, own: Mapping[tuple[str, str], float] | None) -> float:
+    """The factor without the group where such factors are stored, else the shipped one."""
+    return factor(item.kind, name, rung=rung) if own is None else factor_of(own, name, rung=rung)

@@ -2,32 +2,37 @@
 Which numbers of a row are scored, and which number of a result answers each?
 
 A mean is scored against the mean and a median against the median. Where a source gives both, the mean is the one
-scored. Rates are those of the whole system behind the printed figure: a prediction covers every replica. Device memory
-counts only where it was really needed (a pre-allocated pool says nothing; what PyTorch's tensors occupy is compared
-with weights and cache), and training speed and memory only where
-the row is marked as usable for them; a row that prints FLOP/s and nothing else is scored on those, counted as its
-source counts them. Diffusion prints one denoising iteration in the column of the time per token.
+scored, unless its collector suspects that first requests warmed the engine up. Rates are those of the whole system
+behind the printed figure: a prediction covers every replica. Device memory counts only where it was really needed (a
+pre-allocated pool says nothing; what PyTorch's tensors occupy is compared with weights and cache), and training speed
+and memory only where the row is marked as usable for them; a row that prints FLOP/s and nothing else is scored on
+those, counted as its source counts them. Energy is that of the accelerators, over the tokens answered: what is drawn of
+their limit (the planner's share for serving), over the predicted rate. Diffusion prints one denoising iteration in the
+column of the time per token.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Final, Literal
 
 import msgspec
 
+from tonnage import catalog
 from tonnage.accuracy.rows import Row, number, text
 from tonnage.accuracy.stated_flop import flop_of_sequence
 from tonnage.errors import BadFact, TonnageError
 from tonnage.nouns.answer import Quantity
-from tonnage.nouns.case import InferResult, Latency, Result, ServeResult, TrainResult
+from tonnage.nouns.case import Case, InferResult, Latency, Result, ServeCase, ServeResult, TrainResult
+from tonnage.planner.energy import SERVING_LOAD, machine_power
 from tonnage.units import GiB
 
 __all__ = ["NAMES", "Measured", "Predicted", "measured", "predicted"]
 
 NAMES: Final = (
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",
-    "memory_gb", "step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel",
-    "peak_mem_gb", "fits",
+    "memory_gb", "energy_per_token_j", "step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel",
+    "tflops_per_accel", "peak_mem_gb", "fits",
 )  # fmt: skip
 """Every scored quantity, in the order of the tables."""
 
@@ -70,6 +75,7 @@ def measured(row: Row) -> list[Measured]:
             ("total_tokens_per_s", "total_tokens_per_s"),
             ("samples_per_s", "samples_per_s"),
             ("kv_tokens", "kv_tokens"),
+            ("energy_per_token_j", "energy_per_token_joules"),
         ),
     )
     for name in ("ttft", "tpot"):
@@ -86,10 +92,12 @@ def _of_kind(cell: Measured, kind: str) -> Measured:
     return msgspec.structs.replace(cell, value=cell.value * GiB / 1e9, tensors=True)
 
 
-def predicted(result: Result, wanted: Measured) -> Predicted | None:
+def predicted(result: Result, wanted: Measured, *, case: Case | None = None) -> Predicted | None:
     """The result's answer to one measured number, in its unit; none when the result has no such number."""
     if wanted.quantity == "fits":
         return Predicted(value=float(result.fits))
+    if wanted.quantity == "energy_per_token_j":
+        return _energy(case, result)
     if isinstance(result, ServeResult):
         return _of_serve(result, wanted)
     if isinstance(result, TrainResult):
@@ -135,6 +143,8 @@ def _present(row: Row, columns: tuple[tuple[str, str], ...]) -> list[Measured]:
 
 def _first_statistic(row: Row, name: str) -> list[Measured]:
     statistics: tuple[Statistic, ...] = ("mean", "p50")
+    if name == "ttft" and text(row, "warmup_suspect") == "1":  # the first requests compiled kernels: a mean of seconds
+        statistics = ("p50",)
     for statistic in statistics:
         found = _cell(row, f"{name}_{statistic}_ms", f"{name}_ms", statistic)
         if found is not None:
@@ -206,6 +216,24 @@ def _of_infer(result: InferResult, quantity: str) -> Predicted | None:
         case "memory_gb":
             return _scaled(result.memory, 1e-9)
     return None
+
+
+def _energy(case: Case | None, result: Result) -> Predicted | None:
+    """Joules that the accelerators alone draw for an answered token, as their own counters say; hosts are not in it."""
+    rate = result.output_tokens_per_s if isinstance(result, ServeResult) else None
+    if rate is None or not isinstance(case, ServeCase):
+        return None
+    boards = case.replicas * case.layout.ranks * case.accelerator_fraction
+    if case.disaggregation is not None:
+        split = case.disaggregation
+        boards = split.prefill_workers * split.prefill.ranks + split.decode_workers * split.decode.ranks
+    watts = machine_power(catalog.accelerator(case.accelerator), count=boards).board_watts
+    value = watts * SERVING_LOAD.value / rate.value
+    if rate.low is None or rate.high is None:
+        return Predicted(value=value)
+    down = math.hypot(math.log(rate.high / rate.value), math.log(SERVING_LOAD.value / SERVING_LOAD.low))
+    up = math.hypot(math.log(rate.value / rate.low), math.log(SERVING_LOAD.high / SERVING_LOAD.value))
+    return Predicted(value=value, low=value * math.exp(-down), high=value * math.exp(up))
 
 
 def _scaled(quantity: Quantity | None, factor: float = 1.0) -> Predicted | None:

@@ -30,7 +30,7 @@ LAYOUTS: Final[dict[Layout, tuple[str, ...]]] = {
     "training": ("tokens_per_s_per_accel_eff", "step_time_s_eff", "samples_per_s_per_accel", "peak_mem_gb"),
     "inference": (
         "output_tokens_per_s_total", "total_tokens_per_s", "samples_per_s", "e2e_ms", "ttft_mean_ms", "ttft_p50_ms",
-        "tpot_mean_ms", "tpot_p50_ms", "kv_tokens", "memory_gb",
+        "tpot_mean_ms", "tpot_p50_ms", "kv_tokens", "memory_gb", "energy_per_token_joules",
     ),
 }  # fmt: skip
 """Columns of which one in the header tells the layout, asked in this order."""
@@ -39,6 +39,9 @@ NEEDED: Final = ("id", "accelerator_id")
 LONGEST_CELL: Final = 65_536
 """Longest cell that is read. [characters]"""
 MOST_COLUMNS: Final = 1_000
+LONGEST_LINE: Final = 4 * 1024**2
+MOST_LINES: Final = 5_000_000
+MOST_EMPTY: Final = 100_000
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
@@ -52,6 +55,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     cells: dict[str, str]
     usable: bool = True
     """Marked as comparable by whoever collected it."""
+    table: str = ""
+    """Name of the file it came from, without endings."""
 
 
 def read_rows(path: str | Path) -> Iterator[Row]:
@@ -66,7 +71,7 @@ def read_rows(path: str | Path) -> Iterator[Row]:
     name = echo(Path(path).name)
     try:
         with _open(Path(path)) as file:
-            yield from _rows(file, name)
+            yield from _rows(file, name, table=Path(path).name.partition(".")[0])
     except FileNotFoundError:
         raise BadFact(f"'{echo(path)}' does not exist; name a file of measurements (.csv or .csv.gz)") from None
     except IsADirectoryError:
@@ -154,9 +159,23 @@ def _open(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _rows(file: IO[str], name: str) -> Iterator[Row]:
+def _lines(file: IO[str], name: str) -> Iterator[str]:
+    """Lines of a table, none longer and no more of them empty than a table has."""
+    number = empty = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        empty += not line.strip()
+        if len(line) > LONGEST_LINE:
+            raise BadFact(f"'{name}' line {number} is longer than {LONGEST_LINE // 1024**2} MiB, which no row is")
+        if empty > MOST_EMPTY or number > MOST_LINES:
+            what = f"{MOST_EMPTY:,} empty lines" if empty > MOST_EMPTY else f"{MOST_LINES:,} lines"
+            raise BadFact(f"'{name}' has more than {what}; no table of measurements has as many")
+        yield line
+
+
+def _rows(file: IO[str], name: str, *, table: str) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_CELL)
-    reader = csv.reader(file)
+    reader = csv.reader(_lines(file, name))
     header = [column.strip() for column in next(reader, [])]
     layout = _checked_layout(header, name)
     for cells in reader:
@@ -174,6 +193,7 @@ def _rows(file: IO[str], name: str) -> Iterator[Row]:
             layout=layout,
             cells=filled,
             usable=filled.get("usable", "1") in {"1", "1.0", "true", "yes"},
+            table=table,
         )
 
 

@@ -21,9 +21,9 @@ import msgspec
 from tonnage.accuracy.cases import case_of, kind_of
 from tonnage.accuracy.groups import Labels, labels_of
 from tonnage.accuracy.quantities import Measured, measured, predicted
-from tonnage.accuracy.rows import Row
+from tonnage.accuracy.rows import Row, count, number
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.nouns.case import Case, Result, ServeResult
+from tonnage.nouns.case import Case, Latency, Result, ServeCase, ServeResult
 from tonnage.planner.predict.predict import predict as planned
 
 __all__ = ["CRASH", "Predict", "Score", "reason_class", "score"]
@@ -96,12 +96,13 @@ def score_row(row: Row, predict: Predict) -> list[Score]:
     if not wanted:
         return []
     try:
-        result = predict(case_of(row))
+        case = case_of(row)
+        result = _beyond_cached(row, case, predict)
     except TonnageError as error:
         return [_without(base, item, _reason(error)) for item in wanted]
     except Exception as error:  # whatever breaks in one row is counted loudly and must not end the others
         return [_without(base, item, f"{CRASH}: {type(error).__name__}: {error}"[:300]) for item in wanted]
-    return [_scored(base, item, result) for item in wanted]
+    return [_scored(base, item, result, case) for item in wanted]
 
 
 def reason_class(reason: str) -> str:
@@ -114,10 +115,25 @@ def _score_chunk(predict: Predict, rows: list[Row]) -> list[Score]:
     return [item for row in rows for item in score_row(row, predict)]
 
 
-def _scored(base: Score, wanted: Measured, result: Result) -> Score:
+def _beyond_cached(row: Row, case: Case, predict: Predict) -> Result:
+    """The prediction; of a prompt whose beginning is cached, what the whole takes less what that beginning does."""
+    result = predict(case)
+    cached = count(row, "cached_tokens") if number(row, "cached_tokens") else None
+    if cached is None or not isinstance(case, ServeCase) or not isinstance(result, ServeResult):
+        return result
+    before = predict(msgspec.structs.replace(case, isl=float(cached)))
+    if result.ttft_s is None or not isinstance(before, ServeResult) or before.ttft_s is None:
+        return result
+    mean = result.ttft_s.mean - before.ttft_s.mean
+    share = mean / result.ttft_s.mean
+    low, high = (None if end is None else end * share for end in (result.ttft_s.low, result.ttft_s.high))
+    return msgspec.structs.replace(result, ttft_s=Latency(mean=mean, low=low, high=high))
+
+
+def _scored(base: Score, wanted: Measured, result: Result, case: Case) -> Score:
     if wanted.problem:
         return _without(base, wanted, wanted.problem)
-    answer = predicted(result, wanted)
+    answer = predicted(result, wanted, case=case)
     if answer is None:
         why = " ".join(result.why.split()) if result.why else "no reason given"
         reason = f"no prediction of {wanted.quantity}" if result.fits else f"predicted not to fit: {why}"[:300]

@@ -56,20 +56,21 @@ def serve_case_of_point(row: Row) -> ServeCase:
     BadFact
         The row does not say enough, or a cell cannot be read.
     """
-    layout, replicas = _layout(row)
+    split = _disaggregation(row) if flag(row, "disaggregated") else None
+    layout, replicas = _layout(row) if split is None else (split.decode, 1)
     spread = _spread(row)
     isl, osl = _lengths(row, spread)
-    phase = text(row, "phase")
+    phase, engine = text(row, "phase"), text(row, "engine")
     return ServeCase(
         model=_model(row),
         accelerator=text(row, "accelerator_id"),
-        traffic=_traffic(row),
+        traffic=_traffic(row, spread, split),
         isl=isl,
         osl=osl,
         layout=layout,
         precision=_precision(row),
-        engine="trtllm" if text(row, "engine") == "tensorrt" else text(row, "engine") or "vllm",
-        engine_version=text(row, "engine_version") or None,
+        engine="trtllm" if engine == "tensorrt" else engine or "vllm",
+        engine_version=_version(row, split),
         engine_options=_options(row),
         length_spread=spread,
         links=links(row),
@@ -77,6 +78,7 @@ def serve_case_of_point(row: Row) -> ServeCase:
         split_mode="layer" if text(row, "split_mode") == "layer" else "tensor",
         accelerator_fraction=number(row, "accel_fraction") or 1.0,
         replicas=replicas,
+        disaggregation=split,
         year=year(row),
         id=row.id,
     )
@@ -97,18 +99,16 @@ def serve_case_of_sample(row: Row) -> ServeCase:
     spread = _spread(row)
     isl, osl = _lengths(row, spread)
     split = _disaggregation(row) if flag(row, "disaggregated") else None
-    usual = _REQUESTS_PER_CLIENT if split is None else _REQUESTS_PER_CLIENT_OF_POOLS
     engine = text(row, "engine") or text(row, "backend") or "vllm"
-    version = text(row, "backend_version") or text(row, "engine_version") or None
-    if split is not None and engine == "trtllm":
-        version = None  # what is printed is the orchestrator's version, not the engine's
-    version = version if re.search(r"\d", version or "") else text(row, "measured")[:7] or None
+    version = _version(row, split)
+    if not re.search(r"\d", version or "") or "nightly" in str(version):  # a nightly build's name dates nothing
+        version = text(row, "measured")[:7] or None
     return ServeCase(
         model=_model(row),
         accelerator=text(row, "accelerator_id"),
         traffic=Traffic(
             concurrency=clients,
-            requests_per_client=count(row, "requests_per_client") or (usual if spread else None),
+            requests_per_client=count(row, "requests_per_client") or _usual_requests(spread, split),
         ),
         isl=isl,
         osl=osl,
@@ -123,6 +123,20 @@ def serve_case_of_sample(row: Row) -> ServeCase:
         year=year(row),
         id=row.id,
     )
+
+
+def _version(row: Row, split: Disaggregation | None) -> str | None:
+    """The engine's version as printed; TensorRT-LLM's separate pools print the orchestrator's, which says nothing."""
+    if split is not None and (text(row, "engine") or text(row, "backend")) == "trtllm":
+        return None
+    return text(row, "backend_version") or text(row, "engine_version") or None
+
+
+def _usual_requests(spread: tuple[float, float] | None, split: Disaggregation | None) -> int | None:
+    """Requests that the public benchmark sends for each client, where the lengths it draws show that it ran."""
+    if spread is None:
+        return None
+    return _REQUESTS_PER_CLIENT if split is None else _REQUESTS_PER_CLIENT_OF_POOLS
 
 
 def links(row: Row) -> Links:
@@ -145,7 +159,7 @@ def _model(row: Row) -> str:
     return name
 
 
-def _traffic(row: Row) -> Traffic:
+def _traffic(row: Row, spread: tuple[float, float] | None, split: Disaggregation | None) -> Traffic:
     load = text(row, "load")
     size = count(row, "concurrency_or_batch")
     rate = number(row, "request_rate_qps")
@@ -157,7 +171,9 @@ def _traffic(row: Row) -> Traffic:
         case "static_batch":
             return Traffic(batch=size, static=True)
         case "closed_loop":
-            return Traffic(concurrency=size, requests_per_client=count(row, "requests_per_client"))
+            drawn = spread if spread and spread[0] < spread[1] else None
+            each = count(row, "requests_per_client") or _usual_requests(drawn, split)
+            return Traffic(concurrency=size, requests_per_client=each)
         case "burst":
             return Traffic(batch=size)
         case "open_loop" if rate:
@@ -233,11 +249,14 @@ def _disaggregation(row: Row) -> Disaggregation:
         workers = count(row, f"{name}_num_workers") or count(row, f"{name}_workers")
         tp = count(row, f"{name}_tp_size") or count(row, f"{name}_tp") or 1
         dp = count(row, f"{name}_attention_dp_size") or 1
-        if flag(row, f"{name}_dpa") if text(row, f"{name}_dpa") else False:
-            dp, tp = tp, 1
         experts = number(row, f"{name}_moe_ep_size") or number(row, f"{name}_ep") or 1
         if workers is None:
             raise BadFact(f"not stated: {name} workers")
+        held = (count(row, f"{name}_accel") or 0) // workers
+        if flag(row, "layout_ok") is False and held:  # the printed degrees are not those of the launch
+            tp, experts = held, held if flag(row, f"{name}_dpa") else experts
+        if flag(row, f"{name}_dpa"):
+            dp, tp = tp, 1
         pp = count(row, f"{name}_pp_size") or 1
         return workers, Layout(tp=tp, pp=pp, dp=dp, ep=_whole_experts(row, tp * dp, max(int(experts), 1)))
 

@@ -15,6 +15,7 @@ from tonnage.catalog.models import model, models
 from tonnage.catalog.offers import offers, spot_records
 from tonnage.catalog.providers import countries, providers
 from tonnage.catalog.tco import parameter, servers, tco
+from tonnage.catalog.tokens import token_prices
 
 __all__ = [
     "NOTHING",
@@ -34,4 +35,5 @@ __all__ = [
     "servers",
     "spot_records",
     "tco",
+    "token_prices",
 ]

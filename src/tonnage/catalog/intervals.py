@@ -22,7 +22,7 @@ import msgspec
 
 from tonnage.errors import BadFact, UnknownName
 
-__all__ = ["KINDS", "Cause", "causes", "factor", "table"]
+__all__ = ["KINDS", "Cause", "causes", "factor", "factor_of", "table"]
 
 KINDS: Final = ("serve", "train", "infer")
 
@@ -71,7 +71,23 @@ def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
     """
     if kind not in KINDS:
         raise UnknownName("kind of case", kind, known=KINDS)
-    rows = table(kind)
+    return factor_of(table(kind), quantity, rung=rung)
+
+
+def factor_of(rows: Mapping[tuple[str, str], float], quantity: str, *, rung: str = "any") -> float:
+    """
+    The factor of one quantity in a table of factors by quantity and rung.
+
+    Raises
+    ------
+    UnknownName
+        No factor for that quantity.
+
+    Examples
+    --------
+    >>> factor_of({("tpot_s", "any"): 2.0, ("tpot_s", "assumed"): 3.0}, "tpot_s", rung="assumed:steady")
+    3.0
+    """
     basis, *words = rung.split(":")
     loads = [words, ["steady", *words[1:]]] if words and words[0] in _STEADY else [words]
     levels = [":".join((basis, *of[:kept])) for of in loads for kept in range(len(of), 0, -1)]

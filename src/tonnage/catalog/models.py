@@ -2,8 +2,9 @@
 Which models are known, and which one does a name mean?
 
 One CSV row per architecture in data/models/models.csv, in the field names of config.json; a shape that needs more than
-a row has its own file in data/models/configs. A row becomes a `Model` through the same adapters that read a foreign
-config.json, when somebody asks for it: looking one up reads the index and builds one.
+a row has its own file in data/models/configs. Models of which only sizes are published stand in data/models/sized.csv:
+they get the shape that such sizes usually have, and say so. A row becomes a `Model` through the same adapters that read
+a foreign config.json, when somebody asks for it: looking one up reads the index and builds one.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
 from tonnage.catalog.hub import names
 from tonnage.catalog.hub.config import read_config
 from tonnage.catalog.hub.inline import read_inline
+from tonnage.catalog.hub.sizes import decoder_of_size, mixture_of_size
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.errors import BadFact
-from tonnage.nouns.model import LatentAttention, Model, Moe, Network
+from tonnage.nouns.model import LatentAttention, Model, Moe, Network, Tower
+from tonnage.units import GB
 
-__all__ = ["explain_name", "model", "model_ids", "models"]
+__all__ = ["explain_name", "identify", "look_up", "model", "model_ids", "models"]
 
 FOLDER: Final = DATA / "models"
 
@@ -75,6 +78,28 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
     return found if taken.quantization is None else _requantised(found, taken.quantization)
 
 
+def identify(name: str, additions: Additions = NOTHING) -> str:
+    """
+    The catalogue id that a name means, without building the model.
+
+    Raises
+    ------
+    UnknownName
+        No such model; suggests the nearest.
+
+    Examples
+    --------
+    >>> identify("llama3.1:8b-instruct-q8_0")
+    'meta-llama/Meta-Llama-3.1-8B'
+    """
+    return names.find(name, _index(tuple(_own(additions, stamp(additions)))))[0]
+
+
+def look_up(name: str) -> str | None:
+    """The shipped id that a name means; none where `identify` would raise, without looking for near names."""
+    return names.look_up(name, _index(()))
+
+
 def explain_name(name: str, additions: Additions = NOTHING) -> str:
     """
     One sentence that says which model a name was taken as, and what each part of it meant.
@@ -115,9 +140,9 @@ def _formats() -> Mapping[str, Row]:
 @cache
 def _rows() -> Mapping[str, Row]:
     found: dict[str, Row] = {}
-    for row in table(FOLDER / "models.csv"):
+    for row in (*table(FOLDER / "models.csv"), *_sized().values()):
         if row["id"] in found:
-            raise BadFact(f"models.csv: model '{row['id']}' is listed twice")
+            raise BadFact(f"models.csv, sized.csv: model '{row['id']}' is listed twice")
         found[row["id"]] = row
     return MappingProxyType(found)
 
@@ -144,9 +169,17 @@ def _own(additions: Additions, _stamp: Stamp) -> Mapping[str, Model]:
     return MappingProxyType(found)
 
 
-@lru_cache(maxsize=512)
+@cache
+def _sized() -> Mapping[str, Row]:
+    """Models without published layer facts."""
+    return MappingProxyType({row["id"]: row for row in table(FOLDER / "sized.csv")})
+
+
+@lru_cache(maxsize=1024)
 def _build(id: str) -> Model:
     row = _rows()[id]
+    if id in _sized():
+        return _of_size(row)
     more = dict(item.split("=", 1) for item in row["more"].split(";") if item)
     if row["model_type"] == "network":
         found = Model(id=id, family=row["family"], kind=row["kind"])
@@ -155,6 +188,51 @@ def _build(id: str) -> Model:
     else:
         found = read_config(_fields(row, more), file=f"models.csv: {id}", name=id)
     return msgspec.structs.replace(found, **_published(row, found), **_changes(more, found))
+
+
+DECODERS: Final = frozenset({"llm", "llm-moe", "vlm", "hybrid", "hybrid-moe"})
+"""Kinds that write tokens: a shape of their size tells their work."""
+
+
+_STAND_IN: Final = (
+    "no layer facts are published: {} stands in for it, so weights and work follow the published sizes, "
+    "but the KV cache is that of the stand-in and may be several times the true one"
+)
+
+
+def _of_size(row: Row) -> Model:
+    """
+    A model of which only sizes are published.
+
+    One that writes tokens gets layers that meet them. Of others (images, video, speech) only the weights are known: no
+    size tells how often a denoiser runs, and on how many tokens.
+    """
+    total, active = number(row, "published_parameters"), number(row, "published_active_parameters")
+    if total is None:
+        raise BadFact(f"sized.csv, {row['id']}: published_parameters is empty, and nothing else tells a size")
+    if row["kind"] not in DECODERS:
+        found = Model(id=row["id"], family="", kind="", extra_parameters=total)
+        note = "only its size is published: the weights are counted, and nothing can be said of time"
+    elif active is None:
+        found = decoder_of_size(total, name=row["id"])
+        note = _STAND_IN.format("a dense decoder of that size")
+    else:
+        found = mixture_of_size(total, active, name=row["id"])
+        note = _STAND_IN.format("a mixture of those total and active sizes")
+    stored = number(row, "stored_gb", factor=GB)
+    return msgspec.structs.replace(
+        found,
+        family=row["family"], kind=row["kind"], native_dtype=row["native_dtype"] or "bf16",
+        quantization=row["quantization"] or None, published_parameters=total,
+        published_active_parameters=active if active is not None else total, stored_weight_bytes=stored,
+        max_context=_context(row) or found.max_context, licence=row["licence"], source=row["source"],
+        notes=row["notes"], assumed=(note,),
+    )  # fmt: skip
+
+
+def _context(row: Row) -> int | None:
+    longest = number(row, "max_position_embeddings")
+    return None if longest is None else int(longest)
 
 
 def _fields(row: Row, more: Mapping[str, str]) -> dict[str, Any]:
@@ -189,7 +267,7 @@ def _published(row: Row, found: Model) -> dict[str, Any]:
 
 
 def _changes(more: Mapping[str, str], found: Model) -> dict[str, Any]:
-    """`model.FIELD=value` sets a field of the noun; `network.…` gives totals per sample."""
+    """`model.FIELD=value` sets a field of the noun; `network.…` gives totals per sample; `tower.NAME=parameters`."""
     changes: dict[str, Any] = {
         name.removeprefix("model."): json.loads(value) for name, value in more.items() if name.startswith("model.")
     }
@@ -203,6 +281,13 @@ def _changes(more: Mapping[str, str], found: Model) -> dict[str, Any]:
             kernels=int(more["network.kernels"]) if "network.kernels" in more else None,
             sample_s=float(more["network.sample_s"]) if "network.sample_s" in more else None,
         )
+    towers = tuple(
+        Tower(name=name.removeprefix("tower."), parameters=float(value))
+        for name, value in more.items()
+        if name.startswith("tower.")
+    )
+    if towers:
+        changes["towers"] = (*found.towers, *towers)
     if "assumed" in changes:
         changes["assumed"] = (*found.assumed, *changes["assumed"])
     return changes

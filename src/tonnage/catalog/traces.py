@@ -12,32 +12,30 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
-import math
+import io
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Final
 
 import msgspec
 
+from tonnage.catalog.trace_columns import Columns, take
 from tonnage.errors import BadFact, UnknownName, echo
 
 __all__ = ["PublicTrace", "Trace", "public_trace", "public_traces", "read_trace"]
 
-TIMES: Final = ("queued_ts", "arrival_time", "arrived_at", "arrival_s", "timestamp", "time", "created", "sent_s")
-PROMPTS: Final = ("contexttokens", "input_length", "input_toks", "request tokens", "prompt_tokens",
-                  "num_prefill_tokens", "prompt_len", "input_tokens", "input_len")  # fmt: skip
-OUTPUTS: Final = ("generatedtokens", "output_length", "output_toks", "response tokens", "completion_tokens",
-                  "output_tokens", "num_decode_tokens", "output_len")  # fmt: skip
-MOST_REQUESTS: Final = 50_000_000
-"""What a machine holds in memory: 24 bytes each. [requests]"""
 LONGEST_LINE: Final = 4 * 1024 * 1024
-MOST_TOKENS: Final = 100_000_000
+PIECE: Final = 1 << 17
+MOST_EMPTY: Final = 1_000_000
+"""Empty lines of a log, which would otherwise be read for as long as a packed file holds any."""
+MOST_FOLD: Final = 100
+"""How much larger than its packed file a log may be; logs are five to fifteen times as large."""
+UNPACKED_FREE: Final = 64 << 20
+"""Beyond which that counts. [bytes]"""
 
 
 class PublicTrace(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,166 +95,80 @@ def public_trace(name: str) -> PublicTrace:
     return public_traces()[name]
 
 
-def read_trace(path: str | Path, *, limit: int | None = None) -> Trace:
+def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[int, int], None] | None = None) -> Trace:
     """
     A request log from a CSV or JSON-lines file, gzipped or not; at most `limit` requests.
+
+    Times are seconds, or dates with or without their distance from UTC; those of a log with `hash_ids` are
+    milliseconds, as Mooncake writes them. `watch` is told bytes read and bytes in all.
 
     Raises
     ------
     BadFact
-        Missing, empty, a column missing, a value that is no number, negative, or earlier than the one before.
+        Missing, empty, a column missing, a value that is no number, negative, or earlier than the one before; times
+        that count milliseconds of the clock, or of two kinds.
     """
     name = Path(path)
-    columns = array("d"), array("q"), array("q"), array("q", [0]), array("q")
-    sent, prompt, output, offsets, blocks = columns
-    ids: dict[Any, int] = {}
-    first = 0.0
-    hashed, without = False, 0
-    for line, row in _rows(name):
-        if limit is not None and len(sent) >= limit:
-            break
-        at, p, o = _time(row, line, name), *_lengths(row, line, name)
-        hashed = hashed or "hash_ids" in row
-        at = at / 1000.0 if "hash_ids" in row else at
-        first = at if not sent else first
-        if sent and at - first < sent[-1]:
-            raise BadFact(
-                f"'{echo(name)}' line {line}: {_shown(at)} s is earlier than the request before it; sort it by time"
-            )
-        sent.append(at - first)
-        prompt.append(max(1, p))
-        output.append(max(1, o))
-        without += 0 in (p, o)
-        if "hash_ids" in row:
-            blocks.extend(ids.setdefault(x, len(ids)) for x in _hashes(row, line, name))
-        offsets.append(len(blocks))
-        if len(sent) > MOST_REQUESTS:
-            raise BadFact(f"'{echo(name)}' holds more than {MOST_REQUESTS:,} requests; read a part of it (limit)")
-    if not sent:
+    log = Columns(name)
+    try:
+        for first, piece in _pieces(name, watch):
+            if not take(log, piece, first=first, room=None if limit is None else limit - len(log.sent_s)):
+                break
+    except UnicodeDecodeError:
+        raise BadFact(f"trace '{echo(path)}' is not text; give CSV or JSON lines, plain or gzipped") from None
+    if not log.sent_s:
         raise BadFact(f"'{echo(name)}' holds no requests; a trace has one line for each, with time and lengths")
     return Trace(
-        sent_s=sent, prompt=prompt, output=output, offsets=offsets if hashed else array("q"), blocks=blocks,
-        hash_tokens=512 if hashed else None, source=str(name),
-        without_tokens=without,
+        sent_s=log.sent_s, prompt=log.prompt, output=log.output, offsets=log.offsets if log.hashed else array("q"),
+        blocks=log.blocks, hash_tokens=512 if log.hashed else None, source=str(name),
+        without_tokens=log.without_tokens,
     )  # fmt: skip
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Numbered rows of a file, with lower-case names of columns, one in memory at a time."""
+def _pieces(path: Path, watch: Callable[[int, int], None] | None) -> Iterator[tuple[int, bytes]]:
+    """Whole lines of a file, some of them at a time, with the number of the first."""
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-            if packed
-            else path.open("r", encoding="utf-8-sig", newline="") as file
-        ):
-            yield from _parsed(file, path)
+            size = raw.seek(0, io.SEEK_END)
+            raw.seek(0)
+            source = gzip.GzipFile(fileobj=raw) if packed else raw
+            for first, piece in _whole_lines(source, path, most=MOST_FOLD * size + UNPACKED_FREE if packed else None):
+                yield first, piece.removeprefix(b"\xef\xbb\xbf" if first == 1 else b"")
+                if watch is not None:
+                    watch(min(raw.tell(), size), size)
     except FileNotFoundError:
         raise BadFact(f"trace '{echo(path)}' does not exist; check the path, or see `tonnage catalog traces`") from None
     except IsADirectoryError:
         raise BadFact(f"trace '{echo(path)}' is a folder; name a file in it") from None
-    except UnicodeDecodeError:
-        raise BadFact(f"trace '{echo(path)}' is not text; give CSV or JSON lines, plain or gzipped") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise BadFact(f"trace '{echo(path)}' is a damaged gzip file; fetch it again") from None
+    except ValueError:  # a null character, or half of a surrogate pair
+        raise BadFact(f"trace '{echo(path)}' is no path; check its characters") from None
+    except OSError as error:
+        raise BadFact(f"trace '{echo(path)}' cannot be read: {(error.strerror or 'unknown error').lower()}") from None
 
 
-def _parsed(file: IO[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    number, header = 0, None
-    while line := file.readline(LONGEST_LINE + 1):
-        number += 1
-        if len(line) > LONGEST_LINE:
+def _whole_lines(source: io.BufferedIOBase, path: Path, *, most: int | None) -> Iterator[tuple[int, bytes]]:
+    number, empty, held, read = 1, 0, b"", 0
+    while piece := source.read(PIECE):
+        read += len(piece)
+        if most is not None and read > most:
             raise BadFact(
-                f"'{echo(path)}' line {number} is longer than {LONGEST_LINE // 1024**2} MiB, which no request needs"
+                f"'{echo(path)}' unpacks to over {MOST_FOLD} times its size, which no log does; unpack it first"
             )
-        text = line.strip()
-        if not text:
-            continue
-        if text.startswith("{"):
-            yield number, _object(text, number, path)
-        elif header is None:
-            header = [name.strip().lower() for name in _cells(text, number, path)]
-            _require(dict.fromkeys(header), number, path)
-        else:
-            cells = _cells(text, number, path) if '"' in text else text.split(",")
-            if len(cells) != len(header):
-                raise BadFact(f"'{echo(path)}' line {number} has {len(cells)} columns, the header {len(header)}")
-            yield number, dict(zip(header, cells, strict=True))
-
-
-def _object(text: str, number: int, path: Path) -> dict[str, Any]:
-    try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):  # not JSON, or whole numbers of thousands of digits
-        raise BadFact(f"'{echo(path)}' line {number} is not a JSON object; write one request a line") from None
-    found = {str(key).lower(): value for key, value in row.items()}
-    usage = found.get("usage")
-    found |= {str(key).lower(): value for key, value in usage.items()} if isinstance(usage, dict) else {}
-    _require(found, number, path)
-    return found
-
-
-def _cells(text: str, number: int, path: Path) -> list[str]:
-    try:
-        return next(csv.reader([text]))
-    except csv.Error as error:
-        raise BadFact(f"'{echo(path)}' line {number} is not CSV: {error}") from None
-
-
-def _require(row: Mapping[str, Any], number: int, path: Path) -> None:
-    for what, names in (("time", TIMES), ("prompt length", PROMPTS), ("output length", OUTPUTS)):
-        if not any(name in row for name in names):
-            have, known = ", ".join(list(row)[:8]), ", ".join(names[:5])
-            raise BadFact(f"'{echo(path)}' line {number} has no {what}: expected one of {known} …; it has {echo(have)}")
-
-
-def _time(row: Mapping[str, Any], number: int, path: Path) -> float:
-    value = next(row[name] for name in TIMES if name in row)
-    try:
-        at = float(value)
-    except (TypeError, ValueError, OverflowError):
-        at = _date(value, number, path)
-    if not math.isfinite(at) or at < 0:
-        raise BadFact(
-            f"'{echo(path)}' line {number}: time {echo(value)} is no time; expected seconds of at least 0, or a date"
-        )
-    return at
-
-
-def _date(value: Any, number: int, path: Path) -> float:
-    text = str(value).strip()
-    whole, _, fraction = text.partition(".")
-    digits = fraction.rstrip("Z")[:6]
-    try:
-        seconds = datetime.fromisoformat(whole + ("+00:00" if "+" not in whole else "")).timestamp()
-        return seconds + (float(f"0.{digits}") if digits else 0.0)
-    except ValueError:
-        raise BadFact(
-            f"'{echo(path)}' line {number}: '{echo(text)}' is no time; expected seconds, or 2024-05-10 12:00:00.123"
-        ) from None
-
-
-def _lengths(row: Mapping[str, Any], number: int, path: Path) -> tuple[int, int]:
-    found = []
-    for what, names in (("prompt", PROMPTS), ("output", OUTPUTS)):
-        value = next(row[name] for name in names if name in row)
-        try:
-            tokens = float(value)
-        except (TypeError, ValueError, OverflowError):
-            tokens = math.nan
-        if not (0 <= tokens <= MOST_TOKENS) or tokens != int(tokens):
-            raise BadFact(f"'{echo(path)}' line {number}: {what} length '{echo(value)}' is no number of tokens")
-        found.append(int(tokens))
-    return found[0], found[1]
-
-
-def _hashes(row: Mapping[str, Any], number: int, path: Path) -> list[Any]:
-    ids = row["hash_ids"]
-    if not isinstance(ids, list) or not all(isinstance(x, int | str) for x in ids):
-        raise BadFact(f"'{echo(path)}' line {number}: hash_ids must be a list of block ids")
-    return ids
-
-
-def _shown(seconds: float) -> str:
-    return f"{seconds:.3f}".rstrip("0").rstrip(".")
+        body, end, rest = (held + piece).rpartition(b"\n")
+        lines = body + end
+        empty += lines.count(b"\n\n") + lines.count(b"\n\r\n")
+        if empty > MOST_EMPTY:
+            raise BadFact(f"'{echo(path)}' has over {MOST_EMPTY:,} empty lines; a log has one line for each request")
+        if len(rest) > LONGEST_LINE:
+            line = number + lines.count(b"\n")
+            raise BadFact(
+                f"'{echo(path)}' line {line} is longer than {LONGEST_LINE // 1024**2} MiB, which no request needs"
+            )
+        if lines:
+            yield number, lines
+        number, held = number + lines.count(b"\n"), rest
+    if held:
+        yield number, held

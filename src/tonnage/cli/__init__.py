@@ -102,6 +102,10 @@ class Root(click.Group):
             sys.exit(READER_GONE)
         except MemoryError:
             _fail("the request needs more memory than this machine has; ask for less at once")
+        except UnicodeEncodeError:
+            _fail(
+                "an argument or a name holds characters that are no text (half of a surrogate pair); write it in UTF-8"
+            )
         except RecursionError:
             _fail("the input is nested too deeply to be read")
         except OSError as error:

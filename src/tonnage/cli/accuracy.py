@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.errors import BadFact, UnknownName, echo
+from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 
 if TYPE_CHECKING:
     from tonnage.accuracy.rows import Row
     from tonnage.accuracy.scoring import Score
-    from tonnage.nouns.accuracy import Figure, Regret
+    from tonnage.nouns.accuracy import AccuracyReport, Figure, Regret
     from tonnage.report.accuracy import Page
 
 __all__ = ["accuracy"]
@@ -39,6 +39,7 @@ BY = ("engine", "accelerator", "family", "precision", "load")
     type=click.Choice(LEAVE_OUT),
     help="Score what fits say that never saw the row's group (calibration/left_out.py).",
 )
+@click.option("--predictor", help="Score what this command answers to the same rows (docs/how-to/referee.md).")
 @click.option("--layouts", is_flag=True, help="Hold published training layouts against the search too (15 s).")
 @click.option("--limit", type=click.IntRange(min=1), help="At most this many rows of each block.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
@@ -50,6 +51,7 @@ def accuracy(
     blocks: tuple[str, ...],
     by: str | None,
     leave_out: str | None,
+    predictor: str | None,
     layouts: bool,
     limit: int | None,
     workers: int,
@@ -63,12 +65,22 @@ def accuracy(
     from msgspec.structs import replace
 
     from tonnage.accuracy.logs import FILE, log_errors, read_facts
+    from tonnage.accuracy.out_of_sample import out_of_sample
     from tonnage.accuracy.summary import report_of
+    from tonnage.nouns.accuracy import OutOfSample
     from tonnage.report.accuracy import as_markdown, as_text
     from tonnage.report.document import as_json as json_text
 
     paths = [Path(file) for file in files] or _shipped()
     wanted, facts, unusable = _rows(paths, blocks=blocks, limit=limit)
+    if predictor is not None:
+        if leave_out or layouts or markdown:
+            raise BadRequest(
+                "--predictor goes with neither --leave-out, --layouts nor --markdown: those are our own fits"
+            )
+        report = _refereed(wanted, predictor, by=by, unusable=unusable, rows_file=rows_file, root=_root(paths))
+        click.echo(json_text(report) if as_json else as_text(report))
+        return
     scores = _scored(wanted, rows_file=rows_file, workers=workers)
     if leave_out:
         scores = _left_out(scores, leave_out, root=_root(paths))
@@ -79,15 +91,33 @@ def accuracy(
     groups += _layouts(wanted) if layouts or markdown else ()
     networks = () if limit or leave_out else _networks(wanted, scores, paths=paths, whole=not blocks)
     report = replace(
-        report, regret=tuple(_regret(wanted, scores)), logs=logs, training=groups, networks=networks
+        report, regret=tuple(_regret(wanted, scores)), logs=logs, training=groups, networks=networks,
+        out_of_sample=OutOfSample() if limit or leave_out else out_of_sample(wanted, scores, root=_root(paths)),
     )  # fmt: skip
     if markdown:
-        page = _page(wanted, scores, markdown=Path(markdown), root=_root(paths))
-        Path(markdown).write_text(
-            as_markdown(replace(report_of(scores), logs=logs, training=groups, networks=networks), page),
-            encoding="utf-8",
-        )
+        page = _page(wanted, scores, markdown=Path(markdown), paths=paths)
+        Path(markdown).write_text(as_markdown(replace(report, blocks=report_of(scores).blocks), page), encoding="utf-8")
     click.echo(json_text(report) if as_json else as_text(report))
+
+
+def _refereed(
+    rows: list[Row], command: str, *, by: str | None, unusable: int, rows_file: str | None, root: Path
+) -> AccuracyReport:
+    """Another program's answers to the rows, scored as ours are, and beside ours."""
+    from msgspec.structs import replace
+
+    from tonnage.accuracy.duels import duels
+    from tonnage.accuracy.referee import referee_scores
+    from tonnage.accuracy.scoring import score
+    from tonnage.accuracy.summary import report_of
+
+    theirs, said = referee_scores(rows, command)
+    if rows_file:
+        with Path(rows_file).open("w", encoding="utf-8", newline="") as table:
+            csv.writer(table, lineterminator="\n").writerows([COLUMNS, *(_cells(item) for item in theirs)])
+    beside = duels(rows, theirs, ours=list(score(rows)), root=root, fitted_on=said.fitted_on)
+    name = said.name or command
+    return replace(report_of(theirs, by=by, unusable=unusable), predictor=name, duels=tuple(beside))
 
 
 def _shipped() -> list[Path]:
@@ -225,14 +255,19 @@ def _with_progress(scores: Iterable[Score], rows: int) -> Iterator[Score]:
             yield item
 
 
-def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -> Page:
+def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[Path]) -> Page:
     from tonnage.accuracy.baselines import baseline_scores
     from tonnage.accuracy.left_out import left_out_predictions, left_out_scores
+    from tonnage.accuracy.out_of_sample import set_aside
     from tonnage.accuracy.peers import FILE, NAME, beside
     from tonnage.accuracy.regret import latencies_of, regrets
+    from tonnage.accuracy.rows import read_rows
     from tonnage.accuracy.summary import by_quantity
+    from tonnage.planner.predict.predict import predict
     from tonnage.report.accuracy import Page
 
+    root = _root(paths)
+    every = [row for path in paths for row in read_rows(path)]
     rivals = tuple((name, tuple(by_quantity(own))) for name, own in baseline_scores(rows, scores))
     stored = {kind: left_out_predictions(root, kind) for kind in LEAVE_OUT}
     unseen = [item for own in stored.values() for item in left_out_scores(scores, own)]
@@ -248,6 +283,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, root: Path) -
             for line in _companion(markdown, "left_out", ("block", "kind", "quantity", *LEAVE_OUT))
         },
         unseen=tuple(by_quantity(unseen)) if any(stored.values()) else (),
+        aside=tuple(set_aside(rows, scores, every=every, root=root, predict=predict)),
         peer=NAME,
         peers=tuple(beside(rows, scores, path=root / FILE, left_out=stored["family"])),
         regret=(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tonnage.errors import BadRequest
+from tonnage.errors import BadFact, BadRequest
 
 __all__ = ["history", "keep"]
 
@@ -65,6 +65,8 @@ def list_(ctx: click.Context, kind: str | None, model: str | None, limit: int, a
         click.echo(json_text(found))
     else:
         show_history(found)
+    for why in found.damaged:
+        click.echo(f"tonnage: left out: {why}", err=True)
 
 
 @history.command()
@@ -84,7 +86,11 @@ def show(ctx: click.Context, number: int, as_json: bool) -> None:
     if as_json or found.kind != "serve":
         click.echo(msgspec.json.format(bytes(found.document), indent=2).decode())
     else:
-        show_measurement(msgspec.json.decode(found.document, type=Measurement))
+        try:
+            measured = msgspec.json.decode(found.document, type=Measurement)
+        except msgspec.MsgspecError as error:
+            raise BadFact(f"history: measurement {number} is damaged ({error})") from None
+        show_measurement(measured)
 
 
 @history.command()
@@ -98,8 +104,14 @@ def export(ctx: click.Context, kind: str | None, model: str | None, output: str 
 
     from tonnage.measure.history.store import export as exported
 
-    lines = b"".join(msgspec.json.encode(one) + b"\n" for one in exported(_place(ctx), kind=kind, model=model))
+    wrong: list[str] = []
+    found = exported(_place(ctx), kind=kind, model=model, damaged=lambda _, why: wrong.append(why))
+    lines = b"".join(msgspec.json.encode(one) + b"\n" for one in found)
     if output is not None:
         Path(output).write_bytes(lines)
     else:
         sys.stdout.write(lines.decode())
+    for why in wrong:
+        click.echo(f"tonnage: left out: {why}", err=True)
+    if wrong:
+        ctx.exit(2)

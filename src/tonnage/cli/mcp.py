@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from typing import Any
 
 import click
 
+from tonnage.cli.limits import limit_options, limits_of
 from tonnage.errors import BadRequest
 
 __all__ = ["mcp"]
@@ -15,7 +17,8 @@ __all__ = ["mcp"]
 @click.command()
 @click.option("--online", is_flag=True, help="let questions look up models on the Hugging Face hub")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
-def mcp(online: bool, folders: tuple[str, ...]) -> None:
+@limit_options
+def mcp(*, online: bool, folders: tuple[str, ...], **options: Any) -> None:
     """
     Answer the Model Context Protocol on standard input and output.
 
@@ -30,4 +33,4 @@ def mcp(online: bool, folders: tuple[str, ...]) -> None:
 
     if not online:
         os.environ["TONNAGE_OFFLINE"] = "1"
-    serve(additions=gather(paths=folders))
+    serve(additions=gather(paths=folders), limits=limits_of(options))

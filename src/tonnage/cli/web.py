@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
+import secrets
 import socket
+from typing import Any
 
 import click
 
+from tonnage.cli.limits import limit_options, limits_of
 from tonnage.errors import BadRequest
 
 __all__ = ["web"]
+
+TOKEN = "TONNAGE_TOKEN"
+SHORTEST_TOKEN = 16
+SPARE_FILES = 200
+"""Open files beside connections."""
 
 
 @click.command()
@@ -19,29 +28,81 @@ __all__ = ["web"]
 @click.option("--name", "names", multiple=True, help="also answer to this name in Host (behind a proxy, say)")
 @click.option("--online", is_flag=True, help="let questions look up models on the Hugging Face hub")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
-def web(host: str, port: int, names: tuple[str, ...], online: bool, folders: tuple[str, ...]) -> None:
+@limit_options
+def web(*, host: str, port: int, **options: Any) -> None:
     """
     Serve the page and the HTTP API.
 
-    It listens on this machine alone unless --host says otherwise; there is no login, so that whoever can reach it can
-    ask. Nothing is fetched from the network unless --online allows models to be looked up.
+    It listens on this machine alone unless --host says otherwise; then every request must know a token, which is
+    printed, or taken from TONNAGE_TOKEN. Nothing is fetched from the network unless --online allows models to be
+    looked up.
     """
     missing = [name for name in ("litestar", "uvicorn", "jinja2") if importlib.util.find_spec(name) is None]
     if missing:
         raise BadRequest("the page needs the 'web' extra: pip install 'tonnage[web]'")
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
     from tonnage.catalog import gather
     from tonnage.web.app import application
-    from tonnage.web.guard import LOOPBACK
+    from tonnage.web.connections import protocol
+    from tonnage.web.guard import LOOPBACK, is_loopback
 
-    if not online:
+    if not options["online"]:
         os.environ["TONNAGE_OFFLINE"] = "1"
-    app = application(additions=gather(paths=folders), hosts=(*LOOPBACK, host, *(name.lower() for name in names)))
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", server_header=False))
-    bound = _named_tcp(server.config.bind_socket())
-    click.echo(f"Tonnage is at http://{host}:{bound.getsockname()[1]} (Ctrl-C ends it)", err=True)
+    limits = limits_of(options)
+    token = "" if is_loopback(host) else _token()
+    hosts = (*LOOPBACK, host.lower(), *(name.lower() for name in options["names"]))
+    app = application(additions=gather(paths=options["folders"]), hosts=hosts, limits=limits, token=token)
+    http: Any = protocol(H11Protocol, limits=limits)
+    config = uvicorn.Config(
+        app, host=host, port=port, log_level="warning", server_header=False, ws="none", lifespan="on", http=http,
+        timeout_graceful_shutdown=0,
+    )  # fmt: skip
+    # Ending at once is meant, and no error.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "graceful shutdown" not in record.getMessage())
+    server = uvicorn.Server(config)
+    _allow_files(limits.connections)
+    bound = _named_tcp(config.bind_socket())
+    bound.listen(config.backlog)  # whoever reads the next line may ask at once
+    click.echo(f"Tonnage is at {_address(host, bound.getsockname()[1], token)} (Ctrl-C ends it)", err=True)
     server.run(sockets=[bound])
+
+
+def _token() -> str:
+    """
+    The token that requests from other machines must know.
+
+    Raises
+    ------
+    BadRequest
+        The one given is short enough to be guessed, or cannot stand in a header.
+    """
+    given = os.environ.get(TOKEN, "")
+    if not given:
+        return secrets.token_urlsafe(24)
+    if len(given) < SHORTEST_TOKEN or not given.isascii() or not given.replace("-", "").replace("_", "").isalnum():
+        raise BadRequest(f"{TOKEN}: at least {SHORTEST_TOKEN} letters, digits, '-' and '_' are expected")
+    return given
+
+
+def _address(host: str, port: int, token: str) -> str:
+    name = f"[{host}]" if ":" in host else host
+    # A token of the user's own is not repeated.
+    return f"http://{name}:{port}" + (f"/?token={token}" if token and TOKEN not in os.environ else "")
+
+
+def _allow_files(connections: int) -> None:
+    """Let the process open as many files as it may have connections, where the system allows that."""
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _named_tcp(bound: socket.socket) -> socket.socket:

@@ -79,4 +79,6 @@ def _why(reply: Reply, door: Door, spec: Spec) -> str:
             f"{where}: the server refuses the request ({reply.failure}: {reply.detail}); "
             "one that knows only OpenAI's own fields needs --no-ignore-eos"
         )
+    if status in {429, 503}:
+        return f"{where}: the server turns requests away ({reply.failure}: {reply.detail}); wait until it has room"
     return f"{where}: the first request failed ({reply.failure}: {reply.detail})"

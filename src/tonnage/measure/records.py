@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from tonnage.errors import BadFact, BadRequest, echo
+from tonnage.measure.files import read_whole, refuse_heavy
 from tonnage.nouns.diagnosis import Reading
 from tonnage.nouns.measurement import Load, ServerState
 from tonnage.nouns.workload import Slo
@@ -187,7 +188,8 @@ def sync(file: int) -> None:
 
 def read_log(path: Path) -> Log:
     """Read a file of results; a cut last line is left out, any other broken line is an error."""
-    data = path.read_bytes()
+    data = read_whole(path, what="results")
+    refuse_heavy(data, path)
     complete = data.rfind(b"\n") + 1
     lines = data[:complete].split(b"\n")[:-1]
     try:

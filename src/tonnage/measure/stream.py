@@ -7,6 +7,7 @@ trusted: every buffer has a bound, and whatever breaks the rules ends as one `Br
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -15,6 +16,9 @@ __all__ = ["Body", "Broken", "Event", "Head", "events_of", "head_of", "take"]
 
 LONGEST_HEAD = 65_536
 LONGEST_LINE = 1_048_576
+LONGEST_LENGTH = 18
+"""Digits of a length: no answer has 10^18 bytes."""
+_STATUS = re.compile(rb"[1-9]\d\d\Z")
 
 
 class Broken(Exception):
@@ -100,7 +104,18 @@ _DECODER = msgspec.json.Decoder(Event)
 
 
 def head_of(buffer: bytearray) -> Head | None:
-    """Read the head off the front of the buffer; nothing when it has not all arrived."""
+    """
+    Read the head off the front of the buffer; nothing when it has not all arrived.
+
+    What a server says before its answer (100 to continue, 103 with early hints) is passed over.
+    """
+    while (head := _one_head(buffer)) is not None and head.status < 200:
+        if head.status == 101:
+            raise Broken("malformed", "the server changes to another protocol")
+    return head
+
+
+def _one_head(buffer: bytearray) -> Head | None:
     end = buffer.find(b"\r\n\r\n")
     if end < 0:
         if len(buffer) > LONGEST_HEAD:
@@ -109,14 +124,17 @@ def head_of(buffer: bytearray) -> Head | None:
     lines = bytes(buffer[:end]).split(b"\r\n")
     del buffer[: end + 4]
     words = lines[0].split(b" ", 2)
-    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not _STATUS.match(words[1]):
         raise Broken("malformed", "the answer is not HTTP/1.1")
-    fields = {}
+    fields: dict[bytes, bytes] = {}
     for line in lines[1:]:
         name, _, value = line.partition(b":")
-        fields[name.strip().lower()] = value.strip().lower()
+        name, value = name.strip().lower(), value.strip().lower()
+        if name == b"content-length" and fields.get(name, value) != value:
+            raise Broken("malformed", "the answer states two lengths")
+        fields[name] = value
     length = fields.get(b"content-length")
-    if length is not None and not length.isdigit():
+    if length is not None and not (length.isdigit() and len(length) <= LONGEST_LENGTH):
         raise Broken("malformed", "the length of the answer is not a number")
     chunked = b"chunked" in fields.get(b"transfer-encoding", b"")
     return Head(
@@ -168,16 +186,24 @@ def take(buffer: bytearray, body: Body) -> bytes:
 
 def _chunk_bytes(line: bytes) -> int:
     try:
-        size = int(line.partition(b";")[0], 16)
+        size = int(line.partition(b";")[0][: LONGEST_LENGTH + 1], 16)
     except ValueError:
         raise Broken("malformed", "a chunk of the answer states no size") from None
     if size < 0:
         raise Broken("malformed", "a chunk of the answer states a negative size")
+    if size >= 10**LONGEST_LENGTH:
+        raise Broken("malformed", "a chunk of the answer states a size that no answer has")
     return size
 
 
 def events_of(text: bytearray) -> tuple[list[Event], bool]:
-    """The complete events at the front of the text, which are removed, and whether `[DONE]` was among them."""
+    """
+    The complete events at the front of the text, which are removed, and whether `[DONE]` was among them.
+
+    Lines end by CR, LF or both, as the standard has it; an LF behind a CR is then one more empty line.
+    """
+    if b"\r" in text:
+        text[:] = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     end = text.rfind(b"\n")
     if end < 0:
         if len(text) > LONGEST_LINE:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["SCHEMA", "AccuracyReport", "BlockErrors", "Figure", "LogErrors", "PeerErrors", "Regret", "SkippedRow"]
+__all__ = [
+    "SCHEMA", "AccuracyReport", "BlockErrors", "Duel", "Figure", "GroupErrors", "LogErrors", "OutOfSample",
+    "PeerErrors", "Regret", "SetAside", "SkippedRow", "Standing",
+]  # fmt: skip
 
 SCHEMA = "tonnage.accuracy/1"
 
@@ -62,6 +65,98 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (self.at_most is None or self.value <= self.at_most) and (
             self.at_least is None or self.value >= self.at_least
         )
+
+
+class GroupErrors(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Errors of one figure in one group of rows (a source, a model family), each row counted once. Shares."""
+
+    figure: str
+    """What was measured: TTFT, TPOT, output rate, training step …"""
+    group: str
+    rows: int
+    """Predicted numbers."""
+    median_ape: float
+    mean_ape: float
+    bias: float | None = None
+    coverage_90: float | None = None
+    half_width: float | None = None
+    missing: int = 0
+    """Numbers without a prediction."""
+    unknown: str = ""
+    """A setting that most of its rows leave open and that moves the figure."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One figure over groups that weigh the same. Shares."""
+
+    figure: str
+    left_out: str
+    """What every prediction was made without: source, family; empty = nothing, in sample."""
+    groups: int
+    rows: int
+    mean: float
+    """Mean over the groups of their median errors."""
+    median: float
+    """Median of the same."""
+    worst: float
+    worst_group: str
+    over_40: int = 0
+    """Groups whose median error is above 40 %."""
+    over_40_unknown: int = 0
+    """Of them, those that leave a setting open."""
+    coverage_mean: float | None = None
+    """Mean over groups of the share inside the 90 % interval."""
+    coverage_least: float | None = None
+    coverage_least_group: str = ""
+    half_width: float | None = None
+    """Median over groups of their median half-widths."""
+
+
+class SetAside(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that figures leave out, and those figures with them. In sample."""
+
+    name: str
+    rows: int
+    predicted: int
+    without: tuple[Standing, ...]
+    with_them: tuple[Standing, ...]
+
+
+class OutOfSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Errors on what no fit had seen, group by group and over groups; in sample beside them."""
+
+    standings: tuple[Standing, ...] = ()
+    sources: tuple[GroupErrors, ...] = ()
+    """Each source left out of fits and widths."""
+    families: tuple[GroupErrors, ...] = ()
+    """Each model family left out of fits and widths."""
+    unseen: tuple[Standing, ...] = ()
+    """Of the tables that no fit has read, as shipped, by source."""
+
+
+class Duel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Another program beside ours on one figure of one source, on exactly the numbers that both predict. Medians."""
+
+    figure: str
+    source: str
+    """`mean` = the mean over sources of their medians."""
+    rows: int
+    """Numbers that both predict."""
+    theirs: float
+    ours: float
+    """As shipped."""
+    ours_source: float | None = None
+    """Without the source, out of fits."""
+    ours_family: float | None = None
+    """Without the model's family."""
+    theirs_fitted: bool = False
+    """Their own fits have read this source, as they say."""
+    ours_fitted: bool = True
+    """Our own fits have read it."""
+    asked: int = 0
+    """Numbers that they were asked for."""
+    theirs_coverage: float | None = None
+    """Share of measured values inside their 90 % intervals, where they gave any."""
 
 
 class PeerErrors(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,5 +257,11 @@ class AccuracyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Groups of networks and single streams beside what each is to reach."""
     logs: tuple[LogErrors, ...] = ()
     """Request logs of real engines, played again."""
+    out_of_sample: OutOfSample = OutOfSample()
+    """Errors by group, each left out of what is fitted, where left-out predictions are kept."""
+    predictor: str = ""
+    """Another program whose answers are scored; empty = Tonnage's own."""
+    duels: tuple[Duel, ...] = ()
+    """That program beside ours, figure by figure and source by source."""
     schema: str = SCHEMA
     version: str = ""

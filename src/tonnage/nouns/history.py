@@ -32,4 +32,6 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     """Where they are kept, without anything secret."""
     entries: tuple[Entry, ...]
+    damaged: tuple[str, ...] = ()
+    """What is wrong with rows that cannot be read."""
     schema: str = HISTORY_SCHEMA

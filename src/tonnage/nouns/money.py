@@ -16,6 +16,7 @@ __all__ = [
     "Provider",
     "SpotRecord",
     "Term",
+    "TokenPrice",
     "is_stale",
 ]
 
@@ -102,6 +103,38 @@ class SpotRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Upper edge of the band as the feed codes it. [1/month]"""
     as_of: str
     source: str
+
+
+class TokenPrice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    What a provider charges for a model behind its API. Absent = not charged that way, or not listed.
+
+    `name` is the provider's own name of the model, `model` the catalogue's. A row that no page of the provider backs,
+    or that another row contradicts, is not `trusted`.
+    """
+
+    provider: str
+    name: str
+    model: str
+    mode: str
+    """chat, embedding, rerank, image_generation, audio_transcription …"""
+    input_usd_per_million_tokens: float | None = None
+    cached_input_usd_per_million_tokens: float | None = None
+    output_usd_per_million_tokens: float | None = None
+    usd_per_audio_s: float | None = None
+    usd_per_image: float | None = None
+    max_input_tokens: float | None = None
+    page: str = ""
+    """The provider's own page; empty = none stated."""
+    doubt: str = ""
+    """Why the row is not believed; empty = nothing speaks against it."""
+    as_of: str = ""
+    source: str = ""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether a page of the provider backs the row and nothing speaks against it."""
+        return bool(self.page) and not self.doubt
 
 
 class OwnedParameter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

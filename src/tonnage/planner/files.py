@@ -1,24 +1,34 @@
 """Request and plan files: YAML or JSON text becomes plain values, within limits.
 
 YAML is read without anchors, aliases, tags or repeated keys: nobody needs them in a request, and
-they are how a small file becomes gigabytes.
+they are how a small file becomes gigabytes. What YAML 1.1 takes for another number than its reader
+(1:30 for 90, 010 for 8) is refused. A file of many small values costs a hundred times its size in time
+and memory, so values are counted before any is built.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
+from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
 
-__all__ = ["read_mapping", "read_text", "read_written"]
+__all__ = ["read_mapping", "read_text", "read_written", "read_yaml"]
 
 LARGEST_BYTES: Final = 8 * 1024 * 1024
 """Of a request or plan file; a plan over the whole catalogue is about 1 MB. [bytes]"""
 DEEPEST: Final = 40
+MOST_VALUES: Final = 200_000
+"""Of a file; a fleet of a thousand workloads has some ten thousand. YAML takes 15 microseconds for each."""
+LARGEST_WITHOUT_C: Final = 128 * 1024
+
+_TEXT_TAG: Final = "tag:yaml.org,2002:str"
+_OTHER_NUMBER: Final = re.compile(r"[-+]?(?:0[0-9_]+|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)\Z")
+"""Octal numbers and those to the base of 60, which YAML 1.1 knows and people do not."""
 
 
 def read_text(path: str, *, what: str = "file") -> str:
@@ -38,6 +48,8 @@ def read_text(path: str, *, what: str = "file") -> str:
         raise BadFact(f"{what} '{echo(path)}' is a folder; name a file in it") from None
     except OSError as error:
         raise BadFact(f"{what} '{echo(path)}' cannot be read: {(error.strerror or 'unknown error').lower()}") from None
+    except ValueError:  # a null character, or half of a surrogate pair
+        raise BadFact(f"{what} '{echo(path)}' is no path; check its characters") from None
     if len(raw) > LARGEST_BYTES:
         raise BadFact(f"{what} '{echo(path)}' is larger than {LARGEST_BYTES // 1024**2} MiB, which no {what} needs")
     try:
@@ -56,7 +68,7 @@ def read_mapping(path: str, *, what: str = "request") -> dict[str, Any]:
         Not readable, malformed, or not a mapping.
     """
     text = read_text(path, what=what)
-    value = _json(text, path) if text.lstrip().startswith(("{", "[")) else _yaml(text, path)
+    value = _value(text, f"'{echo(path)}'")
     if not isinstance(value, dict):
         raise BadFact(f"{what} '{echo(path)}' must hold 'name: value' lines, not {_kind(value)}")
     _refuse_depth(value, path)
@@ -72,9 +84,13 @@ def read_written(text: str, *, what: str) -> Any:
     BadFact
         Malformed, or nested too deeply.
     """
-    value = _json(text, what) if text.lstrip().startswith(("{", "[")) else _yaml(text, what)
+    value = _value(text, f"'{echo(what)}'")
     _refuse_depth(value, what)
     return value
+
+
+def _value(text: str, where: str) -> Any:
+    return decode_json(text, where=where) if text.lstrip().startswith(("{", "[")) else read_yaml(text, where=where)
 
 
 def _read_file(path: Path) -> bytes:
@@ -82,59 +98,78 @@ def _read_file(path: Path) -> bytes:
         return file.read(LARGEST_BYTES + 1)
 
 
-def _json(text: str, path: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise BadFact(f"'{echo(path)}' is not valid JSON: {str(error).lower()}") from None
-    except RecursionError:
-        raise BadFact(f"'{echo(path)}' is nested too deeply") from None
+def read_yaml(text: str | bytes, *, where: str) -> Any:
+    """
+    The value of a YAML text, its values counted before any is built.
 
+    PyYAML's parser in C is a hundred times as fast as that in Python; without it less is taken.
 
-def _yaml(text: str, path: str) -> Any:
+    Raises
+    ------
+    BadFact
+        Malformed, too many values or too deep, anchors, aliases, tags, or numbers that only YAML 1.1 knows.
+    BadRequest
+        A name given twice.
+    """
     import yaml
 
-    # The parser in C, where PyYAML was built with it, reads a megabyte in a tenth of the time.
     kind = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if kind is yaml.SafeLoader and len(text) > LARGEST_WITHOUT_C:
+        raise BadFact(
+            f"{where} is larger than {LARGEST_WITHOUT_C // 1024} KiB, and PyYAML has no libyaml here; use JSON"
+        )
     try:
-        depth = 0
-        for event in yaml.parse(text, Loader=kind):
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise BadFact(f"'{echo(path)}' uses YAML anchors or aliases; write the value out")
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                raise BadFact(f"'{echo(path)}' is nested more than {DEEPEST} deep")
+        _refuse_shape(yaml.parse(text, Loader=kind), where)
         loader = kind(text)
         try:
             node = loader.get_single_node()
-            _refuse_repeats(node, path)
+            _refuse_nodes(node, where)
             return None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f" in line {mark.line + 1}" if mark else ""
-        raise BadFact(f"'{echo(path)}' is not valid YAML{where}: {error.problem or 'malformed'}") from None
+        line = f" in line {mark.line + 1}" if mark else ""
+        raise BadFact(f"{where} is not valid YAML{line}: {error.problem or 'malformed'}") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise BadFact(f"'{echo(path)}' is not valid YAML: {echo(error)}") from None
+        raise BadFact(f"{where} is not valid YAML: {echo(error)}") from None
 
 
-def _refuse_repeats(node: Any, path: str) -> None:
+def _refuse_shape(events: Iterable[Any], where: str) -> None:
+    """What is too deep, too much or refers to something else, said by the parser's events alone."""
+    import yaml
+
+    depth = 0
+    for values, event in enumerate(events):
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise BadFact(f"{where} uses YAML anchors or aliases; write the value out")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise BadFact(f"{where} is nested more than {DEEPEST} deep")
+        if values > MOST_VALUES:
+            raise BadFact(f"{where} holds more than {MOST_VALUES:,} values, which no request needs")
+
+
+def _refuse_nodes(node: Any, where: str) -> None:
+    """Names given twice, names that are no text, and numbers that YAML 1.1 reads otherwise than people."""
     import yaml
 
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise BadFact(f"'{echo(path)}' line {key.start_mark.line + 1}: a name must be one text")
+                raise BadFact(f"{where} line {key.start_mark.line + 1}: a name must be one text")
             if key.value in seen:
                 line = key.start_mark.line + 1
-                raise BadRequest(f"'{echo(path)}' gives '{echo(key.value)}' twice (line {line}); keep one")
+                raise BadRequest(f"{where} gives '{echo(key.value)}' twice (line {line}); keep one")
             seen.add(str(key.value))
-            _refuse_repeats(value, path)
+            _refuse_nodes(value, where)
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _refuse_repeats(item, path)
+            _refuse_nodes(item, where)
+    elif node is not None and not node.style and _OTHER_NUMBER.match(node.value) and node.tag != _TEXT_TAG:
+        line, meant = node.start_mark.line + 1, echo(node.value)
+        raise BadRequest(f'{where} line {line}: YAML reads {meant} as another number; write "{meant}" or the number')
 
 
 def _refuse_depth(value: Any, path: str, depth: int = 0) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.batch_plan import BatchPlan
 from tonnage.nouns.fleet_plan import FleetPlan
@@ -49,6 +50,7 @@ def read_plan(path: str) -> Plan:
         Not readable, not JSON, another schema or kind, or a field of the wrong type.
     """
     text = read_text(path, what="plan")
+    decode_json(text, where=f"plan '{echo(path)}'")
     try:
         envelope = msgspec.json.decode(text, type=_Envelope)
         if envelope.schema != PLAN_SCHEMA:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors, Regret
+from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors, Regret, SetAside
 from tonnage.report.accuracy_logs import log_page, log_rows
 from tonnage.report.accuracy_training import networks_page, training_page, training_rows
+from tonnage.report.duels import duel_rows, duel_sentence
 from tonnage.report.regret import regret_page, regret_rows
+from tonnage.report.standings import aside_page, standing_rows, standings_page
 
 __all__ = ["Page", "as_markdown", "as_text", "sentence", "worst_first"]
 
@@ -39,6 +41,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     peer: str = ""
     """Another tool's name and version, when its answers to the same rows are kept."""
     peers: tuple[PeerErrors, ...] = ()
+    aside: tuple[SetAside, ...] = ()
+    """Rows that figures leave out, and the figures with them."""
     regret: tuple[Regret, ...] = ()
     """Decisions by predictions, ours and those of fits that never saw the row's group."""
 
@@ -56,7 +60,13 @@ def as_text(report: AccuracyReport) -> str:
     grouped = any(line.group is not None for line in report.blocks)
     header = (*HEADER[:2], "group", *HEADER[2:]) if grouped else HEADER
     rows = [_cells(line, grouped) for line in report.blocks]
-    parts = [sentence(report), "", _aligned([header, *rows])]
+    parts = [sentence(report)]
+    if report.out_of_sample.standings:
+        parts += ["", "By groups that weigh the same, each left out of what is fitted:", ""]
+        parts += [_aligned(standing_rows(report.out_of_sample))]
+    if report.duels:
+        parts += ["", duel_sentence(report.predictor, report.duels), "", _aligned(duel_rows(report.duels))]
+    parts += ["", _aligned([header, *rows])]
     if report.training:
         parts += ["", "Training, group by group:", "", _aligned(training_rows(report.training))]
     if report.networks:
@@ -103,7 +113,10 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
         "measured, less one. *Covered* is the share of measured values inside their 90 % interval, *± width* half of "
         "that interval as a share of the prediction. `fits` counts wrong verdicts under *mean*.",
         sentence(report),
-        "## Over all blocks",
+        *standings_page(report.out_of_sample),
+        *aside_page(page.aside),
+        "## In sample, over all blocks",
+        "Each row weighs the same here, and most were read by the fits that predict them.",
         _table([*HEADER[1:], "baseline median"], [_overall(line, page) for line in page.overall]),
         "Baselines: " + "; ".join(name for name, _ in page.baselines) + "." if page.baselines else "",
         *_unseen(page),
@@ -161,10 +174,10 @@ def _unseen(page: Page) -> list[str]:
             cells = [_percent(medians.get(kind)) for kind in kinds]
             rows.append([line.kind, line.quantity, _percent(line.median_ape), *cells, *inside])
     return [
-        "## On what no fit has seen",
-        "Median errors with all rows of one accelerator, model family, engine or source taken out of every fit, in "
-        "turn (`python calibration/left_out.py`). *Covered* counts every number once for each of these, inside the "
-        "interval that its level then has.",
+        "## Each row without its accelerator, family, engine, source",
+        "Median errors over rows with all rows of one accelerator, model family, engine or source taken out of every "
+        "fit, in turn (`python calibration/left_out.py`). *Covered* counts every number once for each of these, inside "
+        "the interval that its level then has.",
         _table(
             ["kind", "quantity", "in sample", *(f"without its {kind}" for kind in kinds), "covered", "± width"], rows
         ),

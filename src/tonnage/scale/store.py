@@ -9,14 +9,18 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from tonnage.errors import BadFact, echo
+from tonnage.sqlitefile import SWEEP_ID, refuse_other, stamp
 
 __all__ = ["Store", "known", "opened", "put", "rows"]
 
 Store = sqlite3.Connection
 FORMAT: Final = 1
+_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 @contextmanager
@@ -30,6 +34,7 @@ def opened(path: Path) -> Iterator[Store]:
         The file is something else, of a newer release, or cannot be written.
     """
     try:
+        refuse_other(path, own=SWEEP_ID)
         with closing(sqlite3.connect(path, timeout=30.0)) as store:
             store.execute("PRAGMA journal_mode=WAL")
             version = store.execute("PRAGMA user_version").fetchone()[0]
@@ -38,14 +43,24 @@ def opened(path: Path) -> Iterator[Store]:
             with store:
                 store.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, row BLOB NOT NULL)")
                 store.execute(f"PRAGMA user_version={FORMAT}")
+                stamp(store, own=SWEEP_ID)
             yield store
-    except sqlite3.Error as error:
-        raise BadFact(f"'{echo(path)}' cannot hold results: {error}") from None
+    except (sqlite3.Error, OSError, ValueError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        raise BadFact(f"'{echo(path)}' cannot hold results: {reason}") from None
 
 
 def known(store: Store) -> set[str]:
-    """Keys of the questions that are answered."""
-    return {key for (key,) in store.execute("SELECT key FROM answers")}
+    """Keys of the questions that are answered; a damaged answer is none, so that it is asked again."""
+    return {key for key, row in store.execute("SELECT key, row FROM answers") if _sound(row)}
+
+
+def _sound(row: object) -> bool:
+    try:
+        _decoder.decode(row)  # type: ignore[arg-type]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+        return False
+    return True
 
 
 def put(store: Store, found: Iterable[tuple[str, bytes]]) -> None:
@@ -54,8 +69,11 @@ def put(store: Store, found: Iterable[tuple[str, bytes]]) -> None:
         store.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", found)
 
 
-def rows(store: Store, keys: Iterable[str]) -> Iterator[bytes | None]:
-    """The answers of these keys, in their order; None where there is none yet."""
+def rows(store: Store, keys: Iterable[str]) -> Iterator[dict[str, Any] | str | None]:
+    """The answers of these keys, in their order; None where there is none yet, of a damaged one what is wrong."""
     for key in keys:
-        found = store.execute("SELECT row FROM answers WHERE key = ?", (key,)).fetchone()
-        yield None if found is None else found[0]
+        try:
+            found = store.execute("SELECT row FROM answers WHERE key = ?", (key,)).fetchone()
+            yield None if found is None else _decoder.decode(found[0])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError, sqlite3.Error) as error:
+            yield f"its answer in the file is damaged ({echo(error)})"

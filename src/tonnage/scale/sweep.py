@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from tonnage.scale import store as stores
 from tonnage.scale.points import Point, Sweep, points_of
 from tonnage.scale.runners import on_processes, on_ray
@@ -64,6 +62,8 @@ def table(sweep: Sweep, file: Path) -> Iterator[dict[str, Any]]:
     with stores.opened(file) as store:
         points: list[Point] = list(points_of(sweep))
         for point, row in zip(points, stores.rows(store, (point.key for point in points)), strict=True):
-            if row is not None:
-                found = msgspec.json.decode(row)
+            if isinstance(row, str):
+                yield point.varied | {"error": f"{row}; delete the file's row {point.key}, or sweep into another file"}
+            elif row is not None:
+                found = row
                 yield point.varied | {f"{name}_found" if name in point.varied else name: found[name] for name in found}

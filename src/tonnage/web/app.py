@@ -1,40 +1,52 @@
-"""The application: one handler per address; each reads, asks at the desk, and shows."""
+"""The application: one handler per address; each reads, has the work done by a worker, and shows."""
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from collections.abc import AsyncIterator
 from functools import partial
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from anyio import to_thread
 from litestar import Litestar, MediaType, Request, Response, get, post
+from litestar.config.compression import CompressionConfig
 from litestar.exceptions import HTTPException
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from tonnage.catalog import NOTHING, Additions
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.version import __version__
 from tonnage.web import pages
-from tonnage.web.desk import Busy, Desk, Kept, ask, begin, desk, follow, is_kept, kept
-from tonnage.web.guard import LARGEST_BODY, LOOPBACK, Asgi, guarded, mapping
-from tonnage.web.models import admitted, keep
+from tonnage.web.bounded import bounded
+from tonnage.web.guard import HEALTH, LARGEST_BODY, LOOPBACK, NOT_ASKED, Asgi, guarded, is_loopback, mapping
+from tonnage.web.jobs import Jobs, key_of
+from tonnage.web.limits import Busy, Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.openapi import openapi
 from tonnage.web.questions import QUESTIONS, at_first, nested
+from tonnage.web.tasks import Kept
+from tonnage.web.worker import Settings
 
 __all__ = ["application"]
 
-MOST_CASES: Final = 200
 METHOD_NOT_ALLOWED: Final = 405
 CACHED: Final = {"cache-control": "private, max-age=3600"}
 JSON: Final = "application/json"
+COMPRESSION: Final = CompressionConfig(backend="gzip", gzip_compress_level=5, minimum_size=1000, exclude="/progress/")
+STATUSES: Final[dict[type[TonnageError], int]] = {Busy: 503, TooLong: 504, TooMuchMemory: 507, WorkerLost: 500}
+NOT_ASKED_NOTE: Final = (
+    "Another site led you here, so that nothing was asked yet. If the form says what you want to know, press Answer."
+)
 _CHART: Final = re.compile(r"([a-z-]{1,40})-(light|dark)\.svg")
 
+Asked = Request[Any, Any, Any]
 
-def application(*, additions: Additions = NOTHING, hosts: tuple[str, ...] = LOOPBACK) -> Asgi:
+
+def application(
+    *, additions: Additions = NOTHING, hosts: tuple[str, ...] = LOOPBACK, limits: Limits | None = None, token: str = ""
+) -> Asgi:
     """
     The page and the API.
 
@@ -44,24 +56,33 @@ def application(*, additions: Additions = NOTHING, hosts: tuple[str, ...] = LOOP
         The user's own accelerators and offers, for every question.
     hosts : tuple of str
         Names this machine answers to.
+    limits : Limits
+        Of time, memory and waiting; the usual ones where none are given.
+    token : str
+        What every request must know; empty asks for none.
     """
+    limits = limits or Limits()
     uploads = tempfile.TemporaryDirectory(prefix="tonnage-")
-    held = desk(additions=additions, uploads=Path(uploads.name))
+    settings = Settings(additions=additions, uploads=uploads.name, memory_bytes=limits.memory_bytes)
+    jobs = Jobs(settings, limits=limits)
     app = Litestar(
         route_handlers=[
             _index, _api, _document, _static, _answer, _chart, _compare, _what_ifs, _export, _models, _predict,
-            _progress,
+            _progress, _health,
             *(_question(path) for path in QUESTIONS), *(_posted(path) for path in QUESTIONS),
         ],
         openapi_config=None,
+        compression_config=COMPRESSION,
         request_max_body_size=LARGEST_BODY,
         exception_handlers={
-            Busy: partial(_said, status=503), TonnageError: partial(_said, status=400), HTTPException: _refused,
+            **{kind: partial(_said, status=status) for kind, status in STATUSES.items()},
+            TonnageError: partial(_said, status=400), HTTPException: _refused,
         },
-        on_shutdown=[uploads.cleanup],
+        on_startup=[jobs.warm],
+        on_shutdown=[jobs.close, uploads.cleanup],
     )  # fmt: skip
-    app.state.desk = held
-    return guarded(_with_options(app), hosts=hosts)
+    app.state.jobs = jobs
+    return guarded(bounded(_with_options(app), limits=limits), hosts=hosts, token=token)
 
 
 def _with_options(app: Litestar) -> Asgi:
@@ -79,12 +100,28 @@ def _with_options(app: Litestar) -> Asgi:
 
 def _methods(app: Litestar, path: str) -> str:
     """As an `Allow` header lists them; empty for an address without a handler."""
-    return ", ".join(sorted(map(str, app.route_handler_method_map.get(path.rstrip("/") or "/", {}))))
+    known = set(map(str, app.route_handler_method_map.get(path.rstrip("/") or "/", {})))
+    return ", ".join(sorted(known | ({"HEAD"} if "GET" in known else set())))
 
 
-def _desk(request: Request[Any, Any, Any]) -> Desk:
-    found: Desk = request.app.state.desk
+def _jobs(request: Asked) -> Jobs:
+    found: Jobs = request.app.state.jobs
     return found
+
+
+def _client(request: Asked) -> str:
+    """Who asks, for taking turns: an address; on this machine, where all have the same, also the program."""
+    host = request.client.host if request.client is not None else "localhost"
+    return f"{host} {request.headers.get('user-agent', '')[:200]}" if is_loopback(host) else host
+
+
+@get(HEALTH, sync_to_thread=False)
+def _health(request: Asked) -> Response[bytes]:
+    """For a watchdog: the server answers; its workers may be busy."""
+    line = _jobs(request).plans.line
+    state = {"schema": "tonnage.health/1", "status": "ok", "version": __version__, "working": line.taken,
+             "waiting": line.length}  # fmt: skip
+    return _json(msgspec.json.encode(state), headers={"cache-control": "no-store"})
 
 
 @get("/", sync_to_thread=False)
@@ -93,8 +130,9 @@ def _index() -> Response[str]:
 
 
 @get("/api", sync_to_thread=False)
-def _api(request: Request[Any, Any, Any]) -> Response[str]:
-    return _html(pages.api_page(origin=f"http://{request.headers.get('host', 'localhost')}"))
+def _api(request: Asked) -> Response[str]:
+    return _html(pages.api_page(origin=f"http://{request.headers.get('host', 'localhost')}",
+                                limits=_jobs(request).limits))  # fmt: skip
 
 
 @get("/openapi.json", sync_to_thread=False)
@@ -103,7 +141,7 @@ def _document() -> Response[bytes]:
 
 
 @get("/static/{name:str}", sync_to_thread=False)
-def _static(request: Request[Any, Any, Any]) -> Response[bytes]:
+def _static(request: Asked) -> Response[bytes]:
     name = request.path_params["name"]
     if name == "style.css":
         return Response(pages.style().encode(), media_type="text/css", headers=CACHED)
@@ -118,25 +156,35 @@ def _question(path: str) -> Any:
     """GET of a form: the empty form, or the answer to the fields in its address, as HTML or JSON."""
     question = QUESTIONS[path]
 
-    async def handle(request: Request[Any, Any, Any]) -> Response[Any]:
-        given = {name: value for name, value in request.query_params.items() if value}
+    async def handle(request: Asked) -> Response[Any]:
+        jobs, client, given = _jobs(request), _client(request), _fields(request)
         if _wants_json(request):
-            return _json(pages.document((await ask(_desk(request), path, request=nested(given)))[1]))
+            if request.scope.get(NOT_ASKED):
+                raise HTTPException(status_code=403, detail="requests from other sites are refused")
+            return _json((await jobs.ask(path, request=nested(given), client=client))[1].document)
         if not given:
             return _html(pages.question_page(question, given={}))
-        held, whole, first = _desk(request), nested(given), at_first(question, given)
+
+        async def page(kept: tuple[str, Kept] | None, *, waits: bool = False, note: str = "") -> str:
+            shown: str = await jobs.quick.run(
+                "page", {"path": path, "given": given, "kept": kept, "waits": waits, "note": note}, client=client
+            )
+            return shown
+
+        if request.scope.get(NOT_ASKED):
+            return _html(await page(None, note=NOT_ASKED_NOTE), status=403)
+        whole, first = nested(given), at_first(question, given)
         try:
-            waits = first is not None and not is_kept(held, path, request=whole)
-            key, answer = await ask(held, path, request=first if waits and first is not None else whole)
-            shown = pages.Shown(key=key, answer=answer, waits=waits)
-            page = await to_thread.run_sync(lambda: pages.question_page(question, given=given, shown=shown))
-            if waits:
-                begin(held, path, request=whole)
-        except Busy:
-            raise
+            waits = first is not None and jobs.kept(key_of(path, whole)) is None
+            kept = await jobs.ask(path, request=first if waits and first is not None else whole, client=client)
         except TonnageError as wrong:
-            return _html(pages.question_page(question, given=given, error=str(wrong)), status=400)
-        return _html(page)
+            if type(wrong) in STATUSES and not isinstance(wrong, TooLong | TooMuchMemory):
+                raise
+            return _html(await page(None, note=str(wrong)), status=STATUSES.get(type(wrong), 400))
+        shown = await page(kept, waits=waits)
+        if waits:
+            jobs.begin(path, request=whole, client=client)
+        return _html(shown)
 
     return get(f"/{path}", name=f"form {path}")(handle)
 
@@ -144,179 +192,155 @@ def _question(path: str) -> Any:
 def _posted(path: str) -> Any:
     """POST of a question: fields as JSON in, the answer as JSON out."""
 
-    async def handle(request: Request[Any, Any, Any]) -> Response[bytes]:
-        _, answer = await ask(_desk(request), path, request=mapping(await request.body()))
-        return _json(pages.document(answer))
+    async def handle(request: Asked) -> Response[bytes]:
+        asked = mapping(await request.body())
+        return _json((await _jobs(request).ask(path, request=asked, client=_client(request)))[1].document)
 
     return post(f"/{path}", name=f"ask {path}", status_code=200)(handle)
 
 
 @post("/predict", status_code=200)
-async def _predict(request: Request[Any, Any, Any]) -> Response[bytes]:
+async def _predict(request: Asked) -> Response[bytes]:
     """Many cases in, as many predictions or sentences out, in their order."""
-    from tonnage.planner.predict.case_lines import case_of_object
-    from tonnage.planner.predict.predict import predict
-
     body = mapping(await request.body())
-    cases = body.get("cases")
-    if set(body) != {"cases"} or not isinstance(cases, list) or not 0 < len(cases) <= MOST_CASES:
-        raise BadRequest(f"cases: a list of 1 to {MOST_CASES} cases is expected, and nothing beside it")
-    held = _desk(request)
-
-    def one(case: Any) -> Any:
-        try:
-            return predict(case_of_object(admitted(case, folder=held.uploads)), additions=held.additions)
-        except TonnageError as wrong:
-            return {"error": str(wrong)}
-
-    results = await to_thread.run_sync(lambda: [one(case) for case in cases], limiter=held.places)
-    return _json(msgspec.json.encode({"results": results}))
+    try:
+        return _json(await _jobs(request).plans.run("predict", {"body": body}, client=_client(request)))
+    except TooLong as late:
+        raise TooLong(f"{late}; send fewer cases at once") from None
 
 
 @get("/progress/{question:path}")
-async def _progress(request: Request[Any, Any, Any]) -> ServerSentEvent:
+async def _progress(request: Asked) -> ServerSentEvent:
     """How far the answer to these fields is; it waits where the form looks for it."""
     path = str(request.path_params["question"]).strip("/")
     if path not in QUESTIONS:
         raise HTTPException(status_code=404, detail=f"no question '{path[:40]}'")
-    given = nested({name: value for name, value in request.query_params.items() if value})
-    held = _desk(request)
+    jobs, client, given = _jobs(request), _client(request), nested(_fields(request))
 
     async def events() -> AsyncIterator[ServerSentEventMessage]:
-        end: dict[str, str] = {}
-        try:
-            async for done, total in follow(held, path, request=given):
-                yield ServerSentEventMessage(event="progress", data=_text({"done": done, "total": total}))
-        except TonnageError as wrong:
-            end = {"error": str(wrong)}
-        yield ServerSentEventMessage(event="end", data=_text(end))
+        async for event, figures in jobs.follow(path, request=given, client=client):
+            yield ServerSentEventMessage(event=event, data=msgspec.json.encode(figures).decode())
 
     return ServerSentEvent(events())
 
 
 @get("/answer/{name:str}", sync_to_thread=False)
-def _answer(request: Request[Any, Any, Any]) -> Response[bytes]:
+def _answer(request: Asked) -> Response[bytes]:
     """A kept answer, as JSON."""
     name: str = request.path_params["name"]
-    return _json(pages.document(_still_here(_desk(request), name.removesuffix(".json")).answer))
+    return _json(_still_here(_jobs(request), name.removesuffix(".json")).document)
 
 
 @get("/chart/{key:str}/{name:str}")
-async def _chart(request: Request[Any, Any, Any]) -> Response[bytes]:
+async def _chart(request: Asked) -> Response[bytes]:
     """One picture of a kept answer."""
-    from tonnage.report.charts import charts_of
-    from tonnage.report.charts.svg import svg
-
-    name = request.path_params["name"]
+    jobs, name = _jobs(request), request.path_params["name"]
     match = _CHART.fullmatch(name)
-    answer = _still_here(_desk(request), request.path_params["key"]).answer
-    chart = next((chart for chart in charts_of(answer) if match and chart.name == match[1]), None)
-    if chart is None or match is None:
+    found = _still_here(jobs, request.path_params["key"])
+    drawn = None
+    if match is not None:
+        drawn = await jobs.pictures.run(
+            "chart", {"kept": found, "name": match[1], "theme": match[2]}, client=_client(request)
+        )
+    if drawn is None:
         raise HTTPException(status_code=404, detail=f"this answer has no picture '{name[:40]}'")
-    drawn = await to_thread.run_sync(lambda: svg(chart, theme=match[2]))
-    return Response(drawn.encode(), media_type="image/svg+xml", headers=CACHED)
+    return Response(drawn, media_type="image/svg+xml", headers=CACHED)
 
 
 @get("/compare")
-async def _compare(request: Request[Any, Any, Any]) -> Response[str]:
+async def _compare(request: Asked) -> Response[str]:
     """One or two kept answers side by side, and the others that could stand there."""
-    held = _desk(request)
+    jobs = _jobs(request)
     keys = [key for name in ("left", "right") if (key := request.query_params.get(name))]
     if not keys:
         raise BadRequest("compare: name a kept answer, /compare?left=KEY&right=KEY; each answer has a link to it")
-    columns = [(key, _still_here(held, key)) for key in keys]
-    others = [(key, found) for key, found in held.answers.items() if key not in keys]
-    page = await to_thread.run_sync(lambda: pages.compare_page(columns, others=others))
-    return _html(page)
+    columns = [(key, _still_here(jobs, key)) for key in keys]
+    return _html(
+        await jobs.quick.run("compare", {"columns": columns, "others": jobs.sentences(keys)}, client=_client(request))
+    )
 
 
 @get("/what-ifs/{key:str}")
-async def _what_ifs(request: Request[Any, Any, Any]) -> Response[str]:
+async def _what_ifs(request: Asked) -> Response[str]:
     """A kept question changed in a few ways, and what each moves."""
-    from tonnage.web.what_if import WhatIf, form_fields, request_of, what_ifs
-
-    held = _desk(request)
-    key = request.path_params["key"]
-    found = _still_here(held, key)
-    first = QUESTIONS[found.path].at_first
-    changes = what_ifs(found.path, found.request)
-    # By averages on both sides, where that is possible: like is compared with like, and at once.
-    same = WhatIf(says="", fields=form_fields(found.request))
-    base_key, base = await ask(held, found.path, request=request_of(same, at_first=first))
-    asked = []
-    for change in changes:
+    jobs, client = _jobs(request), _client(request)
+    found = _still_here(jobs, request.path_params["key"])
+    same, changes = await jobs.quick.run("changes", {"kept": found}, client=client)
+    base = await jobs.ask(found.path, request=same, client=client)
+    asked: list[tuple[Any, str, Kept | str]] = []
+    for change, changed in changes:
         try:
-            asked.append((change, *await ask(held, found.path, request=request_of(change, at_first=first))))
+            asked.append((change, *await jobs.ask(found.path, request=changed, client=client)))
         except Busy:
             raise
         except TonnageError as wrong:
-            asked.append((change, "", wrong))
-    return _html(pages.what_ifs_page(found.path, base=(base_key, base), asked=asked))
+            asked.append((change, "", str(wrong)))
+    return _html(
+        await jobs.quick.run("changes_page", {"path": found.path, "base": base, "asked": asked}, client=client)
+    )
 
 
 @get("/export/{key:str}")
-async def _export(request: Request[Any, Any, Any]) -> Response[Any]:
+async def _export(request: Asked) -> Response[Any]:
     """The files that start a kept plan on a target."""
-    from tonnage import handoff
-    from tonnage.planner.startable import startable
-
-    held, target = _desk(request), request.query_params.get("to", "")
-    found = _still_here(held, request.path_params["key"])
-    handoff.target_module(target)
-    rank = request.query_params.get("option", "1")
-    if not rank.isdecimal() or not 0 < int(rank) < 1000:
-        raise BadRequest(f"option: '{rank[:20]}' is not the rank of an option")
-    plan, option = startable(found.answer, rank=int(rank), additions=held.additions)
-    written = handoff.export(plan, option, to=target)
-    if _wants_json(request):
-        return _json(msgspec.json.encode({"files": written}))
-    known = handoff.known_targets()[target]
-    return _html(pages.files_page(written, title=f"{known.title}: files", about=f"Start it with: {known.start}"))
+    jobs = _jobs(request)
+    found = _still_here(jobs, request.path_params["key"])
+    target, rank = request.query_params.get("to", ""), request.query_params.get("option", "1")
+    written, page = await jobs.quick.run(
+        "export", {"kept": found, "target": target, "rank": rank}, client=_client(request)
+    )
+    return _json(msgspec.json.encode({"files": written})) if _wants_json(request) else _html(page)
 
 
 @post("/models", status_code=200)
-async def _models(request: Request[Any, Any, Any]) -> Response[bytes]:
+async def _models(request: Asked) -> Response[bytes]:
     """Keep an uploaded config.json; the name that questions can use for it."""
     body = await request.body()
-    return _json(msgspec.json.encode({"model": keep(mapping(body), body, folder=_desk(request).uploads)}))
+    name = await _jobs(request).quick.run(
+        "keep_model", {"config": mapping(body), "text": body}, client=_client(request)
+    )
+    return _json(msgspec.json.encode({"model": name}))
 
 
-def _still_here(held: Desk, key: str) -> Kept:
-    found = kept(held, key)
+def _fields(request: Asked) -> dict[str, str]:
+    return {name: value for name, value in request.query_params.items() if value}
+
+
+def _still_here(jobs: Jobs, key: str) -> Kept:
+    found = jobs.kept(key)
     if found is None:
         raise HTTPException(status_code=404, detail="this answer is not kept any more; ask its question again")
     return found
 
 
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _wants_json(request: Request[Any, Any, Any]) -> bool:
+def _wants_json(request: Asked) -> bool:
     accepted = request.headers.get("accept", "")
     return JSON in accepted and "text/html" not in accepted
 
 
 def _html(page: str, *, status: int = 200) -> Response[str]:
-    return Response(page, media_type=MediaType.HTML, status_code=status)
+    return Response(page, media_type=MediaType.HTML, status_code=status, headers={"vary": "accept"})
 
 
-def _json(body: bytes, *, status: int = 200) -> Response[bytes]:
-    return Response(body, media_type=JSON, status_code=status)
+def _json(body: bytes, *, status: int = 200, headers: dict[str, str] | None = None) -> Response[bytes]:
+    return Response(body, media_type=JSON, status_code=status, headers={"vary": "accept", **(headers or {})})
 
 
-def _said(request: Request[Any, Any, Any], wrong: TonnageError, *, status: int) -> Response[Any]:
-    return _problem(request, str(wrong), status=status)
+def _said(request: Asked, wrong: TonnageError, *, status: int) -> Response[Any]:
+    answer = _problem(request, str(wrong), status=status)
+    if isinstance(wrong, Busy):
+        answer.headers["retry-after"] = str(math.ceil(wrong.retry_s))
+    return answer
 
 
-def _refused(request: Request[Any, Any, Any], wrong: HTTPException) -> Response[Any]:
+def _refused(request: Asked, wrong: HTTPException) -> Response[Any]:
     answer = _problem(request, wrong.detail or "refused", status=wrong.status_code)
     if wrong.status_code == METHOD_NOT_ALLOWED:
         answer.headers["allow"] = _methods(request.app, request.url.path)
     return answer
 
 
-def _problem(request: Request[Any, Any, Any], why: str, *, status: int) -> Response[Any]:
+def _problem(request: Asked, why: str, *, status: int) -> Response[Any]:
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
         return _html(pages.problem_page(why), status=status)
     return _json(pages.error_document(why), status=status)

@@ -1,22 +1,28 @@
-"""Who may ask, how much, how deep: what stands between the network and the planner.
+"""Who may ask: what stands between the network, or a browser's other pages, and the planner.
 
 The page is meant for the machine it runs on. A name that is not that machine's is refused, so that another site cannot
-point its own name at it (DNS rebinding); a request that another site sends is refused; bodies, nesting and waiting
-lines have ends.
+point its own name at it (DNS rebinding). A request that another site sends, also another port of this machine, is
+refused; where such a site only links to a question, its form is shown and not asked. Whoever asks from another machine
+needs the server's token.
 """
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
-from urllib.parse import urlsplit
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 
-from tonnage.errors import BadRequest, echo
+from tonnage.catalog.hub.jsonfile import decode_json
+from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.planner.files import DEEPEST
 
-__all__ = ["HEADERS", "LARGEST_BODY", "LOOPBACK", "guarded", "mapping"]
+__all__ = [
+    "HEADERS", "HEALTH", "LARGEST_BODY", "LOOPBACK", "NOT_ASKED", "Asgi", "guarded", "is_loopback", "mapping", "say",
+]  # fmt: skip
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 LARGEST_BODY: Final = 1024 * 1024
@@ -29,17 +35,37 @@ HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+HEALTH: Final = "/health"
+NOT_ASKED: Final = "tonnage.not_asked"
+"""Key of a request's scope: another site leads here, so that the question is shown and not asked."""
+COOKIE: Final = "tonnage_token"
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-def guarded(app: Asgi, *, hosts: tuple[str, ...]) -> Asgi:
-    """The application behind the checks, with the security headers on whatever it sends."""
+class Refusal(NamedTuple):
+    """Why a request goes no further."""
+
+    status: int
+    why: str
+
+
+def guarded(app: Asgi, *, hosts: tuple[str, ...], token: str = "") -> Asgi:
+    """
+    The application behind the checks, with the security headers on whatever it sends.
+
+    Parameters
+    ----------
+    hosts : tuple of str
+        Names that the server answers to.
+    token : str
+        What every request must know; empty asks for none.
+    """
 
     async def serve(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await app(scope, receive, send)
-        given = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
         async def sealed(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -47,12 +73,31 @@ def guarded(app: Asgi, *, hosts: tuple[str, ...]) -> Asgi:
                 message = {**message, "headers": held + [(k.encode(), v.encode()) for k, v in HEADERS.items()]}
             await send(message)
 
-        why = _refusal(scope["method"], given, hosts)
-        if why is not None:
-            return await _say(sealed, 403, why)
+        if scope["path"] == HEALTH:  # a watchdog asks by whatever name it knows, and learns nothing
+            return await app(scope, receive, sealed)
+        given = _headers(scope)
+        refusal = _refusal(scope, given, hosts)
+        if refusal is not None:
+            return await say(sealed, refusal.status, why=refusal.why)
+        if token and not _knows(given, token):
+            if scope["method"] == "GET" and _is(dict(_query(scope)).get("token", ""), token):
+                return await _remember(sealed, scope, token)
+            told = "this server asks for its token: open the address that it printed when it started, or send it as"
+            why = f"{told} 'Authorization: Bearer TOKEN'"
+            return await say(sealed, 401, why=why, headers={"www-authenticate": "Bearer"})
+        if _is_led(given):
+            scope = {**scope, NOT_ASKED: True}
         await app(scope, receive, sealed)
 
     return serve
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach that address."""
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def mapping(body: bytes) -> dict[str, Any]:
@@ -62,14 +107,12 @@ def mapping(body: bytes) -> dict[str, Any]:
     Raises
     ------
     BadRequest
-        Not JSON, not an object, or nested too deeply.
+        Not JSON, not an object, a name given twice, or nested too deeply.
     """
     try:
-        value = msgspec.json.decode(body or b"{}")
-    except msgspec.DecodeError as error:
-        raise BadRequest(f"the body is not valid JSON: {str(error).lower()}") from None
-    except (RecursionError, UnicodeDecodeError):
-        raise BadRequest("the body is nested too deeply or not UTF-8") from None
+        value = decode_json(body or b"{}", where="the body")
+    except BadFact as error:
+        raise BadRequest(str(error)) from None
     if not isinstance(value, dict):
         raise BadRequest("the body must be one JSON object of fields")
     if _depth(value) > DEEPEST:
@@ -77,24 +120,119 @@ def mapping(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _refusal(method: str, given: dict[str, str], hosts: tuple[str, ...]) -> str | None:
-    host = _host(given.get("host", ""))
-    if host not in hosts:
-        return f"this page answers to {', '.join(dict.fromkeys(hosts))}, not to '{echo(host)}'"
+async def say(send: Any, status: int, *, why: str, headers: dict[str, str] | None = None) -> None:
+    """Answer with one sentence."""
+    body = msgspec.json.encode({"schema": "tonnage.error/1", "error": why})
+    about = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
+    listed = [(name.encode(), value.encode()) for name, value in about.items()]
+    await send({"type": "http.response.start", "status": status, "headers": listed})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _headers(scope: Any) -> dict[str, str]:
+    """The last value of each header; the ones that matter twice are refused before."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _refusal(scope: Any, given: dict[str, str], hosts: tuple[str, ...]) -> Refusal | None:
+    names = [name.lower() for name, _ in scope["headers"]]
+    if any(names.count(name) > 1 for name in (b"host", b"origin", b"content-type", b"sec-fetch-site")):
+        return Refusal(400, "Host, Origin, Content-Type and Sec-Fetch-Site may each be given once")
+    netloc = _netloc(given.get("host", ""), "http")
+    if netloc is None or not (netloc[0] in hosts or _is_own_address(netloc[0], scope)):
+        host = echo(given.get("host", ""))
+        return Refusal(403, f"this page answers to {', '.join(dict.fromkeys(hosts))}, not to '{host}'")
+    return _from_elsewhere(scope, given) or _wrong_type(scope, given)
+
+
+def _from_elsewhere(scope: Any, given: dict[str, str]) -> Refusal | None:
+    """Why a browser that shows another site's page may not ask this."""
     origin = given.get("origin")
-    if origin is not None and (origin == "null" or _host(urlsplit(origin).netloc) not in hosts):
-        return "requests from other sites are refused"
-    if method not in ("GET", "HEAD") and given.get("sec-fetch-site") not in (None, "same-origin", "none"):
-        return "requests from other sites are refused"
+    if origin is not None and origin != "null":
+        scheme, separator, rest = origin.partition("://")
+        if not separator or scheme not in DEFAULT_PORTS or _netloc(rest, scheme) is None:
+            return Refusal(400, f"Origin: '{echo(origin)}' is no origin; one looks like http://localhost:8042")
+        if _netloc(rest, scheme) != _netloc(given["host"], scheme):
+            return Refusal(403, "requests from other sites are refused")
+    if origin == "null" or (_is_cross(given) and not _is_led(given) and not _is_light(scope)):
+        return Refusal(403, "requests from other sites are refused")
+    if _is_cross(given) and scope["method"] not in ("GET", "HEAD"):
+        return Refusal(403, "requests from other sites are refused")
     return None
 
 
-def _host(netloc: str) -> str:
-    """The name in a Host header, without port and brackets."""
+def _wrong_type(scope: Any, given: dict[str, str]) -> Refusal | None:
+    """A form of another site can send any type but this one."""
+    kind = given.get("content-type", "").partition(";")[0].strip().lower()
+    if scope["method"] != "POST" or kind == "application/json":
+        return None
+    was = f"not '{echo(kind)}'" if kind else "and none was given"
+    return Refusal(415, f"Content-Type: application/json is expected, {was}; with curl, use --json")
+
+
+def _is_cross(given: dict[str, str]) -> bool:
+    return given.get("sec-fetch-site", "none") not in ("same-origin", "none")
+
+
+def _is_led(given: dict[str, str]) -> bool:
+    """Whether a person followed a link of another site."""
+    return _is_cross(given) and given.get("sec-fetch-mode") == "navigate" and given.get("sec-fetch-dest") == "document"
+
+
+def _is_light(scope: Any) -> bool:
+    """Whether an address costs nothing, whoever asks."""
+    path: str = scope["path"]
+    return not scope["query_string"] and (path in ("/", "/api", "/openapi.json") or path.startswith("/static/"))
+
+
+def _netloc(text: str, scheme: str) -> tuple[str, int] | None:
+    """Name and port of 'name:port', or of '[::1]:port'; None of anything else."""
     try:
-        return (urlsplit(f"//{netloc}").hostname or "").lower()
+        parts = urlsplit(f"//{text}")
+        name, port = parts.hostname, parts.port
     except ValueError:
-        return ""
+        return None
+    if not name or parts.username is not None or parts.path or parts.query or parts.fragment:
+        return None
+    return name.lower(), DEFAULT_PORTS[scheme] if port is None else port
+
+
+def _is_own_address(name: str, scope: Any) -> bool:
+    """Whether the name is the very address that was connected to, which no other site can make its own."""
+    try:
+        return ip_address(name) == ip_address((scope.get("server") or ("",))[0])
+    except ValueError:
+        return False
+
+
+def _knows(given: dict[str, str], token: str) -> bool:
+    scheme, _, sent = given.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and _is(sent.strip(), token):
+        return True
+    cookies = (part.strip().partition("=") for part in given.get("cookie", "").split(";"))
+    return any(name == COOKIE and _is(value, token) for name, _, value in cookies)
+
+
+def _is(sent: str, token: str) -> bool:
+    return hmac.compare_digest(sent.encode(), token.encode())
+
+
+def _query(scope: Any) -> list[tuple[str, str]]:
+    return parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+
+async def _remember(send: Any, scope: Any, token: str) -> None:
+    """Let the browser keep the token, and take it out of the address."""
+    rest = urlencode([(name, value) for name, value in _query(scope) if name != "token"])
+    # A path of two slashes would be another host.
+    path = "/" + scope["path"].lstrip("/\\")
+    headers = [
+        (b"location", (path + (f"?{rest}" if rest else "")).encode("ascii", "ignore")),
+        (b"set-cookie", f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/".encode()),
+        (b"content-length", b"0"), (b"cache-control", b"no-store"),
+    ]  # fmt: skip
+    await send({"type": "http.response.start", "status": 303, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _depth(value: Any) -> int:
@@ -109,10 +247,3 @@ def _depth(value: Any) -> int:
             if isinstance(inner, dict | list)
         ]
     return level
-
-
-async def _say(send: Any, status: int, why: str) -> None:
-    body = msgspec.json.encode({"schema": "tonnage.error/1", "error": why})
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -87,9 +87,14 @@ def _responses(answer: dict[str, Any]) -> dict[str, Any]:
         "200": {"description": "The answer; that nothing works is one too",
                 "content": {"application/json": {"schema": answer}}},
         "400": {"description": "The request is wrong", **wrong},
+        "401": {"description": "The server asks for its token (from other machines only)", **wrong},
         "403": {"description": "Another site asks", **wrong},
+        "408": {"description": "The body did not come in time", **wrong},
         "413": {"description": "The body is too large", **wrong},
-        "503": {"description": "Too many questions at once", **wrong},
+        "415": {"description": "The body's type is not application/json", **wrong},
+        "503": {"description": "Too many questions at once; Retry-After says when to ask again", **wrong},
+        "504": {"description": "The question took too long and was stopped; the error says what to ask", **wrong},
+        "507": {"description": "The question needs more memory than it may take", **wrong},
     }  # fmt: skip
 
 

@@ -19,14 +19,14 @@ from tonnage.planner.door import Field
 from tonnage.report import html
 from tonnage.report.answers import fragment
 from tonnage.report.charts import Chart
-from tonnage.report.document import as_json
 from tonnage.version import __version__
-from tonnage.web.desk import Kept
+from tonnage.web.limits import Limits
 from tonnage.web.questions import QUESTIONS, Question, nested
+from tonnage.web.tasks import Kept
 from tonnage.web.what_if import WhatIf, moves, told, value, what_ifs
 
 __all__ = [
-    "Shown", "answer_fragment", "api_page", "compare_page", "document", "error_document", "files_page", "index_page",
+    "Shown", "answer_fragment", "api_page", "compare_page", "error_document", "files_page", "index_page",
     "problem_page", "question_page", "style", "what_ifs_page",
 ]  # fmt: skip
 
@@ -66,13 +66,13 @@ def question_page(question: Question, *, given: Mapping[str, str], shown: Shown 
     )
 
 
-def compare_page(columns: Sequence[tuple[str, Kept]], *, others: Sequence[tuple[str, Kept]]) -> str:
-    """Kept answers side by side, and the others that could stand there."""
-    told = [
-        {"title": QUESTIONS[found.path].title, "answer": Markup(answer_fragment(found.answer, key=key))}
-        for key, found in columns
-    ]
+def compare_page(columns: Sequence[tuple[str, Kept]], *, others: Sequence[tuple[str, str]]) -> str:
+    """Kept answers side by side, and the sentences of others that could stand there."""
     answers = [found.answer for _, found in columns]
+    told = [
+        {"title": QUESTIONS[found.path].title, "answer": Markup(answer_fragment(answer, key=key))}
+        for (key, found), answer in zip(columns, answers, strict=True)
+    ]
     moved = moves(*answers) if len(answers) == 2 else ()
     rows = [
         (change.what, value(change.before, change.unit), value(change.now, change.unit),
@@ -81,7 +81,7 @@ def compare_page(columns: Sequence[tuple[str, Kept]], *, others: Sequence[tuple[
     ]  # fmt: skip
     heads = ("figure", "first", "second", "second over first")
     table = html.table(heads, rows, numeric=(False, True, True, True), caption="Both, figure by figure") if rows else ""
-    recent = [{"key": key, "text": found.answer.sentence} for key, found in reversed(others)]
+    recent = [{"key": key, "text": sentence} for key, sentence in reversed(others)]
     return _filled("compare.html", title="Compare", columns=told, recent=recent, left=columns[0][0],
                    table=Markup(table))  # fmt: skip
 
@@ -111,10 +111,10 @@ def problem_page(why: str) -> str:
     return _filled("problem.html", title="Not like that", why=why)
 
 
-def api_page(*, origin: str) -> str:
+def api_page(*, origin: str, limits: Limits) -> str:
     """How programs ask."""
     bodies = {path: _one_line(nested(question.example)) for path, question in QUESTIONS.items()}
-    return _filled("api.html", title="HTTP API", origin=origin, bodies=bodies)
+    return _filled("api.html", title="HTTP API", origin=origin, bodies=bodies, limits=limits)
 
 
 def answer_fragment(answer: Any, *, key: str) -> str:
@@ -189,11 +189,6 @@ def _targets() -> tuple[str, ...]:
 
 def _one_line(request: Mapping[str, Any]) -> str:
     return msgspec.json.encode(request).decode()
-
-
-def document(answer: Any) -> bytes:
-    """The answer as JSON, the same bytes as the command line's `--json`."""
-    return (as_json(answer) + "\n").encode()
 
 
 def error_document(why: str) -> bytes:

@@ -56,6 +56,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Its work says how far it is."""
     written: tuple[str, ...] = ()
     """Fields that hold lists or groups, which a form takes as YAML in a large box."""
+    instead: str = "name an accelerator or a provider, or ask on the command line, which has no limit"
+    """What to ask where the answer takes too long."""
 
 
 def _prefixed(group: str, fields: tuple[Field, ...]) -> tuple[Field, ...]:
@@ -95,6 +97,14 @@ _FLEET_FIELDS: Final = (
 )  # fmt: skip
 _WHOLE: Final = ("layout.tp", "replicas", "traffic.concurrency", "traffic.requests")
 
+_QUICKER: Final = (
+    "ask with quick: true (averages), name an accelerator or a provider, or ask on the command line, which has no limit"
+)
+_SHORTER: Final = (
+    "ask for fewer requests (traffic.requests: 20000) or without capacity, or follow it as a job without a limit: "
+    "the same fields at GET /progress"
+)
+
 LLAMA_8B: Final = "meta-llama/Llama-3.1-8B-Instruct"
 _WORKLOADS: Final = """\
 - name: assistant
@@ -126,6 +136,7 @@ QUESTIONS: Final[dict[str, Question]] = {
                         "accelerator", "precision"),
             example={"model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "4/s", "traffic": "chat", "ttft": "1 s",
                      "tpot": "50 ms"},
+            instead=_QUICKER,
         ),
         Question(
             path="plan/finetune", kind="finetune", title="Fine-tune a model",
@@ -163,6 +174,7 @@ QUESTIONS: Final[dict[str, Question]] = {
                         "serve.traffic", "serve.ttft", "serve.tpot", "serve.eu"),
             example={"model": LLAMA_8B, "months": "12", "finetune.method": "lora", "finetune.tokens": "40M",
                      "serve.rate": "4/s", "serve.traffic": "chat", "serve.ttft": "1 s"},
+            instead=_QUICKER,
         ),
         Question(
             path="plan/infer", kind="infer", title="See, hear, embed",
@@ -180,6 +192,8 @@ QUESTIONS: Final[dict[str, Question]] = {
             answers=FleetPlan, at_first="quick", written=("workloads", "own", "quotas"),
             essentials=("workloads", "provider", "region", "term", "zones", "budget", "eu", "quotas", "own"),
             example={"workloads": _WORKLOADS, "provider": "gcp"},
+            instead="ask with quick: true (averages), for fewer workloads or accelerators, or on the command line, "
+                    "which has no limit",
         ),
         Question(
             path="fit", title="Does it fit?",
@@ -188,6 +202,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             essentials=("model", "accelerator", "context", "concurrency", "precision", "tp", "finetune", "batch",
                         "seq_len"),
             example={"model": LLAMA_8B, "accelerator": "RTX 4090", "context": "8k"},
+            instead="name an accelerator",
         ),
         Question(
             path="cost/rent-or-buy", title="Rent or buy?",
@@ -195,6 +210,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             fields=COST_FIELDS, answers=RentOrBuy,
             essentials=("machine", "utilisation", "country", "rent", "term", "eu", "purchase", "electricity", "years"),
             example={"machine": "H100", "utilisation": "60 %", "country": "DE"},
+            instead="name an accelerator as the machine",
         ),
         Question(
             path="simulate", told=True, title="Watch one configuration",
@@ -203,6 +219,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             essentials=tuple(field.name for field in _SIMULATE_FIELDS),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
                      "slo.ttft": "1 s", "slo.tpot": "50 ms"},
+            instead=_SHORTER,
         ),
         Question(
             path="compare/ways", told=True, title="Compare ways to batch",
@@ -211,6 +228,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             essentials=tuple(field.name for field in _COMPARE_FIELDS), written=("ways",),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
                      "traffic.requests": "5000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "ways": _WAYS},
+            instead=_SHORTER,
         ),
     )
 }  # fmt: skip

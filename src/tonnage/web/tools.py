@@ -16,8 +16,11 @@ from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.report.answers import blocks_of
 from tonnage.report.markdown import markdown
 from tonnage.version import __version__
+from tonnage.web.jobs import Jobs
+from tonnage.web.limits import Limits, TooLong
 from tonnage.web.openapi import request_schema
 from tonnage.web.questions import QUESTIONS, Question, answered, opened
+from tonnage.web.worker import Settings
 
 __all__ = ["TOOLS", "call", "serve", "tool_list"]
 
@@ -84,8 +87,12 @@ def call(name: str, arguments: dict[str, Any], *, additions: Additions) -> str:
     return markdown(blocks_of(answer, top=TOP))
 
 
-def serve(*, additions: Additions) -> None:
-    """Answer on standard input and output until it closes."""
+def serve(*, additions: Additions, limits: Limits) -> None:
+    """Answer on standard input and output until it closes; each call in a worker that can be killed."""
+    asyncio.run(_serve(Jobs(Settings(additions=additions, memory_bytes=limits.memory_bytes), limits=limits)))
+
+
+async def _serve(jobs: Jobs) -> None:
     from mcp import types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
@@ -98,20 +105,32 @@ def serve(*, additions: Additions) -> None:
 
     async def on_call_tool(_: Any, asked: Any) -> Any:
         try:
-            told = await asyncio.to_thread(call, asked.name, dict(asked.arguments or {}), additions=additions)
+            told = await _called(jobs, asked.name, dict(asked.arguments or {}))
             wrong = False
         except TonnageError as error:
             told, wrong = str(error), True
         return types.CallToolResult(content=[types.TextContent(type="text", text=told)], is_error=wrong)
 
-    async def run() -> None:
-        server = Server(
-            "tonnage", version=__version__, instructions=ABOUT, on_list_tools=on_list_tools, on_call_tool=on_call_tool
-        )
+    server = Server(
+        "tonnage", version=__version__, instructions=ABOUT, on_list_tools=on_list_tools, on_call_tool=on_call_tool
+    )
+    await jobs.warm()
+    try:
         async with stdio_server() as (reads, writes):
             await server.run(reads, writes, server.create_initialization_options())
+    finally:
+        await jobs.close()
 
-    asyncio.run(run())
+
+async def _called(jobs: Jobs, name: str, arguments: dict[str, Any]) -> str:
+    """The result of one tool from a worker; cancelling this kills it."""
+    path = TOOLS.get(name, "")
+    instead = QUESTIONS[path].instead if path else "ask for less at once"
+    try:
+        told: str = await jobs.lane_of(path).run("tool", {"name": name, "arguments": arguments}, client="assistant")
+    except TooLong as late:
+        raise TooLong(f"{late}; {instead}") from None
+    return told
 
 
 def _about(question: Question) -> str:

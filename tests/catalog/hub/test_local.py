@@ -16,6 +16,7 @@ from tests.catalog.hub.files import (
 )
 
 from tonnage.catalog.hub import resolve
+from tonnage.catalog.hub.local import read_path
 from tonnage.errors import BadFact
 from tonnage.nouns.model import Attention, Moe
 from tonnage.physics.parameters import parameters
@@ -183,7 +184,7 @@ def test_a_split_gguf_is_read_whole(tmp_path: Path) -> None:
         ("x.gguf", b"", "ends too early"),
         ("x.gguf", b"GGML" + bytes(40), "expected 'GGUF'"),
         ("x.gguf", b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version is '1'"),
-        ("x.gguf", b"GGUF" + struct.pack("<IQQ", 3, 1 << 40, 0), "expected far fewer"),
+        ("x.gguf", b"GGUF" + struct.pack("<IQQ", 3, 1 << 40, 0), "expected at most 65,536"),
         ("x.gguf", b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 50), "a text of"),
         ("x.gguf", gguf_bytes({"general.architecture": 7}, {}), "expected a name such as llama"),
         ("x.gguf", gguf_bytes(LLAMA_GGUF, llama_gguf_tensors())[:-4096], "cut short"),
@@ -226,3 +227,31 @@ def test_nothing_there_and_nothing_in_it(tmp_path: Path) -> None:
         resolve(str(tmp_path / "none"))
     with pytest.raises(BadFact, match=r"no config\.json in it"):
         resolve(str(tmp_path))
+
+
+def _setting(name: bytes, inner: int, count: int, body: bytes) -> bytes:
+    return struct.pack("<Q", len(name)) + name + struct.pack("<IIQ", 9, inner, count) + body
+
+
+@pytest.mark.parametrize(
+    ("entries", "body", "says"),
+    [
+        (1, _setting(b"a", 8, 16_000_000, b""), "a list of 16,000,000 items"),
+        (3, b"".join(_setting(b"%d" % i, 8, 900_000, bytes(8 * 900_000)) for i in range(3)), "over 2,000,000 texts"),
+        (300, b"".join(_setting(b"%d" % i, 0, 8_000, bytes(8_000)) for i in range(300)), "over 2,000,000 texts"),
+        (2, _setting(b"a", 0, 1, b"x") * 2, "gives the setting 'a' twice"),
+        (1, _setting(b"a", 8, 9_000, b"x" * 99), "ends too early, or a text of it is too long"),
+    ],
+)
+def test_headers_larger_than_any_models(tmp_path: Path, entries: int, body: bytes, says: str) -> None:
+    path = tmp_path / "x.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, entries) + body)
+    with pytest.raises(BadFact, match=says):
+        read_path(path)
+
+
+def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama", "hidden_size": 64, "hidden_size": 128}')
+    with pytest.raises(BadFact, match="gives 'hidden_size' twice"):
+        read_path(path)

@@ -128,7 +128,7 @@ def test_a_file_that_is_no_store_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "x.sqlite"
     path.write_bytes(b"not a database at all, but long enough to be taken for one" * 20)
     for act in (lambda: entries(Place(path=path)), lambda: remember(measurement(), place=Place(path=path))):
-        with pytest.raises(BadFact, match="no store of measurements"):
+        with pytest.raises(BadFact, match="is no SQLite file"):
             act()
 
 
@@ -234,3 +234,33 @@ def test_postgresql_of_an_older_version_is_brought_up_to_date(postgres: Place) -
         store.run("INSERT INTO measurement VALUES (7, 'k', 'serve', '2026-01-01', 'box', '{}')")
     assert remember(measurement(), place=postgres) != 7
     assert {one.id for one in entries(postgres).entries} >= {7}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "document = '{\"schema\": '",
+        "document = '[1]'",
+        "document = CAST(x'7bff7d' AS TEXT)",
+        "document = x'7b7d'",
+        "versions = 'no'",
+        "versions = '{\"python\": 3}'",
+        "kind = 5.5, machine = x'00'",
+    ],
+)
+def test_a_damaged_row_is_named_and_the_others_come_out(place: Place, tmp_path: Path, damage: str) -> None:
+    numbers = [remember(measurement(model=name), place=place) for name in ("a", "b", "c")]
+    with contextlib.closing(sqlite3.connect(place.path)) as store:
+        store.execute(f"UPDATE measurement SET {damage} WHERE id = ?", (numbers[1],))
+        store.commit()
+    told: list[tuple[int, str]] = []
+    assert [one.id for one in export(place, damaged=lambda *what: told.append(what))] == [numbers[0], numbers[2]]
+    assert [number for number, _ in told] == [numbers[1]] and f"measurement {numbers[1]} in" in told[0][1]
+    listed = entries(place)
+    assert len(listed.entries) + len(listed.damaged) == 3
+    with pytest.raises(BadFact, match=f"measurement {numbers[1]} in .* is damaged"):
+        entry(place, numbers[1])
+    out = tmp_path / "out.jsonl"
+    done = CliRunner().invoke(root, ["history", "--db", str(place.path), "export", "-o", str(out)])
+    assert done.exit_code == 2 and f"left out: history: measurement {numbers[1]}" in done.output
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == [numbers[0], numbers[2]]

@@ -185,3 +185,11 @@ def test_a_quick_life_has_the_same_halves_and_no_other_ways(life: LifecyclePlan)
     assert quick.feasible and quick.bill is not None and quick.request.serve.quick
     assert quick.bill.part("making") == pytest.approx(life.bill.part("making") if life.bill else 0.0)
     assert quick.levers == quick.one_type == () and quick.timeline
+
+
+@pytest.mark.parametrize("value", [0.1, 3, True, None, [0.1], [["a"]], "rate"])
+def test_a_group_that_is_none_is_one_sentence(value: object) -> None:
+    with pytest.raises(BadRequest):
+        lifecycle_request({"model": "8B", "finetune": value, "serve": {"rate": "1/s", "traffic": "chat"}})
+    with pytest.raises(BadRequest, match="'rate' is given twice"):
+        lifecycle_request({"model": "8B", "serve": ["rate=1/s", " rate =2/s"]})

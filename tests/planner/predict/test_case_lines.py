@@ -126,7 +126,7 @@ def test_each_line_is_answered_in_its_place() -> None:
         (False, None), (True, 3), (True, 4), (False, None),
     ]  # fmt: skip
     assert found[0]["ttft_s"] == {"mean": 0.1, "low": 0.05, "high": 0.2}
-    assert found[1]["error"].startswith("not valid JSON")
+    assert found[1]["error"].startswith("the line is not valid JSON")
     assert found[2] == {
         "error": "internal error: ZeroDivisionError: float division by zero", "line": 4, "id": "b",
     }  # fmt: skip
@@ -213,3 +213,10 @@ def test_a_list_that_is_none_ends_in_one_sentence(text: str, yaml: bool, said: s
 def test_nothing_in_is_nothing_out() -> None:
     assert lines("") == []
     assert lines("\n\n  \n") == []
+
+
+def test_a_name_given_twice_in_a_case_is_refused() -> None:
+    text = json.dumps(SERVE)[:-1] + ', "accelerator": "A100"}'
+    assert lines(text, crashing)[0]["error"] == "the line gives 'accelerator' twice; keep one"
+    with pytest.raises(TonnageError, match="the list gives 'osl' twice"):
+        list(raw_cases(io.BytesIO(b"- {isl: 1, osl: 2, osl: 3}"), yaml=True))

@@ -20,13 +20,14 @@ from tonnage.catalog.hub.hybrids import HYBRIDS
 from tonnage.catalog.hub.latent import LATENT
 from tonnage.catalog.hub.mixtures import MIXTURES
 from tonnage.catalog.hub.quantization import native_dtype, quantization
+from tonnage.catalog.hub.recent import RECENT
 from tonnage.catalog.hub.vision import VISION, tower
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.model import Model, Moe
 
 __all__ = ["ADAPTERS", "read_config"]
 
-ADAPTERS: Final = {**DENSE, **MIXTURES, **LATENT, **HYBRIDS, **ENCODERS, **VISION}
+ADAPTERS: Final = {**DENSE, **MIXTURES, **LATENT, **HYBRIDS, **RECENT, **ENCODERS, **VISION}
 """Family and adapter by `model_type`."""
 
 RENAMED: Final = {
@@ -36,6 +37,10 @@ RENAMED: Final = {
     "minimax_m3_vl": "minimax_m3", "internlm3": "llama", "yi": "llama", "aquila": "llama", "baichuan": "llama",
     "exaone": "llama", "minicpm": "llama", "llava": "llama", "pixtral": "mistral", "mistral3": "mistral",
     "falcon_mamba": "mamba", "dots1": "glm4_moe", "internlm2": "llama", "xverse": "llama", "arcee": "nemotron",
+    "mistral4": "deepseek_v3", "mistral_large_3": "deepseek_v3", "glm4v_moe": "glm4_moe", "glm4v_moe_text": "glm4_moe",
+    "mimo_v2": "mimo_v2_flash", "hy_v3_text": "hy_v3", "muse_glimmer": "muse_glimmer_text", "inkling": "inkling_text",
+    "inkling_mm_model": "inkling_text", "glm5_next": "glm5_next_text", "gemma4_unified": "gemma4_text",
+    "gemma4_unified_text": "gemma4_text", "lfm2_vl": "lfm2", "bailing_moe_v3": "bailing_hybrid",
 }  # fmt: skip
 """Types whose language part is another type's."""
 

@@ -23,10 +23,14 @@ from tonnage.nouns.precision import FORMATS
 __all__ = ["gguf_config", "read_gguf", "read_header"]
 
 MOST_ENTRIES: Final = 65_536
-MOST_TENSORS: Final = 1_000_000
-LONGEST_TEXT: Final = 1 << 24
+MOST_TENSORS: Final = 65_536
+"""Experts are one tensor a layer here: the largest models have some 2,000."""
+LONGEST_TEXT: Final = 1 << 22
 LONGEST_ARRAY: Final = 1 << 24
-LONGEST_HEADER: Final = 1 << 28
+MOST_TEXTS: Final = 2_000_000
+"""Of all lists together, and numbers of lists short enough to be kept; the largest vocabularies have 300,000
+words and twice as many merges."""
+LONGEST_HEADER: Final = 1 << 27
 
 _TYPES: Final = {
     0: ("f32", 1, 4), 1: ("f16", 1, 2), 2: ("q4_0", 32, 18), 3: ("q4_1", 32, 20), 6: ("q5_0", 32, 22),
@@ -60,6 +64,12 @@ class Array(msgspec.Struct, frozen=True):
 
     length: int
     items: tuple[Any, ...]
+    texts: bool = False
+
+    @property
+    def cost(self) -> int:
+        """Items that were looked at one by one."""
+        return self.length if self.texts or self.items else 1
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,12 +99,15 @@ def read_header(path: Path) -> Header:
                 raise BadFact(f"{shown}: GGUF version is '{version}'; expected 2 or 3, little-endian")
             tensors, entries = _unpack(file, "<Q", shown), _unpack(file, "<Q", shown)
             if entries > MOST_ENTRIES or tensors > MOST_TENSORS:
-                raise BadFact(f"{shown}: says {tensors} tensors and {entries} settings; expected far fewer")
-            settings = dict(_setting(file, shown) for _ in range(entries))
+                most = f"at most {MOST_TENSORS:,} and {MOST_ENTRIES:,}"
+                raise BadFact(f"{shown}: says {tensors:,} tensors and {entries:,} settings; expected {most}")
+            settings = _settings(file, entries, shown)
             found = [_tensor(file, shown) for _ in range(tensors)]
             start = file.tell()
     except OSError as problem:
         raise BadFact(f"{shown}: cannot be read ({problem.strerror})") from None
+    except ValueError:
+        raise BadFact(f"{shown}: is no path; check its characters") from None
     weights = weights_of(tensor for tensor, _ in found)
     end = max((offset + tensor.bytes for tensor, offset in found), default=0)
     if start + end > size:
@@ -119,10 +132,18 @@ def _text(file: BinaryIO, shown: str) -> str:
     return content.decode("utf-8", errors="replace")
 
 
-def _setting(file: BinaryIO, shown: str) -> tuple[str, Any]:
-    name = _text(file, shown)
-    kind = _unpack(file, "<I", shown)
-    return name, _value(file, kind, shown)
+def _settings(file: BinaryIO, entries: int, shown: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    items = 0
+    for _ in range(entries):
+        name, kind = _text(file, shown), _unpack(file, "<I", shown)
+        if name in found:
+            raise BadFact(f"{shown}: gives the setting '{echo(name)}' twice; expected each once")
+        found[name] = _array(file, shown) if kind == _ARRAY else _value(file, kind, shown)
+        items += found[name].cost if isinstance(found[name], Array) else 1
+        if items > MOST_TEXTS:
+            raise BadFact(f"{shown}: over {MOST_TEXTS:,} texts and numbers in the header; no model has as many")
+    return found
 
 
 def _value(file: BinaryIO, kind: int, shown: str) -> Any:
@@ -130,22 +151,41 @@ def _value(file: BinaryIO, kind: int, shown: str) -> Any:
         return _unpack(file, _SCALARS[kind], shown)
     if kind == _TEXT:
         return _text(file, shown)
-    if kind != _ARRAY:
-        raise BadFact(f"{shown}: a setting of type '{kind}'; expected 0 to 12")
+    raise BadFact(f"{shown}: a setting of type '{kind}'; expected 0 to 12")
+
+
+def _array(file: BinaryIO, shown: str) -> Array:
     inner, length = _unpack(file, "<I", shown), _unpack(file, "<Q", shown)
-    if length > LONGEST_ARRAY or inner == _ARRAY:
-        raise BadFact(
-            f"{shown}: a list of {length} items of type '{inner}' in the header; expected at most {LONGEST_ARRAY}"
-        )
-    if inner in _SCALARS and length > _KEPT_ITEMS:
-        file.seek(struct.calcsize(_SCALARS[inner]) * length, 1)
-        return Array(length, ())
-    items = []
-    for _ in range(length):
-        item = _value(file, inner, shown)
-        if length <= _KEPT_ITEMS:
-            items.append(item)
-    return Array(length, tuple(items))
+    most = LONGEST_ARRAY if inner in _SCALARS else MOST_TEXTS
+    if length > most or inner == _ARRAY:
+        raise BadFact(f"{shown}: a list of {length:,} items of type '{inner}' in the header; expected at most {most:,}")
+    if inner in _SCALARS:
+        form = _SCALARS[inner]
+        if length > _KEPT_ITEMS:
+            file.seek(struct.calcsize(form) * length, 1)
+            return Array(length, ())
+        content = file.read(struct.calcsize(form) * length)
+        if len(content) < struct.calcsize(form) * length:
+            raise BadFact(f"{shown}: the GGUF header ends too early; expected a whole file")
+        return Array(length, tuple(value for (value,) in struct.iter_unpack(form, content)))
+    if inner != _TEXT:
+        raise BadFact(f"{shown}: a list of items of type '{inner}'; expected 0 to 12")
+    if length <= _KEPT_ITEMS:
+        return Array(length, tuple(_text(file, shown) for _ in range(length)), texts=True)
+    _pass_texts(file, length, shown)
+    return Array(length, (), texts=True)
+
+
+def _pass_texts(file: BinaryIO, count: int, shown: str) -> None:
+    """Read past a vocabulary, of which only the length matters."""
+    read, whole = file.read, int.from_bytes
+    for _ in range(count):
+        size = read(8)
+        length = whole(size, "little")
+        if len(size) < 8 or length > LONGEST_TEXT or len(read(length)) < length:
+            raise BadFact(
+                f"{shown}: the GGUF header ends too early, or a text of it is too long; expected a whole file"
+            )
 
 
 def _tensor(file: BinaryIO, shown: str) -> tuple[Tensor, int]:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from tonnage.errors import BadRequest, UnknownName
 
-__all__ = ["Index", "Taken", "find", "index", "take_apart"]
+__all__ = ["Index", "Taken", "find", "index", "look_up", "take_apart"]
 
 LONGEST_NAME: Final = 256
 
@@ -209,7 +209,17 @@ def find(name: str, known: Index) -> tuple[str, Taken]:
     taken = take_apart(name)
     if name in known.ids:
         return name, Taken(taken.key, None, ("it is a catalogue id",))
-    found = known.by_alias.get(name.lower()) or known.by_key.get(taken.key) or known.by_alias.get(taken.key)
-    if found is None or not taken.key:
+    found = _known(name, taken, known)
+    if found is None:
         raise UnknownName("model", name, known=known.names)
     return found, taken
+
+
+def look_up(name: str, known: Index) -> str | None:
+    """The catalogue id that a name means; none where `find` would raise, without looking for near names."""
+    return name if name in known.ids else _known(name, take_apart(name), known)
+
+
+def _known(name: str, taken: Taken, known: Index) -> str | None:
+    found = known.by_alias.get(name.lower()) or known.by_key.get(taken.key) or known.by_alias.get(taken.key)
+    return found if taken.key else None

@@ -1,7 +1,9 @@
 """What does a bare size such as "13B" mean? A dense decoder of that size, of the shape such decoders have today.
 
 Depth, width and heads are interpolated between known decoders (GPT-2, Qwen2.5, Llama 3.2 and 3.1); the feed-forward
-width is then chosen so that the total is the size asked for. The model says in `assumed` what it is.
+width is then chosen so that the total is the size asked for. A mixture whose total and active sizes are published, and
+nothing else, gets the depth and width of mixtures of its active size, and experts that meet both totals. The model says
+in `assumed` what it is: its weights and the work of a token follow from what was published, its cache does not.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import re
 from typing import Final
 
 from tonnage.errors import BadRequest, echo
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
+from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Moe
 
-__all__ = ["bare_size", "decoder_of_size", "read_size"]
+__all__ = ["bare_size", "decoder_of_size", "mixture_of_size", "read_size"]
 
 _SIZE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,4})?)\s*([mMbBtT])")
 _MIXTURE: Final = re.compile(r"\d{1,4}\s*[xX×]\s*\d{1,5}(?:\.\d+)?\s*[mMbB]")
@@ -98,9 +100,55 @@ def decoder_of_size(size: float, *, name: str) -> Model:
     )
 
 
-def _depth_and_width(size: float) -> tuple[int, int]:
+_MIXTURES: Final = (
+    (0.5e9, 16, 1280), (1.3e9, 16, 2048), (3.3e9, 48, 2048), (6.6e9, 36, 3072), (12e9, 46, 4096), (22e9, 80, 4096),
+    (37e9, 61, 7168), (95e9, 92, 8192), (200e9, 120, 12288),
+)  # fmt: skip
+"""Active parameters, layers and width: small OCR models, OLMoE, Qwen3-30B-A3B, between, GLM-4.5-Air, Qwen3-235B-A22B
+and Hy3, DeepSeek-V3, Qwen3.8-2.4T; the last by trend."""
+
+
+def mixture_of_size(total: float, active: float, *, name: str) -> Model:
+    """
+    A mixture of experts with that many parameters in all, to 1 %, and for each token, to 3 %.
+
+    Eight experts are chosen and one is shared, as in most mixtures since DeepSeek-V3; their width follows from what a
+    token uses beyond attention and vocabulary, their number from the total.
+    """
+    if not _SMALLEST <= active < total <= _LARGEST:
+        raise BadRequest(
+            f"model: '{echo(name)}' has no sizes of a mixture; expected active parameters below the total, 20M to 5T"
+        )
+    layers, width = _depth_and_width(active, _MIXTURES)
+    vocabulary, head_dim, kv_heads = 151_936, 128, 8 if width >= 3072 else 4
+    heads = max(width // head_dim, kv_heads)
+    outside = 2.0 * vocabulary * width + width
+    mixer = 2 * width * heads * head_dim + 2 * width * kv_heads * head_dim + 2 * width
+    # A token uses outside + L (mixer + 9 e), all weigh outside + L (mixer + (n + 1) e), with e = 3 D F of one expert:
+    # n follows from both, in eights so that it splits over a node, then e from the total.
+    used, held = (active - outside) / layers - mixer, (total - outside) / layers - mixer
+    if used < 0.1 * active / layers:
+        raise BadRequest(
+            f"model: '{echo(name)}': {active:.3g} active parameters are too few for a mixture of {total:.3g}"
+        )
+    count = max(round((9 * held / used - 1) / 8) * 8, 16)
+    inner = max(round(held / (count + 1) / (3 * width) / 8) * 8, 8)
+    group = LayerGroup(
+        count=layers,
+        mixer=Attention(num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim),
+        feed_forward=Moe(
+            num_experts=count, num_experts_per_tok=8, moe_intermediate_size=inner, shared_intermediate_size=inner
+        ),
+    )
+    return Model(
+        id=name, family="generic", kind="llm-moe", hidden_size=width, vocab_size=vocabulary, layers=(group,),
+        max_context=131_072, source="interpolated between known mixtures",
+    )  # fmt: skip
+
+
+def _depth_and_width(size: float, shapes: tuple[tuple[float, int, int], ...] = _SHAPES) -> tuple[int, int]:
     """Layers and width between the two nearest known decoders, the width a multiple of the head's."""
-    points = [(math.log(parameters), math.log(layers), math.log(width)) for parameters, layers, width in _SHAPES]
+    points = [(math.log(parameters), math.log(layers), math.log(width)) for parameters, layers, width in shapes]
     x = math.log(size)
     upper = next((number for number, point in enumerate(points) if point[0] >= x), len(points) - 1)
     high = max(upper, 1)

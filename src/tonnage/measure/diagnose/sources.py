@@ -16,6 +16,7 @@ from tonnage.measure.diagnose.pages import watched
 from tonnage.measure.diagnose.prometheus import is_prometheus, readings_between
 from tonnage.measure.diagnose.recorded import against, of_log, of_measurement, of_training
 from tonnage.measure.diagnose.window import evidence_of, merged
+from tonnage.measure.files import read_whole, refuse_heavy
 from tonnage.measure.history.place import place_of
 from tonnage.measure.history.store import entries, entry
 from tonnage.measure.importers import read_report
@@ -139,7 +140,7 @@ def _from_file(path: Path) -> Evidence:
         raise BadFact(f"'{echo(name)}' is larger than {LARGEST // 1024**3} GiB")
     if _starts_json(path) or _is_packed(path):
         return _from_json(path)
-    reading = reading_of(path.read_bytes(), at_s=0.0)
+    reading = reading_of(read_whole(path, what="metrics"), at_s=0.0)
     if reading is None:
         raise BadFact(f"'{echo(name)}' is neither JSON nor a metrics page of an engine or exporter known here")
     return evidence_of([reading], source=name)
@@ -164,7 +165,9 @@ def _from_json(path: Path) -> Evidence:
 def _document(path: Path) -> dict[str, Any] | None:
     """The one JSON object of a file, or nothing where it holds lines or a list."""
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        data = read_whole(path, what="measurements")
+        refuse_heavy(data, path)
+        found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo
 from tonnage.measure.history.place import PLACE_ENV, Place
+from tonnage.sqlitefile import HISTORY_ID, refuse_other, stamp
 
 __all__ = ["LATEST", "MIGRATIONS", "Database", "opened"]
 
@@ -71,6 +72,8 @@ def opened(place: Place, *, write: bool) -> Iterator[Database]:
         try:
             if write:
                 _migrate(database, place)
+                if not database.postgres:
+                    stamp(database.connection, own=HISTORY_ID)
             yield database
         finally:
             database.connection.close()
@@ -100,20 +103,28 @@ def _sentence(place: Place, reason: str) -> TonnageError:
 def _sqlite(place: Place, *, write: bool) -> Database:
     path = place.path
     assert path is not None
+    there = refuse_other(path, own=HISTORY_ID)
     if write:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        connection = _connected(str(path))
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         return Database(connection, postgres=False)
-    if not path.exists():
+    if not there:
         raise BadRequest(f"history: nothing was measured yet; there is no '{echo(str(path))}'")
     try:
-        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        connection = _connected(str(path))
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:  # a folder that may only be read has no room for the log's index
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None)
+        connection = _connected(f"{path.absolute().as_uri()}?immutable=1", uri=True)
     return Database(connection, postgres=False)
+
+
+def _connected(path: str, *, uri: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, uri=uri)
+    # A row whose text was damaged is met where it is read, not by the query for all of them.
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    return connection
 
 
 def _postgres(place: Place) -> Database:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import platform
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from tonnage.errors import BadRequest
+from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.history.database import LATEST, Database, opened, version
 from tonnage.measure.history.place import Place
 from tonnage.nouns.history import Entry, History
@@ -61,7 +62,13 @@ def entries(place: Place, *, kind: str | None = None, model: str | None = None, 
         rows = database.run(
             f"SELECT {COLUMNS} FROM measurement{where} ORDER BY date DESC, id DESC LIMIT ?", (*values, most)
         ).fetchall()
-    return History(place=place.shown, entries=tuple(_entry(row) for row in rows))
+    found, damaged = [], []
+    for row in rows:
+        try:
+            found.append(_entry(row, place))
+        except BadFact as error:
+            damaged.append(str(error))
+    return History(place=place.shown, entries=tuple(found), damaged=tuple(damaged))
 
 
 def entry(place: Place, number: int) -> Entry:
@@ -80,16 +87,31 @@ def entry(place: Place, number: int) -> Entry:
         raise BadRequest(
             f"history: no measurement {number} in '{place.shown}'; `tonnage history list` shows those kept"
         )
-    return _entry(row)
+    return _entry(row, place)
 
 
-def export(place: Place, *, kind: str | None = None, model: str | None = None) -> Iterator[Entry]:
-    """Every entry with its document, the oldest first."""
+def export(
+    place: Place,
+    *,
+    kind: str | None = None,
+    model: str | None = None,
+    damaged: Callable[[int, str], None] = lambda *_: None,
+) -> Iterator[Entry]:
+    """
+    Every entry with its document, the oldest first.
+
+    A row that cannot be read does not keep the others: `damaged` is told its number and what is wrong.
+    """
     with opened(place, write=False) as database:
         _readable(database, place)
         where, values = _where(kind, model)
-        rows = database.run(f"SELECT {COLUMNS}, document FROM measurement{where} ORDER BY date, id", values).fetchall()
-    yield from (_entry(row) for row in rows)
+        numbers = database.run(f"SELECT id FROM measurement{where} ORDER BY date, id", values).fetchall()
+        for (number,) in numbers:
+            statement = f"SELECT {COLUMNS}, document FROM measurement WHERE id = ?"
+            try:
+                yield _entry(database.run(statement, (number,)).fetchone(), place)
+            except (BadFact, sqlite3.DatabaseError) as error:
+                damaged(number, str(error))
 
 
 def _readable(database: Database, place: Place) -> None:
@@ -111,12 +133,25 @@ def _where(kind: str | None, model: str | None) -> tuple[str, tuple[str, ...]]:
     return " WHERE " + " AND ".join(f"{name} = ?" for name, _ in asked), tuple(value for _, value in asked)
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def _entry(row: tuple[Any, ...], place: Place) -> Entry:
     number, kind, date, machine, model, subject, versions, *rest = row
-    return Entry(
-        id=number, kind=kind, date=date, machine=machine, model=model, subject=subject,
-        versions=msgspec.json.decode(versions), document=msgspec.Raw(rest[0].encode()) if rest else None,
-    )  # fmt: skip
+    try:
+        fields = {
+            "id": number, "kind": kind, "date": date, "machine": machine, "model": model, "subject": subject,
+            "versions": msgspec.json.decode(versions),
+        }  # fmt: skip
+        found = msgspec.convert(fields, Entry)
+        msgspec.json.encode(found)
+        if not rest:
+            return found
+        document = rest[0].encode()
+        if not isinstance(msgspec.json.decode(document), dict):
+            raise ValueError("its document is no object")
+        return msgspec.structs.replace(found, document=msgspec.Raw(document))
+    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise BadFact(
+            f"history: measurement {echo(number)} in '{echo(place.shown)}' is damaged ({echo(error)})"
+        ) from None
 
 
 def _kind(schema: str) -> str:

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from tonnage.errors import BadFact, echo
+from tonnage.measure.files import read_whole, refuse_heavy
 from tonnage.nouns.measurement import Measurement
 
 __all__ = ["read_report"]
 
-LARGEST = 2 * 1024**3
 _LOADGEN = b":::MLLOG "
 """Before each JSON object of MLPerf's detail log."""
 
@@ -50,13 +50,12 @@ def read_report(path: Path) -> Measurement:
 
 
 def _document(path: Path) -> Any:
-    if path.stat().st_size > LARGEST:
-        raise BadFact(f"'{echo(path)}' is larger than {LARGEST // 1024**3} GiB")
-    data = path.read_bytes()
+    data = read_whole(path, what="a report")
     if data.lstrip(b"= \r\n").startswith(b"MLPerf"):
         return data.decode("utf-8", errors="replace")
     if data.startswith(_LOADGEN):
         data = data.replace(_LOADGEN, b"")
+    refuse_heavy(data, path)
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -9,7 +9,6 @@ whose host range launched it. On a processor they are cut from the host's ranges
 
 from __future__ import annotations
 
-import gzip
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -19,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.errors import BadFact, echo
+from tonnage.measure.files import read_whole, refuse_heavy
 from tonnage.nouns.train_measurement import (
     TRAIN_MEASUREMENT_SCHEMA,
     DeviceActivity,
@@ -30,7 +30,6 @@ from tonnage.version import __version__
 
 __all__ = ["measurement_of_trace"]
 
-_LARGEST: Final = 2 * 1024**3
 _KERNELS: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _NOT_HOST: Final = _KERNELS | {"gpu_user_annotation", "cuda_runtime", "python_function"}
 _COLLECTIVE: Final = ("nccl", "rccl", "gloo:", "c10d::", "all_reduce", "allreduce", "all_gather", "reduce_scatter")
@@ -82,12 +81,11 @@ def measurement_of_trace(path: Path) -> TrainMeasurement:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > _LARGEST:
-        raise BadFact(f"'{echo(path)}' is larger than {_LARGEST // 1024**3} GiB; record fewer steps")
-    data = path.read_bytes()
+    data = read_whole(path, what="fewer steps", unpack=True)
+    refuse_heavy(data, path)
     try:
-        found = msgspec.json.decode(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError, EOFError) as error:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFact(f"'{echo(path)}' is no trace of torch.profiler: {echo(error)}") from None
     if not isinstance(found, dict) or not isinstance(found.get("traceEvents"), list):
         raise BadFact(f"'{echo(path)}' is no trace of torch.profiler: it has no traceEvents")

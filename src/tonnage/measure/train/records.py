@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tonnage.errors import BadFact, echo
+from tonnage.measure.files import read_whole, refuse_heavy
 
 __all__ = ["PHASES", "Checkpointed", "Header", "Held", "RankLog", "Stepped", "read_rank", "read_ranks"]
 
@@ -96,10 +97,12 @@ def read_rank(path: Path) -> RankLog:
     BadFact
         It is no such file.
     """
-    lines = path.read_bytes().splitlines(keepends=True)
+    data = read_whole(path, what="a rank")
+    refuse_heavy(data, path)
+    lines = data.splitlines(keepends=True)
     try:
         found = [_decode(line) for line in lines if line.endswith(b"\n")]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadFact(f"'{echo(path)}' is no record of a training probe: {echo(error)}") from None
     headers = [line for line in found if isinstance(line, Header)]
     if not headers:

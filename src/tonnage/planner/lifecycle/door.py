@@ -59,14 +59,14 @@ def lifecycle_request(values: Mapping[str, Any], *, additions: Additions = catal
 def _group(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return {str(key): item for key, item in value.items()}
-    if isinstance(value, str):
+    if not isinstance(value, (list, tuple)):
         value = [value]
     found: dict[str, Any] = {}
     for text in value:
-        key, equals, item = str(text).partition("=")
+        key, equals, item = (part.strip() for part in str(text).partition("="))
         if not equals:
             raise BadRequest(f"{name}: '{echo(text)}' is not a field; write name=value, for example rate=4/s")
         if key in found:
             raise BadRequest(f"{name}: '{echo(key)}' is given twice; keep one")
-        found[key.strip()] = item.strip()
+        found[key] = item
     return found

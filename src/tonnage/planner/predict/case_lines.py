@@ -17,8 +17,10 @@ from typing import IO, Any, Final, Union
 
 import msgspec
 
+from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
 from tonnage.nouns.case import Case, InferCase, Result, ServeCase, TrainCase
+from tonnage.planner.files import read_yaml
 
 __all__ = ["LARGEST_LIST", "LONGEST_LINE", "Answer", "answers", "case_of_object", "checked", "raw_cases"]
 
@@ -74,7 +76,7 @@ def raw_cases(file: IO[bytes], *, yaml: bool = False) -> Iterator[tuple[int, Any
         A list as a whole is too large or malformed. A bad line is no exception: it comes as one.
     """
     if yaml:
-        yield from enumerate(_list_of(_yaml_value(_whole(file))), 1)
+        yield from enumerate(_list_of(read_yaml(_whole(file), where="the list")), 1)
         return
     number, first = 0, b""
     while not first.strip():
@@ -82,7 +84,7 @@ def raw_cases(file: IO[bytes], *, yaml: bool = False) -> Iterator[tuple[int, Any
         if not first:
             return
     if first.lstrip().startswith(b"["):
-        yield from enumerate(_list_of(_json_value(first + _whole(file))), 1)
+        yield from enumerate(_list_of(decode_json(first + _whole(file), where="the list")), 1)
         return
     while first:
         if first.strip():
@@ -220,7 +222,7 @@ def _json_line(line: bytes) -> Any:
     if len(line) > LONGEST_LINE:
         return BadFact(f"the line is longer than {LONGEST_LINE // 1024} KiB, which no case needs")
     try:
-        return _json_value(line)
+        return decode_json(line, where="the line")
     except TonnageError as error:
         return error
 
@@ -231,28 +233,6 @@ def _whole(file: IO[bytes]) -> bytes:
         size = LARGEST_LIST // 1024**2
         raise BadFact(f"a list of cases larger than {size} MiB cannot be read at once; write one case a line instead")
     return data
-
-
-def _json_value(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadFact(f"not valid JSON: {str(error)[:1].lower()}{str(error)[1:]}") from None
-    except RecursionError:
-        raise BadFact("nested too deeply to be a case") from None
-
-
-def _yaml_value(data: bytes) -> Any:
-    import yaml
-
-    try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(data, Loader=yaml.SafeLoader)):
-            raise BadFact("the list uses YAML aliases; write the values out")
-        return yaml.safe_load(data)
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise BadFact(f"not valid YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise BadFact("nested too deeply to be a list of cases") from None
 
 
 def _list_of(value: Any) -> list[Any]:

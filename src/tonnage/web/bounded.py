@@ -1,0 +1,90 @@
+"""Requests that end: a body comes in time or not at all, and work stops when whoever asked has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tonnage.web.guard import LARGEST_BODY, Asgi, say
+from tonnage.web.limits import Limits
+
+__all__ = ["bounded"]
+
+_CLOSE = {"connection": "close"}
+
+
+def bounded(app: Asgi, *, limits: Limits) -> Asgi:
+    """The application with its request's body read beforehand, and cancelled when the client leaves."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await app(scope, receive, send)
+        try:
+            body = await asyncio.wait_for(_body(receive), limits.body_s)
+        except TimeoutError:
+            told = f"the body did not come within {limits.body_s:g} s"
+            return await say(send, 408, why=told, headers=_CLOSE)
+        if body is None:
+            return None
+        if len(body) > LARGEST_BODY:
+            told = f"the body is larger than {LARGEST_BODY:,} bytes"
+            return await say(send, 413, why=told, headers=_CLOSE)
+        await _until_gone(app, _as_get(scope), body, receive, send)
+
+    return serve
+
+
+async def _body(receive: Any) -> bytes | None:
+    """The body, no further than it may go; None when the client left before its end."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > LARGEST_BODY or not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _as_get(scope: Any) -> Any:
+    """HEAD is GET without its body, which the server leaves out; no question is asked for it."""
+    return {**scope, "method": "GET", "query_string": b""} if scope["method"] == "HEAD" else scope
+
+
+async def _until_gone(app: Asgi, scope: Any, body: bytes, receive: Any, send: Any) -> None:
+    started, ended = False, asyncio.Event()
+    inbox = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Any:
+        if inbox:
+            return inbox.pop()
+        await ended.wait()
+        return {"type": "http.disconnect"}
+
+    async def noted(message: Any) -> None:
+        nonlocal started
+        started = True
+        await send(message)
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    work, leaving = asyncio.ensure_future(app(scope, replay, noted)), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:  # the server is stopping
+        work.cancel()
+        if not started:
+            await say(send, 503, why="the server is stopping", headers=_CLOSE)
+        return
+    finally:
+        leaving.cancel()
+        ended.set()
+    if not work.done():
+        work.cancel()
+        await asyncio.wait({work})
+    if not work.cancelled():
+        work.result()

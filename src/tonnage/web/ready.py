@@ -1,0 +1,8 @@
+"""What the process loads from which workers are forked: importing this asks one small question and loads the rest."""
+
+from __future__ import annotations
+
+import importlib
+
+for _module in ("tonnage.scale.ready", "tonnage.web.tasks", "tonnage.web.tools"):
+    importlib.import_module(_module)

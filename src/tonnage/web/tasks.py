@@ -1,0 +1,159 @@
+"""What workers can be asked: questions, and whatever is made of kept answers (pages, pictures, files).
+
+A kept answer travels as the bytes of its record, which only these processes write and read; the server itself never
+looks inside, so that no answer, however large, holds up others.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.web.models import admitted, keep
+from tonnage.web.questions import QUESTIONS, answered, opened
+from tonnage.web.worker import Settings, Told
+
+__all__ = ["MAX_CASES", "TASKS", "Kept"]
+
+MAX_CASES: Final = 200
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A question and its answer, for the pictures and comparisons that ask for it again."""
+
+    path: str
+    request: dict[str, Any]
+    document: bytes
+    """As JSON, the same bytes as the command line's `--json`."""
+    sentence: str
+    record: bytes
+    """The answer itself, for another worker."""
+
+    @property
+    def answer(self) -> Any:
+        """The answer as its noun."""
+        return pickle.loads(self.record)
+
+    @property
+    def size_bytes(self) -> int:
+        """What keeping it takes. [bytes]"""
+        return len(self.document) + len(self.record)
+
+
+def ask(settings: Settings, told: Told, *, path: str, request: dict[str, Any]) -> Kept:
+    """The answer to one question."""
+    question = QUESTIONS[path]
+    inner = admitted(opened(question, request), folder=Path(settings.uploads))
+    return _kept(path, request, answered(question, inner, additions=settings.additions, watch=told))
+
+
+def predict(settings: Settings, _: Told, *, body: Mapping[str, Any]) -> bytes:
+    """Many cases in, as many predictions or sentences out, in their order."""
+    from tonnage.planner.predict.case_lines import case_of_object
+    from tonnage.planner.predict.predict import predict as predicted
+
+    cases = body.get("cases")
+    if set(body) != {"cases"} or not isinstance(cases, list) or not 0 < len(cases) <= MAX_CASES:
+        raise BadRequest(f"cases: a list of 1 to {MAX_CASES} cases is expected, and nothing beside it")
+
+    def one(case: Any) -> Any:
+        try:
+            inner = admitted(case, folder=Path(settings.uploads))
+            return predicted(case_of_object(inner), additions=settings.additions)
+        except TonnageError as wrong:
+            return {"error": str(wrong)}
+
+    return msgspec.json.encode({"results": [one(case) for case in cases]})
+
+
+def tool(settings: Settings, _: Told, *, name: str, arguments: dict[str, Any]) -> str:
+    """The result of one tool for assistants, as text."""
+    from tonnage.web.tools import call
+
+    return call(name, arguments, additions=settings.additions)
+
+
+def page(_: Settings, __: Told, *, path: str, given: Mapping[str, str], kept: tuple[str, Kept] | None, waits: bool,
+         note: str) -> str:  # fmt: skip
+    """A question's page: its form, and beside it an answer or a note."""
+    from tonnage.web import pages
+
+    shown = None if kept is None else pages.Shown(key=kept[0], answer=kept[1].answer, waits=waits)
+    return pages.question_page(QUESTIONS[path], given=given, shown=shown, error=note)
+
+
+def compare(_: Settings, __: Told, *, columns: Sequence[tuple[str, Kept]], others: Sequence[tuple[str, str]]) -> str:
+    """The page of one or two kept answers side by side."""
+    from tonnage.web import pages
+
+    return pages.compare_page(columns, others=others)
+
+
+def changes(_: Settings, __: Told, *, kept: Kept) -> tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]:
+    """The question as its changes are asked, and each change with its request."""
+    from tonnage.web.what_if import WhatIf, form_fields, request_of, what_ifs
+
+    first = QUESTIONS[kept.path].at_first
+    # By averages on both sides, where that is possible: like is compared with like, and at once.
+    base = request_of(WhatIf(says="", fields=form_fields(kept.request)), at_first=first)
+    found = what_ifs(kept.path, kept.request)
+    return base, [(change, request_of(change, at_first=first)) for change in found]
+
+
+def changes_page(
+    _: Settings, __: Told, *, path: str, base: tuple[str, Kept], asked: Sequence[tuple[Any, str, Kept | str]]
+) -> str:
+    """What each change of a question moves."""
+    from tonnage.web import pages
+
+    found = [(change, key, told.answer if isinstance(told, Kept) else told) for change, key, told in asked]
+    return pages.what_ifs_page(path, base=(base[0], base[1].answer), asked=found)
+
+
+def chart(_: Settings, __: Told, *, kept: Kept, name: str, theme: str) -> bytes | None:
+    """One picture of a kept answer; absent where it has none of that name."""
+    from tonnage.report.charts import charts_of
+    from tonnage.report.charts.svg import svg
+
+    found = next((found for found in charts_of(kept.answer) if found.name == name), None)
+    return None if found is None else svg(found, theme=theme).encode()
+
+
+def export(settings: Settings, _: Told, *, kept: Kept, target: str, rank: str) -> tuple[dict[str, str], str]:
+    """The files that start a kept plan on a target, and their page."""
+    from tonnage import handoff
+    from tonnage.planner.startable import startable
+    from tonnage.web import pages
+
+    handoff.target_module(target)
+    if not (rank.isascii() and rank.isdecimal() and 0 < int(rank[:9]) < 1000):
+        raise BadRequest(f"option: '{rank[:20]}' is not the rank of an option")
+    plan, option = startable(kept.answer, rank=int(rank), additions=settings.additions)
+    written = dict(handoff.export(plan, option, to=target))
+    known = handoff.known_targets()[target]
+    about = f"Start it with: {known.start}"
+    return written, pages.files_page(written, title=f"{known.title}: files", about=about)
+
+
+def keep_model(settings: Settings, _: Told, *, config: Mapping[str, Any], text: bytes) -> str:
+    """The name under which questions can use an uploaded configuration."""
+    return keep(config, text, folder=Path(settings.uploads))
+
+
+def _kept(path: str, request: dict[str, Any], answer: Any) -> Kept:
+    from tonnage.report.document import as_json
+
+    return Kept(path=path, request=request, document=(as_json(answer) + "\n").encode(), sentence=answer.sentence,
+                record=pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))  # fmt: skip
+
+
+TASKS: Final[dict[str, Callable[..., Any]]] = {
+    task.__name__: task
+    for task in (ask, predict, tool, page, compare, changes, changes_page, chart, export, keep_model)
+}
+"""Name -> function of what the server's tasks share, of how far it is, and of its own arguments."""

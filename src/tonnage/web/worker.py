@@ -1,0 +1,129 @@
+"""What one worker process does: it takes a task, works, hands back the outcome, and ends with the server.
+
+A worker is killed when its question takes too long or nobody waits for it any more; so it owns nothing that outlives
+it, and leaves Ctrl-C to the server.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.catalog import Additions
+from tonnage.errors import TonnageError
+
+__all__ = ["ANSWER", "BROKEN", "MEMORY", "PROGRESS", "REFUSED", "Settings", "Told", "work"]
+
+ANSWER: Final = "answer"
+REFUSED: Final = "refused"
+MEMORY: Final = "memory"
+BROKEN: Final = "broken"
+PROGRESS: Final = "progress"
+BETWEEN_S: Final = 0.1
+"""Between two messages about one task. [s]"""
+
+Told = Callable[[int, int], None]
+"""Takes how much is done, and of how much."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What every task of one server shares."""
+
+    additions: Additions
+    uploads: str = ""
+    """Folder of uploaded configurations; empty where none are taken."""
+    memory_bytes: float = 0.0
+    """At most; 0 sets no bound. [bytes]"""
+    nice: int = 0
+    """Added to the priority's number, so that planning leaves the processor to quick answers."""
+
+
+def work(connection: Connection, settings: Settings, *, warm: str) -> None:
+    """
+    Do tasks until the other end closes.
+
+    Parameters
+    ----------
+    connection : Connection
+        Where tasks come from, as (name, arguments), and outcomes go to, as (kind, value).
+    settings : Settings
+        What the tasks share.
+    warm : str
+        Module to import before the first task.
+    """
+    _settle(settings)
+    tasks = import_module("tonnage.web.tasks").TASKS
+    import_module(warm)
+
+    while True:
+        try:
+            name, arguments = connection.recv()
+            connection.send(_outcome(partial(tasks[name], settings, _told(connection), **arguments)))
+        except (EOFError, OSError):
+            return
+
+
+def _told(connection: Connection) -> Told:
+    """Sends how far a task is, so often that a person sees it move."""
+    sent_s = 0.0
+
+    def told(done: int, total: int) -> None:
+        nonlocal sent_s
+        now_s = time.monotonic()
+        if now_s - sent_s >= BETWEEN_S:
+            sent_s = now_s
+            connection.send((PROGRESS, (done, total)))
+
+    return told
+
+
+def _outcome(task: Callable[[], Any]) -> tuple[str, Any]:
+    """The answer, or why there is none."""
+    try:
+        return ANSWER, task()
+    except TonnageError as wrong:
+        return REFUSED, str(wrong)
+    except MemoryError:
+        return MEMORY, ""
+    except RecursionError:
+        return REFUSED, "the request is nested too deeply to be read"
+    except BrokenPipeError:
+        raise
+    except Exception:
+        return BROKEN, traceback.format_exc()
+
+
+def _settle(settings: Settings) -> None:
+    """Leave signals, standard output and the processor's time to others, and end with the server."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # A server of tools speaks its protocol on standard output: nothing else may be written there.
+    os.dup2(2, 1)
+    if settings.nice and hasattr(os, "nice"):
+        os.nice(settings.nice)
+    if settings.memory_bytes and sys.platform == "linux":
+        import resource
+
+        # Of what is written to; a bound on addresses would count the gigabytes that libraries set aside.
+        bound = int(settings.memory_bytes)
+        resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
+    threading.Thread(target=_end_with_server, name="end with the server", daemon=True).start()
+
+
+def _end_with_server() -> None:
+    server = parent_process()
+    if server is not None:
+        wait([server.sentinel])
+        os._exit(1)

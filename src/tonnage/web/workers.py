@@ -1,0 +1,276 @@
+"""Processes that work on questions, each of which can be killed: a lane of like workers behind a line.
+
+Quick questions have a lane of their own, so that they never wait behind expensive ones, whose workers yield the
+processor to them. On Linux the workers of plans are forked from a process that has loaded everything and runs no
+threads (as in `tonnage.scale.runners`): replacing one that was killed costs milliseconds. Elsewhere, and for quick
+questions, a worker is a new interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+from anyio import CapacityLimiter, to_thread
+
+from tonnage.errors import TonnageError
+from tonnage.units import GiB
+from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
+from tonnage.web.line import Line
+from tonnage.web.worker import ANSWER, BROKEN, MEMORY, PROGRESS, REFUSED, Settings, Told, work
+
+__all__ = ["Lane", "forked", "spawned"]
+
+CHECK_S: Final = 0.5
+"""Between two looks whether somebody still follows a question that has used up its time. [s]"""
+Arguments = Mapping[str, Any]
+PRELOADED: Final = "tonnage.web.ready"
+
+
+def spawned() -> BaseContext:
+    """Each worker a new interpreter."""
+    return multiprocessing.get_context("spawn")
+
+
+def forked() -> BaseContext:
+    """Each worker forked from a loaded process without threads, where that is safe; else a new interpreter."""
+    if sys.platform != "linux":
+        return spawned()
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([PRELOADED])
+    return context
+
+
+class Worker:
+    """One process and the pipe to it; `exchange` and `end` block and belong into a thread."""
+
+    def __init__(self, context: BaseContext, settings: Settings, *, warm: str) -> None:
+        self._pipe, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+            target=work, args=(theirs, settings), kwargs={"warm": warm}, daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    @property
+    def lives(self) -> bool:
+        """Whether it can take a task."""
+        return self._process.exitcode is None
+
+    def exchange(self, task: str, *, arguments: Arguments, told: Told) -> tuple[str, Any]:
+        """Hand a task over and wait for its outcome; EOFError when the process ends before that."""
+        self._pipe.send((task, arguments))
+        while True:
+            kind, value = self._pipe.recv()
+            if kind != PROGRESS:
+                return kind, value
+            told(*value)
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """Kill it and clear away what is left of it."""
+        self.kill()
+        self._process.join()
+        self._pipe.close()
+
+
+class Lane:
+    """
+    Like workers, and the line before them.
+
+    Parameters
+    ----------
+    context : BaseContext
+        How a worker is started.
+    settings : Settings
+        What every task shares.
+    warm : str
+        Module that a worker imports before its first task.
+    workers : int
+        Questions at once.
+    limits : Limits
+        Time and waiting.
+    patience_s : float
+        For a task that nobody waits for any more, before its worker is killed. [s]
+    """
+
+    def __init__(
+        self, context: BaseContext, *, settings: Settings, warm: str, workers: int, limits: Limits,
+        patience_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        self._context, self._settings, self._warm, self._limits = context, settings, warm, limits
+        self._workers, self._patience_s = workers, patience_s
+        self.line = Line(workers, waiting=limits.waiting, waiting_each=limits.waiting_each, wait_s=limits.question_s)
+        self._idle: list[Worker] = []
+        self._working: set[Worker] = set()
+        self._threads = CapacityLimiter(10_000)
+        self._errands: set[asyncio.Future[Any]] = set()
+        self._late, self._may_be_late = 0, max(1, workers - 1)
+
+    async def run(
+        self,
+        task: str,
+        arguments: Arguments,
+        *,
+        client: str,
+        told: Told = lambda *_: None,
+        began: Callable[[], None] = lambda: None,
+        followed: Callable[[], bool] = lambda: False,
+    ) -> Any:
+        """
+        The answer of one task; its worker is killed when the time is over or the caller is cancelled.
+
+        Parameters
+        ----------
+        told : callable
+            Called in this loop's thread with how much is done, of how much.
+        began : callable
+            Called when a worker takes the task.
+        followed : callable
+            Whether somebody watches the task and can cancel it: then it may take longer.
+
+        Raises
+        ------
+        TonnageError
+            The task was refused, took too long or too much memory, or lost its worker.
+        Busy
+            No worker became free.
+        """  # fmt: skip
+        started = False
+
+        def on_begin() -> None:
+            nonlocal started
+            started = True
+            began()
+
+        work = asyncio.ensure_future(self._run(task, arguments, client, told, on_begin, followed))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # A new interpreter costs more than the end of a quick question.
+            if self._patience_s and started:
+                asyncio.get_running_loop().call_later(self._patience_s, work.cancel)
+            else:
+                work.cancel()
+            work.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+
+    async def _run(
+        self, task: str, arguments: Arguments, client: str, told: Told, began: Callable[[], None],
+        followed: Callable[[], bool],
+    ) -> Any:  # fmt: skip
+        async with self.line.turn(client):
+            worker = await self._free()
+            self._working.add(worker)
+            began()
+            exchange = asyncio.ensure_future(self._exchange(worker, task, arguments, told))
+            try:
+                await self._in_time(exchange, followed)
+            finally:
+                self._working.discard(worker)
+                if _is_sound(exchange) and len(self._idle) + len(self._working) < self._workers:
+                    self._idle.append(worker)
+                else:
+                    exchange.add_done_callback(lambda done: done.cancelled() or done.exception())
+                    worker.kill()
+                    self._errand(self._replaced(worker))
+        return _unpacked(exchange, self._limits)
+
+    def warm(self) -> None:
+        """Start a worker before it is asked for, without waiting for it."""
+        self._errand(self._ready())
+
+    async def close(self) -> None:
+        """Kill every worker."""
+        for errand in self._errands:
+            errand.cancel()
+        for worker in (*self._idle, *self._working):
+            worker.kill()
+        self._idle.clear()
+
+    async def _free(self) -> Worker:
+        """A living worker without a task; whoever leaves meanwhile leaves it to others."""
+        while True:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.lives:
+                    return worker
+            await asyncio.shield(self._errand(self._ready()))
+
+    async def _exchange(self, worker: Worker, task: str, arguments: Arguments, told: Told) -> tuple[str, Any]:
+        loop = asyncio.get_running_loop()
+
+        def from_thread(done: int, total: int) -> None:
+            loop.call_soon_threadsafe(told, done, total)
+
+        return await to_thread.run_sync(
+            lambda: worker.exchange(task, arguments=arguments, told=from_thread),
+            limiter=self._threads,
+            abandon_on_cancel=True,
+        )
+
+    async def _in_time(self, exchange: asyncio.Future[Any], followed: Callable[[], bool]) -> None:
+        limit_s = self._limits.question_s
+        done, _ = await asyncio.wait({exchange}, timeout=limit_s)
+        if done:
+            return
+        if self._late >= self._may_be_late:
+            raise TooLong(f"it took longer than {limit_s:g} s and was stopped")
+        self._late += 1
+        try:
+            while not done:
+                if not followed():
+                    raise TooLong(f"it took longer than {limit_s:g} s and was stopped")
+                done, _ = await asyncio.wait({exchange}, timeout=CHECK_S)
+        finally:
+            self._late -= 1
+
+    async def _replaced(self, worker: Worker) -> None:
+        await to_thread.run_sync(worker.end, limiter=self._threads)
+        if not self._idle:
+            await self._ready()
+
+    async def _ready(self) -> None:
+        started = await to_thread.run_sync(
+            lambda: Worker(self._context, self._settings, warm=self._warm), limiter=self._threads
+        )
+        self._idle.append(started)
+
+    def _errand(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+        return task
+
+
+def _is_sound(exchange: asyncio.Future[tuple[str, Any]]) -> bool:
+    """Whether the worker can take another task; after a lack of memory its memory is in pieces."""
+    ended = exchange.done() and not exchange.cancelled() and exchange.exception() is None
+    return ended and exchange.result()[0] in (ANSWER, REFUSED)
+
+
+def _unpacked(exchange: asyncio.Future[tuple[str, Any]], limits: Limits) -> Any:
+    try:
+        kind, value = exchange.result()
+    except (EOFError, OSError):
+        told = "the process that worked on it ended, perhaps out of memory; ask for less at once"
+        raise WorkerLost(told) from None
+    if kind == REFUSED:
+        raise TonnageError(value)
+    if kind == MEMORY:
+        told = (
+            f"it needs more than the {limits.memory_bytes / GiB:.3g} GiB that a question may take; ask for less at once"
+        )
+        raise TooMuchMemory(told)
+    if kind == BROKEN:
+        print(value, file=sys.stderr)
+        raise WorkerLost("something went wrong that is a mistake of ours; the server's own output says what")
+    return value
