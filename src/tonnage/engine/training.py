@@ -111,7 +111,7 @@ def _layered(model: Model, times: Times) -> tuple[Part, ...]:
     bubble = _bubble_s(layer, head, count, mean_turn=mean_turn, times=times)
     passed = _pipeline_exchange(model, times)
     data = _data_exchange(model, times, stage)
-    fixed = times.coefficients.step_s[setup.software.name]
+    fixed = times.coefficients.step_s[setup.software.fitted]
     return (
         Part(name="compute", value=steps * stage.compute, basis=Basis.CALIBRATED),
         Part(name="element-wise", value=steps * stage.elementwise, basis=Basis.CALIBRATED),
@@ -156,7 +156,7 @@ def _turn(work: LayerWork, times: Times) -> Turn:
         back_moved += (1.0 + repeats) * _widen_s(work, times)
     compute = ahead * (1 + repeats) + back + again
     moved = ahead_moved * (1 + repeats) + back_moved
-    launches = (3.0 + repeats) * c.layer_s[setup.software.name] if work.forward else 0.0
+    launches = (3.0 + repeats) * c.layer_s[setup.software.fitted] if work.forward else 0.0
     device = compute + moved + exchange
     host = smooth_max(compute_s=device, memory_s=launches) - device
     if work.experts:
@@ -266,7 +266,7 @@ def _pipeline_exchange(model: Model, times: Times) -> float:
     rate = inside if stride * 2 <= times.links.domain else times.links.outside
     once = size * tokens * model.hidden_size / rate + times.links.hop_s
     hidden = times.coefficients.data_overlap if layout.vpp > 1 else 0.0
-    turn = times.coefficients.turn_s[setup.software.name] + 2 * once * (1 - hidden) * layout.vpp
+    turn = times.coefficients.turn_s[setup.software.fitted] + 2 * once * (1 - hidden) * layout.vpp
     return turn * (setup.num_micro_batches + layout.pp - 1)
 
 

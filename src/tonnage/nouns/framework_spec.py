@@ -38,7 +38,7 @@ class Keeps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SoftwareSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One family of training software; coefficients are fitted by its name."""
+    """One family of training software."""
 
     name: str
     words: tuple[str, ...]
@@ -48,6 +48,8 @@ class SoftwareSpec(msgspec.Struct, frozen=True, kw_only=True):
     example: str
     """A framework of it, as a request names it."""
     keeps: Keeps
+    timed_as: str | None = None
+    """Family whose fitted coefficients stand for its own; absent = fitted under its name."""
     usual: tuple[tuple[Situation, int], ...] = ()
     """Situations in which it is looked at unasked, and in which group; later groups only where earlier do not fit."""
 
@@ -107,6 +109,11 @@ class SoftwareSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Attention kernels of the accelerator's own generation are used since 2024."""
     adapted: tuple[str, ...] = ()
     """Matrices with adapters where nobody says which; empty = every linear layer."""
+
+    @property
+    def fitted(self) -> str:
+        """Under whose name its coefficients are filed."""
+        return self.timed_as or self.name
 
 
 class FrameworkSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -315,7 +315,7 @@ def _moments(
     kept, working, ends = _activations(model, setup, tokens)
     held = gradients if _gradients_stay(setup) else 0.0
     source = "arXiv 2205.05198 accounting"
-    factor = coefficients.activation[setup.software.name]
+    factor = coefficients.activation[setup.software.fitted]
     kept *= 1.0 if setup.recompute == "full" else factor  # a layer's input alone is exact
     forward = (
         Part(name="gradients", value=held),
