@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tonnage.measure.train.probe import Probe
     from tonnage.nouns.accelerator import Accelerator
     from tonnage.nouns.batch_plan import BatchPlan
+    from tonnage.nouns.breakdown import Breakdown
     from tonnage.nouns.calibration import Calibrated
     from tonnage.nouns.case import Case, Result
     from tonnage.nouns.compare import Comparison
@@ -44,6 +45,7 @@ __all__ = [
     "calibrate",
     "compare",
     "diagnose",
+    "explain",
     "fit",
     "model",
     "plan_batch",
@@ -189,9 +191,11 @@ def plan_finetune(model: str, *, additions: Additions | None = None, **fields: A
     return plan
 
 
-def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = None) -> Result:
+def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = None, why: bool = False) -> Result:
     """
     What one configuration will do: a case noun, or the mapping that `tonnage predict` reads as a JSON line.
+
+    With `why` the result's `opened` holds its times down to operators.
 
     Raises
     ------
@@ -199,11 +203,39 @@ def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = Non
         The case is malformed or names something unknown.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.predict.case_lines import case_of_object, checked
     from tonnage.planner.predict.predict import predict as answer
 
-    asked = case_of_object(dict(case)) if isinstance(case, Mapping) else checked(case)
-    return answer(asked, additions=additions or NOTHING)
+    return answer(_case(case), additions=additions or NOTHING, why=why)
+
+
+def explain(
+    what: ServePlan | TrainPlan | Case | Mapping[str, Any], *, rank: int = 1, additions: Additions | None = None
+) -> Breakdown:
+    """
+    The times of a plan's option or of a case, opened: TTFT, TPOT, rates or a step as trees of operators and overheads.
+
+    Raises
+    ------
+    TonnageError
+        As `predict`; or a plan without an option of that rank, or of a kind whose times are not opened.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.errors import BadRequest
+    from tonnage.nouns.case import InferCase, ServeCase, TrainCase
+    from tonnage.planner.breakdown import explain_case, explain_plan
+
+    if isinstance(what, Mapping | ServeCase | TrainCase | InferCase):
+        return explain_case(_case(what), additions=additions or NOTHING)
+    found = explain_plan(what, rank=rank, additions=additions or NOTHING)
+    if found is None:
+        raise BadRequest("this plan has no times to open; feasible plans to serve, train or fine-tune have")
+    return found
+
+
+def _case(case: Case | Mapping[str, Any]) -> Case:
+    from tonnage.planner.predict.case_lines import case_of_object, checked
+
+    return case_of_object(dict(case)) if isinstance(case, Mapping) else checked(case)
 
 
 def probe(folder: str | None = None) -> AbstractContextManager[Probe]:

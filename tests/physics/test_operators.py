@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage.catalog import accelerator
-from tonnage.catalog.efficiency import ladder
+from tonnage.catalog.efficiency import FOLDER, ladder
 from tonnage.errors import Unmeasured
 from tonnage.nouns.accelerator import Accelerator, Fact, Link
 from tonnage.nouns.efficiency import Curve, Grid, Ladder
 from tonnage.nouns.precision import number_format
-from tonnage.physics.operators import operator_s, peak_flop_per_s, work_s
+from tonnage.physics.operators import operator_evidence, operator_s, peak_flop_per_s, work_s
 from tonnage.physics.work import Operator
 
 H100 = accelerator("h100-sxm5-80gb")
@@ -67,6 +67,36 @@ def test_every_kind_takes_time_on_every_part(op: Operator, part: str) -> None:
         seconds, rung = operator_s(op, accelerator=there, ladder=ladder(there, family=family))
         assert 1e-7 < seconds < 0.1
         assert rung != "own" or part == "h100-sxm5-80gb"
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.kind)
+@pytest.mark.parametrize("part", ["h100-sxm5-80gb", "rtx-4090", "mi300x"])
+def test_evidence_gives_the_same_seconds_and_names_what_they_rest_on(op: Operator, part: str) -> None:
+    there = accelerator(part)
+    known = ladder(there)
+    taken, evidence = operator_evidence(op, accelerator=there, ladder=known)
+    seconds, rung = operator_s(op, accelerator=there, ladder=known)
+    assert taken == seconds
+    if rung == "generic":
+        assert evidence.tier in {"curve", "formula"}
+        assert not evidence.grid
+    else:
+        assert evidence.tier == rung
+        assert evidence.grid in known.grids
+        assert (FOLDER / evidence.file.removeprefix("efficiency/")).exists()
+        assert (evidence.accelerator == part) == (rung == "own")
+        assert evidence.date
+        assert evidence.source
+    assert evidence.roofline_s is not None
+    assert evidence.roofline_share == evidence.roofline_s / seconds
+
+
+def test_the_roofline_of_a_product_is_the_longer_of_arithmetic_and_traffic() -> None:
+    for op, bound in ((gemm(8192, 8192, 8192), "arithmetic"), (gemm(1, 8192, 8192), "memory")):
+        _, evidence = operator_evidence(op, accelerator=H100, ladder=ladder(H100))
+        flop_s = op.flop / peak_flop_per_s(H100, "bf16")
+        assert evidence.roofline_s == max(flop_s, (op.read_bytes + op.write_bytes) / H100.memory_bytes_per_s)
+        assert evidence.bound == bound
 
 
 def test_a_part_without_grids_uses_the_generic_curve_and_says_so() -> None:

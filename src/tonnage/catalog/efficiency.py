@@ -25,7 +25,7 @@ from tonnage.catalog.slices import multiprocessors_of_slice, parted
 from tonnage.errors import BadFact
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.default_engines import SERVING_ENGINE
-from tonnage.nouns.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Rung
+from tonnage.nouns.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
 
 __all__ = ["Stamp", "ladder", "measured", "stamp"]
 
@@ -218,7 +218,11 @@ def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
                 if key in chosen or (rung != "own" and "/local" in key):
                     continue
                 if last_resort or not key.startswith(skipped):
-                    chosen[key] = _grid(body[at : at + length], rung, alike)
+                    origin = Origin(
+                        key=key, accelerator=donor, file=f"{donor}.{family}.grids", package=header.package,
+                        date=header.date,
+                    )  # fmt: skip
+                    chosen[key] = _grid(body[at : at + length], rung, alike, origin)
     return chosen
 
 
@@ -326,7 +330,7 @@ def _plateau(name: str) -> float:
 
 
 @lru_cache(maxsize=2048)
-def _grid(block: bytes, rung: Rung, alike: _Likeness) -> Grid:
+def _grid(block: bytes, rung: Rung, alike: _Likeness, origin: Origin | None = None) -> Grid:
     fields = _decode_block(zlib.decompress(block))
     joined = bytearray(len(fields.low_high))
     joined[0::2], joined[1::2] = fields.low_high[: len(joined) // 2], fields.low_high[len(joined) // 2 :]
@@ -335,4 +339,4 @@ def _grid(block: bytes, rung: Rung, alike: _Likeness) -> Grid:
     plain: dict[str, Any] = {key: getattr(fields, key) for key in _Block.__struct_fields__ if key != "low_high"}
     plain["floor_s"] *= alike.slower
     plain |= {"crowding": alike.crowding, "arithmetic": alike.arithmetic, "memory": alike.memory}
-    return Grid(**plain, excess=values, rung=rung)
+    return Grid(**plain, excess=values, rung=rung, origin=origin)

@@ -1,4 +1,4 @@
-"""`tonnage explain`: every number of a plan opened into the parts it is made of."""
+"""`tonnage explain`: every number of a plan, a case or a prediction opened into the parts it is made of."""
 
 from __future__ import annotations
 
@@ -6,13 +6,53 @@ import click
 
 __all__ = ["explain"]
 
+INFEASIBLE = 3
+
 
 @click.command()
-@click.argument("path", metavar="PLAN.json")
-@click.option("--option", "rank", type=click.IntRange(1), default=1, show_default=True, help="which option to open")
-def explain(path: str, rank: int) -> None:
-    """Open one option of a plan (`-` = standard input): memory, capacity or run, bill, sources."""
-    from tonnage.planner.plans import read_plan
-    from tonnage.report.answers import explain as opened
+@click.argument("path", metavar="FILE")
+@click.option("--option", "rank", type=click.IntRange(1), default=1, show_default=True, help="which option of a plan")
+@click.option("--depth", type=click.IntRange(0, 30), help="levels below each time  [default: 6, of a plan's option 4]")
+@click.option("--number", "only", metavar="NAME", help="one of them alone: TTFT, TPOT, 'end to end', step …")
+@click.option("--json", "as_json", is_flag=True, help="the times as nested nodes, schema tonnage.breakdown/1")
+@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
+@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
+              help="your own accelerators, offers and calibrations")  # fmt: skip
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    path: str,
+    rank: int,
+    depth: int | None,
+    only: str | None,
+    as_json: bool,
+    overrides: tuple[str, ...],
+    folders: tuple[str, ...],
+) -> None:
+    """
+    Open one option of a plan, a case as `tonnage predict` reads it, or a prediction with its parts.
 
-    opened(read_plan(path), rank=rank)
+    FILE is JSON or YAML (`-` = standard input). Of a plan: memory, capacity or run, bill, sources. Of all of them:
+    TTFT, TPOT, rates or the step time down to operators, each with its shape, its share of the roofline, and the
+    measured grid it rests on.
+    """
+    from tonnage.catalog import gather
+    from tonnage.errors import BadRequest
+    from tonnage.planner.breakdown import explain_file
+    from tonnage.report.answers import explain as opened
+    from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, show_breakdown
+    from tonnage.report.document import as_json as json_text
+
+    found = explain_file(path, rank=rank, additions=gather(paths=folders, overrides=overrides))
+    if as_json:
+        if not found.breakdowns:
+            raise BadRequest("this plan has no times to open; plans that serve or train with an option have")
+        click.echo(json_text(found.breakdowns[0] if len(found.breakdowns) == 1 else found.breakdowns))
+        return
+    if found.plan is not None:
+        opened(found.plan, rank=rank)
+    for breakdown in found.breakdowns:
+        levels = DEPTH if found.plan is None else PLAN_DEPTH
+        show_breakdown(breakdown, depth=levels if depth is None else depth, only=only)
+    if found.plan is None and not all(breakdown.numbers for breakdown in found.breakdowns):
+        ctx.exit(INFEASIBLE)

@@ -18,11 +18,12 @@ BAD_REQUEST = 2
 
 @click.command()
 @click.argument("cases", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.option("--why", is_flag=True, help="open each number down to operators and overheads (field `opened`)")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
               help="your own accelerators, offers and calibrations")  # fmt: skip
 @click.pass_context
-def predict(ctx: click.Context, cases: str, overrides: tuple[str, ...], folders: tuple[str, ...]) -> None:
+def predict(ctx: click.Context, cases: str, why: bool, overrides: tuple[str, ...], folders: tuple[str, ...]) -> None:
     """
     Predict each case of a file, or of standard input.
 
@@ -43,7 +44,7 @@ def predict(ctx: click.Context, cases: str, overrides: tuple[str, ...], folders:
     try:
         with nullcontext(sys.stdin.buffer) if cases == "-" else Path(cases).open("rb") as file:
             listed = Path(cases).suffix.lower() in {".yaml", ".yml"}
-            for answer in answers(raw_cases(file, yaml=listed), partial(one, additions=additions)):
+            for answer in answers(raw_cases(file, yaml=listed), partial(one, additions=additions, why=why)):
                 failed = failed or answer.failed
                 sys.stdout.buffer.write(answer.text + b"\n")
                 sys.stdout.buffer.flush()

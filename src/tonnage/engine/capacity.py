@@ -19,10 +19,12 @@ ranks with it; the request-level simulator refines it.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import msgspec
 
 __all__ = [
+    "MOST_BUSY",
     "Point",
     "ReplicaLoad",
     "ReplicaTimes",
@@ -31,6 +33,10 @@ __all__ = [
     "largest_concurrency",
     "quantile_factor",
 ]
+
+
+MOST_BUSY: Final = 0.999
+"""Share of time that prompts may take at most: beyond it queues have no end. [-]"""
 
 
 class ReplicaTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,14 +88,14 @@ def at_concurrency(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float
     decode_s = _interpolate(times, concurrency)
     tokens = max(1.0, load.output_tokens - 1.0)
     rate = concurrency / (tokens * decode_s + concurrency * times.prefill_work_s)
-    busy = min(rate * times.prefill_work_s, 0.999)
+    busy = min(rate * times.prefill_work_s, MOST_BUSY)
     tpot = decode_s / (1.0 - busy)
     spread = quantile_factor(load.percentile)
     interruptions = rate * tokens * tpot
     tpot_tail = tpot + spread * math.sqrt(interruptions * load.dispersion) * times.prefill_work_s / tokens
     # Prompts are the queue; the decode step they ride on is their overhead, shared by all that fill its budget.
     service = times.prefill_work_s + decode_s * times.step_share
-    prompts_busy = min(rate * service, 0.999)
+    prompts_busy = min(rate * service, MOST_BUSY)
     queue_mean = (load.dispersion + 1.0) / 2.0 * prompts_busy / (1.0 - prompts_busy) * service
     queue_tail = _tail_of_wait(queue_mean, prompts_busy, load.percentile)
     ttft_mean = decode_s / 2.0 + queue_mean + times.prefill_s

@@ -22,9 +22,12 @@ from typing import NamedTuple
 import msgspec
 
 from tonnage.engine.served import Served
-from tonnage.engine.steps import StepTable
+from tonnage.engine.steps import MixedStep, StepTable
 
-__all__ = ["RATIOS", "Load", "closed_loop", "quantiles", "saturated_loop"]
+__all__ = [
+    "RATIOS", "Load", "LoopLog", "RequestSeen", "Saturation", "closed_loop", "quantiles", "round_weights",
+    "saturated_loop", "saturation",
+]  # fmt: skip
 
 _COHORTS = 32
 _COHORTS_IN_COMPANY = 64
@@ -57,6 +60,29 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Decode steps after which they no longer wait. [steps]"""
 
 
+class RequestSeen(NamedTuple):
+    """One request of a cohort, as a log keeps it."""
+
+    round: int
+    sent_s: float
+    begun_s: float
+    """Its first member entered a step."""
+    first_s: float
+    """Mean first token of its members."""
+    ended_s: float
+    output_tokens: float
+
+
+class LoopLog(NamedTuple):
+    """What a simulation did, kept for whoever asks where the time went: steps in order, and finished requests."""
+
+    asked: list[MixedStep]
+    """Each step; one without prompts decodes only."""
+    times: list[tuple[float, float, int]]
+    """When it began, how long it took, and how many such steps followed each other. [s]"""
+    requests: list[RequestSeen]
+
+
 class _Cohorts(NamedTuple):
     """Clients as columns; one row stays together through its requests."""
 
@@ -74,17 +100,17 @@ class _Cohorts(NamedTuple):
     round: list[int]
 
 
-def closed_loop(table: StepTable, load: Load, *, clients: float, requests_per_client: int | None = None) -> Served:
+def closed_loop(
+    table: StepTable, load: Load, *, clients: float, requests_per_client: int | None = None, log: LoopLog | None = None
+) -> Served:
     """
     Mean latencies and throughput of `clients` in a closed loop.
 
     The mean is over a run in which each client sends `requests_per_client` requests, the start
-    included; ten when it is not said, as public benchmarks do.
+    included; ten when it is not said, as public benchmarks do. A `log` is filled with what happened.
     """
-    total = requests_per_client or _USUAL_REQUESTS
-    rounds = min(_ROUNDS, total)
-    found = _simulate(table, load, clients, rounds)
-    weights = [1.0] * (rounds - 1) + [float(total - rounds + 1)]
+    weights = round_weights(requests_per_client)
+    found = _simulate(table, load, clients, rounds=len(weights), log=log)
     pooled = [(w / len(rows), row) for w, rows in zip(weights, found, strict=True) for row in rows if w]
     ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
     added = table.overheads.request_s
@@ -102,6 +128,13 @@ def closed_loop(table: StepTable, load: Load, *, clients: float, requests_per_cl
     )
 
 
+def round_weights(requests_per_client: int | None) -> list[float]:
+    """How many of a client's requests each simulated round stands for: the last one for all that follow it."""
+    total = requests_per_client or _USUAL_REQUESTS
+    rounds = min(_ROUNDS, total)
+    return [1.0] * (rounds - 1) + [float(total - rounds + 1)]
+
+
 def quantiles(pooled: list[tuple[float, tuple[float, float, float]]], column: int) -> tuple[float, float, float]:
     """Median, 95th and 99th percentile of a column of weighted records."""
     ordered = sorted((row[column], w) for w, row in pooled)
@@ -113,7 +146,9 @@ def quantiles(pooled: list[tuple[float, tuple[float, float, float]]], column: in
     return p50, p95, p99
 
 
-def _simulate(table: StepTable, load: Load, clients: float, rounds: int) -> list[list[tuple[float, float, float]]]:
+def _simulate(
+    table: StepTable, load: Load, clients: float, *, rounds: int, log: LoopLog | None
+) -> list[list[tuple[float, float, float]]]:
     """TTFT, TPOT and end-to-end time of every cohort's request, by round."""
     size = max(1, min(_COHORTS if load.company <= 1.0 else _COHORTS_IN_COMPANY, round(clients)))
     weight = clients / size
@@ -134,13 +169,15 @@ def _simulate(table: StepTable, load: Load, clients: float, rounds: int) -> list
         if not prompts and not running:
             now = max(now, c.sent[waiting[0]])
             continue
-        step, count = _step(c, table, load, running=running, prompts=prompts, weight=weight)
+        step, count = _step(c, table, load, running=running, prompts=prompts, weight=weight, log=log)
         if not prompts and waiting and len(running) < room:
             count = min(count, max(1, math.ceil((c.sent[waiting[0]] - now) / step)))
         if holds:
             count = min(count, math.ceil(load.patience - held))
         held = held + count if holds else 0.0
         started, now = now, now + step * count
+        if log is not None:
+            log.times.append((started, step, count))
         done = _advance(c, running, count) if load.mixed or not prompts else []
         for i, tokens in prompts:
             c.begun[i] = started if c.begun[i] < 0 else c.begun[i]
@@ -151,7 +188,7 @@ def _simulate(table: StepTable, load: Load, clients: float, rounds: int) -> list
                 c.left[i] -= 1.0
                 (running if c.left[i] > 0 else done).append(i)
         for i in done:
-            pending -= _record(c, i, records, now)
+            pending -= _record(c, i, records, now, log)
             _send(c, i, load, serial=serial, now=now)
             serial += 1
             waiting.append(i)
@@ -184,29 +221,39 @@ def _take(
 
 
 def _step(
-    c: _Cohorts, table: StepTable, load: Load, *, running: list[int], prompts: list[tuple[int, float]], weight: float
+    c: _Cohorts,
+    table: StepTable,
+    load: Load,
+    *,
+    running: list[int],
+    prompts: list[tuple[int, float]],
+    weight: float,
+    log: LoopLog | None,
 ) -> tuple[float, int]:
     """Seconds of the next step, and after how many such steps the first running request ends."""
     decodes = len(running) * weight
     context = sum(c.length[i] + c.total[i] - c.left[i] for i in running) / len(running) if running else 0.0
     if not prompts:
         jump = max(1.0, min(c.left[i] for i in running))
-        return table.decode_s(decodes, context + jump / 2.0), int(jump)
+        context += jump / 2.0
+        if log is not None:
+            log.asked.append(MixedStep(0.0, 0.0, decodes, context))
+        return table.decode_s(decodes, context), int(jump)
     tokens = sum(t for _, t in prompts) * weight
     cached = sum(c.length[i] - c.prompt[i] for i, _ in prompts) / len(prompts)
     # A step that takes a part of a cohort takes whole members, and a piece of the last one.
     whole = sum(max(1.0, weight * t / c.length[i]) if weight > 1.0 else 1.0 for i, t in prompts)
-    return (
-        table.mixed_step_s(
-            prompt_tokens=tokens,
-            prompts=whole,
-            sequences=decodes if load.mixed else 0.0,
-            context=context,
-            cached=cached if weight <= 1.0 else 0.0,
-            dealt=load.company > 1.0,
-        ),
-        1,
+    mixed = MixedStep(
+        prompt_tokens=tokens,
+        prompts=whole,
+        sequences=decodes if load.mixed else 0.0,
+        context=context,
+        cached=cached if weight <= 1.0 else 0.0,
+        dealt=load.company > 1.0,
     )
+    if log is not None:
+        log.asked.append(mixed)
+    return table.seconds_of(mixed), 1
 
 
 def _advance(c: _Cohorts, running: list[int], count: int) -> list[int]:
@@ -228,15 +275,48 @@ def _first_token(c: _Cohorts, i: int, *, now: float, step: float, weight: float)
     return (c.begun[i] + min(step, now - c.begun[i]) + now) / 2.0 - c.sent[i]
 
 
-def _record(c: _Cohorts, i: int, records: list[list[tuple[float, float, float]]], now: float) -> int:
+def _record(
+    c: _Cohorts, i: int, records: list[list[tuple[float, float, float]]], now: float, log: LoopLog | None
+) -> int:
     """Notes a finished request; 1 while its round counts."""
     which = c.round[i]
     c.round[i] += 1
     if which >= len(records):
         return 0
+    if log is not None:
+        log.requests.append(RequestSeen(which, c.sent[i], c.begun[i], c.sent[i] + c.first[i], now, c.total[i]))
     e2e = now - c.sent[i]
     records[which].append((c.first[i], (e2e - c.first[i]) / max(1.0, c.total[i] - 1.0), e2e))
     return 1
+
+
+class Saturation(NamedTuple):
+    """The two kinds of step of a full replica, and how many of each a request costs."""
+
+    batch: float
+    context: float
+    steps: float
+    """Decode steps of a request."""
+    mixed: MixedStep
+
+
+def saturation(load: Load) -> Saturation:
+    """The steady state of a full replica: what its steps carry on average."""
+    batch = max(1.0, load.slots)
+    context = load.prompt_tokens + load.output_tokens / 2.0
+    steps = max(1.0, load.output_tokens)
+    # In balance a step carries R p / n prompt tokens; more than the budget waits for its own steps.
+    room = max(load.budget - batch, load.budget * 0.02) if load.mixed else load.budget
+    balanced = max(batch * load.prompt_tokens / steps, load.prompt_tokens)
+    q = min(room, batch * load.prompt_tokens if load.equal else balanced)
+    mixed = MixedStep(
+        prompt_tokens=q,
+        prompts=q / load.prompt_tokens,
+        sequences=batch if load.mixed else 0.0,
+        context=context,
+        cached=max(0.0, load.prompt_tokens - q) / 2.0,
+    )
+    return Saturation(batch, context, steps, mixed)
 
 
 def saturated_loop(table: StepTable, load: Load) -> Served:
@@ -247,22 +327,10 @@ def saturated_loop(table: StepTable, load: Load) -> Served:
     T = n D(R) + R (p / q) (M(q) - D(R)), where a mixed step M carries q prompt tokens: what ends in a step on average
     where lengths differ, a full budget where all are equal.
     """
-    batch = max(1.0, load.slots)
-    context = load.prompt_tokens + load.output_tokens / 2.0
-    decode = table.decode_s(batch, context)
-    steps = max(1.0, load.output_tokens)
-    # In balance a step carries R p / n prompt tokens; more than the budget waits for its own steps.
-    room = max(load.budget - batch, load.budget * 0.02) if load.mixed else load.budget
-    balanced = max(batch * load.prompt_tokens / steps, load.prompt_tokens)
-    q = min(room, batch * load.prompt_tokens if load.equal else balanced)
-    prompts = q / load.prompt_tokens
-    mixed = table.mixed_step_s(
-        prompt_tokens=q,
-        prompts=prompts,
-        sequences=batch if load.mixed else 0.0,
-        context=context,
-        cached=max(0.0, load.prompt_tokens - q) / 2.0,
-    )
+    full = saturation(load)
+    batch, steps, prompts = full.batch, full.steps, full.mixed.prompts
+    decode = table.decode_s(batch, full.context)
+    mixed = table.seconds_of(full.mixed)
     extra = max(0.0, mixed - decode) if load.mixed else mixed
     per_request = steps * decode + batch * extra / prompts
     tpot = per_request / steps

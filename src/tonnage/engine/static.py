@@ -10,27 +10,31 @@ from __future__ import annotations
 import math
 
 from tonnage.engine.served import Served
-from tonnage.engine.steps import StepTable
+from tonnage.engine.steps import MixedStep, StepTable
 
-__all__ = ["burst", "pipelined_share", "prefill_s", "static_batch"]
+__all__ = ["burst", "pipelined_share", "prefill_s", "prefill_steps", "static_batch"]
 
 
 def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget: float) -> float:
     """Seconds to prefill `prompts` whole prompts together, in steps of at most `budget` tokens."""
+    steps = prefill_steps(prompts=prompts, prompt_tokens=prompt_tokens, budget=budget)
+    return sum(times * table.seconds_of(step) for times, step in steps)
+
+
+def prefill_steps(*, prompts: float, prompt_tokens: float, budget: float) -> list[tuple[float, MixedStep]]:
+    """The steps that this takes, each with how often it runs: full ones, and what is left."""
     total, most = prompts * prompt_tokens, max(budget, 1.0)
     full = math.floor(total / most + 1e-9) if total > most else 0
     # An engine without a budget takes everything at once; nothing times infinity is not a number.
     rest = max(0.0, total - full * most) if full else total
-    seconds, steps = 0.0, full + (rest > total * 1e-9)
+    found, steps = [], full + (rest > total * 1e-9)
     # Steps are filled to the budget, as engines fill them; in equal shares a longer prompt could be faster.
     for tokens, times in ((most, full), (rest, steps - full)):
         if times:
             in_step = max(prompts * tokens / total, min(1.0, prompts))
             cached = max(0.0, prompt_tokens - tokens) / 2.0 if steps > prompts else 0.0
-            seconds += times * table.mixed_step_s(
-                prompt_tokens=tokens, prompts=in_step, sequences=0.0, context=0.0, cached=cached
-            )
-    return seconds
+            found.append((float(times), MixedStep(tokens, in_step, cached=cached)))
+    return found
 
 
 def pipelined_share(*, pieces: float, largest: float, in_flight: float) -> float:

@@ -12,16 +12,17 @@ import msgspec
 from tonnage.engine.overheads import Overheads
 from tonnage.engine.own_kernels import prompt_product_s, prompt_scores_s
 from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.breakdown import Evidence
 from tonnage.nouns.efficiency import Ladder, Rung
 from tonnage.nouns.layout import Layout
 from tonnage.nouns.model import Model
 from tonnage.nouns.precision import FORMATS, Precision, number_format
 from tonnage.physics.efficiency import weakest_rung
-from tonnage.physics.operators import operator_s, peak_flop_per_s
+from tonnage.physics.operators import operator_evidence, operator_s, peak_flop_per_s
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["Parts", "Placement", "Speculation", "encode_parts", "parts_of", "seconds", "step_parts"]
+__all__ = ["Parts", "Placement", "Speculation", "encode_parts", "evidence_of", "parts_of", "seconds", "step_parts"]
 
 _COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 _ATTENTION = frozenset({"attention_decode", "mla_decode", "state_space"})
@@ -105,43 +106,52 @@ def parts_of(work: Work, placement: Placement) -> Parts:
     found = dict.fromkeys(Parts.__struct_fields__, 0.0)
     del found["rung"]
     rungs: set[Rung] = set()
+    accelerator, kernels = placement.accelerator, placement.ladder
     for op in work:
-        once, rung = _operator_s(op, placement)
+        once, rung = operator_s(op, accelerator=accelerator, ladder=kernels)
         rungs.add(rung)
-        found["kernels"] += op.count
-        taken = once * op.count
-        if op.kind in _COLLECTIVES:
+        kind, count = op.kind, op.count
+        taken = once * count
+        found["kernels"] += count
+        if kind in _COLLECTIVES:
+            if _rings_too(op, placement):
+                ring, _ = operator_s(op, accelerator=accelerator, ladder=_without_grids(kernels))
+                taken = min(once, ring) * count
             found["collective"] += taken
-        elif op.kind in _ATTENTION:
+        elif kind in _ATTENTION:
             found["attention"] += taken
-        elif op.kind in _PREFILL:
+        elif kind in _PREFILL:
             found["prefill_attention"] += taken
-            scores = prompt_scores_s(op, placement.accelerator)
-            found["own_scores"] += taken if scores is None else scores * op.count
+            scores = prompt_scores_s(op, accelerator)
+            found["own_scores"] += taken if scores is None else scores * count
         elif op.flop:
             _add_product(found, op, taken, placement)
-            own = prompt_product_s(op, placement.accelerator)
-            found["own_products"] += taken if own is None else own * op.count
+            own = prompt_product_s(op, accelerator)
+            found["own_products"] += taken if own is None else own * count
         else:
             found["touch"] += taken
     return Parts(**found, rung=weakest_rung(tuple(rungs)))
 
 
-def _operator_s(op: Operator, placement: Placement) -> tuple[float, Rung]:
-    """One execution; over PCIe an engine takes the faster of its own exchange and the library's ring."""
+def evidence_of(op: Operator, placement: Placement) -> tuple[float, Evidence]:
+    """The seconds of one execution that `parts_of` counts, and what they rest on."""
     p = placement
-    once, rung = operator_s(op, accelerator=p.accelerator, ladder=p.ladder)
-    link = p.accelerator.link
-    if (
-        op.kind in _COLLECTIVES
-        and p.ladder.grids
-        and not op.inter_node
-        and not (link.bytes_per_s and link.domain >= op.ranks)
-    ):
-        plain = msgspec.structs.replace(p.ladder, grids={})
-        ring, _ = operator_s(op, accelerator=p.accelerator, ladder=plain)
-        once = min(once, ring)
-    return once, rung
+    once, evidence = operator_evidence(op, accelerator=p.accelerator, ladder=p.ladder)
+    if op.kind in _COLLECTIVES and _rings_too(op, p):
+        ring, other = operator_evidence(op, accelerator=p.accelerator, ladder=_without_grids(p.ladder))
+        once, evidence = (ring, other) if ring < once else (once, evidence)
+    return once, evidence
+
+
+def _rings_too(op: Operator, placement: Placement) -> bool:
+    """Whether ranks exchange over PCIe: an engine takes the faster of its own measured way and the library's ring."""
+    link = placement.accelerator.link
+    linked = bool(link.bytes_per_s) and link.domain >= op.ranks
+    return bool(placement.ladder.grids) and not op.inter_node and not linked
+
+
+def _without_grids(kernels: Ladder) -> Ladder:
+    return msgspec.structs.replace(kernels, grids={})
 
 
 def _add_product(found: dict[str, float], op: Operator, taken: float, placement: Placement) -> None:

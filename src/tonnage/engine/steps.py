@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from math import exp, log, sqrt
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,19 +29,54 @@ from tonnage.engine.step_parts import (
     seconds,
     step_parts,
 )
+from tonnage.engine.step_work import (
+    decode_attention_work,
+    has_states,
+    prompt_attention_work,
+    prompt_rows_work,
+    rows_work,
+)
 from tonnage.nouns.efficiency import Rung
 from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Model, Moe, StateSpace
+from tonnage.nouns.model import Model, Moe
 from tonnage.physics.efficiency import weakest_rung
-from tonnage.physics.transformer import Tokens, step_work
 
 __all__ = [
-    "Parts", "Placement", "Speculation", "StepGrid", "StepTable", "encode_parts", "seconds", "step_grid", "step_parts",
-    "step_table",
+    "MixedStep", "Parts", "Placement", "RankRows", "Speculation", "StepGrid", "StepTable", "encode_parts",
+    "launched_s", "seconds", "step_grid", "step_parts", "step_table",
 ]  # fmt: skip
 
-_CORES = frozenset({"attention_decode", "mla_decode"})
-_PREFILL = frozenset({"attention_prefill", "mla_prefill"})
+
+class MixedStep(NamedTuple):
+    """A step that carries prompts, as `StepTable.mixed_step_s` takes it."""
+
+    prompt_tokens: float
+    prompts: float
+    sequences: float = 0.0
+    context: float = 0.0
+    cached: float = 0.0
+    dealt: bool = False
+
+
+class RankRows(NamedTuple):
+    """What one data-parallel rank gets of a step that carries prompts."""
+
+    tokens: float
+    """Prompt tokens."""
+    prompts: float
+    decodes: float
+    chunk: float
+    """Tokens of each prompt in this step."""
+
+    @property
+    def rows(self) -> float:
+        """Rows that pass the layers. [tokens]"""
+        return max(1.0, self.tokens + self.decodes)
+
+    @property
+    def emitted(self) -> float:
+        """Rows that pass the head. [tokens]"""
+        return max(1.0, self.decodes + self.prompts)
 
 
 class StepTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,13 +109,13 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
 
     def decode_s(self, sequences: float, context: float) -> float:
         """One token of each of `sequences` on the replica with `context` tokens: a step, or its share of one. [s]"""
-        busy = self._decode_busy(sequences, context, padded=self.graphs)
-        step = self._with_host(busy + self._bubble(busy), sequences / self.layout.dp, 0.0)
+        busy = self.decode_busy_s(sequences, context, padded=self.graphs)
+        step = self._with_host(busy + self.bubble_s(busy), sequences / self.layout.dp, 0.0)
         if self.speculation is None:
             return step
-        return (step + self._drafts_s(sequences)) / self.speculation.gained
+        return (step + self.drafts_s(sequences)) / self.speculation.gained
 
-    def _drafts_s(self, sequences: float) -> float:
+    def drafts_s(self, sequences: float) -> float:
         """Drafting by one layer and the head per token, as EAGLE and multi-token prediction do. [s]"""
         per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
         one = _at(self.rows, self.dense_s, per_rank) / self.layers + _at(self.rows, self.head_s, per_rank)
@@ -100,31 +136,46 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
 
         Prompts fall on data-parallel ranks as they come, or are `dealt` out evenly from a queue.
         """
-        ranks = self.layout.dp * self.layout.pp
+        on_rank = self.fullest_rank(prompt_tokens=prompt_tokens, prompts=prompts, sequences=sequences, dealt=dealt)
+        busy = self.mixed_busy_s(on_rank, sequences=sequences, context=context, cached=cached)
+        return self._with_host(busy, sequences / self.layout.dp, on_rank.prompts)
+
+    def seconds_of(self, step: MixedStep) -> float:
+        """The same of a step as a record. [s]"""
+        return self.mixed_step_s(
+            prompt_tokens=step.prompt_tokens, prompts=step.prompts, sequences=step.sequences, context=step.context,
+            cached=step.cached, dealt=step.dealt,
+        )  # fmt: skip
+
+    def fullest_rank(self, *, prompt_tokens: float, prompts: float, sequences: float, dealt: bool = False) -> RankRows:
+        """What the data-parallel rank with most prompt tokens gets of a step: the others wait for it."""
         each = prompts / self.layout.pp
         fullest = max(1.0 / self.layout.dp, min(1.0, 1.0 / each)) if dealt else _fullest_share(each, self.layout.dp)
         share = fullest / self.layout.pp
-        tokens, decodes = prompt_tokens * share, sequences / ranks
-        rows = max(1.0, tokens + decodes)
-        emitted = max(1.0, decodes + prompts * share)
-        busy = _at(self.rows, self.mixed_s, rows) + _at(self.rows, self.head_s, emitted)
-        if decodes:
-            fixed, slope = _affine(self.batches, self.attention_s, max(1.0, decodes))
+        return RankRows(
+            prompt_tokens * share, prompts * share, sequences / (self.layout.dp * self.layout.pp),
+            prompt_tokens / max(prompts, 1e-9),
+        )  # fmt: skip
+
+    def mixed_busy_s(self, on_rank: RankRows, *, sequences: float, context: float, cached: float) -> float:
+        """The accelerator's part of such a step. [s]"""
+        busy = _at(self.rows, self.mixed_s, on_rank.rows) + _at(self.rows, self.head_s, on_rank.emitted)
+        if on_rank.decodes:
+            fixed, slope = _affine(self.batches, self.attention_s, max(1.0, on_rank.decodes))
             busy += (
                 fixed
                 + slope * context * self.mixed_attention
-                + self._bubble(self._decode_busy(sequences, context, padded=False))
+                + self.bubble_s(self.decode_busy_s(sequences, context, padded=False))
             )
-        chunk = prompt_tokens / max(prompts, 1e-9)
         fixed, linear, square = self.chunk_s
-        busy += fixed + tokens * (linear + square * (cached + chunk / 2.0))
-        return self._with_host(busy, sequences / self.layout.dp, prompts * share)
+        return busy + (fixed + on_rank.tokens * (linear + square * (cached + on_rank.chunk / 2.0)))
 
     def _with_host(self, busy: float, sequences: float, prompts: float) -> float:
         o = self.overheads
         return max(busy, self.hidden_s) + o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
 
-    def _decode_busy(self, sequences: float, context: float, *, padded: bool) -> float:
+    def decode_busy_s(self, sequences: float, context: float, *, padded: bool) -> float:
+        """The accelerator's part of a decode step; `padded` to the size of a captured graph. [s]"""
         per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
         rows = captured_batch(per_rank) if padded else per_rank
         verified = 1.0 + self.speculation.tokens if self.speculation else 1.0
@@ -132,7 +183,7 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
         head = _at(self.rows, self.head_s, per_rank * verified)
         return _at(self.rows, self.dense_s, rows * verified) + head + fixed + slope * context
 
-    def _bubble(self, busy: float) -> float:
+    def bubble_s(self, busy: float) -> float:
         """What pipeline stages lose waiting for each other: micro-batches of decodes are never equal. [s]"""
         return self.overheads.bubble * (self.layout.pp - 1) * busy
 
@@ -215,7 +266,7 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
     drafted = 1.0 + placement.speculation.tokens if placement.speculation else 1.0
     rows = _ladder_of_rows(most * drafted, widest)
     dense = tuple(_dense_and_head(placement, n) for n in rows)
-    states = _has_states(placement.model)
+    states = has_states(placement.model)
     batches = tuple(sorted({1.0, max(1.0, most / 8.0), max(1.0, most / 2.0), most}))
     near, far = max(1.0, context / 4.0), max(2.0, context)
     long = max(2.0, min(widest, prompt))
@@ -223,7 +274,9 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
     return StepGrid(
         rows=rows,
         dense=tuple(parts for parts, _ in dense),
-        mixed=tuple(_mixed(placement, n) for n in rows) if states else tuple(parts for parts, _ in dense),
+        mixed=tuple(parts_of(prompt_rows_work(placement, n), placement) for n in rows)
+        if states
+        else tuple(parts for parts, _ in dense),
         head=tuple(head for _, head in dense),
         batches=batches,
         contexts=(near, far),
@@ -244,9 +297,7 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
 def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
     """Prices a grid of parts under an engine's overheads."""
     o = overheads
-    # A step that carries prompts runs kernel by kernel, outside captured graphs: the host may be what it waits for.
-    kernels = grid.mixed[-1].kernels + grid.head[-1].kernels + grid.prefill[-1].kernels
-    launched = o.prefill_launch_s * kernels + o.prefill_routed_s * grid.routed_layers
+    launched = launched_s(grid, o)
     return StepTable(
         rows=grid.rows,
         dense_s=tuple(_busy(parts, o, prompts=False) for parts in grid.dense),
@@ -264,6 +315,12 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
         mixed_attention=grid.mixed_attention,
         rung=weakest_rung((grid.dense[0].rung, grid.dense[-1].rung, grid.prefill[1].rung)),
     )
+
+
+def launched_s(grid: StepGrid, overheads: Overheads) -> float:
+    """Host time to launch a step that carries prompts: no graph captured it, so it may be what the step waits for."""
+    kernels = grid.mixed[-1].kernels + grid.head[-1].kernels + grid.prefill[-1].kernels
+    return overheads.prefill_launch_s * kernels + overheads.prefill_routed_s * grid.routed_layers
 
 
 def _line(contexts: tuple[float, float], low: Parts, high: Parts, overheads: Overheads) -> tuple[float, float]:
@@ -306,12 +363,8 @@ def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:
 
 
 def _dense_and_head(placement: Placement, rows: float) -> tuple[Parts, Parts]:
-    d = placement
-    tokens = Tokens(decodes=rows, context=0.0, emitted=rows)
-    work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
-    names = {"head", "gather logits", "sampling"}
-    dense = tuple(op for op in work if op.kind not in _CORES and op.name not in names)
-    return parts_of(dense, d), parts_of(tuple(op for op in work if op.name in names), d)
+    layers, head = rows_work(placement, rows)
+    return parts_of(layers, placement), parts_of(head, placement)
 
 
 def _experts_apart(model: Model) -> float:
@@ -320,27 +373,13 @@ def _experts_apart(model: Model) -> float:
     return float(sum(2 * count * (moe.num_experts - 1) for count, moe in mixtures))
 
 
-def _has_states(model: Model) -> bool:
-    """Whether a prompt passes recurrent layers, which touch a state per sequence and not per token."""
-    return any(isinstance(group.mixer, StateSpace) for group in model.layers)
-
-
-def _mixed(placement: Placement, rows: float) -> Parts:
-    d = placement
-    tokens = Tokens(prompts=1.0, chunk=rows)
-    work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
-    return parts_of(tuple(op for op in work if op.kind not in _PREFILL), d)
+def _prompt_rows(placement: Placement, rows: float) -> Parts:
+    return parts_of(prompt_rows_work(placement, rows), placement)
 
 
 def _attention(placement: Placement, batch: float, context: float) -> Parts:
-    p = placement
-    drafted = 1.0 + p.speculation.tokens if p.speculation else 1.0
-    tokens = Tokens(decodes=batch, context=context, drafted=drafted)
-    work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
-    return parts_of(tuple(op for op in work if op.kind in _CORES), p)
+    return parts_of(decode_attention_work(placement, batch, context=context), placement)
 
 
 def _prefill(placement: Placement, chunk: float) -> Parts:
-    p = placement
-    work = step_work(p.model, Tokens(prompts=1.0, chunk=chunk), precision=p.precision, layout=p.layout, domain=p.domain)
-    return parts_of(tuple(op for op in work if op.kind in _PREFILL), p)
+    return parts_of(prompt_attention_work(placement, chunk), placement)

@@ -14,7 +14,7 @@ Ignored: failures and checkpoints (a run, not a step), and load imbalance betwee
 from __future__ import annotations
 
 from math import log2
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,7 @@ from tonnage.engine.training_networks import network_totals, networked
 from tonnage.engine.training_times import Times, exposed
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Part, Quantity
+from tonnage.nouns.layout import TrainLayout
 from tonnage.nouns.model import Model
 from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.physics.efficiency import smooth_max
@@ -43,7 +44,10 @@ from tonnage.physics.training_time import (
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
 from tonnage.physics.work import Operator
 
-__all__ = ["Turn", "model_flop", "step_time"]
+__all__ = [
+    "Exchange", "Stage", "Turn", "data_exchanges", "layer_exchanges", "mean_turn_of", "model_flop", "repeated_s",
+    "slowest_stage", "stage_turn", "step_time", "times_of", "turn_of", "widen_s",
+]  # fmt: skip
 
 _HOST_STEP_BYTES: Final = 28.0
 """Adam in 32 bits on the host: gradient read, weights and two moments read and written. [bytes/parameter]"""
@@ -84,12 +88,7 @@ def step_time(
     """
     One optimizer step, opened into compute, element-wise work, exchange, bubble, optimizer and host.
     """
-    times = Times(
-        accelerator=accelerator,
-        setup=setup,
-        coefficients=coefficients,
-        links=network(accelerator, setup=setup, coefficients=coefficients),
-    )
+    times = times_of(accelerator, setup, coefficients=coefficients)
     parts = _layered(model, times) if model.layers or model.encoder else networked(model, times)
     nodes = setup.layout.ranks / max(1, times.links.domain)
     straggle = coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
@@ -98,19 +97,32 @@ def step_time(
     return Quantity.of_parts("s", parts)
 
 
+def times_of(accelerator: Accelerator, setup: TrainSetup, *, coefficients: TrainCoefficients) -> Times:
+    """What timing one step needs to know beside the work."""
+    links = network(accelerator, setup=setup, coefficients=coefficients)
+    return Times(accelerator=accelerator, setup=setup, coefficients=coefficients, links=links)
+
+
+class Stage(NamedTuple):
+    """What the slowest pipeline stage runs for a micro-batch: so many layers of the mean one, and the head or not."""
+
+    layers: int
+    head: float
+
+
 def _layered(model: Model, times: Times) -> tuple[Part, ...]:
     setup, layout = times.setup, times.setup.layout
     groups = (*model.encoder, *model.layers)
-    turns = [(g.count, _turn(layer_work(g, model.hidden_size, setup=setup), times)) for g in groups]
+    turns = [(g.count, turn_of(layer_work(g, model.hidden_size, setup=setup), times)) for g in groups]
     count = sum(n for n, _ in turns)
-    layer = _mean(turns)
-    head = _turn(head_work(model, setup=setup), times)
-    stage = _stage_turn(layer, head, count, times)
+    layer = mean_turn_of(turns)
+    head = turn_of(head_work(model, setup=setup), times)
+    stage = stage_turn(layer, head, stage=slowest_stage(layer, head, count=count, layout=layout))
     mean_turn = (layer.total * count + head.total) / layout.pp
     steps = setup.num_micro_batches
     bubble = _bubble_s(layer, head, count, mean_turn=mean_turn, times=times)
     passed = _pipeline_exchange(model, times)
-    data = _data_exchange(model, times, stage)
+    data = sum(each.runs * each.exposed_s for each in data_exchanges(model, times, stage=stage))
     fixed = times.coefficients.step_s[setup.software.fitted]
     return (
         Part(name="compute", value=steps * stage.compute, basis=Basis.CALIBRATED),
@@ -142,18 +154,18 @@ def _bubble_s(layer: Turn, head: Turn, count: int, *, mean_turn: float, times: T
     )  # fmt: skip
 
 
-def _turn(work: LayerWork, times: Times) -> Turn:
+def turn_of(work: LayerWork, times: Times) -> Turn:
     """One layer's forward and backward pass for one micro-batch, recompute included."""
     setup, c = times.setup, times.coefficients
     ahead, back = times.of(work.forward, "compute"), times.of(work.backward, "compute")
     ahead_moved, back_moved = times.of(work.forward, "elementwise"), times.of(work.backward, "elementwise")
-    again = _repeated(work, times)
+    again = repeated_s(work, times)
     repeats = setup.recompute_share if setup.recompute == "full" else 0.0
     exchanges = 2.0 + repeats
-    exchange = exchanges * _layer_exchange(work, times)
+    exchange = exchanges * sum(each.runs * each.exposed_s for each in layer_exchanges(work, times))
     if setup.method == "qlora" and work.exchange is not None:
-        ahead_moved += _widen_s(work, times)
-        back_moved += (1.0 + repeats) * _widen_s(work, times)
+        ahead_moved += widen_s(work, times)
+        back_moved += (1.0 + repeats) * widen_s(work, times)
     compute = ahead * (1 + repeats) + back + again
     moved = ahead_moved * (1 + repeats) + back_moved
     launches = (3.0 + repeats) * c.layer_s[setup.software.fitted] if work.forward else 0.0
@@ -168,7 +180,7 @@ def _turn(work: LayerWork, times: Times) -> Turn:
     )  # fmt: skip
 
 
-def _repeated(work: LayerWork, times: Times) -> float:
+def repeated_s(work: LayerWork, times: Times) -> float:
     """Selective recompute: the attention core once more, or element-wise work in PyTorch's per-operation form."""
     setup = times.setup
     if setup.recompute != "selective":
@@ -182,17 +194,27 @@ def _repeated(work: LayerWork, times: Times) -> float:
     return times.of(work.forward, "elementwise") + _REDONE_PRODUCTS * times.of(work.forward, "compute")
 
 
-def _widen_s(work: LayerWork, times: Times) -> float:
+def widen_s(work: LayerWork, times: Times) -> float:
     """Time to widen the 4-bit weights that one pass reads."""
     values = sum(op.n * op.k * op.groups for op in work.forward if op.kind in {"gemm", "grouped_gemm"})
     rate = sustained_bytes_per_s(times.accelerator, times.coefficients)
     return times.coefficients.dequantize * values * _QUANTISED_PASS_BYTES / rate
 
 
-def _layer_exchange(work: LayerWork, times: Times) -> float:
-    """Exchange of one pass that compute does not hide."""
+class Exchange(NamedTuple):
+    """One exchange between ranks: what it takes, and what of it nothing hides. [s]"""
+
+    name: str
+    spent_s: float
+    exposed_s: float
+    runs: float = 1.0
+    operator: Operator | None = None
+
+
+def layer_exchanges(work: LayerWork, times: Times) -> list[Exchange]:
+    """Exchanges of one pass of one layer."""
     setup, c, layout = times.setup, times.coefficients, times.setup.layout
-    seconds = 0.0
+    found = []
     for op in work.exchange:
         if op.name == "tensor":
             spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=1, links=times.links)
@@ -200,15 +222,16 @@ def _layer_exchange(work: LayerWork, times: Times) -> float:
             if layout.async_tp:
                 # Pieces run beside the products of the piece before; the first has none.
                 hidden = max(hidden, 1.0 - 1.0 / layout.tp)
-            seconds += op.count * spent * (1 - hidden)
+            found.append(Exchange(op.name, spent, spent * (1 - hidden), op.count, op))
         elif op.name == "context":
             spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=layout.tp, links=times.links)
             core = times.of(tuple(o for o in work.forward if o.name == "attention"))
-            seconds += exposed(spent, core, overlap=c.data_overlap)
+            found.append(Exchange(op.name, spent, exposed(spent, core, overlap=c.data_overlap), 1.0, op))
         else:
             hidden = 1.0 if setup.overlapped_experts else c.expert_overlap
-            seconds += op.count * _expert_exchange_s(op, times) * (1 - hidden)
-    return seconds
+            spent = _expert_exchange_s(op, times)
+            found.append(Exchange(op.name, spent, spent * (1 - hidden), op.count, op))
+    return found
 
 
 def _expert_exchange_s(op: Operator, times: Times) -> float:
@@ -224,7 +247,8 @@ def _expert_exchange_s(op: Operator, times: Times) -> float:
     return max(inside, outside) + 4 * links.hop_s
 
 
-def _mean(turns: list[tuple[int, Turn]]) -> Turn:
+def mean_turn_of(turns: list[tuple[int, Turn]]) -> Turn:
+    """The mean layer of groups of layers."""
     count = sum(n for n, _ in turns)
     return Turn(
         compute=sum(n * t.compute for n, t in turns) / count,
@@ -236,15 +260,19 @@ def _mean(turns: list[tuple[int, Turn]]) -> Turn:
     )
 
 
-def _stage_turn(layer: Turn, head: Turn, count: int, times: Times) -> Turn:
-    """The slowest stage: a full one, or the last one with the head (which gets fewer layers when they are uneven)."""
-    layout = times.setup.layout
+def slowest_stage(layer: Turn, head: Turn, *, count: int, layout: TrainLayout) -> Stage:
+    """A full stage, or the last one with the head (which gets fewer layers when they are uneven)."""
     full = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
     uneven = count % (layout.pp * layout.vpp) != 0 and layout.pp > 1
     last = full - 1 if uneven else full
-    with_head = 1.0
     if layout.pp > 1 and full * layer.total >= last * layer.total + head.total:
-        last, with_head = full, 0.0
+        return Stage(full, 0.0)
+    return Stage(last, 1.0)
+
+
+def stage_turn(layer: Turn, head: Turn, *, stage: Stage) -> Turn:
+    """Seconds of that stage."""
+    last, with_head = stage
     return Turn(
         compute=last * layer.compute + with_head * head.compute,
         elementwise=last * layer.elementwise + with_head * head.elementwise,
@@ -270,12 +298,12 @@ def _pipeline_exchange(model: Model, times: Times) -> float:
     return turn * (setup.num_micro_batches + layout.pp - 1)
 
 
-def _data_exchange(model: Model, times: Times, stage: Turn) -> float:
-    """Gradients and gathered weights between data-parallel ranks, beyond what the backward pass hides."""
+def data_exchanges(model: Model, times: Times, *, stage: Turn) -> list[Exchange]:
+    """Gradients and gathered weights between data-parallel ranks, and what of them the passes do not hide."""
     setup, layout, c = times.setup, times.setup.layout, times.coefficients
     ranks = layout.dp * layout.cp
     if ranks == 1:
-        return 0.0
+        return []
     held = held_parameters(model, setup=setup)
     trained = held.total
     if setup.adapter:
@@ -301,13 +329,17 @@ def _data_exchange(model: Model, times: Times, stage: Turn) -> float:
             links=times.links,
         )  # fmt: skip
         each = 2 * gather + scatter + between + _streamed_s(dense, shard, times)
-        return setup.num_micro_batches * exposed(each, stage.total, overlap=c.data_overlap)
+        left = exposed(each, stage.total, overlap=c.data_overlap)
+        return [Exchange("gathers and scatters of a micro-batch", each, left, setup.num_micro_batches)]
     reduce = transfer_s("all_reduce" if not gathered else "reduce_scatter", wire * min(trained, dense), ranks=ranks,
                         stride=stride, links=times.links)  # fmt: skip
     gather = transfer_s("all_gather", gathered if not setup.adapter else 0.0, ranks=ranks, stride=stride,
                         links=times.links)  # fmt: skip
     hides = c.data_overlap if setup.software.hides_reduction else 0.0
-    return exposed(reduce, stage.backward, overlap=hides) + exposed(gather, stage.total - stage.backward, overlap=hides)
+    return [
+        Exchange("gradients", reduce, exposed(reduce, stage.backward, overlap=hides)),
+        Exchange("gathered weights", gather, exposed(gather, stage.total - stage.backward, overlap=hides)),
+    ]
 
 
 def _streamed_s(dense: float, shard: int, times: Times) -> float:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from tonnage.nouns.answer import Quantity
+from tonnage.nouns.breakdown import Node
 from tonnage.nouns.default_engines import NETWORK_ENGINE, SERVING_ENGINE
 from tonnage.nouns.layout import Disaggregation, Layout
 from tonnage.nouns.precision import Precision
@@ -210,6 +211,8 @@ class ServeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """What the width of the intervals was looked up by: basis, load, structure and software, joined by colons."""
     why: str = ""
     notes: tuple[str, ...] = ()
+    opened: tuple[Node, ...] = ()
+    """The numbers down to operators and overheads; only where it was asked for."""
     id: str | None = None
 
 
@@ -229,6 +232,8 @@ class TrainResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """What the width of the intervals was looked up by: basis, load, structure and software, joined by colons."""
     why: str = ""
     notes: tuple[str, ...] = ()
+    opened: tuple[Node, ...] = ()
+    """The numbers down to operators and overheads; only where it was asked for."""
     id: str | None = None
 
 

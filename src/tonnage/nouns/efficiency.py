@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["LOG_STEP", "PROCESSOR", "RUNGS", "Curve", "Grid", "Ladder", "Machine", "Rung"]
+__all__ = ["LOG_STEP", "PROCESSOR", "RUNGS", "Curve", "Grid", "Ladder", "Machine", "Origin", "Rung"]
 
 Rung = Literal["own", "architecture", "generation", "generic"]
 
@@ -28,6 +28,21 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     peak_flop_per_s: float
     memory_bytes_per_s: float
     link_bytes_per_s: float = 0.0
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a grid comes from: what a prediction that rests on it names as its evidence."""
+
+    key: str
+    """Kind, format and variant, as in `Ladder.grids`."""
+    accelerator: str
+    """The part that was measured."""
+    file: str
+    """Of the catalogue's folder of efficiencies."""
+    package: str
+    """The published collection of kernel tables it was built from."""
+    date: str
+    """When it was built (ISO)."""
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -51,6 +66,9 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Head size of attention; sum of both sides of an expert's matrix; 1 elsewhere."""
     rung: Rung = "own"
     source: str = ""
+    """Software and its version, and the table."""
+    origin: Origin | None = None
+    """Absent for grids that no file holds."""
     crowding: float = 1.0
     """Multiprocessors of the measured part over those of the part it stands in for."""
     arithmetic: float = 1.0

@@ -116,11 +116,12 @@ def layer_bytes_per_token(
 
     Examples
     --------
+    >>> from tonnage.engines.megatron import SOFTWARE
     >>> layer = LayerGroup(
     ...     count=1, feed_forward=Mlp(intermediate_size=400, gated=False),
     ...     mixer=Attention(num_attention_heads=4, num_key_value_heads=4, head_dim=25),
     ... )
-    >>> layer_bytes_per_token(layer, 100, setup=TrainSetup()) / 100  # 34 less two dropout masks
+    >>> layer_bytes_per_token(layer, 100, setup=TrainSetup(software=SOFTWARE)) / 100  # 34 less two dropout masks
     32.0
     """
     hidden = group.hidden_size or hidden_size

@@ -15,7 +15,16 @@ from tonnage.nouns.efficiency import Curve, Grid, Ladder, Machine, Rung
 from tonnage.physics.efficiency import grid_s
 from tonnage.physics.work import Operator
 
-__all__ = ["collective_s", "has_link", "link_bytes_per_s", "link_rate", "ring_traffic", "two_regime_s"]
+__all__ = [
+    "collective_s",
+    "collective_timed",
+    "has_link",
+    "link_bytes_per_s",
+    "link_rate",
+    "network_rate",
+    "ring_traffic",
+    "two_regime_s",
+]
 
 _DEFAULT_NETWORK_BYTES_PER_S = 50e9  # one 400 Gb/s adapter per accelerator, the usual training node
 _SLOWEST_HOST_BYTES_PER_S = 15.75e9  # PCIe 3.0 x16, the slowest slot these parts ship with
@@ -86,7 +95,7 @@ def link_bytes_per_s(accelerator: Accelerator, ladder: Ladder, *, ranks: int, in
     """
     curve = ladder.curve
     if inter_node:
-        return (ladder.inter_node_bytes_per_s or _DEFAULT_NETWORK_BYTES_PER_S) * curve.network
+        return network_rate(ladder) * curve.network
     link = accelerator.link
     if link.bytes_per_s and link.domain >= ranks:
         return link.bytes_per_s * curve.link
@@ -109,10 +118,23 @@ def link_rate(accelerator: Accelerator, *, ranks: int) -> float:
     return accelerator.host_link.bytes_per_s or _SLOWEST_HOST_BYTES_PER_S
 
 
+def network_rate(ladder: Ladder) -> float:
+    """Rate of the network between nodes, one accelerator, one direction: as stated, else the usual one. [bytes/s]"""
+    return ladder.inter_node_bytes_per_s or _DEFAULT_NETWORK_BYTES_PER_S
+
+
 def collective_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
     """Seconds of one collective of `op.ranks` ranks, and the rung of the ladder it rests on."""
+    seconds, rung, _ = collective_timed(op, accelerator=accelerator, ladder=ladder, eager=eager)
+    return seconds, rung
+
+
+def collective_timed(
+    op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False
+) -> tuple[float, Rung, Grid | None]:
+    """The same with the grid that was read; none where the formula of this module answers."""
     if op.ranks <= 1 or op.message_bytes <= 0:
-        return 0.0, "own"
+        return 0.0, "own", None
     if ladder.grids and not op.inter_node:
         measured = _measured(op, accelerator, ladder, eager=eager)
         if measured is not None:
@@ -122,10 +144,12 @@ def collective_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eage
     sent = ring_traffic(op.kind, op.ranks) * op.message_bytes
     latency = _latency_s(curve, op.ranks, inter_node=op.inter_node) + (curve.eager_launch_s if eager else 0.0)
     small = curve.link_small / curve.link
-    return two_regime_s(sent_bytes=sent, latency_s=latency, bytes_per_s=rate, small_share=small), "generic"
+    return two_regime_s(sent_bytes=sent, latency_s=latency, bytes_per_s=rate, small_share=small), "generic", None
 
 
-def _measured(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: bool) -> tuple[float, Rung] | None:
+def _measured(
+    op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: bool
+) -> tuple[float, Rung, Grid] | None:
     """From the grid of that many ranks, else of the nearest number above or below that was measured."""
     linked = has_link(accelerator, ranks=op.ranks)
     over = ("",) if linked else ("/pcie/local", "/pcie")
@@ -142,7 +166,8 @@ def _measured(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: 
             peak_flop_per_s=1.0, memory_bytes_per_s=1.0, link_bytes_per_s=rate / ring_traffic(op.kind, op.ranks)
         )
         extra = ladder.curve.hop_s * max(0.0, log2(op.ranks / ranks))
-        return grid_s(grid, (op.message_bytes,), machine=machine, weights_bytes=1.0, width=1.0) + extra, grid.rung
+        seconds = grid_s(grid, (op.message_bytes,), machine=machine, weights_bytes=1.0, width=1.0) + extra
+        return seconds, grid.rung, grid
     return None
 
 

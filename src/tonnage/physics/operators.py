@@ -1,9 +1,10 @@
 """How many seconds does one operator take on one accelerator?
 
-`operator_s` is the only door: it looks the operator's shape up in the ladder's measured grids and falls
-back to the generic curve, t = launch + smooth_max(FLOP / (peak e_c), bytes / (bandwidth e_m)), with what
-is special to each kind. The operator says what it does (FLOP, bytes, shape, formats); the accelerator
-says what it could do; the ladder says how much of it such kernels reach.
+`operator_s` looks the operator's shape up in the ladder's measured grids and falls back to the generic
+curve, t = launch + smooth_max(FLOP / (peak e_c), bytes / (bandwidth e_m)), with what is special to each
+kind; `operator_evidence` gives the same seconds with what they rest on. The operator says what it does
+(FLOP, bytes, shape, formats); the accelerator says what it could do; the ladder says how much of it such
+kernels reach.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from math import log2, sqrt
-from typing import Final
+from typing import Final, Literal
 
 from tonnage.errors import Unmeasured
 from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.breakdown import Evidence, Tier
 from tonnage.nouns.efficiency import Grid, Ladder, Machine, Rung
 from tonnage.nouns.precision import FORMATS, number_format
-from tonnage.physics.collectives import collective_s
+from tonnage.physics.collectives import collective_timed, link_rate, network_rate, ring_traffic
 from tonnage.physics.efficiency import Point, grid_s, smooth_max, weakest_rung
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["operator_s", "peak_flop_per_s", "work_s"]
+__all__ = ["operator_evidence", "operator_s", "peak_flop_per_s", "roofline_of", "work_s"]
 
 _EMULATED: Final = {
     "fp4": ("fp8", "bf16", "fp16", "fp32"),
@@ -45,26 +47,80 @@ def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager:
     Products in narrow formats include quantising their input; grouped products include permuting
     rows to experts, the activation between them and the weighted sum after.
     """
+    seconds, rung, _ = _timed(op, accelerator, ladder, eager)
+    return seconds, rung
+
+
+def operator_evidence(
+    op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False
+) -> tuple[float, Evidence]:
+    """The seconds of `operator_s`, and what they rest on: grid, donor, file, date, and the share of the roofline."""
+    seconds, rung, grid = _timed(op, accelerator, ladder, eager)
+    least_s, bound = roofline_of(op, accelerator=accelerator, ladder=ladder)
+    tier: Tier = "curve" if rung == "generic" else rung
+    if op.kind in _COLLECTIVES and grid is None:
+        tier = "formula"
+    origin = None if grid is None else grid.origin
+    return seconds, Evidence(
+        tier=tier,
+        grid="" if origin is None else origin.key,
+        accelerator="" if origin is None else origin.accelerator,
+        source=_source_of(grid, collective=op.kind in _COLLECTIVES),
+        file="" if origin is None else f"efficiency/{origin.file}",
+        date="" if origin is None else origin.date,
+        roofline_s=least_s,
+        roofline_share=least_s / seconds if seconds else None,
+        bound=bound,
+    )
+
+
+def _source_of(grid: Grid | None, *, collective: bool) -> str:
+    if grid is None:
+        return "latency and bandwidth (physics.collectives)" if collective else "generic curve (nouns.efficiency.Curve)"
+    return f"{grid.source} ({grid.origin.package})" if grid.origin else grid.source
+
+
+def roofline_of(
+    op: Operator, *, accelerator: Accelerator, ladder: Ladder
+) -> tuple[float, Literal["", "arithmetic", "memory", "link"]]:
+    """One execution at the datasheet's rates, and which of its limits takes the longer. [s]"""
     if op.kind in _COLLECTIVES:
-        return collective_s(op, accelerator=accelerator, ladder=ladder, eager=eager)
-    measured = _MEASURED[op.kind](op, ladder) if ladder.grids and op.kind in _MEASURED else None
-    if measured is not None:
+        if op.ranks <= 1:
+            return 0.0, ""
+        rate = network_rate(ladder) if op.inter_node else link_rate(accelerator, ranks=op.ranks)
+        return ring_traffic(op.kind, op.ranks) * op.message_bytes / rate, "link"
+    compute_s = op.flop / peak_flop_per_s(accelerator, op.compute) if op.flop else 0.0
+    memory_s = (op.read_bytes + op.write_bytes) / accelerator.memory_bytes_per_s
+    return (compute_s, "arithmetic") if compute_s > memory_s else (memory_s, "memory")
+
+
+def _timed(op: Operator, accelerator: Accelerator, ladder: Ladder, eager: bool) -> tuple[float, Rung, Grid | None]:
+    """Seconds, rung, and the grid they were read from; no grid where a curve or a formula answers."""
+    kind = op.kind
+    if kind in _COLLECTIVES:
+        return collective_timed(op, accelerator=accelerator, ladder=ladder, eager=eager)
+    grid: Grid | None = None
+    rung: Rung = "generic"
+    measured = _MEASURED[kind](op, ladder) if ladder.grids and kind in _MEASURED else None
+    if measured is None:
+        seconds = _GENERIC[kind](op, accelerator, ladder)
+    else:
         grid, point, weights_bytes, width = measured
         peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained
-        machine = Machine(
-            peak_flop_per_s=peak * grid.arithmetic,
-            memory_bytes_per_s=accelerator.memory_bytes_per_s * grid.memory,
-        )
+        machine = _machine(peak * grid.arithmetic, accelerator.memory_bytes_per_s * grid.memory)
         seconds, rung = grid_s(grid, point, machine=machine, weights_bytes=weights_bytes, width=width), grid.rung
         if grid.arithmetic > 1.0:  # some shapes reach more of the measured part's peak than its large ones usually do
             seconds = max(seconds, op.flop / peak)
         if grid.memory > 1.0:
             seconds = max(seconds, op.read_bytes / accelerator.memory_bytes_per_s)
-    else:
-        seconds, rung = _GENERIC[op.kind](op, accelerator, ladder), "generic"
     if eager:
         seconds += ladder.curve.eager_launch_s - ladder.curve.launch_s
-    return seconds, rung
+    return seconds, rung, grid
+
+
+@lru_cache(maxsize=256)
+def _machine(peak_flop_per_s: float, memory_bytes_per_s: float) -> Machine:
+    return Machine(peak_flop_per_s=peak_flop_per_s, memory_bytes_per_s=memory_bytes_per_s)
 
 
 def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:

@@ -16,7 +16,7 @@ from tonnage.nouns.plan import PLAN_SCHEMA, ServePlan
 from tonnage.nouns.train_plan import TrainPlan
 from tonnage.planner.files import read_text
 
-__all__ = ["Plan", "read_plan"]
+__all__ = ["Plan", "plan_of_text", "read_plan"]
 
 Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan
 """Any plan; `kind` in the file tells which."""
@@ -49,7 +49,18 @@ def read_plan(path: str) -> Plan:
     BadFact
         Not readable, not JSON, another schema or kind, or a field of the wrong type.
     """
-    text = read_text(path, what="plan")
+    return plan_of_text(read_text(path, what="plan"), path)
+
+
+def plan_of_text(text: str, path: str) -> Plan:
+    """
+    The plan that a text is; `path` names it in errors.
+
+    Raises
+    ------
+    BadFact
+        As `read_plan`.
+    """
     decode_json(text, where=f"plan '{echo(path)}'")
     try:
         envelope = msgspec.json.decode(text, type=_Envelope)

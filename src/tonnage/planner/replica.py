@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tonnage.engine.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, quantile_factor
-from tonnage.engine.steps import StepTable, seconds, step_grid, step_parts, step_table
+from tonnage.engine.steps import StepGrid, StepTable, seconds, step_grid, step_parts, step_table
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Quantity, Verdict
 from tonnage.nouns.case import Traffic
@@ -21,12 +21,26 @@ from tonnage.physics.transformer import Tokens
 from tonnage.planner.deployment import Deployment, case_of, deploy
 from tonnage.planner.error_model import ErrorModel, crowding, serve_level
 
-__all__ = ["MOST_CACHE", "Replica", "build_replica", "concurrency_limit", "queueing_of", "replica_of", "steady_state"]
+__all__ = [
+    "LEAST_PREFILL",
+    "MOST_CACHE",
+    "Replica",
+    "build_replica",
+    "concurrency_limit",
+    "decode_tokens",
+    "drafting_grid",
+    "prefill_tokens",
+    "queueing_of",
+    "replica_of",
+    "steady_state",
+]  # fmt: skip
 
 BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0)
 """Decode batches whose step is computed; between them it is interpolated. [requests]"""
 USUAL_BATCH: Final = 256.0
 """Where the engine sets no limit of its own. [requests]"""
+LEAST_PREFILL: Final = 0.05
+"""Of a prompt alone, what it takes from decodes at least, however well it rides on their steps. [-]"""
 MOST_QUEUEING: Final = 10.0
 """Most that queueing adds to an interval's end: beyond it the replica is overloaded, and latency depends on how long
 the overload lasts. [-]"""
@@ -178,7 +192,9 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     most = at.max_num_seqs if math.isfinite(at.max_num_seqs) else USUAL_BATCH
     top = max(1.0, min(most, at.pool.sequences * 2.0))
     sizes = (*(size for size in BATCH_SIZES if size < top), top)
-    drafting = _drafting(at, lengths, batch=top) if at.placement.speculation is not None else None
+    drafting = None
+    if at.placement.speculation is not None:
+        drafting = step_table(drafting_grid(at, lengths, batch=top), at.overheads)
     steps = [_decode_s(at, size, context=context, drafting=drafting) for size in sizes]
     # Host work may make a larger batch look no slower; a step never gets shorter with more requests.
     rising = [max(times for times, _ in steps[: i + 1]) for i in range(len(steps))]
@@ -196,17 +212,16 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
         prefill_s=alone,
         prefill_tail_s=max(tail, alone),
         # It keeps one rank or stage of several busy.
-        prefill_work_s=max(excess, alone * 0.05) / (layout.dp * layout.pp),
+        prefill_work_s=max(excess, alone * LEAST_PREFILL) / (layout.dp * layout.pp),
         step_share=prompt / budget,
     )
     return times, steps[-1][1]
 
 
-def _drafting(at: Deployment, lengths: Lengths, *, batch: float) -> StepTable:
-    """Steps of speculative decoding, whose drafts and verified tokens the table knows."""
+def drafting_grid(at: Deployment, lengths: Lengths, *, batch: float) -> StepGrid:
+    """Steps of speculative decoding up to a batch, whose drafts and verified tokens the table knows."""
     whole = lengths.prompt_tokens + lengths.output_tokens
-    grid = step_grid(at.placement, batch=batch, context=max(2.0, whole), chunk=1.0, prompt=lengths.prompt_tokens)
-    return step_table(grid, at.overheads)
+    return step_grid(at.placement, batch=batch, context=max(2.0, whole), chunk=1.0, prompt=lengths.prompt_tokens)
 
 
 def _decode_s(
@@ -214,17 +229,27 @@ def _decode_s(
 ) -> tuple[float, Rung]:
     if drafting is not None:
         return drafting.decode_s(sequences, context), drafting.rung
+    parts = step_parts(at.placement, decode_tokens(at, sequences, context=context))
+    return seconds(parts, at.overheads, sequences=sequences / at.placement.layout.dp), parts.rung
+
+
+def decode_tokens(at: Deployment, sequences: float, *, context: float) -> Tokens:
+    """What one rank and stage does in a decode step of so many sequences on the replica."""
     layout = at.placement.layout
     mine = max(1.0, sequences / (layout.dp * layout.pp))
-    parts = step_parts(at.placement, Tokens(decodes=mine, context=context, emitted=mine))
-    return seconds(parts, at.overheads, sequences=sequences / layout.dp), parts.rung
+    return Tokens(decodes=mine, context=context, emitted=mine)
 
 
 def _prefill_s(at: Deployment, prompt: float) -> float:
     """One prompt on an idle replica: whole chunks of the token budget, then the rest."""
+    tokens, steps = prefill_tokens(at, prompt)
+    parts = step_parts(at.placement, tokens)
+    return at.overheads.request_s + steps * seconds(parts, at.overheads, sequences=0.0, prompts=1.0)
+
+
+def prefill_tokens(at: Deployment, prompt: float) -> tuple[Tokens, float]:
+    """The mean step of a prompt on an idle replica, and how many of them it takes."""
     chunk = min(prompt, float(at.engine.max_num_batched_tokens or prompt))
-    steps = prompt / chunk
     # Equal chunks: attention of all of them sums to that of the whole prompt, so the mean cached length is right.
     cached = (prompt - chunk) / 2.0
-    parts = step_parts(at.placement, Tokens(prompts=1.0, chunk=chunk, cached=cached, emitted=1.0))
-    return at.overheads.request_s + steps * seconds(parts, at.overheads, sequences=0.0, prompts=1.0)
+    return Tokens(prompts=1.0, chunk=chunk, cached=cached, emitted=1.0), prompt / chunk

@@ -17,7 +17,7 @@ H100 = catalog.accelerator("h100-sxm5-80gb")
 
 def job(accelerator: Accelerator = H100, setup: TrainSetup | None = None) -> TrainingJob:
     return TrainingJob(
-        model=MODEL, accelerator=accelerator, setup=setup or TrainSetup(), coefficients=training_coefficients()
+        model=MODEL, accelerator=accelerator, setup=setup or train_setup(), coefficients=training_coefficients()
     )
 
 

@@ -15,28 +15,28 @@ from tonnage.nouns.case import Case, InferCase, Result, TrainCase
 __all__ = ["predict"]
 
 
-def predict(case: Case, *, additions: Additions = NOTHING) -> Result:
+def predict(case: Case, *, additions: Additions = NOTHING, why: bool = False) -> Result:
     """
-    The prediction for one case, under the case's own id.
+    The prediction for one case, under the case's own id; with `why`, latencies and steps opened down to operators.
 
     Raises
     ------
     TonnageError
         The case names something unknown or contradicts itself. "Does not fit" is no error: `fits` says so.
     """
-    result = _of_kind(case, additions)
+    result = _of_kind(case, additions, why)
     return replace(result, id=case.id) if case.id is not None and result.id is None else result
 
 
-def _of_kind(case: Case, additions: Additions) -> Result:
+def _of_kind(case: Case, additions: Additions, why: bool) -> Result:
     if isinstance(case, TrainCase):
         from tonnage.planner.predict.training import predict_train
 
-        return predict_train(case, additions=additions)
+        return predict_train(case, additions=additions, why=why)
     if isinstance(case, InferCase):
         from tonnage.planner.predict.inference import predict_infer
 
         return predict_infer(case, additions=additions)
     from tonnage.planner.predict.serving import predict_serve
 
-    return predict_serve(case, additions=additions)
+    return predict_serve(case, additions=additions, why=why)

@@ -14,6 +14,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.engine.served import Served, Tail
 from tonnage.nouns.answer import Basis, Quantity
+from tonnage.nouns.breakdown import Node
 from tonnage.nouns.case import Latency, ServeCase, ServeResult
 from tonnage.planner.deployment import Deployment, resolve
 from tonnage.planner.error_model import ErrorModel, serve_level, serve_load
@@ -23,9 +24,13 @@ from tonnage.planner.serve.traffic import open_load, served
 __all__ = ["predict_serve"]
 
 
-def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> ServeResult:
+def predict_serve(
+    case: ServeCase, *, additions: Additions = catalog.NOTHING, why: bool = False
+) -> ServeResult:  # fmt: skip
     """
     Latency, throughput and memory of a serving case; `fits` is False, with the reason, when memory does not allow it.
+
+    With `why` each number is opened down to operators.
 
     Raises
     ------
@@ -41,7 +46,14 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING) ->
             notes=at.notes, id=case.id,
         )  # fmt: skip
     found, tier = served(at)
-    return _result(at, found, basis=at.basis(tier), memory=memory)
+    result = _result(at, found, basis=at.basis(tier), memory=memory)
+    return msgspec.structs.replace(result, opened=_opened(at, found, additions)) if why else result
+
+
+def _opened(at: Deployment, found: Served, additions: Additions) -> tuple[Node, ...]:
+    from tonnage.planner.serve.opened import opened
+
+    return opened(at, found, additions=additions)
 
 
 def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:

@@ -16,6 +16,7 @@ from tonnage.catalog.training import training_coefficients, with_training_totals
 from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Quantity
+from tonnage.nouns.breakdown import Node
 from tonnage.nouns.case import TrainCase, TrainResult
 from tonnage.nouns.model import Model
 from tonnage.nouns.precision import number_format
@@ -24,14 +25,15 @@ from tonnage.planner.train.setup import Chosen, resolve_setup
 from tonnage.planner.train.training_job import TrainingJob, mfu
 from tonnage.units import show
 
-__all__ = ["predict_train"]
+__all__ = ["predict_train", "step_numbers"]
 
 
-def predict_train(case: TrainCase, *, additions: Additions = NOTHING) -> TrainResult:
+def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool = False) -> TrainResult:
     """
     Step time, throughput and peak memory of a training case; `fits` is False, with the reason, when memory is short.
 
-    Time fields are given even then: they say what the step would take if it fitted.
+    Time fields are given even then: they say what the step would take if it fitted. With `why` the step is opened down
+    to operators.
 
     Raises
     ------
@@ -49,7 +51,22 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING) -> TrainRe
     job = TrainingJob(model=model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
     step, memory = job.step(_counted(accelerator, case)), job.memory(case.memory_kind)
     found = _result(case, model, accelerator, chosen, step=step, memory=memory)
-    return msgspec.structs.replace(found, level=job.errors.level)
+    opened = step_numbers(model, _counted(accelerator, case), setup=chosen.setup) if why else ()
+    return msgspec.structs.replace(found, level=job.errors.level, opened=opened)
+
+
+def step_numbers(model: Model, accelerator: Accelerator, *, setup: TrainSetup) -> tuple[Node, ...]:
+    """A step and its rate, opened down to operators."""
+    from tonnage.engine.training_tree import step_tree
+
+    step = step_tree(model, accelerator=accelerator, setup=setup, coefficients=training_coefficients())
+    tokens = setup.seq_len > 1
+    work = setup.global_batch * (setup.seq_len if tokens else 1) / setup.layout.ranks
+    unit = "tokens/s" if tokens else "samples/s"
+    what = f"{setup.global_batch} sequences of {setup.seq_len:,} tokens" if tokens else f"{setup.global_batch} samples"
+    told = f"{what} on {setup.layout.ranks} accelerators over a step"
+    name = f"{unit.removesuffix('/s')} per second and accelerator"
+    return step, Node.rate(name, (step,), times=work, unit=unit, how=told)
 
 
 def _check(case: TrainCase) -> None:

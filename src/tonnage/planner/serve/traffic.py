@@ -24,7 +24,23 @@ from tonnage.physics.work import Operator
 from tonnage.planner.deployment import Deployment
 from tonnage.planner.replica import concurrency_limit, replica_of, steady_state
 
-__all__ = ["grid_of", "open_load", "pool_grids", "pools_of", "served", "slots", "under_load"]
+__all__ = [
+    "encoded_batch",
+    "grid_of",
+    "load_of",
+    "offline_table",
+    "open_load",
+    "piped",
+    "pool_grids",
+    "pools_of",
+    "served",
+    "slots",
+    "static_budget",
+    "under_load",
+    "wait_steps",
+    "waited",
+    "who_waits",
+]  # fmt: skip
 
 _DRIFT = (0.9, 1.1)
 """Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""
@@ -51,18 +67,16 @@ def served(at: Deployment) -> tuple[Served, Rung]:
 
 def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
     """The case's traffic on one replica whose steps are tabulated."""
-    case, load = at.case, _load(at)
+    case, load = at.case, load_of(at)
     traffic = case.traffic
     if traffic.saturated:
-        found = saturated_loop(_unread(table) if at.running.spec.scheduling.runs_alone else table, load)
+        found = saturated_loop(offline_table(at, table), load)
     elif traffic.static:
         found = _static(at, table, load)
     elif traffic.concurrency is not None:
         clients = traffic.concurrency / case.replicas
         found = closed_loop(table, load, clients=clients, requests_per_client=traffic.requests_per_client)
-        # Who waits for company is already simulated.
-        alone = msgspec.structs.replace(at.engine, batch_wait_steps=None) if load.company > 1.0 else at.engine
-        found = waited(found, alone)
+        found = waited(found, who_waits(at, load))
     elif traffic.batch is not None:
         found = burst(
             table, requests=traffic.batch / case.replicas, slots=load.slots, prompt_tokens=case.isl,
@@ -104,23 +118,23 @@ def open_load(at: Deployment) -> tuple[ReplicaTimes, ReplicaLoad]:
     return times, load
 
 
-def _unread(table: StepTable) -> StepTable:
-    """Steps of a run that nobody reads along: answers leave whole, and the host prepares the next step meanwhile."""
+def offline_table(at: Deployment, table: StepTable) -> StepTable:
+    """Steps of an offline run: where nobody reads along, answers leave whole and the host prepares the next step."""
+    if not at.running.spec.scheduling.runs_alone:
+        return table
     alone = ahead(msgspec.structs.replace(table.overheads, overlapped=1.0), True)
     return msgspec.structs.replace(table, overheads=alone, hidden_s=max(table.hidden_s, alone.hidden_s))
 
 
-def waited(found: Served, engine: Engine) -> Served:
-    """
-    The same requests when a setting makes prompts wait beside running decodes.
+def who_waits(at: Deployment, load: Load) -> Engine:
+    """The engine as far as its settings hold prompts back that a loop of clients has not already made wait."""
+    return msgspec.structs.replace(at.engine, batch_wait_steps=None) if load.company > 1.0 else at.engine
 
-    An engine that looks for arrivals every n steps lets them wait n / 2 on average. One that waits up to n steps for
-    company lets the first of a group wait n and those that join it, k = rate x n steps of them, half of that.
-    """
-    looks, company = engine.receive_interval or 0, engine.batch_wait_steps or 0
-    joining = found.requests_per_s * company * found.tpot_s
-    steps = looks / 2.0 + company * (1.0 + joining / 2.0) / (1.0 + joining)
-    if steps <= 0.0 or found.saturated:
+
+def waited(found: Served, engine: Engine) -> Served:
+    """The same requests when a setting makes prompts wait beside running decodes."""
+    steps = wait_steps(found, engine)
+    if steps <= 0.0:
         return found
     added = steps * found.tpot_s
     return msgspec.structs.replace(
@@ -132,6 +146,20 @@ def waited(found: Served, engine: Engine) -> Served:
         if found.ttft_tail_s
         else None,
     )
+
+
+def wait_steps(found: Served, engine: Engine) -> float:
+    """
+    Decode steps that a setting makes prompts wait. [steps]
+
+    An engine that looks for arrivals every n steps lets them wait n / 2 on average. One that waits up to n steps for
+    company lets the first of a group wait n and those that join it, k = rate x n steps of them, half of that.
+    """
+    if found.saturated:
+        return 0.0
+    looks, company = engine.receive_interval or 0, engine.batch_wait_steps or 0
+    joining = found.requests_per_s * company * found.tpot_s
+    return looks / 2.0 + company * (1.0 + joining / 2.0) / (1.0 + joining)
 
 
 def slots(at: Deployment) -> float:
@@ -158,7 +186,8 @@ def _budget(at: Deployment) -> float:
     return tokens * at.memory_layout.dp
 
 
-def _load(at: Deployment) -> Load:
+def load_of(at: Deployment) -> Load:
+    """What arrives at one replica, and the engine's limits on what runs together."""
     most, stated = slots(at), at.case.length_spread
     # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
     chunked = at.engine.chunked_prefill is not False
@@ -205,18 +234,21 @@ def grid_of(at: Deployment) -> StepGrid:
 def _static(at: Deployment, table: StepTable, load: Load) -> Served:
     batch = float(at.case.traffic.batch or 1)
     each = batch / at.case.replicas
-    queues = at.running.spec.scheduling.queues_batches
-    if each > load.slots and queues:
+    if each > load.slots and at.running.spec.scheduling.queues_batches:
         return burst(table, requests=each, slots=load.slots, prompt_tokens=load.prompt_tokens,
                      output_tokens=load.output_tokens, budget=load.budget)  # fmt: skip
-    whole = load.budget if queues else math.inf
     return static_batch(
-        table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens, budget=whole,
-        piped=_piped(at, each * load.prompt_tokens),
+        table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens,
+        budget=static_budget(at, load), piped=piped(at, each * load.prompt_tokens),
     )  # fmt: skip
 
 
-def _piped(at: Deployment, tokens: float) -> float:
+def static_budget(at: Deployment, load: Load) -> float:
+    """Prompt tokens of one step of a batch that starts together: all, in engines without a budget. [tokens]"""
+    return load.budget if at.running.spec.scheduling.queues_batches else math.inf
+
+
+def piped(at: Deployment, tokens: float) -> float:
     """What pipelined pieces leave of a prompt's time, where layers are spread over devices that take turns."""
     stages, since = at.memory_layout.pp, at.running.spec.piped_since
     taking_turns = at.case.split_mode == "layer" and stages > 1
@@ -229,10 +261,15 @@ def _piped(at: Deployment, tokens: float) -> float:
     return pipelined_share(pieces=pieces, largest=largest, in_flight=_IN_FLIGHT)
 
 
+def encoded_batch(at: Deployment) -> float:
+    """Sequences of one pass over all replicas. [requests]"""
+    traffic = at.case.traffic
+    return float(traffic.batch or traffic.concurrency or (_TYPICAL_BATCH if traffic.saturated else 1))
+
+
 def _encoded(at: Deployment) -> tuple[Served, Rung]:
     """One pass per batch; latency and throughput are two sides of it."""
-    traffic, case = at.case.traffic, at.case
-    batch = float(traffic.batch or traffic.concurrency or (_TYPICAL_BATCH if traffic.saturated else 1))
+    traffic, case, batch = at.case.traffic, at.case, encoded_batch(at)
     parts = encode_parts(at.placement, sequences=batch / case.replicas, length=max(1.0, case.isl))
     o = at.overheads
     taken = seconds(parts, o, sequences=batch, prompts=1.0) + o.request_s

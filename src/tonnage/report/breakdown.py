@@ -1,0 +1,172 @@
+"""Numbers opened, as an indented table: each part with its seconds, its share of the whole, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tonnage.errors import UnknownName
+from tonnage.nouns.breakdown import Breakdown, Evidence, Node
+from tonnage.report.console import lines, make_console
+from tonnage.units import show
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["DEPTH", "PLAN_DEPTH", "show_breakdown", "tree_table"]
+
+DEPTH: Final = 6
+"""Levels below a number that are shown unless asked otherwise: operators of a steady state."""
+PLAN_DEPTH: Final = 4
+_FIRST: Final = frozenset({"TTFT", "TPOT", "step"})
+_SHORTEST: Final = 0.0005
+"""Of the whole; parts below are counted, not shown. [-]"""
+_SHAPE: Final = ("m", "n", "k", "groups", "batch", "context", "heads", "kv_heads", "head_dim", "window", "ranks")
+
+
+def show_breakdown(opened: Breakdown, *, depth: int = DEPTH, only: str | None = None) -> None:
+    """
+    Print every number of a configuration, opened to so many levels, then what the leaves rest on.
+
+    What repeats others (the whole latency, rates) is opened one level, unless it is the one asked for by name.
+
+    Raises
+    ------
+    UnknownName
+        `only` is none of the numbers.
+    """
+    console, sources = make_console(), dict[str, int]()
+    console.print(opened.label, style="bold", markup=False)
+    for node in _chosen(opened.numbers, only):
+        console.print(f"\n{node.name}: {_amount(node)}", style="bold", markup=False)
+        if node.how:
+            console.print(f"  {node.how}", markup=False)
+        levels = depth if only or node.name in _FIRST else min(depth, 1)
+        if node.parts and levels > 0:
+            console.print(tree_table(node, depth=levels, sources=sources))
+    lines(console, "Sources", texts=[f"[{number}] {told}" for told, number in sources.items()])
+    lines(console, "Assumptions", texts=list(opened.notes))
+
+
+def _chosen(numbers: tuple[Node, ...], only: str | None) -> list[Node]:
+    if only is None or not numbers:
+        return list(numbers)
+    found = [node for node in numbers if node.name.lower() == only.lower()]
+    if not found:
+        raise UnknownName("number", only, known=[node.name for node in numbers])
+    return found
+
+
+def tree_table(node: Node, *, depth: int, sources: dict[str, int]) -> Table:
+    """The parts of a number, indented; `sources` collects what the leaves rest on."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("part", "time", "share", "count x time x engine's factor, shape", "roofline", "evidence"):
+        number = name in {"time", "share"}
+        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=number or name == "part")
+    whole = _seconds(node)
+    for row in _rows(node, depth=depth, share=1.0 / whole if whole else 0.0):
+        part = row.node
+        inside = "beside" if row.share is None else f"{row.share:.1%}"
+        table.add_row(
+            "  " * row.level + part.name, show(part.value, part.unit), inside, row.how, _roofline(row.evidence),
+            _evidence(row.evidence, sources),
+        )  # fmt: skip
+    return table
+
+
+class _Row(NamedTuple):
+    """One line of a tree; what runs beside the longest operand of a maximum has no share."""
+
+    node: Node
+    level: int
+    share: float | None
+    how: str
+    evidence: Evidence | None = None
+
+
+def _rows(node: Node, *, depth: int, share: float | None, level: int = 0) -> Iterator[_Row]:
+    """Parts above the threshold, `share` of the root for each second of the node's parts."""
+    if level >= depth:
+        return
+    small: list[Node] = []
+    for part in node.parts:
+        inside = None if node.rule == "max" and part.name != node.binds else share
+        own = None if inside is None else inside * part.value
+        if own is not None and abs(own) < _SHORTEST:
+            small.append(part)
+            continue
+        end, times, how = _through(part)
+        yield _Row(part, level, own, how, end.evidence)
+        yield from _rows(end, depth=depth, share=None if inside is None else inside * times, level=level + 1)
+    if small:
+        rest = Node.total(f"{len(small)} smaller", tuple(small), unit=node.parts[0].unit)
+        yield _Row(rest, level, None if share is None else share * rest.value, "")
+
+
+def _through(node: Node) -> tuple[Node, float, str]:
+    """Where a chain of single parts ends, how many of the last a node is, and how it is written in one line."""
+    times, told = node.times, [_how(node)]
+    while True:
+        only = node.parts[0] if len(node.parts) == 1 else _binding(node)
+        if only is None:
+            return node, times, "; ".join(part for part in told if part)
+        if node.rule == "max":
+            beside = ", ".join(f"{part.name} {show(part.value, part.unit)}" for part in node.parts if part is not only)
+            told.append(f"{only.name} binds over {beside}")
+        elif node.times != 1.0:
+            told[-1] = f"{node.times:.3g} x {show(only.value, only.unit)}" + (f", {told[-1]}" if told[-1] else "")
+        node = only
+        times *= node.times
+        told.append(_how(node))
+
+
+def _binding(node: Node) -> Node | None:
+    """The operand of a maximum that binds, where the others have no parts to show."""
+    if node.rule != "max" or any(part.parts and part.name != node.binds for part in node.parts):
+        return None
+    return next(part for part in node.parts if part.name == node.binds)
+
+
+def _how(node: Node) -> str:
+    run = node.execution
+    if run is None:
+        return "" if node.rule == "max" else node.how
+    named = [
+        name for name in _SHAPE if name in run.shape and not (name == "m" and run.shape["m"] == run.shape.get("batch"))
+    ]
+    shape = " ".join(f"{name}={_size(run.shape[name])}" for name in named)
+    if "message_bytes" in run.shape:
+        shape = f"{show(run.shape['message_bytes'], 'bytes')} {shape}"
+    factor = f" x {run.factor:.3f}" if abs(run.factor - 1.0) >= 5e-4 else ""
+    return f"{run.count:g} x {show(run.once_s, 's')}{factor}  {shape}".strip()
+
+
+def _seconds(node: Node) -> float:
+    """What a number's parts add up to: shares are of it."""
+    return node.value / node.times if node.rule == "sum" else sum(part.value for part in node.parts)
+
+
+def _amount(node: Node) -> str:
+    return show(node.value, node.unit) if node.unit in {"s", "1/s"} else f"{node.value:,.4g} {node.unit}"
+
+
+def _size(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _roofline(evidence: Evidence | None) -> str:
+    if evidence is None or evidence.roofline_share is None:
+        return ""
+    return f"{evidence.roofline_share:.0%} {evidence.bound}"
+
+
+def _evidence(evidence: Evidence | None, sources: dict[str, int]) -> str:
+    if evidence is None:
+        return ""
+    date = "" if evidence.date in evidence.source else evidence.date
+    where = ", ".join(part for part in (evidence.file, evidence.source, date) if part)
+    number = f" [{sources.setdefault(where, len(sources) + 1)}]" if where else ""
+    return f"{evidence.tier} {evidence.grid}".strip() + number
