@@ -16,6 +16,7 @@ import importlib.util
 import os
 import platform
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -45,6 +46,8 @@ def main() -> int:
     asked = parser.parse_args()
     if not 0 < asked.share <= 1:
         parser.error(f"--share: above 0 and at most 1, not {asked.share}")
+    # Ended from outside, it still ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     failed = 0
     for part in asked.part or PARTS:
         if importlib.util.find_spec(f"attack.{part}") is None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 from benchmarks.measuring import Row
 
@@ -17,39 +15,37 @@ FIVE = Path(__file__).parents[1] / "examples" / "fleet-of-five.yaml"
 
 
 def first_answers() -> list[Row]:
-    """The application asked in this process, so that what is counted is its work and no browser's."""
-    return asyncio.run(_first_answers())
-
-
-async def _first_answers() -> list[Row]:
-    import httpx
-
-    from tonnage.web.app import application
+    """What the workers of the page do, done in this process, so that what is counted is their work and no browser's."""
     from tonnage.web.questions import QUESTIONS
 
-    transport = httpx.ASGITransport(app=application())
-    rows = []
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=600) as client:
-        # The first question imports and reads the catalogue, once in a server's life: it has a line of its own, and
-        # each later one is asked once, as a stranger asks it.
-        first = await _seconds(client, "plan/serve", {"model": "13B", "rate": "1/s", "traffic": "chat"})
-        rows.append(Row("page, first answer of all: Serve a model", first, "CPU s", TARGET_S))
-        asked = [(question.title, path, question.example) for path, question in QUESTIONS.items()]
-        asked.append(("Five workloads by the hour", "plan/fleet", _five()))
-        for title, path, fields in asked:
-            seconds = await _seconds(client, path, fields)
-            rows.append(Row(f"page, first answer: {title}", seconds, "CPU s", TARGET_S))
+    # The first question imports and reads the catalogue, once in a server's life: it has a line of its own, and
+    # each later one is asked once, as a stranger asks it.
+    first = _seconds("plan/serve", {"model": "13B", "rate": "1/s", "traffic": "chat"})
+    rows = [Row("page, first answer of all: Serve a model", first, "CPU s", TARGET_S)]
+    asked = [(question.title, path, question.example) for path, question in QUESTIONS.items()]
+    asked.append(("Five workloads by the hour", "plan/fleet", _five()))
+    for title, path, fields in asked:
+        rows.append(Row(f"page, first answer: {title}", _seconds(path, fields), "CPU s", TARGET_S))
     return rows
 
 
-async def _seconds(client: Any, path: str, fields: dict[str, str]) -> float:
-    """From sending the form to the page with an answer; what is worked out after that must not weigh on others."""
-    start = time.process_time()
-    reply = await client.get(f"/{path}", params=fields, headers={"accept": "text/html"})
+def _seconds(path: str, fields: dict[str, str]) -> float:
+    """From a form's fields to the page with an answer."""
+    from tonnage.catalog import NOTHING
+    from tonnage.web.questions import QUESTIONS, at_first, nested
+    from tonnage.web.tasks import TASKS
+    from tonnage.web.worker import Settings
+
+    settings, start = Settings(additions=NOTHING), time.process_time()
+
+    def told(*_: int) -> None:
+        """Nobody looks how far it is."""
+
+    request = at_first(QUESTIONS[path], fields) or nested(fields)
+    kept = TASKS["ask"](settings, told, path=path, request=request)
+    page = TASKS["page"](settings, told, path=path, given=fields, kept=("key", kept), waits=False, note="")
     seconds = time.process_time() - start
-    assert reply.status_code == 200 and 'class="sentence"' in reply.text, path
-    if "data-waits" in reply.text:
-        await client.get(f"/progress/{path}", params=fields)
+    assert 'class="sentence"' in page, path
     return seconds
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import Row
+from benchmarks.measuring import Row, best_of
 
 __all__ = ["simulator"]
 
 N = 100_000
+EXAMPLE = "examples/simulate-chat-8b.yaml"
 
 
 def simulator() -> list[Row]:
     """Simulated requests per CPU second, and a search for capacity within objectives."""
     replica = _replica(1155.0, 211.0)
     rows = [
+        Row("simulate, a whole command, compiling", _compiled(), "CPU s", 20.0),
         Row("simulate, chat at 6/s, 100k requests", _speed(replica, _chat(6.0)), "per CPU s", 3e5, more_is_better=True),
         Row("simulate, 1k in 8k out, preempting", _preempting(), "per CPU s", 6e4, more_is_better=True),
         Row("simulate, 1.4 M requests in one run", _seconds(replica, _chat(6.0, 1_400_000)), "CPU s", 10.0),
@@ -27,6 +30,19 @@ def simulator() -> list[Row]:
     if trace is not None:
         rows.append(Row("simulate, prefix blocks of a log", _hashed(trace), "per CPU s", 5e4, more_is_better=True))
     return rows
+
+
+def _compiled() -> float:
+    """A short simulation that finds nothing compiled."""
+    kept = os.environ.get("NUMBA_CACHE_DIR")
+    with tempfile.TemporaryDirectory() as empty:
+        os.environ["NUMBA_CACHE_DIR"] = empty
+        try:
+            return best_of(1, ["simulate", EXAMPLE]).cpu_s
+        finally:
+            del os.environ["NUMBA_CACHE_DIR"]
+            if kept is not None:
+                os.environ["NUMBA_CACHE_DIR"] = kept
 
 
 def _replica(prompt: float, output: float, **more: Any) -> Any:

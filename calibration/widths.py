@@ -3,6 +3,7 @@ How wide would intervals be without a source, or a model family, that nobody had
 
     python calibration/left_out.py      first: what fits say that never saw the row's group
     python calibration/widths.py        about three minutes
+    python calibration/widths.py --only source     one kind; families then keep the shipped widths
 
 For each source and each family of measurements/groups.toml the 90 % factors are fitted again (`accuracy.intervals`) on
 the residuals of all other rows, and written to calibration/left_out_widths.csv.gz. With the predictions of
@@ -12,6 +13,7 @@ that was set by hand with the rows in view stays; nothing can take it back.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import io
@@ -20,10 +22,13 @@ from pathlib import Path
 
 from intervals import contradicting, left_out
 
+from tonnage.accuracy.cases import kind_of
 from tonnage.accuracy.grouping import read_grouping
-from tonnage.accuracy.intervals import widths
+from tonnage.accuracy.groups import grouped
+from tonnage.accuracy.intervals import QUANTITY_OF, widths
 from tonnage.accuracy.left_out import WIDTH_COLUMNS, WIDTHS
-from tonnage.accuracy.rows import read_rows
+from tonnage.accuracy.quantities import measured
+from tonnage.accuracy.rows import Row, read_rows
 
 ROOT = Path(__file__).parents[1]
 KINDS = ("source", "family")
@@ -31,6 +36,9 @@ KINDS = ("source", "family")
 
 def main() -> None:
     """Fit without each group and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--only", choices=KINDS, nargs="+", default=list(KINDS))
+    kinds = parser.parse_args().only
     start = time.process_time()
     grouping = read_grouping(ROOT)
     every = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path) if row.usable]
@@ -38,13 +46,14 @@ def main() -> None:
     doubtful = contradicting(taught)
     scores = [item for item in left_out(taught) if item.id not in doubtful]
     lines: list[tuple[str, str, str, str, str, str]] = []
-    for kind in KINDS:
+    for kind in kinds:
         name = grouping.leaves_with if kind == "source" else grouping.family
         group = {row.id: name(row) for row in every}
+        asked = grouped(((group[row.id], key) for row in every for key in numbers(row)), lambda pair: pair[0])
         for hidden in dict.fromkeys(group[row.id] for row in taught):
-            kept = widths(item for item in scores if group[item.id] != hidden)
-            own = {(row.kind, row.quantity) for row in scores if group[row.id] == hidden}
-            lines += [(kind, hidden, *key, f"{value:.4g}") for key, value in kept.items() if _asked(key[0], own)]
+            own = {key for _, key in asked[hidden]}
+            kept = widths(s for s in scores if _named(s.kind, s.quantity) in own and group[s.id] != hidden)
+            lines += [(kind, hidden, *key, f"{value:.4g}") for key, value in kept.items()]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([WIDTH_COLUMNS, *lines])
     with (ROOT / WIDTHS).open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
@@ -52,9 +61,14 @@ def main() -> None:
     print(f"{len(lines)} factors in {time.process_time() - start:.0f} CPU s")
 
 
-def _asked(kind: str, own: set[tuple[str, str]]) -> bool:
-    """Whether the group has numbers of that kind of case."""
-    return any(of == kind for of, _ in own)
+def numbers(row: Row) -> set[tuple[str, str]]:
+    """Kind of case and quantity of every number of a row that has an interval."""
+    return {_named(kind_of(row), item.quantity) for item in measured(row)}
+
+
+def _named(kind: str, quantity: str) -> tuple[str, str]:
+    """The quantity whose width a scored one takes: rates of training take that of the step."""
+    return kind, QUANTITY_OF.get((kind, quantity), ("",))[0]
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 Feed every reader bad inputs, count, and keep what it should not have done.
 
     python -m fuzz [--inputs 1000000] [--reader NAME] [--seed 1] [--guided]
+    python -m fuzz --large [--inputs 120] [--most-mb 300]       files of 8 to 300 MB
+    python -m fuzz --answers [--inputs 2000]                    whole answers
 
 Each reader runs in a process of its own. A finding is an exception that is no sentence, an input that takes over two
 seconds of the processor, or over 500 MB that one reader needs beyond what it needed at first; it is kept in
@@ -124,18 +126,23 @@ def guided(name: str, *, inputs: int, seed: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=1_000_000, help="over all readers")
+    parser.add_argument("--inputs", type=int, help="over all readers; 1,000,000 where not given")
     parser.add_argument("--reader", action="append", choices=sorted(READERS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--guided", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--large", action="store_true", help="files of 8 MB and more instead")
+    parser.add_argument("--most-mb", type=int, default=300)
+    parser.add_argument("--answers", action="store_true", help="whole answers instead")
     asked = parser.parse_args()
+    if asked.large or asked.answers:
+        return _others(asked)
     names = asked.reader or list(READERS)
-    each = max(1, -(-asked.inputs // len(names)))
+    each = max(1, -(-(asked.inputs or 1_000_000) // len(names)))
     if asked.child:
         if asked.guided:
-            guided(names[0], inputs=asked.inputs, seed=asked.seed)
-        print(json.dumps(feed(names[0], inputs=asked.inputs, seed=asked.seed)))
+            guided(names[0], inputs=each, seed=asked.seed)
+        print(json.dumps(feed(names[0], inputs=each, seed=asked.seed)))
         return 0
     print(f"{'reader':18}{'inputs':>10}{'refused':>10}{'slowest':>10}{'memory':>10}  findings")
     total, findings = 0, 0
@@ -148,6 +155,23 @@ def main() -> int:
         for finding in told["findings"]:
             print(f"    {finding['input']}: {finding['why']}")
     print(f"{'all':18}{total:10,} inputs, {findings} findings")
+    return 1 if findings else 0
+
+
+def _others(asked: argparse.Namespace) -> int:
+    """Large files, or whole answers."""
+    if asked.large:
+        from fuzz.large import run as read
+
+        count, findings = read(inputs=asked.inputs or 120, seed=asked.seed, most_mb=asked.most_mb)
+        print(f"{count:,} files, {len(findings)} findings")
+    else:
+        from fuzz.answers import run as ask
+
+        answered, refused, findings = ask(inputs=asked.inputs or 2_000, seed=asked.seed)
+        print(f"{answered:,} answered, {refused:,} refused, {len(findings)} findings")
+    for finding in findings:
+        print(f"    {finding}")
     return 1 if findings else 0
 
 

@@ -287,79 +287,101 @@ def _preempt(w: Row, limits: Limits, row: Row) -> None:
 
 def _admit(w: Row, limits: Limits, left: int) -> None:
     """Takes waiting requests in, until one does not fit: nobody overtakes the head."""
-    size = limits.block_tokens
     if limits.gather and not w["taking"] and not w["running"] and w["waiting"] and _batch_is_due(w, limits):
         w["taking"], w["ghosts"] = min(len(w["waiting"]), limits.gather), []
     while w["waiting"] and left > 0 and len(w["running"]) < limits.max_num_seqs:
         if limits.gather and not w["taking"]:
             break
-        able = [row for row in w["waiting"] if not limits.max_loras or not row["adapter"] or _slot(w, row)]
-        if not able:
+        row = _next(w, limits)
+        if row is None:
             w["taking"] = 0
             break
-        row = min(able, key=lambda other: (other["priority"], other["id"])) if limits.ranked else able[0]
-        target = _known(row)
-        hits: list[int] = []
-        recalled: list[int] = []
-        if row["ids"] is not None:
-            names = row["ids"][: (target - 1) // size]
-            hits = [w["where"][name] for name in takewhile(w["where"].__contains__, names)]
-            recalled = list(takewhile(w["host"].__contains__, names[len(hits) :]))
-            found = (len(hits) + len(recalled)) * size
-        elif row["swapped"]:
-            found = row["swapped"]
-        else:
-            usable = row["preempted"] == 0 or limits.cached_again
-            found = min(row["cached"], target - 1) if usable else 0
-        need = min(target - found, limits.threshold or target)
+        hits, recalled, found = _cached(w, limits, row)
+        need = min(_known(row) - found, limits.threshold or _known(row))
         if need > left and not limits.chunked:
-            break
+            break  # the next step has a whole budget: a batch that is being filled stays open
         need = min(need, left)
-        ahead = (
-            row["prompt"] + row["output"]
-            if limits.reserve_output
-            else target
-            if limits.whole_prompt or not limits.mixed
-            else found + need
-        )
-        unused = sum(w["users"].get(block, 0) == 0 for block in hits)
-        if math.ceil(ahead / size) - len(hits) > w["free"] - unused - limits.watermark:
+        if not _fits(w, limits, row, found + need, hits):
             w["taking"] = 0
             break
-        if limits.ratio > 0 and w["running"]:
-            remaining = sum(other["output"] - len(other["tokens"]) for other in w["running"] if _decoding(other))
-            clipped = min(row["output"] - len(row["tokens"]), CLIP_TOKENS)
-            if target + clipped + w["ratio"] * remaining > w["free"] * size:
-                w["taking"] = 0
-                break
         w["taking"] -= 1 if limits.gather else 0
-        w["waiting"].remove(row)
-        w["running"].append(row)
-        if limits.max_loras and row["adapter"]:
-            slot = _slot(w, row)
-            assert slot is not None
-            w["loading"] += 0.0 if slot[0] == row["adapter"] else limits.lora_load_s
-            slot[0], slot[1] = row["adapter"], slot[1] + 1
-        if math.isnan(row["started"]):
-            row["started"] = w["now"]
-        for block, name in zip(hits, row["ids"] or [], strict=False):
-            if w["users"].get(block, 0) == 0:
-                del w["queue"][block]
-                w["free"] -= 1
-            w["users"][block] = w["users"].get(block, 0) + 1
-            row["mine"].append([block, name])
-        row["held"] = len(hits)
-        row["target"], row["computed"], row["given"] = target, found, need
-        if limits.reserve_output and row["ids"] is None:
-            row["held"] = math.ceil((row["prompt"] + row["output"]) / size)
-            w["free"] -= row["held"]
-        assert _allocate(w, limits, row, row["prompt"] + row["output"] if limits.reserve_output else found + need)
-        for place in range(len(hits), len(hits) + len(recalled)):
-            _note(w, limits, row, place)
-        w["recalled"] += len(recalled) * size + row["swapped"]
-        w["host_free"] += math.ceil(row["swapped"] / size)
-        row["swapped"] = 0
+        _join(w, limits, row, hits)
+        row["target"], row["computed"], row["given"] = _known(row), found, need
+        _fill(w, limits, row, len(hits), len(recalled))
         left -= need
+
+
+def _next(w: Row, limits: Limits) -> Row | None:
+    """The waiting request that is admitted next; none if nobody's adapter has a slot."""
+    able: list[Row] = [r for r in w["waiting"] if not limits.max_loras or not r["adapter"] or _slot(w, r)]
+    if not able:
+        return None
+    return min(able, key=lambda other: (other["priority"], other["id"])) if limits.ranked else able[0]
+
+
+def _cached(w: Row, limits: Limits, row: Row) -> tuple[list[int], list[int], int]:
+    """Blocks of a request on the accelerator, names of those in host memory, tokens that need not be computed."""
+    target = _known(row)
+    if row["ids"] is not None:
+        names = row["ids"][: (target - 1) // limits.block_tokens]
+        hits = [w["where"][name] for name in takewhile(w["where"].__contains__, names)]
+        recalled = list(takewhile(w["host"].__contains__, names[len(hits) :]))
+        return hits, recalled, (len(hits) + len(recalled)) * limits.block_tokens
+    if row["swapped"]:
+        return [], [], row["swapped"]
+    usable = row["preempted"] == 0 or limits.cached_again
+    return [], [], min(row["cached"], target - 1) if usable else 0
+
+
+def _fits(w: Row, limits: Limits, row: Row, tokens: int, hits: list[int]) -> bool:
+    """Whether the blocks are free that a request must find, and the room that others will want is left (SGLang)."""
+    size = limits.block_tokens
+    if limits.reserve_output:
+        tokens = row["prompt"] + row["output"]
+    elif limits.whole_prompt or not limits.mixed:
+        tokens = _known(row)
+    unused = sum(w["users"].get(block, 0) == 0 for block in hits)
+    if math.ceil(tokens / size) - len(hits) > w["free"] - unused - limits.watermark:
+        return False
+    if limits.ratio == 0 or not w["running"]:
+        return True
+    remaining = sum(other["output"] - len(other["tokens"]) for other in w["running"] if _decoding(other))
+    clipped = min(row["output"] - len(row["tokens"]), CLIP_TOKENS)
+    return bool(_known(row) + clipped + w["ratio"] * remaining <= w["free"] * size)
+
+
+def _join(w: Row, limits: Limits, row: Row, hits: list[int]) -> None:
+    """From the waiting to the running, with the adapter and the blocks that were found."""
+    w["waiting"].remove(row)
+    w["running"].append(row)
+    if limits.max_loras and row["adapter"]:
+        slot = _slot(w, row)
+        assert slot is not None
+        w["loading"] += 0.0 if slot[0] == row["adapter"] else limits.lora_load_s
+        slot[0], slot[1] = row["adapter"], slot[1] + 1
+    if math.isnan(row["started"]):
+        row["started"] = w["now"]
+    for block, name in zip(hits, row["ids"] or [], strict=False):
+        if w["users"].get(block, 0) == 0:
+            del w["queue"][block]
+            w["free"] -= 1
+        w["users"][block] = w["users"].get(block, 0) + 1
+        row["mine"].append([block, name])
+    row["held"] = len(hits)
+
+
+def _fill(w: Row, limits: Limits, row: Row, hits: int, recalled: int) -> None:
+    """The blocks that an admitted request fills in this step, or will ever need, and what host memory returns."""
+    whole, size = row["prompt"] + row["output"], limits.block_tokens
+    if limits.reserve_output and row["ids"] is None:
+        row["held"] = math.ceil(whole / size)
+        w["free"] -= row["held"]
+    assert _allocate(w, limits, row, whole if limits.reserve_output else row["computed"] + row["given"])
+    for place in range(hits, hits + recalled):
+        _note(w, limits, row, place)
+    w["recalled"] += recalled * size + row["swapped"]
+    w["host_free"] += math.ceil(row["swapped"] / size)
+    row["swapped"] = 0
 
 
 def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> list[Row]:
@@ -370,53 +392,19 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
     if not given:
         return []
     ghosts = w["ghosts"] if decoded else []
-    context = sum(row["computed"] + 1 for row in decodes) + sum(ghosts)
-    batch = len(decodes) + len(ghosts)
-    if prompts:
-        drafted = sum(row["given"] for row in decodes)
-        rows = drafted + sum(row["given"] for row in prompts)
-        whole = sum(row["computed"] + row["given"] == row["target"] for row in prompts)
-        attended = 0.0
-        for row in _in_order(w, prompts):
-            q, c = row["given"], row["computed"]
-            attended += q * (table.chunk_token_s + table.chunk_square_s * (c + q / 2.0))
-        full = min(table.ranks, max(table.ranks / len(prompts), 1.0 + table.uneven / math.sqrt(len(prompts))))
-        fullest = min(rows + int((rows - drafted) * (full - 1.0)) + len(ghosts), len(table.mixed_s) - 1)
-        busy = float(table.mixed_s[fullest]) + float(table.head_s[drafted + whole]) + table.chunk_s + attended * full
-        if batch:
-            busy += float(table.attend_s[batch]) + float(table.context_s[batch]) * (context * table.mixed_attention)
-    else:
-        busy = float(table.decode_s[batch]) + float(table.context_s[batch]) * context
-    host = table.host_s + table.host_sequence_s * batch + table.host_prompt_s * len(prompts)
+    host = table.host_s + table.host_sequence_s * (len(decodes) + len(ghosts)) + table.host_prompt_s * len(prompts)
     moved_s = limits.recall_token_s * max(w["recalled"], w["stored"])
+    busy = _busy_s(table, decodes, prompts=prompts, ghosts=ghosts)
     w["now"] += max(busy, table.hidden_s, moved_s) + (host + w["loading"])
     w["recalled"], w["stored"], w["loading"] = 0, 0, 0.0
     w["steps"] += 1
     if decoded:
         w["ratio"] = max(limits.ratio_least, w["ratio"] - limits.ratio_decay)
-    ended = []
-    for row in decodes + prompts:
-        before = row["computed"]
-        if row in decodes:
-            if row["ids"] is not None and before % limits.block_tokens == 0:
-                _note(w, limits, row, before // limits.block_tokens - 1)
-            moved = 1
-            if row["given"] > 1:
-                moved += _accepted(limits, row, row["given"] - 1)
-            moved = min(moved, row["output"] - len(row["tokens"]))
-            row["computed"] += moved
-            row["target"] += moved
-            row["tokens"] += [w["now"]] * moved
-        else:
-            row["computed"] += row["given"]
-            if row["ids"] is not None:
-                for place in range(before // limits.block_tokens, row["computed"] // limits.block_tokens):
-                    _note(w, limits, row, place)
-            if _decoding(row):
-                row["tokens"].append(w["now"])
-        if len(row["tokens"]) == row["output"]:
-            ended.append(row)
-    ended = _in_order(w, ended)
+    for row in decodes:
+        _decode(w, limits, row)
+    for row in prompts:
+        _prefill(w, limits, row)
+    ended = [row for row in given if len(row["tokens"]) == row["output"]]
     w["ghosts"] = [context + 1 for context in w["ghosts"]] if decoded else w["ghosts"]
     for row in ended:
         if limits.gather:
@@ -427,8 +415,49 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
     return ended
 
 
-def _in_order(w: Row, some: list[Row]) -> list[Row]:
-    return [row for row in w["running"] if any(row is other for other in some)]
+def _busy_s(table: StepArrays, decodes: list[Row], *, prompts: list[Row], ghosts: list[int]) -> float:
+    """The accelerator's time for a step: decodes alone, or prompts with the decodes beside them. [s]"""
+    context = sum(row["computed"] + 1 for row in decodes) + sum(ghosts)
+    batch = len(decodes) + len(ghosts)
+    if not prompts:
+        return float(table.decode_s[batch] + table.context_s[batch] * context)
+    drafted = sum(row["given"] for row in decodes)
+    rows = drafted + sum(row["given"] for row in prompts)
+    whole = sum(row["computed"] + row["given"] == row["target"] for row in prompts)
+    attended = 0.0
+    for row in prompts:
+        q, c = row["given"], row["computed"]
+        attended += q * (table.chunk_token_s + table.chunk_square_s * (c + q / 2.0))
+    full = min(table.ranks, max(table.ranks / len(prompts), 1.0 + table.uneven / math.sqrt(len(prompts))))
+    fullest = min(rows + int((rows - drafted) * (full - 1.0)) + len(ghosts), len(table.mixed_s) - 1)
+    busy = float(table.mixed_s[fullest]) + float(table.head_s[drafted + whole]) + table.chunk_s + attended * full
+    if batch:
+        busy += float(table.attend_s[batch]) + float(table.context_s[batch]) * (context * table.mixed_attention)
+    return float(busy)
+
+
+def _decode(w: Row, limits: Limits, row: Row) -> None:
+    """One token more, and as many as were drafted and accepted."""
+    if row["ids"] is not None and row["computed"] % limits.block_tokens == 0:
+        _note(w, limits, row, row["computed"] // limits.block_tokens - 1)
+    moved = 1
+    if row["given"] > 1:
+        moved += _accepted(limits, row, row["given"] - 1)
+    moved = min(moved, row["output"] - len(row["tokens"]))
+    row["computed"] += moved
+    row["target"] += moved
+    row["tokens"] += [w["now"]] * moved
+
+
+def _prefill(w: Row, limits: Limits, row: Row) -> None:
+    """A piece of a prompt; the last one says a token."""
+    before = row["computed"]
+    row["computed"] += row["given"]
+    if row["ids"] is not None:
+        for place in range(before // limits.block_tokens, row["computed"] // limits.block_tokens):
+            _note(w, limits, row, place)
+    if _decoding(row):
+        row["tokens"].append(w["now"])
 
 
 def _note(w: Row, limits: Limits, row: Row, place: int) -> None:

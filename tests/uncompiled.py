@@ -1,17 +1,15 @@
 """
 The compiled loops run as plain Python, so that their lines can be counted (`make coverage`).
 
-A plugin of pytest, for NUMBA_DISABLE_JIT=1. Compiled code reads a field of a record as an attribute; of an array
-that is so only where it says that it holds records.
+A plugin of pytest, for NUMBA_DISABLE_JIT=1. A pointer is a view of its array; compiled code reads a field of a record
+as an attribute, and of an array that is so only where it says that it holds records.
 """
 
 from typing import Any
 
 import numpy as np
 
-from tonnage.engine import compiled
-
-_play = compiled.play
+from tonnage.engine import kernel
 
 
 class Row(np.record):
@@ -26,21 +24,33 @@ class Row(np.record):
         self["base"] = value
 
 
-def _records(value: Any) -> Any:
-    """The same memory, with fields as attributes."""
-    if isinstance(value, np.ndarray):
-        return value.view(np.dtype((Row, value.dtype))) if value.dtype.names else value
-    if isinstance(value, np.void):
-        return _records(value.base)[0]
-    if isinstance(value, tuple) and hasattr(value, "_make"):
-        return type(value)._make(_records(part) for part in value)
-    return value
+def typed(_: int, array: Any) -> Any:
+    """The same memory as a list, with fields as attributes."""
+    flat = array.reshape(-1)
+    return flat.view(np.dtype((Row, flat.dtype))) if flat.dtype.names else flat
+
+
+def at(rows: Any, k: int) -> Any:
+    """One record in place."""
+    return rows[k]
+
+
+def offset(rows: Any, k: int) -> Any:
+    """The same list from element k on."""
+    return rows[k:]
+
+
+kernel._typed, kernel.at, kernel.offset = typed, at, offset
+
+from tonnage.engine import compiled  # noqa: E402 - takes what `kernel` says now
+
+_play = compiled.play
 
 
 def play(world: Any, states: Any, script: Any, most: int) -> None:
-    """The loop over views of what it is given; what it writes is written there."""
+    """The loop, with NumPy's warnings off: compiled code has none."""
     with np.errstate(all="ignore"):
-        _play(_records(world), _records(states), _records(script), most)
+        _play(world, states, script, most)
 
 
 compiled.play = play

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tonnage.nouns.lifecycle import LifecyclePlan
     from tonnage.nouns.model import Model
     from tonnage.nouns.plan import ServePlan
+    from tonnage.nouns.published import Near
     from tonnage.nouns.simulate import Simulated
     from tonnage.nouns.train_plan import TrainPlan
 
@@ -48,6 +49,7 @@ __all__ = [
     "explain",
     "fit",
     "model",
+    "near",
     "plan_batch",
     "plan_finetune",
     "plan_fleet",
@@ -189,6 +191,21 @@ def plan_finetune(model: str, *, additions: Additions | None = None, **fields: A
     """
     plan: TrainPlan = _planned("finetune", {"model": model, **fields}, additions=additions)
     return plan
+
+
+def near(case: Case | Mapping[str, Any], *, limit: int = 5, additions: Additions | None = None) -> tuple[Near, ...]:
+    """
+    What others measured and published near one configuration, the nearest first, and what differs in each.
+
+    Raises
+    ------
+    TonnageError
+        The case is malformed or names something unknown.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.planner.near import near as answer
+
+    return answer(_case(case), limit=limit, additions=additions or NOTHING)
 
 
 def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = None, why: bool = False) -> Result:

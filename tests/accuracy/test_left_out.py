@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.accuracy.groups import Labels
-from tonnage.accuracy.left_out import COLUMNS, FILE, left_out_predictions, left_out_scores
+from tonnage.accuracy.left_out import COLUMNS, FILE, LeftOut, left_out_predictions, left_out_scores
 from tonnage.accuracy.scoring import Score
 from tonnage.catalog.intervals import factor
 from tonnage.errors import BadFact, UnknownName
@@ -52,3 +52,12 @@ def test_scores_take_the_stored_value_and_their_interval_moves_along(tmp_path: P
     assert (found[0].predicted, found[0].low, found[0].high) == pytest.approx((20.0, 20.0 / width, 20.0 * width))
     assert found[1].predicted is None
     assert "stored" in found[1].reason
+
+
+def test_an_interval_without_factors_keeps_its_ratio_around_the_left_out_number() -> None:
+    base = Score(
+        id="a", block="B", kind="serve", quantity="energy_per_token_j", measured=1.0, labels=Labels(), predicted=2.0,
+        low=1.0, high=3.0,
+    )  # fmt: skip
+    (found,) = left_out_scores([base], {("a", "energy_per_token_j"): LeftOut(4.0, "")})
+    assert (found.predicted, found.low, found.high) == (4.0, 2.0, 6.0)

@@ -86,3 +86,10 @@ def test_plan_files_that_are_none_are_refused(tmp_path: Path, text: str) -> None
     path.write_text(text)
     result = CliRunner().invoke(root, ["explain", str(path)])
     assert result.exit_code == 2 and "plan" in result.output and "Traceback" not in result.output
+
+
+def test_a_day_before_the_price_book_is_remarked() -> None:
+    asked = ["plan", "serve", "8B", "--rate", "1/s", "--traffic", "chat", "--accelerator", "L4", "--quick", "--today"]
+    early, late = (CliRunner().invoke(root, [*asked, day]) for day in ("2020-01-01", "2026-11-21"))
+    assert "2020-01-01 is before the newest listed price (20" in early.output
+    assert "newest listed price" not in late.output and early.exit_code == late.exit_code == 0

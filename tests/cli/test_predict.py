@@ -73,3 +73,16 @@ def test_a_missing_file_and_a_malformed_list_end_in_one_sentence(tmp_path: Path)
 def test_nothing_in_is_nothing_out() -> None:
     result = run(given="")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_published_results_stand_beside_each_prediction() -> None:
+    case = (
+        '{"kind": "serve", "model": "Qwen/Qwen3-32B", "accelerator": "H100", "traffic": {"concurrency": 32}, '
+        '"isl": 1024, "osl": 1024, "layout": {"tp": 2}}'
+    )
+    result = CliRunner().invoke(cli.root, ["predict", "--near", "2"], input=case + "\n", prog_name="tonnage")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["kind"] == "serve" and found["tpot_s"]["mean"] > 0
+    assert [item["distance"] for item in found["near"]] == sorted(item["distance"] for item in found["near"])
+    assert found["near"][0]["result"]["source"] and "tpot_ms" in found["near"][0]["result"]["measured"]

@@ -124,6 +124,20 @@ def test_a_watcher_that_interrupts_leaves_what_is_done() -> None:
     assert done is not None and 0 < done.count < n
 
 
+def test_without_a_watcher_an_interrupt_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a run that nobody asked for would be taken for a whole one."""
+    from tonnage.engine import compiled
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compiled, "play", interrupted)
+    limits = Limits(max_num_seqs=2, budget=64, block_tokens=16, num_blocks=100)
+    requests = requests_of(np.linspace(0, 1, 11), np.full(11, 10), output=np.full(11, 100))
+    with pytest.raises(KeyboardInterrupt):
+        simulate(table(2, 64, decode_s=0.01, step_s=0.01), limits, requests=requests)
+
+
 def test_a_backlog_after_the_last_arrival_is_watched_and_can_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "PIECE", 500)
     n = 20_000

@@ -28,7 +28,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
               ("Memory of one accelerator", "parameters x bytes", "What one does, and how many that takes")),
     "lifecycle": (tonnage.plan_lifecycle, {"model": MODEL, "months": "12", "finetune": FINETUNE, "serve": SERVE,
                                            "quick": True},
-                  ("The whole bill, opened", "One step", "Capacity of one replica", "730")),
+                  ("The whole bill, opened", "One step", "Capacity of one replica", "730", "\nstep: ", "\nTPOT: ")),
     "fleet": (tonnage.plan_fleet, {"workloads": [{"name": "chat", "model": "8B", "rate": "2/s", "traffic": "chat"}],
                                    "provider": "gcp", "accelerator": "L4", "quick": True},
               ("The month's bill, opened", "Instances, by the hour")),

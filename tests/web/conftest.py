@@ -8,6 +8,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -15,21 +17,29 @@ import pytest
 @pytest.fixture(scope="session")
 def page_address() -> Iterator[str]:
     pytest.importorskip("litestar")
-    uvicorn = pytest.importorskip("uvicorn")
+    pytest.importorskip("uvicorn")
+    from tonnage.web.limits import Limits
+
+    with serving(Limits(question_s=300.0)) as address:  # a busy machine is no fault of a question
+        yield address
+
+
+@contextmanager
+def serving(limits: Any, **options: Any) -> Iterator[str]:
+    """The address of a server in this process with those limits."""
+    import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     from tonnage.web.app import application
     from tonnage.web.connections import protocol
-    from tonnage.web.limits import Limits
 
     # Workers are processes of their own, which no fixture keeps off the network.
     os.environ["TONNAGE_OFFLINE"] = "1"
     # Named TCP, so that asyncio turns off the wait for more bytes: 40 ms a reply.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.bind(("127.0.0.1", 0))
-    limits = Limits(question_s=300.0)  # a busy machine is no fault of a question
     config = uvicorn.Config(
-        application(limits=limits), log_level="error", lifespan="on", timeout_graceful_shutdown=0,
+        application(limits=limits, **options), log_level="critical", lifespan="on", timeout_graceful_shutdown=0,
         http=protocol(H11Protocol, limits=limits),
     )  # fmt: skip
     server = uvicorn.Server(config)
@@ -40,4 +50,4 @@ def page_address() -> Iterator[str]:
     yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     server.should_exit = True
     thread.join(10)
-    del os.environ["TONNAGE_OFFLINE"]
+    os.environ.pop("TONNAGE_OFFLINE", None)

@@ -229,3 +229,16 @@ def test_a_fleet_is_asked_as_yaml_or_as_lists(client: Any) -> None:
     for wrong in ("- [", "- {model: /etc/passwd, rate: 1/s}", "- &a {model: 8B}\n- *a", "model: 8B"):
         reply = client.get("/plan/fleet", params={"workloads": wrong}, headers=HTML)
         assert reply.status_code == 400 and 'role="alert"' in reply.text
+
+
+@pytest.mark.parametrize("accept", [HTML, {"accept": "application/json"}])
+def test_a_field_given_twice_is_refused(client: Any, accept: dict[str, str]) -> None:
+    asked = client.get(f"/fit?model={MODEL}&accelerator=H100&accelerator=A100", headers=accept)
+    assert asked.status_code == 400 and "the query gives &#39;accelerator&#39; twice" in asked.text.replace(
+        "'", "&#39;"
+    )
+    assert client.get(f"/fit?model={MODEL}&accelerator=H100&accelerator=H100", headers=accept).status_code == 200
+    posted = client.post(
+        "/fit", content='{"model": "8B", "model": "70B"}', headers={"content-type": "application/json"}
+    )
+    assert posted.status_code == 400 and "the body gives 'model' twice" in posted.json()["error"]

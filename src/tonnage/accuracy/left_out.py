@@ -121,9 +121,16 @@ def left_out_scores(
         name = QUANTITY_OF.get((item.kind, item.quantity), ("",))[0]
         own = (widths or {}).get((group or {}).get(item.id, ""), {}).get(item.kind)
         width = _width(item, name, known.level, own) if item.low is not None and name else None
-        low, high = (None, None) if width is None else (known.predicted / width, known.predicted * width)
+        low, high = _moved(item, known) if width is None else (known.predicted / width, known.predicted * width)
         found.append(replace(item, predicted=known.predicted, low=low, high=high, level=known.level))
     return found
+
+
+def _moved(item: Score, known: LeftOut) -> tuple[float | None, float | None]:
+    """An interval that no table of factors makes, as wide in ratio around the left-out number; none without one."""
+    if item.low is None or item.high is None or not item.predicted:
+        return None, None
+    return item.low * known.predicted / item.predicted, item.high * known.predicted / item.predicted
 
 
 def _width(item: Score, name: str, rung: str, own: Mapping[tuple[str, str], float] | None) -> float:

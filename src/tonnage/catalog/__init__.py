@@ -8,9 +8,10 @@ there is none.
 
 from __future__ import annotations
 
-from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity
+from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity, predictable, standing
 from tonnage.catalog.additions import NOTHING, Additions, gather
 from tonnage.catalog.carbon import carbon, carbon_of
+from tonnage.catalog.domains import published_results, scale_up_domains
 from tonnage.catalog.models import model, models
 from tonnage.catalog.offers import offers, spot_records
 from tonnage.catalog.providers import countries, providers
@@ -31,9 +32,13 @@ __all__ = [
     "models",
     "offers",
     "parameter",
+    "predictable",
     "providers",
+    "published_results",
+    "scale_up_domains",
     "servers",
     "spot_records",
+    "standing",
     "tco",
     "token_prices",
 ]

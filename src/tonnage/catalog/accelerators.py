@@ -19,11 +19,11 @@ from tonnage.catalog import names, slices, what_if
 from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
 from tonnage.catalog.calibrations import calibrations
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
-from tonnage.errors import BadFact, UnknownName
-from tonnage.nouns.accelerator import Accelerator, Fact, Link
+from tonnage.errors import BadFact, BadRequest, UnknownName
+from tonnage.nouns.accelerator import STATUSES, Accelerator, Fact, Link
 from tonnage.units import GB, GiB, MiB
 
-__all__ = ["accelerator", "accelerators", "ambiguity"]
+__all__ = ["accelerator", "accelerators", "ambiguity", "predictable", "standing"]
 
 # Every peak is dense. H100's "3,958 TFLOPS FP8" is with 2:4 sparsity, and GeForce rates are with FP32
 # accumulate (RTX 4090 bf16 165, not 330); the faster fp16 with fp16 accumulate has a column of its own.
@@ -64,6 +64,38 @@ def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
     if split is not None:
         return _slice(accelerator(split[0], additions), split[1])
     return known[names.resolve(name, _index(additions, stamp(additions))).id]
+
+
+def predictable(name: str, additions: Additions = NOTHING) -> Accelerator:
+    """
+    The same for a question that needs a prediction.
+
+    Raises
+    ------
+    UnknownName
+        As `accelerator` does.
+    BadRequest
+        Nobody published how fast this part computes what a prediction would need.
+
+    Examples
+    --------
+    >>> predictable("h200").id
+    'h200-sxm-141gb'
+    """
+    part = accelerator(name, additions)
+    if part.status == "facts-only":
+        raise BadRequest(
+            f"accelerator: how fast {part.name} runs each operation is not published, so nothing is predicted for "
+            f"it; `tonnage catalog accelerators {part.id}` shows what is known and which results were published"
+        )
+    return part
+
+
+def standing(part: Accelerator) -> str | None:
+    """The sentence that warns of a part that is only announced; absent for one that is sold or rented."""
+    if part.status != "announced":
+        return None
+    return f"{part.name} is announced, not measured: its figures are from {part.fact.source}"
 
 
 def _slice(whole: Accelerator, profile: str) -> Accelerator:
@@ -160,6 +192,7 @@ def _from_row(row: Row) -> Accelerator:
         peaks=peaks,
         link=_link(row, kind="link_kind", rate="link_both_directions_gb_per_s", domain=row["link_domain"]),
         host_link=_link(row, kind="host_kind", rate="host_both_directions_gb_per_s", domain=""),
+        status=_status(row),
         fact=Fact(source=row["source"], cross_check=row["cross_check"], notes=row["notes"], checked=row["checked"]),
         aliases=tuple(alias for alias in row["aliases"].split(";") if alias),
         compute_capability=row["compute_capability"] or None,
@@ -172,6 +205,14 @@ def _from_row(row: Row) -> Accelerator:
         launch_price_usd=number(row, "launch_price_usd"),
         street_price_usd=number(row, "street_price_usd"),
     )
+
+
+def _status(row: Row) -> str:
+    """Tables of parts on sale have no such column."""
+    status = row.get("status", STATUSES[0])
+    if status not in STATUSES:
+        raise BadFact(f"{row['id']}: status is '{status}', but one of {', '.join(STATUSES)} is expected")
+    return status
 
 
 def _link(row: Row, *, kind: str, rate: str, domain: str) -> Link:

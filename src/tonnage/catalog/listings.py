@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity
 from tonnage.catalog.additions import NOTHING, Additions
+from tonnage.catalog.domains import published_results, scale_up_domains
 from tonnage.catalog.models import explain_name, model
 from tonnage.catalog.offers import offers
 from tonnage.catalog.providers import CERTIFICATIONS, providers
@@ -52,7 +53,7 @@ ACCELERATORS: Final = _columns(
     ("link", "bytes/s"), ("domain", "count"), ("power", "W"), ("price", "USD/h"), ("provider", "text"),
     ("as_of", "date"), ("spot", "USD/h"), ("spot_provider", "text"), ("spot_as_of", "date", True),
     ("name", "text", True), ("vendor", "text", True), ("architecture", "text", True), ("year", "count", True),
-    ("segment", "text", True), ("form_factor", "text", True), ("memory_type", "text", True),
+    ("segment", "text", True), ("status", "text", True), ("form_factor", "text", True), ("memory_type", "text", True),
     ("usable_memory", "bytes", True), ("fp32", "FLOP/s", True), ("fp16", "FLOP/s", True), ("fp4", "FLOP/s", True),
     ("int8", "FLOP/s", True), ("link_kind", "text", True), ("ecc", "yes/no", True), ("mig_slices", "count", True),
     ("street_price", "USD", True), ("stale", "yes/no", True), ("spot_stale", "yes/no", True),
@@ -123,7 +124,10 @@ def accelerator_card(
     )
     other = tuple(hidden for hidden in listed.hidden if hidden.reason != "another accelerator")
     shown = replace(listed, rows=best, hidden=(*other, *((dearer,) if dearer.rows else ())))
-    return AcceleratorCard(accelerator=part, offers=shown, ambiguity=ambiguity(name, additions))
+    return AcceleratorCard(
+        accelerator=part, offers=shown, ambiguity=ambiguity(name, additions), domains=scale_up_domains(part.id),
+        results=published_results(part.id),
+    )  # fmt: skip
 
 
 def offers_listing(
@@ -286,6 +290,7 @@ def _accelerator_row(
         "architecture": part.architecture or None,
         "year": part.year,
         "segment": part.segment,
+        "status": part.status,
         "form_factor": part.form_factor or None,
         "memory_type": part.memory_type or None,
         "usable_memory": part.usable_memory_bytes,

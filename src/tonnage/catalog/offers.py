@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import date
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +27,7 @@ from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 from tonnage.nouns.money import Offer, Price, SpotRecord
 from tonnage.units import GB, read
 
-__all__ = ["TERMS", "offers", "spot_records"]
+__all__ = ["TERMS", "date_remark", "offers", "spot_records"]
 
 _PRICES: Final = {
     "on_demand_usd_per_hour": "on-demand",
@@ -67,6 +68,17 @@ def offers(*, additions: Additions = NOTHING, marketplace: bool = True) -> tuple
     to be offered as today's.
     """
     return _all(additions, stamp(additions), (marketplace, state()))
+
+
+def date_remark(today: date, *, additions: Additions = NOTHING) -> str | None:
+    """What there is to say about a day before the newest listed price: prices of that day are not known here."""
+    newest = max(
+        (offer.as_of for offer in offers(additions=additions, marketplace=False) if not offer.history), default=""
+    )
+    if today.isoformat()[: len(newest)] >= newest:
+        return None
+    day = today.isoformat()
+    return f"{day} is before the newest listed price ({newest}); prices are of their own dates, not of that day"
 
 
 @cache

@@ -6,6 +6,8 @@ from datetime import datetime
 
 import click
 
+from tonnage.cli.dates import remark_date
+
 __all__ = ["check"]
 
 CHANGED = 1
@@ -52,9 +54,9 @@ def check(
     if not 0 <= share <= 10:
         raise BadRequest(f"tolerance: {tolerance} must be from 0 % to 1000 %")
     kept = read_plan(baseline)  # before the work, which a wrong file would waste
-    fresh = answer_file(
-        path, additions=gather(paths=folders, overrides=overrides), today=today.date() if today else None
-    )
+    additions, day = gather(paths=folders, overrides=overrides), today.date() if today else None
+    remark_date(day, additions)
+    fresh = answer_file(path, additions=additions, today=day)
     found = checking.check(kept, fresh, tolerance=share)
     if markdown is not None:
         with open(markdown, "w", encoding="utf-8") as file:

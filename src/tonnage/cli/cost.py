@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tonnage.cli.dates import remark_date
 from tonnage.planner.cost.door import COST_FIELDS
 
 __all__ = ["cost"]
@@ -72,6 +73,7 @@ def _rent_or_buy(
     if path is None and str(fields.get("machine")).endswith((".yaml", ".yml")):
         path = fields.pop("machine")
     told = read_mapping(path) if path is not None else {}
+    remark_date(today.date() if today else None, additions)
     told.pop("cost", None)
     given = {**told, **{name: value for name, value in fields.items() if value is not None}}
     request = rent_or_buy_request(given, additions=additions)

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from tonnage.cli.dates import remark_date
 from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
 from tonnage.planner.fleet.door import FLEET_FIELDS
@@ -231,6 +232,7 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
         picture.check_path(output.plot)
     additions = gather(paths=output.folders, overrides=output.overrides)
     today = output.today.date() if output.today else None
+    remark_date(today, additions)
     answer = ask.answer(kind, fields, additions=additions, today=today)
     if output.output is not None:
         with open(output.output, "w", encoding="utf-8") as file:

@@ -6,10 +6,17 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tonnage.errors import BadFact, echo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tonnage.catalog import Additions
+    from tonnage.nouns.case import Case, Result
 
 __all__ = ["predict"]
 
@@ -22,8 +29,12 @@ BAD_REQUEST = 2
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
               help="your own accelerators, offers and calibrations")  # fmt: skip
+@click.option("--near", "limit", type=click.IntRange(1, 100), metavar="N",
+              help="Beside each prediction the N nearest published results, and what differs in each.")  # fmt: skip
 @click.pass_context
-def predict(ctx: click.Context, cases: str, why: bool, overrides: tuple[str, ...], folders: tuple[str, ...]) -> None:
+def predict(
+    ctx: click.Context, cases: str, why: bool, overrides: tuple[str, ...], folders: tuple[str, ...], limit: int | None
+) -> None:
     """
     Predict each case of a file, or of standard input.
 
@@ -44,7 +55,10 @@ def predict(ctx: click.Context, cases: str, why: bool, overrides: tuple[str, ...
     try:
         with nullcontext(sys.stdin.buffer) if cases == "-" else Path(cases).open("rb") as file:
             listed = Path(cases).suffix.lower() in {".yaml", ".yml"}
-            for answer in answers(raw_cases(file, yaml=listed), partial(one, additions=additions, why=why)):
+            asked = partial(one, additions=additions, why=why)
+            if limit is not None:
+                asked = partial(_beside, asked, additions, limit)
+            for answer in answers(raw_cases(file, yaml=listed), asked):
                 failed = failed or answer.failed
                 sys.stdout.buffer.write(answer.text + b"\n")
                 sys.stdout.buffer.flush()
@@ -52,3 +66,13 @@ def predict(ctx: click.Context, cases: str, why: bool, overrides: tuple[str, ...
         raise BadFact(f"'{echo(cases)}' does not exist; name a file of cases, or - for standard input") from None
     if failed:
         ctx.exit(BAD_REQUEST)
+
+
+def _beside(one: Callable[[Case], Result], additions: Additions, limit: int, case: Case) -> Any:
+    """The prediction with what others published near its case."""
+    import msgspec
+
+    from tonnage.planner.near import near
+
+    result = msgspec.to_builtins(one(case))
+    return {**result, "near": near(case, limit=limit, additions=additions)}

@@ -1,8 +1,15 @@
-"""The requests that run on a replica, compiled: their blocks, who leaves, who is preempted, what a step gives each.
+"""
+What does one step give to the requests that run on a replica? Compiled: their blocks, who leaves, who is preempted.
 
-A mixed step takes all decodes and the prompt behind them without looking at each (`plain`); only what
-breaks the pattern (too few blocks, a budget that ends amid the decodes, drafts, cached blocks) walks the
-running requests one by one, in the engine's order (`walk`).
+Most steps follow one pattern: every decode gets a token, and the one unfinished prompt behind them what is left of the
+budget. `schedule_together` books such a step without looking at each request. What breaks the pattern (too few blocks,
+a budget that ends amid the decodes, drafts, cached blocks) goes through `schedule_in_turn`: the running requests one by
+one, in the engine's order.
+
+Two counters make the short way possible. `tally.step` counts decode steps; a decoding request stores what it has
+computed *less* that counter (`base`), so that all contexts grow by one when the counter does. `State.phase[p]` counts
+the decoding requests with base = p modulo the block size: those at p = -step have filled their last block, and each
+needs one more. Both hold after every step for every request (`leave` and `_note_decodes` keep them so).
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -10,91 +17,101 @@ running requests one by one, in the engine's order (`walk`).
 
 from __future__ import annotations
 
-from tonnage.engine.kernel import kernel
+from tonnage.engine.kernel import at, inlined, kernel, offset
 from tonnage.engine.loop_state import LEAST, WORST, Record, State, World
 from tonnage.engine.prefix_cache import block_take, blocks_free
+from tonnage.engine.simulated import Ints
 
-__all__ = ["before", "blocks_of", "leave", "plain", "slot_of", "take_blocks", "walk"]
+__all__ = ["blocks_held", "goes_before", "leave", "schedule_in_turn", "schedule_together", "slot_of", "table_row",
+           "take_blocks"]  # fmt: skip
 
 RETRACT_STEPS = 20
 """SGLang makes room for so many steps when it retracts."""
 
 
 @kernel
-def before(asked: Record, a: int, b: int) -> bool:
-    """Whether a goes before b by priority, then by arrival."""
-    if asked[a].priority != asked[b].priority:
-        return asked[a].priority < asked[b].priority
+def goes_before(asked: Record, a: int, b: int) -> bool:
+    """Whether request a goes before b: by priority, then by arrival."""
+    if at(asked, a).priority != at(asked, b).priority:
+        return at(asked, a).priority < at(asked, b).priority
     return a < b
 
 
 @kernel
-def blocks_of(world: World, s: State, r: int) -> int:
-    """Blocks that a running request holds."""
-    rules, mine = world.rules, world.asked[r]
+def table_row(world: World, s: State, r: int) -> Ints:
+    """The blocks of a running request in order, where blocks have identity."""
+    return offset(s.table, at(world.asked, r).row * world.rules.table_width)
+
+
+@kernel
+def blocks_held(world: World, s: State, r: int) -> int:
+    """Blocks that a running request holds: noted where that varies, else counted from its tokens."""
+    rules, mine = world.rules, at(world.asked, r)
     if rules.hashed:
         return mine.blocks
     if rules.reserve_output:
         return -(-(mine.prompt + mine.output) // rules.block_tokens)
     if rules.speculative > 0:
         return mine.blocks
-    tokens = mine.base + s.tally[0].step if mine.decoding else mine.base
+    tokens = mine.base + s.tally.step if mine.decoding else mine.base
     return -(-tokens // rules.block_tokens)
 
 
 @kernel
 def take_blocks(world: World, s: State, r: int, tokens: int) -> bool:
     """Gives a request blocks for so many tokens in all, if they are free."""
-    rules, mine = world.rules, world.asked[r]
+    rules, mine = world.rules, at(world.asked, r)
     if rules.reserve_output and not rules.hashed:
         return True
-    held = blocks_of(world, s, r)
+    held = blocks_held(world, s, r)
     more = -(-tokens // rules.block_tokens) - held
     if more <= 0:
         return True
-    if more > s.tally[0].free:
+    if more > s.tally.free:
         return False
-    s.tally[0].free -= more
+    s.tally.free -= more
     if rules.hashed:
+        row = table_row(world, s, r)
         for k in range(held, held + more):
-            s.table[mine.row, k] = block_take(s.pool)
+            row[k] = block_take(s.pool)
     mine.blocks = held + more
     return True
 
 
 @kernel
-def slot_of(s: State, adapter: int) -> int:
+def slot_of(world: World, s: State, adapter: int) -> int:
     """Where an adapter is, or the slot it can have: unused for longest; -1 = all are in use."""
     found = -1
-    for k in range(len(s.slots)):
-        if s.slots[k].adapter == adapter:
+    for k in range(world.rules.num_slots):
+        slot = at(s.slots, k)
+        if slot.adapter == adapter:
             return k
-        if s.slots[k].users == 0 and (found < 0 or s.slots[k].used < s.slots[found].used):
+        if slot.users == 0 and (found < 0 or slot.used < at(s.slots, found).used):
             found = k
     return found
 
 
 @kernel
 def leave(world: World, s: State, r: int) -> None:
-    """Takes a running request out of the replica: its place, its blocks, its share of the sums."""
-    t, rules, mine = s.tally[0], world.rules, world.asked[r]
+    """Takes a running request out of the replica: its blocks, its adapter, its share of the sums, its place."""
+    t, rules, mine = s.tally, world.rules, at(world.asked, r)
     if rules.hashed:
-        t.free += blocks_free(s.pool, s.table[mine.row], mine.blocks)
-        s.seats[t.free_rows].free_row = mine.row
+        t.free += blocks_free(s.pool, table_row(world, s, r), mine.blocks)
+        at(s.seats, t.free_rows).free_row = mine.row
         t.free_rows += 1
     else:
-        t.free += blocks_of(world, s, r)
+        t.free += blocks_held(world, s, r)
     if rules.max_loras > 0 and mine.adapter > 0:
-        k = slot_of(s, mine.adapter)
+        slot = at(s.slots, slot_of(world, s, mine.adapter))
         t.uses += 1
-        s.slots[k].users -= 1
-        s.slots[k].used = t.uses
+        slot.users -= 1
+        slot.used = t.uses
     if mine.decoding:
         s.phase[mine.base % rules.block_tokens] -= 1
         t.context -= mine.base + t.step + 1
         t.ends -= mine.end
         if mine.end == t.next_end:
-            t.next_end = -1
+            t.next_end = -1  # looked up again when it is asked for
     else:
         t.prefilling -= 1
     place = 0
@@ -113,7 +130,7 @@ def _preempt(world: World, s: State, r: int) -> None:
 
     Everything is computed again, unless host memory has room for what was.
     """
-    t, rules, mine = s.tally[0], world.rules, world.asked[r]
+    t, rules, mine = s.tally, world.rules, at(world.asked, r)
     if rules.swaps:
         tokens = mine.base + t.step if mine.decoding else mine.base
         blocks = -(-tokens // rules.block_tokens)
@@ -128,7 +145,7 @@ def _preempt(world: World, s: State, r: int) -> None:
     mine.base, mine.decoding, mine.blocks = 0, 0, 0
     mine.preempted += 1
     t.preempted += 1
-    size = len(s.waiting)
+    size = rules.num_requests + 1  # of the ring of the waiting
     if rules.victim == LEAST:
         s.waiting[(t.head + t.waiting) % size] = r
     else:
@@ -140,113 +157,47 @@ def _preempt(world: World, s: State, r: int) -> None:
 @kernel
 def _victim(world: World, s: State) -> int:
     """Place among the running of the request to preempt."""
-    t, asked, rules = s.tally[0], world.asked, world.rules
+    t, asked, rules = s.tally, world.asked, world.rules
     worst = t.running - 1
     if rules.victim == WORST:
         for k in range(t.running):
-            if before(asked, s.running[worst], s.running[k]):
+            if goes_before(asked, s.running[worst], s.running[k]):
                 worst = k
     elif rules.victim == LEAST:
         worst = -1
         for k in range(t.running):
             r = s.running[k]
-            if not asked[r].decoding:
+            if not at(asked, r).decoding:
                 continue
             if worst < 0:
                 worst = k
                 continue
             w = s.running[worst]
-            mine, others = asked[r].output - asked[r].end, asked[w].output - asked[w].end
-            if mine < others or (mine == others and asked[r].prompt > asked[w].prompt):
+            # Tokens said so far are output - (end - step): the counter is the same for both.
+            mine, others = at(asked, r).output - at(asked, r).end, at(asked, w).output - at(asked, w).end
+            if mine < others or (mine == others and at(asked, r).prompt > at(asked, w).prompt):
                 worst = k
     return worst
 
 
 @kernel
-def walk(world: World, s: State, decode: bool) -> tuple[int, int, bool]:
+def schedule_together(world: World, s: State) -> tuple[int, int]:
     """
-    The running requests one by one, as vLLM's scheduler walks them; without `decode`, unfinished prompts only.
+    All decodes and the one unfinished prompt behind them, without looking at each decode.
 
-    Returns the budget that is left, prompts in the step, and whether someone was preempted.
+    Returns the budget that is left [tokens] and the prompts in the step, or (-1, 0) and nothing taken where the
+    requests have to be looked at in turn.
     """
-    t, rules, asked = s.tally[0], world.rules, world.asked
-    left, chunks, preempted = rules.budget, 0, False
-    extra, size = rules.speculative, rules.block_tokens
-    for k in range(t.running):
-        s.given[k] = 0
-    i, stop = 0, False
-    retract = decode and rules.victim == LEAST and not rules.reserve_output and s.phase[(-t.step) % size] > t.free
-    retracted = retract
-    while i < t.running and left > 0 and not stop:
-        retract = retract and t.running > 1 and t.free * size < RETRACT_STEPS * t.running
-        r = s.running[i]
-        decoding = asked[r].decoding == 1
-        if decoding and not decode:
-            i += 1
-            continue
-        done = asked[r].base + t.step if decoding else asked[r].base
-        need = 1 + extra if decoding else asked[r].target - done
-        if rules.threshold > 0:
-            need = min(need, rules.threshold)
-        need = min(need, left)
-        while retract or not take_blocks(world, s, r, done + need):
-            k = _victim(world, s)
-            victim = s.running[k]
-            back = s.given[k] if k < i else 0
-            if back > 0:
-                left += back
-                _return_blocks(world, s, victim, back)
-            _preempt(world, s, victim)
-            preempted = True
-            if retract:
-                break
-            if k < i:
-                i -= 1
-            if victim == r:
-                stop = True
-                break
-        if not stop and not retract:
-            s.given[i] = need
-            left -= need
-            i += 1
-    if retracted:
-        said, whole = 0, 0
-        for k in range(t.running):
-            r = s.running[k]
-            whole += asked[r].output
-            said += asked[r].output - (asked[r].end - t.step)
-        t.ratio = min(1.0, (said + RETRACT_STEPS * t.running) / (whole + 1.0))
-    for k in range(i, t.running):
-        s.given[k] = 0
-    for k in range(t.running):
-        if not asked[s.running[k]].decoding and s.given[k] > 0:
-            s.seats[chunks].chunk, s.seats[chunks].chunk_tokens = s.running[k], s.given[k]
-            chunks += 1
-    return left, chunks, preempted
-
-
-@kernel
-def _return_blocks(world: World, s: State, r: int, given: int) -> None:
-    """The blocks that this step gave to a request, where blocks are counted from the tokens computed."""
-    rules, mine = world.rules, world.asked[r]
-    if rules.hashed or rules.speculative > 0:
-        return
-    tokens = mine.base + s.tally[0].step + 1 if mine.decoding else mine.base + given
-    s.tally[0].free += -(-tokens // rules.block_tokens) - blocks_of(world, s, r)
-
-
-@kernel
-def plain(world: World, s: State) -> tuple[int, int]:
-    """All decodes and the one unfinished prompt behind them, without a walk; budget left, or -1 where a walk is due."""
-    t, rules = s.tally[0], world.rules
+    t, rules = s.tally, world.rules
     decoding = t.running - t.prefilling
     if rules.speculative > 0 or rules.hashed or t.prefilling > 1 or decoding > rules.budget:
         return -1, 0
     more = 0 if rules.reserve_output else s.phase[(-t.step) % rules.block_tokens]
     left, chunks, need = rules.budget - decoding, 0, 0
     if t.prefilling == 1:
+        # Who joined last is last; a prompt in front of a decode would have the first claim on budget and blocks.
         r = s.running[t.running - 1]
-        mine = world.asked[r]
+        mine = at(world.asked, r)
         if mine.decoding or left == 0:
             return -1, 0
         need = min(mine.target - mine.base, left)
@@ -255,9 +206,119 @@ def plain(world: World, s: State) -> tuple[int, int]:
         if not rules.reserve_output:
             size = rules.block_tokens
             more += -(-(mine.base + need) // size) - (-(-mine.base // size))
-        s.seats[0].chunk, s.seats[0].chunk_tokens = r, need
+        seat = at(s.seats, 0)
+        seat.chunk, seat.chunk_tokens = r, need
         chunks = 1
     if more > t.free:
         return -1, 0
     t.free -= more
     return left - need, chunks
+
+
+@kernel
+def schedule_in_turn(world: World, s: State, decode: bool) -> tuple[int, int, bool]:
+    """
+    The running requests one by one, as vLLM's scheduler walks them; without `decode`, unfinished prompts only.
+
+    Each takes its tokens off the budget and its blocks off the free ones. Who finds no block has others preempted until
+    there is one; if the victim is the request itself, the walk ends there, and nobody behind it gets anything. At every
+    turn the requests before place i have what they get in this step (`given`).
+
+    Returns the budget that is left [tokens], prompts in the step, and whether someone was preempted.
+    """
+    t, rules = s.tally, world.rules
+    for k in range(t.running):
+        s.given[k] = 0
+    left, i, preempted = rules.budget, 0, False
+    if decode and rules.victim == LEAST and not rules.reserve_output:
+        preempted = _retract(world, s)
+    while i < t.running and left > 0:
+        r = s.running[i]
+        mine = at(world.asked, r)
+        if mine.decoding == 1 and not decode:
+            i += 1
+            continue
+        done = mine.base + t.step if mine.decoding == 1 else mine.base
+        need = 1 + rules.speculative if mine.decoding == 1 else mine.target - done
+        if rules.threshold > 0:
+            need = min(need, rules.threshold)
+        need = min(need, left)
+        if not take_blocks(world, s, r, done + need):
+            preempted = True
+            i, back, stays = _make_room(world, s, i, done + need)
+            left += back
+            if not stays:
+                break
+        s.given[i] = need
+        left -= need
+        i += 1
+    for k in range(i, t.running):
+        s.given[k] = 0
+    return left, _note_chunks(world, s), preempted
+
+
+@inlined
+def _retract(world: World, s: State) -> bool:
+    """
+    SGLang looks ahead: where the next decode step has no room, those who have said least go until twenty steps have.
+
+    The share of remaining output that admission keeps room for (`ratio`) is set anew from those who stay. Returns
+    whether someone went.
+    """
+    t, rules, asked, before = s.tally, world.rules, world.asked, s.tally.preempted
+    if s.phase[(-t.step) % rules.block_tokens] <= t.free:
+        return False
+    while t.running > 1 and t.free * rules.block_tokens < RETRACT_STEPS * t.running:
+        _preempt(world, s, s.running[_victim(world, s)])
+    said, whole = 0, 0
+    for k in range(t.running):
+        mine = at(asked, s.running[k])
+        whole += mine.output
+        said += mine.output - (mine.end - t.step)
+    t.ratio = min(1.0, (said + RETRACT_STEPS * t.running) / (whole + 1.0))
+    return t.preempted > before
+
+
+@inlined
+def _make_room(world: World, s: State, i: int, tokens: int) -> tuple[int, int, bool]:
+    """
+    Preempts until the request at place i has blocks for so many tokens, or is itself the victim.
+
+    Returns its place now (one less for each victim before it), tokens of the budget that victims give back, and whether
+    it still runs.
+    """
+    r, back = s.running[i], 0
+    while not take_blocks(world, s, r, tokens):
+        k = _victim(world, s)
+        victim = s.running[k]
+        if k < i:  # it has had its turn
+            if s.given[k] > 0:
+                back += s.given[k]
+                _return_blocks(world, s, victim, s.given[k])
+            i -= 1
+        _preempt(world, s, victim)
+        if victim == r:
+            return i, back, False
+    return i, back, True
+
+
+@inlined
+def _return_blocks(world: World, s: State, r: int, given: int) -> None:
+    """The blocks that this step gave to a request, where blocks are counted from the tokens computed."""
+    rules, mine = world.rules, at(world.asked, r)
+    if rules.hashed or rules.speculative > 0:
+        return  # noted with the request: `leave` returns them
+    tokens = mine.base + s.tally.step + 1 if mine.decoding else mine.base + given
+    s.tally.free += -(-tokens // rules.block_tokens) - blocks_held(world, s, r)
+
+
+@inlined
+def _note_chunks(world: World, s: State) -> int:
+    """Lists the prompts of this step with their tokens; how many they are."""
+    chunks = 0
+    for k in range(s.tally.running):
+        if not at(world.asked, s.running[k]).decoding and s.given[k] > 0:
+            seat = at(s.seats, chunks)
+            seat.chunk, seat.chunk_tokens = s.running[k], s.given[k]
+            chunks += 1
+    return chunks

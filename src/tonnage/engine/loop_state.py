@@ -1,12 +1,14 @@
-"""What the compiled loop keeps in memory: a record for each request, each seat and each replica.
+"""
+What does the compiled loop keep in memory? A record for each request, each seat and each replica, in NumPy arrays.
 
-Records, not columns: compiled code takes an array as seven numbers, whatever it holds, and the time it takes
-to compile goes with their count.
+`World`, `State` and `Script` are three tuples of such arrays. Python makes them (`new_world`, `new_states`) with one
+row for each replica; the compiled loop sees the same tuples with pointers in the place of arrays (`kernel.pointer`),
+and one replica at a time. Pointers know no length, so `RULES` and `CONTROL` count what is there. Records, not columns:
+a compiled function takes each array as an argument, and the time to compile it goes with their count.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ from tonnage.engine.prefix_cache import Pool, empty_pools
 from tonnage.engine.simulated import Floats, Ints, Limits, Requests, StepArrays
 
 Record = Any
-"""Numbers by name, or an array of such."""
+"""Numbers by name; an array of such; or, in compiled code, a pointer to such."""
 
 # Values of Limits.victim
 LAST, WORST, LEAST = range(3)
@@ -71,14 +73,34 @@ CLIENT = _numbers("ready_s", "due")
 """When a client's next request reaches the scheduler, never while it waits; and which that is."""
 CONTROL = _numbers(
     "every_s delivery_s look_every_s in_flight cold_s keep_s look_s low_since_s",
-    "arrived sampled turn cold rule fewest most",
+    "arrived sampled turn cold rule fewest most samples clients replicas",
 )
-"""What happens from outside: samples, router, autoscaler; how many requests were handed in, or found nobody ready."""
+"""
+What happens from outside: samples, router, autoscaler.
+
+every_s: distance of the samples. look_s: the autoscaler's next look (inf = none), look_every_s: their distance.
+in_flight: requests that it wants on each replica. cold_s: from power to readiness. keep_s: how long too little load is
+watched before a replica goes; low_since_s: since when it is seen (NaN = it is not). arrived, sampled: requests handed
+in and samples taken so far. turn: the replica whose turn it is. cold: requests that found no replica ready. samples,
+clients, replicas: how many there are.
+"""
 CONSTANTS = ("chunk_s", "chunk_token_s", "chunk_square_s", "host_s", "host_sequence_s", "host_prompt_s", "hidden_s",
              "ranks", "uneven", "mixed_attention")  # fmt: skip
-_RULES = (*Limits._fields, *CONSTANTS, "hashed", "swaps")
-Rules: Any = namedtuple("Rules", _RULES)  # type: ignore[misc]
-"""The scheduler's limits and the constants of a step, by value: compiled code need not look again after each store."""
+_FLOATS = tuple(
+    name for name, kind in Limits.__annotations__.items() if getattr(kind, "__forward_arg__", kind) == "float"
+)
+RULES = _numbers(
+    " ".join((*_FLOATS, *CONSTANTS)),
+    " ".join(name for name in Limits._fields if name not in _FLOATS)
+    + " hashed swaps num_requests num_rows num_slots table_width num_ids num_host_ids num_host_blocks",
+)
+"""
+The scheduler's `Limits`, the constants of a step, and how many there are of what.
+
+hashed: blocks have identity (a prefix cache). swaps: what is preempted moves to host memory, if there is room.
+num_rows: entries of World.by_rows. num_slots: of State.slots. table_width: blocks in a row of State.table.
+num_ids, num_host_ids: ids by which the accelerator's blocks and the host's can be found. num_host_blocks: of them.
+"""
 BY_BATCH = _numbers("decode_s context_s attend_s", "")
 BY_ROWS = _numbers("mixed_s head_s", "")
 
@@ -86,7 +108,7 @@ BY_ROWS = _numbers("mixed_s head_s", "")
 class World(NamedTuple):
     """All that the replicas share."""
 
-    rules: Any
+    rules: Record
     by_batch: Record
     by_rows: Record
     asked: Record
@@ -130,14 +152,7 @@ class Script(NamedTuple):
 
 def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World:
     """Requests of which nothing is known yet, and what they will be served by."""
-    n = len(requests.prompt)
-    hashed = len(requests.offsets) > 1
-    kinds = {"int": int, "float": float, "bool": bool}
-    said = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in Limits.__annotations__.items()}
-    # Compiled code is kept by type, and 0 is another type than 0.0.
-    limited = [kinds[said[name]](getattr(limits, name)) for name in Limits._fields]
-    constants = [float(getattr(table, name)) for name in CONSTANTS]
-    rules = Rules._make([*limited, *constants, hashed, limits.host_blocks > 0 and not hashed])
+    n, hashed = len(requests.prompt), len(requests.offsets) > 1
     by_batch, by_rows = np.zeros(len(table.decode_s), BY_BATCH), np.zeros(len(table.mixed_s), BY_ROWS)
     for name in BY_BATCH.names or ():
         by_batch[name] = getattr(table, name)
@@ -150,20 +165,30 @@ def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World
         asked[name] = np.nan
     if hashed:
         asked["first_id"], asked["end_id"] = requests.offsets[:-1], requests.offsets[1:]
-    return World(rules, by_batch, by_rows, asked, requests.blocks)
+    rules = np.zeros(1, RULES)
+    for name in Limits._fields:
+        rules[name] = getattr(limits, name)
+    for name in CONSTANTS:
+        rules[name] = getattr(table, name)
+    longest = int((asked["prompt"] + asked["output"]).max(initial=1)) + limits.speculative
+    counts = {
+        "hashed": hashed, "swaps": limits.host_blocks > 0 and not hashed, "num_requests": n, "num_rows": len(by_rows),
+        "num_slots": max(1, limits.max_loras), "table_width": -(-longest // limits.block_tokens) + 1 if hashed else 1,
+        "num_ids": max(1, requests.num_ids), "num_host_ids": max(1, requests.num_ids if limits.host_blocks else 1),
+        "num_host_blocks": max(1, limits.host_blocks if hashed else 0),
+    }  # fmt: skip
+    for name, count in counts.items():
+        rules[name] = count
+    return World(rules, by_batch, by_rows, asked, np.ascontiguousarray(requests.blocks, np.int64))
 
 
-def new_states(world: World, replicas: int, *, num_ids: int) -> State:
+def new_states(world: World, replicas: int) -> State:
     """Empty replicas."""
-    n, hashed = len(world.asked), bool(world.rules.hashed)
-    names = ("max_num_seqs", "block_tokens", "num_blocks", "host_blocks", "max_loras", "speculative")
-    seats, size, blocks, host_blocks, loras, drafts = (int(getattr(world.rules, name)) for name in names)
-    longest = int((world.asked["prompt"] + world.asked["output"]).max(initial=1)) + drafts
-    wide = -(-longest // size) + 1 if hashed else 1
+    rules = {name: int(world.rules[name][0]) for name in RULES.names or () if RULES[name].kind == "i"}
+    n, seats, hashed = rules["num_requests"], rules["max_num_seqs"], bool(rules["hashed"])
     tally = np.zeros(replicas, TALLY)
-    tally["free"], tally["next_end"], tally["ratio"] = blocks, FOREVER, world.rules.ratio
-    tally["free_rows"], tally["host_free"] = seats, host_blocks
-    host_blocks = host_blocks if hashed else 0
+    tally["free"], tally["next_end"], tally["ratio"] = rules["num_blocks"], FOREVER, world.rules["ratio"][0]
+    tally["free_rows"], tally["host_free"] = seats, rules["host_blocks"]
     places = np.zeros((replicas, seats), SEAT)
     places["free_row"] = np.arange(seats)
     return State(
@@ -172,11 +197,11 @@ def new_states(world: World, replicas: int, *, num_ids: int) -> State:
         given=np.zeros((replicas, seats), np.int64),
         seats=places,
         waiting=np.zeros((replicas, n + 1), np.int64),
-        phase=np.zeros((replicas, size), np.int64),
+        phase=np.zeros((replicas, rules["block_tokens"]), np.int64),
         gaps=np.zeros((replicas, GAP_BINS), np.int64),
         stalls=np.zeros((replicas, STALLS)),
-        slots=np.zeros((replicas, max(1, loras)), SLOT),
-        table=np.zeros((replicas, seats if hashed else 1, wide), np.int64),
-        pool=empty_pools(replicas, num_blocks=blocks if hashed else 1, num_ids=num_ids),
-        host=empty_pools(replicas, num_blocks=max(1, host_blocks), num_ids=num_ids if host_blocks else 1),
+        slots=np.zeros((replicas, rules["num_slots"]), SLOT),
+        table=np.zeros((replicas, seats * rules["table_width"]), np.int64),
+        pool=empty_pools(replicas, num_blocks=rules["num_blocks"] if hashed else 1, num_ids=rules["num_ids"]),
+        host=empty_pools(replicas, num_blocks=rules["num_host_blocks"], num_ids=rules["num_host_ids"]),
     )

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 
-from tonnage.engine.kernel import kernel
-from tonnage.engine.loop_running import leave, plain, walk
-from tonnage.engine.loop_state import FOREVER, GAP_BINS, GAP_LEAST, GAP_RATIO, State, World
+from tonnage.engine.kernel import at, inlined, kernel
+from tonnage.engine.loop_running import leave, schedule_in_turn, schedule_together, table_row
+from tonnage.engine.loop_state import FOREVER, GAP_BINS, GAP_LEAST, GAP_RATIO, STALLS, State, World
 from tonnage.engine.loop_waiting import admit, due_s, is_open, may_admit
 from tonnage.engine.prefix_cache import block_note, host_put
 from tonnage.engine.simulated import Ints
@@ -31,7 +31,7 @@ def advance(world: World, s: State, until: float, one: bool, most: int) -> None:
 
     A run of steps is never cut, so that what a run tells does not depend on how it is divided.
     """
-    t, rules = s.tally[0], world.rules
+    t, rules = s.tally, world.rules
     ended, last = t.finished, t.rounds + most
     while t.now_s < until and t.running + t.waiting > 0 and t.rounds < last:
         steps, preempted = t.steps, t.preempted
@@ -55,64 +55,53 @@ def _step(world: World, s: State) -> None:
     """
     One step in the engine's order: running requests, then waiting ones, then what they cost and say.
 
-    Where prompts come first, a step of decodes alone is the second try. Every part is called from one
-    place, because compiled code is copied to where it is called.
+    Where prompts come first (not mixed), the first try is a step of prompts alone, and only if there are none a second
+    one of decodes alone. Who was preempted in this step made room for others who run: nobody is admitted then. The loop
+    has each part called from one place, for the compiler copies a function to every place that calls it.
     """
-    mixed, t = world.rules.mixed, s.tally[0]
+    mixed, t = world.rules.mixed, s.tally
     t.rounds += 1
     for attempt in range(2):
         decode = mixed or attempt == 1
-        left, chunks, preempted, by_hand = world.rules.budget, 0, False, not decode and t.prefilling > 0
+        left, chunks, preempted, in_turn = world.rules.budget, 0, False, not decode and t.prefilling > 0
         if decode:
-            left, chunks = plain(world, s)
-            by_hand = left < 0
-        if by_hand:
-            left, chunks, preempted = walk(world, s, decode)
+            left, chunks = schedule_together(world, s)
+            in_turn = left < 0
+        if in_turn:
+            left, chunks, preempted = schedule_in_turn(world, s, decode)
         if attempt == 0 and not preempted:
             left, chunks = admit(world, s, left, chunks)
         if decode or chunks > 0:
-            _finish(world, s, chunks, decode, by_hand and decode)
+            _finish(world, s, chunks, decode, in_turn and decode)
             return
 
 
 @kernel
-def _finish(world: World, s: State, chunks: int, decoded: bool, walked: bool) -> None:
-    """Prices the step that `given` and `chunk` describe, lets it pass, and books what was said."""
-    rules, asked, t = world.rules, world.asked, s.tally[0]
-    decodes, rows, context, completing, ghosts = 0, 0, 0, 0, 0
+def _finish(world: World, s: State, chunks: int, decoded: bool, in_turn: bool) -> None:
+    """
+    Prices the step that `given` and `chunk` describe, lets it pass, and books what was said.
+
+    decoded: decodes are part of the step. in_turn: they were looked at one by one, and some may have got nothing.
+    """
+    rules, t = world.rules, s.tally
+    decodes, drafted, context, ghosts = 0, 0, 0, 0
     if decoded:
         decodes, context, ghosts = t.running - t.prefilling, t.context + t.ghost_context, t.ghosts
-        rows = decodes
-    if walked:
-        rows = 0
-        for k in range(t.running):
-            mine = asked[s.running[k]]
-            if mine.decoding:
-                rows += s.given[k]
-                if s.given[k] == 0:
-                    decodes -= 1
-                    context -= mine.base + t.step + 1
-    drafted = rows
-    attended = 0.0
-    for k in range(chunks):
-        mine, q = asked[s.seats[k].chunk], s.seats[k].chunk_tokens
-        rows += q
-        completing += 1 if mine.base + q == mine.target else 0
-        attended += q * (rules.chunk_token_s + rules.chunk_square_s * (mine.base + q / 2.0))
-    if rows == 0:
+        drafted = decodes
+    if in_turn:
+        decodes, drafted, context = _given_decodes(world, s)
+    if drafted == 0 and chunks == 0:
         return
     batch = decodes + ghosts
     if chunks == 0:
-        busy = world.by_batch[batch].decode_s + world.by_batch[batch].context_s * context
+        busy = at(world.by_batch, batch).decode_s + at(world.by_batch, batch).context_s * context
     else:
-        emitted_s = world.by_rows[drafted + completing].head_s
-        full = min(rules.ranks, max(rules.ranks / chunks, 1.0 + rules.uneven / math.sqrt(chunks)))
-        fullest = min(rows + int((rows - drafted) * (full - 1.0)) + ghosts, len(world.by_rows) - 1)
-        busy = world.by_rows[fullest].mixed_s + emitted_s + rules.chunk_s + attended * full
+        busy = _mixed_s(world, s, chunks, drafted, ghosts)
         if batch > 0:
             seen = context * rules.mixed_attention
-            busy += world.by_batch[batch].attend_s + world.by_batch[batch].context_s * seen
+            busy += at(world.by_batch, batch).attend_s + at(world.by_batch, batch).context_s * seen
     host = rules.host_s + rules.host_sequence_s * batch + rules.host_prompt_s * chunks + t.loading_s
+    # While the accelerator works, the host prepares the next step (hidden_s) and the cache moves to and fro.
     taken = max(busy, rules.hidden_s, rules.recall_token_s * max(t.recalled, t.stored)) + host
     t.recalled_all += t.recalled
     t.loading_s, t.recalled, t.stored = 0.0, 0, 0
@@ -128,14 +117,52 @@ def _finish(world: World, s: State, chunks: int, decoded: bool, walked: bool) ->
         else:
             t.kv_s += taken
     if decoded:
-        _note_decodes(world, s, decodes, walked)
+        _note_decodes(world, s, decodes, in_turn)
     _note_prompts(world, s, chunks)
 
 
+@inlined
+def _given_decodes(world: World, s: State) -> tuple[int, int, int]:
+    """Decodes that got something, their rows (drafts included), and the context that they and ghosts attend to."""
+    t, rows = s.tally, 0
+    decodes, context = t.running - t.prefilling, t.context + t.ghost_context
+    for k in range(t.running):
+        mine = at(world.asked, s.running[k])
+        if mine.decoding:
+            rows += s.given[k]
+            if s.given[k] == 0:
+                decodes -= 1
+                context -= mine.base + t.step + 1
+    return decodes, rows, context
+
+
+@inlined
+def _mixed_s(world: World, s: State, chunks: int, drafted: int, ghosts: int) -> float:
+    """
+    The accelerator's time for a step that carries prompts, attention of its decodes apart. [s]
+
+    Data-parallel ranks end together. Products and prompt attention are therefore priced for the rank that got most of
+    the prompts, `full` times an even share; decodes are taken as evenly spread. The head sees only the rows that say a
+    token: decodes with their drafts, and prompts that this step completes.
+    """
+    rules = world.rules
+    rows, completing, attended = drafted, 0, 0.0
+    for k in range(chunks):
+        mine, q = at(world.asked, at(s.seats, k).chunk), at(s.seats, k).chunk_tokens
+        rows += q
+        completing += 1 if mine.base + q == mine.target else 0
+        # Token i of the piece attends to base + i tokens: to base + q/2 on average.
+        attended += q * (rules.chunk_token_s + rules.chunk_square_s * (mine.base + q / 2.0))
+    emitted_s = at(world.by_rows, drafted + completing).head_s
+    full = min(rules.ranks, max(rules.ranks / chunks, 1.0 + rules.uneven / math.sqrt(chunks)))
+    fullest = min(rows + int((rows - drafted) * (full - 1.0)) + ghosts, rules.num_rows - 1)
+    return at(world.by_rows, fullest).mixed_s + emitted_s + rules.chunk_s + attended * full
+
+
 @kernel
-def _note_decodes(world: World, s: State, decodes: int, walked: bool) -> None:
+def _note_decodes(world: World, s: State, decodes: int, in_turn: bool) -> None:
     """Every decode that was given tokens moves on; the others fall one step behind the counter."""
-    asked, t, rules = world.asked, s.tally[0], world.rules
+    asked, t, rules = world.asked, s.tally, world.rules
     size = rules.block_tokens
     for k in range(t.stalled):
         _note_gaps(s.gaps, t.now_s - s.stalls[k], t.now_s - s.stalls[k], 1)
@@ -143,8 +170,8 @@ def _note_decodes(world: World, s: State, decodes: int, walked: bool) -> None:
     t.stalled = 0
     t.emitted_s = t.now_s
     t.ratio = max(rules.ratio_least, t.ratio - rules.ratio_decay)
-    for k in range(t.running if walked and rules.hashed else 0):
-        mine = asked[s.running[k]]
+    for k in range(t.running if in_turn and rules.hashed else 0):
+        mine = at(asked, s.running[k])
         done = mine.base + t.step
         # What an answer filled is noted when the next block is taken.
         if mine.decoding and s.given[k] > 0 and done % size == 0:
@@ -153,9 +180,9 @@ def _note_decodes(world: World, s: State, decodes: int, walked: bool) -> None:
     t.context += t.running - t.prefilling
     t.ghost_context += t.ghosts
     t.tokens += decodes
-    for k in range(t.running if walked else 0):
+    for k in range(t.running if in_turn else 0):
         r = s.running[k]
-        mine = asked[r]
+        mine = at(asked, r)
         if not mine.decoding:
             continue
         moved = 1 if s.given[k] > 0 else 0
@@ -173,7 +200,7 @@ def _note_decodes(world: World, s: State, decodes: int, walked: bool) -> None:
             t.next_end = -1
 
 
-@kernel
+@inlined
 def _accepted(r: int, said: int, drafts: int, acceptance: float) -> int:
     """Draft tokens accepted in a row: a coin for each, thrown from request and position, the same in every run."""
     for k in range(drafts):
@@ -189,10 +216,10 @@ def _accepted(r: int, said: int, drafts: int, acceptance: float) -> int:
 @kernel
 def _note_prompts(world: World, s: State, chunks: int) -> None:
     """Prompts move on; those that are whole say their next token and decode from then on."""
-    t, rules = s.tally[0], world.rules
+    t, rules = s.tally, world.rules
     for k in range(chunks):
-        r, q = s.seats[k].chunk, s.seats[k].chunk_tokens
-        mine = world.asked[r]
+        r, q = at(s.seats, k).chunk, at(s.seats, k).chunk_tokens
+        mine = at(world.asked, r)
         first = mine.base // rules.block_tokens
         mine.base += q
         t.prompt += q
@@ -206,7 +233,7 @@ def _note_prompts(world: World, s: State, chunks: int) -> None:
             mine.first_s = t.now_s
         elif not math.isnan(mine.paused_s):
             _note_gaps(s.gaps, t.now_s - mine.paused_s, t.now_s - mine.paused_s, 1)
-        if not rules.mixed and t.stalled < len(s.stalls):
+        if not rules.mixed and t.stalled < STALLS:
             s.stalls[t.stalled] = t.now_s
             t.stalled += 1
         mine.decoding = 1
@@ -220,32 +247,32 @@ def _note_prompts(world: World, s: State, chunks: int) -> None:
             t.next_end = min(t.next_end, mine.end)
 
 
-@kernel
+@inlined
 def _note_blocks(world: World, s: State, r: int, first: int) -> None:
     """Blocks of a prompt that have become full."""
-    for place in range(first, world.asked[r].base // world.rules.block_tokens):
+    for place in range(first, at(world.asked, r).base // world.rules.block_tokens):
         _note_block(world, s, r, place)
 
 
 @kernel
 def _note_block(world: World, s: State, r: int, place: int) -> None:
     """A full block can be found from now on, in host memory too."""
-    mine = world.asked[r]
-    ids = world.ids[mine.first_id : mine.end_id]
-    if place < len(ids):
-        block_note(s.pool, ids, s.table[mine.row], place)
-        if world.rules.host_blocks > 0 and host_put(s.host, ids[place]):
-            s.tally[0].stored += world.rules.block_tokens
+    mine = at(world.asked, r)
+    if place < mine.end_id - mine.first_id:
+        name = world.ids[mine.first_id + place]
+        block_note(s.pool, name, table_row(world, s, r)[place])
+        if world.rules.host_blocks > 0 and host_put(s.host, name):
+            s.tally.stored += world.rules.block_tokens
 
 
 @kernel
 def _next_end(world: World, s: State) -> int:
     """The step counter at which the first running request ends."""
-    t = s.tally[0]
+    t = s.tally
     if t.next_end < 0:
         soonest = FOREVER
         for k in range(t.running):
-            mine = world.asked[s.running[k]]
+            mine = at(world.asked, s.running[k])
             if mine.decoding:
                 soonest = min(soonest, mine.end)
         t.next_end = soonest
@@ -255,17 +282,17 @@ def _next_end(world: World, s: State) -> int:
 @kernel
 def _retire(world: World, s: State) -> None:
     """Those who have said all leave; in a batch that ends together their seats are computed on."""
-    t = s.tally[0]
+    t = s.tally
     if _next_end(world, s) > t.step:
         return
     k = 0
     while k < t.running:
         r = s.running[k]
-        mine = world.asked[r]
+        mine = at(world.asked, r)
         if mine.decoding and mine.end <= t.step:
             mine.last_s = t.now_s
             mine.said = mine.output
-            s.seats[t.finished % len(s.seats)].ended = r
+            at(s.seats, t.finished % world.rules.max_num_seqs).ended = r
             t.finished += 1
             if world.rules.gather > 0:
                 t.ghosts += 1
@@ -279,13 +306,13 @@ def _retire(world: World, s: State) -> None:
 @kernel
 def _run(world: World, s: State, until: float) -> None:
     """Decode steps in which nobody joins or leaves, up to the first end, the last free block, or `until`."""
-    rules, t = world.rules, s.tally[0]
+    rules, t = world.rules, s.tally
     batch, size, ghosts = t.running, rules.block_tokens, t.ghosts
     seats = batch + ghosts
     steps = _next_end(world, s) - t.step
     if rules.ratio > 0.0 and t.waiting > 0 and batch < rules.max_num_seqs:
         steps = 1  # the room that admission keeps shrinks with every step
-    fixed, slope = world.by_batch[seats].decode_s, world.by_batch[seats].context_s
+    fixed, slope = at(world.by_batch, seats).decode_s, at(world.by_batch, seats).context_s
     host, hidden = rules.host_s + rules.host_sequence_s * seats, rules.hidden_s
     counted, exact = rules.hashed or not rules.reserve_output, rules.hashed
     now, context, free, phase = t.now_s, t.context + t.ghost_context, t.free, (-t.step) % size

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tonnage.engine.kernel import kernel
+from tonnage.engine.kernel import at, kernel
 from tonnage.engine.simulated import Ints
 
 __all__ = [
@@ -29,11 +29,13 @@ BLOCK = np.dtype([("after", "i8"), ("before", "i8"), ("users", "i8"), ("holds", 
 
 
 class Pool(NamedTuple):
-    """Free blocks as a ring that begins and ends at one place more than there are blocks."""
+    """The blocks of a replica (or, with one axis more, of several); the free ones form a ring."""
 
     blocks: Any
     where: Ints
     """The block that holds an id, or -1."""
+    root: int
+    """One place more than there are blocks: the ring begins and ends there."""
 
 
 def empty_pools(replicas: int, *, num_blocks: int, num_ids: int) -> Pool:
@@ -42,46 +44,46 @@ def empty_pools(replicas: int, *, num_blocks: int, num_ids: int) -> Pool:
     blocks = np.zeros((replicas, num_blocks + 1), BLOCK)
     blocks["after"], blocks["before"] = (ring + 1) % (num_blocks + 1), (ring - 1) % (num_blocks + 1)
     blocks["holds"] = -1
-    return Pool(blocks=blocks, where=np.full((replicas, max(1, num_ids)), -1, np.int64))
+    return Pool(blocks=blocks, where=np.full((replicas, num_ids), -1, np.int64), root=num_blocks)
 
 
 @kernel
 def _unlink(pool: Pool, block: int) -> None:
-    left, right = pool.blocks[block].before, pool.blocks[block].after
-    pool.blocks[left].after, pool.blocks[right].before = right, left
+    """Out of the free ones."""
+    left, right = at(pool.blocks, block).before, at(pool.blocks, block).after
+    at(pool.blocks, left).after, at(pool.blocks, right).before = right, left
 
 
 @kernel
 def _append(pool: Pool, block: int) -> None:
     """To the end of the free ones."""
-    root = len(pool.blocks) - 1
-    last = pool.blocks[root].before
-    pool.blocks[last].after, pool.blocks[block].before = block, last
-    pool.blocks[block].after, pool.blocks[root].before = root, block
+    last = at(pool.blocks, pool.root).before
+    at(pool.blocks, last).after, at(pool.blocks, block).before = block, last
+    at(pool.blocks, block).after, at(pool.blocks, pool.root).before = pool.root, block
 
 
 @kernel
 def block_take(pool: Pool) -> int:
     """The block freed longest ago, which forgets what it held."""
-    block = pool.blocks[len(pool.blocks) - 1].after
+    block = at(pool.blocks, pool.root).after
     _unlink(pool, block)
-    if pool.blocks[block].holds >= 0:
-        pool.where[pool.blocks[block].holds] = -1
-        pool.blocks[block].holds = -1
-    pool.blocks[block].users = 1
+    mine = at(pool.blocks, block)
+    if mine.holds >= 0:
+        pool.where[mine.holds] = -1
+        mine.holds = -1
+    mine.users = 1
     return int(block)
 
 
 @kernel
 def blocks_hit(pool: Pool, ids: Ints, most: int) -> tuple[int, int]:
-    """Leading blocks of a request that are held, at most `most`, and how many of them nobody uses."""
-    most = min(most, len(ids))
+    """Of the first `most` blocks of a request, how many are held without a gap, and how many of these nobody uses."""
     hits, unused = 0, 0
     while hits < most:
         block = pool.where[ids[hits]]
         if block < 0:
             break
-        unused += 1 if pool.blocks[block].users == 0 else 0
+        unused += 1 if at(pool.blocks, block).users == 0 else 0
         hits += 1
     return hits, unused
 
@@ -92,23 +94,20 @@ def blocks_share(pool: Pool, ids: Ints, row: Ints, hits: int) -> int:
     revived = 0
     for k in range(hits):
         block = pool.where[ids[k]]
-        if pool.blocks[block].users == 0:
+        if at(pool.blocks, block).users == 0:
             _unlink(pool, block)
             revived += 1
-        pool.blocks[block].users += 1
+        at(pool.blocks, block).users += 1
         row[k] = block
     return revived
 
 
 @kernel
-def block_note(pool: Pool, ids: Ints, row: Ints, place: int) -> None:
+def block_note(pool: Pool, name: int, block: int) -> None:
     """A block of a request is full: from now on it can be found, unless another holds the same."""
-    if place >= len(ids):
-        return
-    name, block = ids[place], row[place]
-    if pool.where[name] < 0 and pool.blocks[block].holds < 0:
+    if pool.where[name] < 0 and at(pool.blocks, block).holds < 0:
         pool.where[name] = block
-        pool.blocks[block].holds = name
+        at(pool.blocks, block).holds = name
 
 
 @kernel
@@ -117,8 +116,8 @@ def blocks_free(pool: Pool, row: Ints, held: int) -> int:
     freed = 0
     for k in range(held - 1, -1, -1):
         block = row[k]
-        pool.blocks[block].users -= 1
-        if pool.blocks[block].users == 0:
+        at(pool.blocks, block).users -= 1
+        if at(pool.blocks, block).users == 0:
             _append(pool, block)
             freed += 1
     return freed
@@ -126,8 +125,7 @@ def blocks_free(pool: Pool, row: Ints, held: int) -> int:
 
 @kernel
 def host_hit(pool: Pool, ids: Ints, first: int, most: int) -> int:
-    """Blocks from `first` on, without a gap, that host memory holds."""
-    most = min(most, len(ids))
+    """How many blocks host memory holds without a gap, from `first` on and before `most`."""
     found = 0
     while first + found < most and pool.where[ids[first + found]] >= 0:
         found += 1
@@ -142,8 +140,8 @@ def host_put(pool: Pool, name: int) -> bool:
     if written:
         block = block_take(pool)
         pool.where[name] = block
-        pool.blocks[block].holds = name
+        at(pool.blocks, block).holds = name
     else:
         _unlink(pool, block)
     _append(pool, block)
-    return written
+    return bool(written)

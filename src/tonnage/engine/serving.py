@@ -208,17 +208,18 @@ def loop_of(
     callers["ready_s"], power["ready_s"] = np.inf, -np.inf
     power["since_s"] = sent.sent_s[0] if n else 0.0
     samples = np.zeros((min(MOST_SAMPLES, int(span * 1.5 / every) + 2) if span > 0 else 0, 5))
+    control["samples"], control["clients"], control["replicas"] = len(samples), len(callers), replicas
     return Loop(
         world=world,
-        states=parts.new_states(world, replicas, num_ids=sent.num_ids),
-        script=parts.Script(control[0], samples, callers, power),
+        states=parts.new_states(world, replicas),
+        script=parts.Script(control, samples, callers, power),
         requests=sent,
         num_refused=len(requests.prompt) - n,
     )
 
 
 def played(loop: Loop, watch: Callable[[int, int], None] | None = None, *, routed: bool = False) -> Simulated:
-    """The run, to its end or to a KeyboardInterrupt of who watches."""
+    """The run, to its end or to a KeyboardInterrupt of who watches; nobody else is handed half a run."""
     from tonnage.engine import compiled
 
     n, partial = len(loop.requests.prompt), False
@@ -230,6 +231,8 @@ def played(loop: Loop, watch: Callable[[int, int], None] | None = None, *, route
                 watch(int(loop.states.tally["finished"].sum()), n)
             assert _passed(loop) > before, "the loop stands still"
     except KeyboardInterrupt:
+        if watch is None:
+            raise
         partial = True
     return _told(loop, partial=partial, routed=routed)
 
@@ -265,12 +268,12 @@ def _told(loop: Loop, *, partial: bool, routed: bool) -> Simulated:
     columns = {name: np.ascontiguousarray(asked[name]) for name in ("started_s", "first_s", "preempted")}
     return Simulated(
         requests=loop.requests._replace(sent_s=sent), last_s=last, **columns, gaps=loop.states.gaps.sum(axis=0),
-        timeline=_timeline(loop.script.samples[: int(loop.script.control["sampled"])]), num_refused=loop.num_refused,
+        timeline=_timeline(loop.script.samples[: int(loop.script.control["sampled"][0])]), num_refused=loop.num_refused,
         steps=int(sums["steps"]), rounds=int(sums["rounds"]), busy_s=float(sums["busy_s"]),
         host_s=float(sums["host_s"]), prompt_s=float(sums["prompts_s"]), kv_blocked_s=float(sums["kv_s"]),
         seats_blocked_s=float(sums["seats_s"]), prompt_tokens=int(sums["prompt"]), cached_tokens=int(sums["hit"]),
         recalled_tokens=int(sums["recalled_all"]), free_blocks=int(sums["free"]), partial=partial,
-        span_s=max(end - begin, 1e-12), cold_hits=int(loop.script.control["cold"]),
+        span_s=max(end - begin, 1e-12), cold_hits=int(loop.script.control["cold"][0]),
         replica=np.ascontiguousarray(asked["owner"]) if routed else np.zeros(0, np.int64),
         paid_s=paid if routed else np.zeros(0),
     )  # fmt: skip

@@ -7,11 +7,19 @@ card is what one program sees; `fraction` in a case says that half of it is coun
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from tonnage.nouns.calibration import Calibration
 
-__all__ = ["Accelerator", "Fact", "Link", "Measured"]
+__all__ = ["STATUSES", "Accelerator", "Fact", "Link", "Measured", "PublishedResult", "ScaleUpDomain"]
+
+STATUSES: Final = ("released", "announced", "facts-only")
+"""
+Where a part stands: sold or rented; announced or told only by others than its maker, so answered when named and never
+put forward; without a published throughput of its operations, so that nothing is predicted for it.
+"""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,6 +86,8 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     host_link: Link
     """To the host, usually PCIe."""
     fact: Fact
+    status: str = "released"
+    """One of STATUSES."""
     aliases: tuple[str, ...] = ()
     memory_type: str = ""
     usable_memory_bytes: float | None = None
@@ -133,3 +143,47 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         if dtype == "tf32":
             return self.peaks.get("fp32")
         return None
+
+
+class ScaleUpDomain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    How many accelerators a fast fabric joins, and in which shape. Packages are counted, not dies.
+
+    A name may count otherwise: the "NVL144" of 2025 is a rack of 72 packages with two dies each.
+    """
+
+    id: str
+    accelerator: str
+    name: str
+    shape: str
+    """switched: any pair at full rate; mesh: a link to some or all others; torus: a link to each neighbour."""
+    packages: int
+    packages_per_tray: int
+    """Of one host or compute tray: what fails, is repaired and is rented together."""
+    trays: int
+    dims: tuple[int, ...] = ()
+    """Sides of a torus, in packages; empty = not published, or no torus."""
+    dies_per_package: int = 1
+    spare_trays: int | None = None
+    """Left out of large jobs by published practice; absent = none is published."""
+    slices: tuple[tuple[int, ...], ...] = ()
+    """Parts of a torus that are rented by themselves, small ones first; the table of the maker may go on."""
+    fact: Fact
+
+    @property
+    def usable_packages(self) -> int:
+        """Of one large job, spare trays left out."""
+        return self.packages - (self.spare_trays or 0) * self.packages_per_tray
+
+
+class PublishedResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody said an accelerator reached; nothing is derived from it."""
+
+    accelerator: str
+    model: str
+    metric: str
+    value: float
+    unit: str
+    conditions: str
+    source: str
+    as_of: str

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.accelerator import Accelerator, PublishedResult, ScaleUpDomain
 
 __all__ = ["SCHEMA", "AcceleratorCard", "Column", "Hidden", "Listing"]
 
@@ -54,5 +54,9 @@ class AcceleratorCard(msgspec.Struct, frozen=True, kw_only=True):
     accelerator: Accelerator
     offers: Listing
     ambiguity: str | None = None
+    domains: tuple[ScaleUpDomain, ...] = ()
+    """Fast fabrics that are built of it."""
+    results: tuple[PublishedResult, ...] = ()
+    """Published of a part that nothing is predicted for."""
     kind: str = "accelerator"
     schema: str = SCHEMA

@@ -14,6 +14,8 @@ from functools import lru_cache
 from math import log2, sqrt
 from typing import Final, Literal
 
+import msgspec
+
 from tonnage.errors import Unmeasured
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.breakdown import Evidence, Tier
@@ -36,6 +38,9 @@ _EMULATED: Final = {
 }
 """What multiplies a dtype that the part has no unit for: the weights are widened on the way in."""
 
+SLOWER: Final = 1.3
+"""How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
+_PRODUCTS: Final = frozenset({"gemm", "grouped_gemm"})
 _COLLECTIVES: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 
 
@@ -105,14 +110,10 @@ def _timed(op: Operator, accelerator: Accelerator, ladder: Ladder, eager: bool) 
     if measured is None:
         seconds = _GENERIC[kind](op, accelerator, ladder)
     else:
-        grid, point, weights_bytes, width = measured
-        peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained
-        machine = _machine(peak * grid.arithmetic, accelerator.memory_bytes_per_s * grid.memory)
-        seconds, rung = grid_s(grid, point, machine=machine, weights_bytes=weights_bytes, width=width), grid.rung
-        if grid.arithmetic > 1.0:  # some shapes reach more of the measured part's peak than its large ones usually do
-            seconds = max(seconds, op.flop / peak)
-        if grid.memory > 1.0:
-            seconds = max(seconds, op.read_bytes / accelerator.memory_bytes_per_s)
+        grid = measured[0]
+        seconds, rung = _read(op, measured, accelerator=accelerator, ladder=ladder), grid.rung
+        if kind in _PRODUCTS and measured[2] < 2.0:
+            seconds, rung, grid = _second_witness(op, (seconds, rung, grid), accelerator=accelerator, ladder=ladder)
     if eager:
         seconds += ladder.curve.eager_launch_s - ladder.curve.launch_s
     return seconds, rung, grid
@@ -121,6 +122,51 @@ def _timed(op: Operator, accelerator: Accelerator, ladder: Ladder, eager: bool) 
 @lru_cache(maxsize=256)
 def _machine(peak_flop_per_s: float, memory_bytes_per_s: float) -> Machine:
     return Machine(peak_flop_per_s=peak_flop_per_s, memory_bytes_per_s=memory_bytes_per_s)
+
+
+def _read(op: Operator, measured: Measured, *, accelerator: Accelerator, ladder: Ladder) -> float:
+    """Seconds that a grid says of an operator on this accelerator."""
+    grid, point, weights_bytes, width = measured
+    peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained
+    machine = _machine(peak * grid.arithmetic, accelerator.memory_bytes_per_s * grid.memory)
+    seconds = grid_s(grid, point, machine=machine, weights_bytes=weights_bytes, width=width)
+    if grid.arithmetic > 1.0:  # some shapes reach more of the measured part's peak than its large ones usually do
+        seconds = max(seconds, op.flop / peak)
+    if grid.memory > 1.0:
+        seconds = max(seconds, op.read_bytes / accelerator.memory_bytes_per_s)
+    return seconds
+
+
+def _second_witness(
+    op: Operator, first: tuple[float, Rung, Grid], *, accelerator: Accelerator, ladder: Ladder
+) -> tuple[float, Rung, Grid]:
+    """
+    A product in fewer bits, checked against the 16-bit kernel of the same shape.
+
+    A table that makes fewer bits slower than `SLOWER` times 16 bits is more often an untuned kernel than what an engine
+    runs: it needs a second witness, another table of the same arithmetic. If that one is faster, it is taken. If both
+    were measured on this very accelerator and agree, the faster stands. Otherwise the engine is taken to run the 16-bit
+    kernel at worst, on widened weights.
+    """
+    seconds, rung, grid = first
+    sixteen = _find(op, ladder, ("bf16",), 2.0)
+    if sixteen is None:
+        return first
+    wide = msgspec.structs.replace(op, weights="bf16", compute="bf16")
+    most = SLOWER * _read(wide, sixteen, accelerator=accelerator, ladder=ladder)
+    if seconds <= most:
+        return first
+    names, stored = _kernels(op.weights, op.compute)
+    seen = [(seconds, rung, grid)]
+    for name in names:
+        other = _find(op, ladder, (name,), stored)
+        if other is not None and other[0] is not grid:
+            seen.append((_read(op, other, accelerator=accelerator, ladder=ladder), other[0].rung, other[0]))
+    best = min(seen, key=lambda found: found[0])
+    agreed = len(seen) > 1 and all(found[1] == "own" for found in seen)
+    if best[0] <= most or agreed:
+        return best
+    return most, weakest_rung((rung, sixteen[0].rung)), sixteen[0]
 
 
 def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
@@ -184,19 +230,20 @@ def _kernels(weights: str, compute: str) -> tuple[tuple[str, ...], float]:
     return names or (), known.bytes
 
 
-def _dense(op: Operator, ladder: Ladder) -> Measured | None:
+def _product(op: Operator, ladder: Ladder) -> Measured | None:
     names, stored = _kernels(op.weights, op.compute)
-    for name in names:
-        grid = ladder.grids.get("gemm/" + name)
-        if grid is not None:
-            return grid, (op.n, op.k, op.m), stored, 1.0
-    return None
+    return _find(op, ladder, names, stored)
 
 
-def _grouped(op: Operator, ladder: Ladder) -> Measured | None:
-    names, stored = _kernels(op.weights, op.compute)
+def _find(op: Operator, ladder: Ladder, names: tuple[str, ...], stored: float) -> Measured | None:
+    """The first of the named grids that the ladder has, and the product's place in it."""
     for name in names:
-        key = "grouped_gemm/" + name
+        key = f"{op.kind}/{name}"
+        if op.kind == "gemm":
+            grid = ladder.grids.get(key)
+            if grid is not None:
+                return grid, (op.n, op.k, op.m), stored, 1.0
+            continue
         grid = (ladder.grids.get(key + "/skewed") if op.skewed else None) or ladder.grids.get(key)
         if grid is not None:
             return grid, (op.n * op.k, op.groups, op.m / max(op.groups, 1e-9)), stored, op.n + op.k
@@ -311,8 +358,8 @@ def _stream(op: Operator, ladder: Ladder) -> Measured | None:
 
 
 _MEASURED: Final[dict[str, Callable[[Operator, Ladder], Measured | None]]] = {
-    "gemm": _dense,
-    "grouped_gemm": _grouped,
+    "gemm": _product,
+    "grouped_gemm": _product,
     "attention_prefill": _prompt,
     "attention_decode": _step,
     "mla_prefill": _latent_prompt,

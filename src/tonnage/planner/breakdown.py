@@ -19,15 +19,18 @@ from tonnage.engines.training import software_spec
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.breakdown import BREAKDOWN_SCHEMA, Breakdown, Evidence, Node
-from tonnage.nouns.case import Case, InferCase, Links, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
+from tonnage.nouns.case import Case, InferCase, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
+from tonnage.nouns.lifecycle import LifecyclePlan
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import ServeOption, ServePlan
 from tonnage.nouns.train_plan import TrainOption, TrainPlan
 from tonnage.nouns.training import TrainSetup
+from tonnage.planner.deployment import case_of
 from tonnage.planner.files import read_text, read_written
 from tonnage.planner.plans import Plan, plan_of_text
 from tonnage.planner.predict.case_lines import case_of_object, raw_cases
 from tonnage.planner.predict.predict import predict
+from tonnage.planner.serve.option import share_of
 from tonnage.planner.train.job import job_of
 from tonnage.planner.train.search import Place, templates
 
@@ -36,7 +39,7 @@ __all__ = ["Explained", "explain_case", "explain_file", "explain_plan"]
 Kind = Literal["serve", "train"]
 
 _SIMULATED: Final = Evidence(tier="formula", source="the plan's request-level simulation beyond the steady state")
-_STEADY: Final = Evidence(tier="formula", source="the plan's closed form beyond the steady state of `predict`")
+_STEADY: Final = Evidence(tier="formula", source="the plan's requests in flight beyond those of its rate")
 
 _REBUILT: Final = Evidence(tier="formula", source="settings of the plan that its option does not carry")
 ROUNDING: Final = 1e-9
@@ -70,8 +73,9 @@ def explain_file(path: str, *, rank: int = 1, additions: Additions = NOTHING) ->
     if isinstance(value, dict) and _known(value):
         return Explained(None, (_opened(value, additions),))
     plan = plan_of_text(text if isinstance(value, dict) else "{}", path)
-    opened = explain_plan(plan, rank=rank, additions=additions)
-    return Explained(plan, () if opened is None else (opened,))
+    halves = (plan.make, plan.serve) if isinstance(plan, LifecyclePlan) else (plan,)
+    opened = (explain_plan(half, rank=rank, additions=additions) for half in halves)
+    return Explained(plan, tuple(found for found in opened if found is not None))
 
 
 def _is_lines(text: str) -> bool:
@@ -236,24 +240,13 @@ def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accel
 
 def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
     """One replica of the option under its share of the planned load."""
-    request, configuration, c = plan.request, option.configuration, option.capacity
-    fields = ("name", "version")
-    engine = {key: value for key, value in msgspec.to_builtins(configuration.engine).items() if key not in fields}
-    # Requests in flight on a replica, at the latencies of the plan, are what its share of the rate amounts to.
-    latency = c.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * c.tpot_mean_s
-    return ServeCase(
-        model=str(plan.model.get("id") or request.model),
-        accelerator=configuration.accelerator,
-        traffic=Traffic(rate_per_s=c.concurrency / latency),
-        isl=request.lengths.prompt_tokens,
-        osl=request.lengths.output_tokens,
-        layout=configuration.layout,
-        precision=configuration.precision,
-        engine=configuration.engine.name,
-        engine_version=configuration.engine.version,
-        engine_options=engine,
-        links=Links(intra=configuration.intra_link),
-    )
+    request, c = plan.request, option.capacity
+    rate = share_of(request, option.replicas)
+    if request.rate_per_s is None:
+        # Requests in flight on a replica, at the latencies of the plan, are what its share of the rate amounts to.
+        rate /= c.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * c.tpot_mean_s
+    name = str(plan.model.get("id") or request.model)
+    return case_of(option.configuration, model=name, lengths=request.lengths, traffic=Traffic(rate_per_s=rate))
 
 
 def _planned(node: Node, option: ServeOption) -> Node:
@@ -262,7 +255,7 @@ def _planned(node: Node, option: ServeOption) -> Node:
     planned = {"TTFT": c.ttft_mean_s, "TPOT": c.tpot_mean_s}.get(node.name)
     if planned is None or planned == node.value:
         return node
-    told = "bursts, spread lengths and queues" if c.simulated is not None else "how the plan means its steps"
+    told = "bursts, spread lengths and queues" if c.simulated is not None else "requests in flight instead of a rate"
     evidence = _SIMULATED if c.simulated is not None else _STEADY
     beyond = Node(name="beyond the steady state", value=planned - node.value, unit="s", how=told, evidence=evidence)
     steady = msgspec.structs.replace(node, name="steady state")

@@ -18,6 +18,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions, accelerators, hub
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import EngineTimes, engine_times
+from tonnage.catalog.support import support
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.engine.overheads import Overheads, ahead
 from tonnage.engine.own_kernels import mixed_attention
@@ -94,11 +95,11 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
         The model, accelerator, engine or a format is unknown, or the case contradicts itself.
     """
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
-    return deploy(case, model=model, accelerator=catalog.accelerator(case.accelerator, additions))
+    return deploy(case, model=model, accelerator=catalog.predictable(case.accelerator, additions))
 
 
 def case_of(
-    configuration: Configuration, *, model: Model, lengths: Lengths, traffic: Traffic, replicas: int = 1
+    configuration: Configuration, *, model: Model | str, lengths: Lengths, traffic: Traffic, replicas: int = 1
 ) -> ServeCase:
     """The case that `predict` would be asked about a plan's configuration under a load."""
     layout = configuration.layout
@@ -129,8 +130,8 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         )
     case = _at_mean_lengths(case)
     accelerator = _counted(accelerator, case)
-    precision = settled_precision(case.precision, model)
     known, note = _engine(case)
+    precision = with_usual_activations(settled_precision(case.precision, model), accelerator, engine=known.name)
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
@@ -164,7 +165,8 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         speculation=_speculation(engine),
         mixed_attention=mixed_attention(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
     )
-    notes = (*note, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
+    told = filter(None, (catalog.standing(accelerator),))
+    notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
     if times.borrowed and own is None:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
     return Deployment(
@@ -227,6 +229,23 @@ def settled_precision(given: Precision | None, model: Model) -> Precision:
     if model.experts_dtype and given.experts is None and number_format(given.weights).bits < 8:
         return msgspec.structs.replace(given, weights=model.native_dtype, experts=given.weights)
     return given
+
+
+def with_usual_activations(precision: Precision, accelerator: Accelerator, *, engine: str) -> Precision:
+    """
+    The formats with the activations that engines use with these weights, where none but 16 bits are named.
+
+    FP8 weights come with FP8 activations wherever the part multiplies FP8: no engine widens them there. Where it does
+    not (Ampere), or where the engine's kernels for a format multiply at 16 bits, weight-only kernels run.
+    """
+    stored = number_format(precision.weights)
+    native = not stored.weight_only and stored.bits < 16 and stored.compute in accelerator.peaks
+    if precision.experts is not None or not native or number_format(precision.activations).bits < 16:
+        return precision
+    runs = support(engine, accelerator, weights=stored.name)
+    if runs is None or runs.at_16_bits:
+        return precision
+    return msgspec.structs.replace(precision, activations=stored.name)
 
 
 def _counted(accelerator: Accelerator, case: ServeCase) -> Accelerator:

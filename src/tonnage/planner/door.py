@@ -467,7 +467,7 @@ def _by_the_hour(said: tuple[str, ...], dispersion: float) -> LoadShape:
 
 def read_filters(given: Mapping[str, Any], additions: Additions) -> Filters:
     """Constraints on accelerators and offers from fields already read, in the catalogue's own spelling."""
-    accelerators = tuple(catalog.accelerator(name, additions).id for name in given.get("accelerator", ()))
+    accelerators = tuple(catalog.predictable(name, additions).id for name in given.get("accelerator", ()))
     excluded = tuple(catalog.accelerator(name, additions).id for name in given.get("exclude", ()))
     offers = catalog.offers(additions=additions)
     both = set(accelerators) & set(excluded)

@@ -46,6 +46,7 @@ AcceleratorTest = Callable[[Filters, Accelerator], bool]
 
 ACCELERATOR_TESTS: Final[dict[str, AcceleratorTest]] = {
     "accelerator": lambda f, a: not f.accelerators or a.id in f.accelerators,
+    "announced": lambda f, a: a.status == "released" or a.id in f.accelerators,
     "exclude": lambda f, a: a.id not in f.exclude_accelerators,
     "vendor": lambda f, a: not f.vendors or a.vendor in f.vendors,
     "segment": lambda f, a: not f.segments or a.segment in f.segments,

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DEPTH", "PLAN_DEPTH", "show_breakdown", "tree_table"]
 
-DEPTH: Final = 6
+DEPTH: Final = 7
 """Levels below a number that are shown unless asked otherwise: operators of a steady state."""
-PLAN_DEPTH: Final = 4
+PLAN_DEPTH: Final = 6
 _FIRST: Final = frozenset({"TTFT", "TPOT", "step"})
 _SHORTEST: Final = 0.0005
 """Of the whole; parts below are counted, not shown. [-]"""
@@ -112,6 +112,7 @@ def _through(node: Node) -> tuple[Node, float, str]:
     while True:
         only = node.parts[0] if len(node.parts) == 1 else _binding(node)
         if only is None:
+            told += [f"{node.binds} binds, the other runs beside it"] if node.rule == "max" else []
             return node, times, "; ".join(part for part in told if part)
         if node.rule == "max":
             beside = ", ".join(f"{part.name} {show(part.value, part.unit)}" for part in node.parts if part is not only)

@@ -11,7 +11,7 @@ import sys
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from tonnage.nouns.accelerator import Accelerator, Link
+from tonnage.nouns.accelerator import Accelerator, Link, PublishedResult, ScaleUpDomain
 from tonnage.nouns.listing import AcceleratorCard, Column, Listing
 from tonnage.nouns.money import STALE_AFTER_DAYS, is_stale
 from tonnage.units import show
@@ -49,7 +49,8 @@ def show_card(card: AcceleratorCard) -> None:
     if card.ambiguity:
         print(card.ambiguity + "\n")
     print(f"{part.name} ({part.id})")
-    pairs = [*_facts(part), *_sources(part)]
+    told = [*_facts(part), *map(_domain, card.domains), *map(_published, card.results)]
+    pairs = [*told, *_sources(part)]
     _print_table([Head("", "<"), Head("", "<")], [(name, text or UNKNOWN) for name, text in pairs], fold=True)
     if card.offers.rows:
         print("\nCheapest offer of each provider; price per accelerator-hour, terms per instance")
@@ -163,6 +164,7 @@ def _facts(part: Accelerator) -> list[tuple[str, str | None]]:
     usable = part.usable_memory_bytes
     peaks = ", ".join(f"{dtype} {show(rate, 'FLOP/s', digits=4)}" for dtype, rate in part.peaks.items())
     return [
+        *([] if part.status == "released" else [("status", part.status)]),
         ("vendor", part.vendor),
         ("architecture", " ".join(text for text in (part.architecture, part.compute_capability or "") if text)),
         ("launched", str(part.year) if part.year else None),
@@ -191,6 +193,26 @@ def _link(link: Link) -> str | None:
         return "none"
     rate = f"{show(link.bytes_per_s, 'bytes/s')} per direction" if link.bytes_per_s else "rate not published"
     return f"{link.kind}, {rate}" + (f", {link.domain} at full rate" if link.domain > 1 else "")
+
+
+def _domain(domain: ScaleUpDomain) -> tuple[str, str]:
+    sides = f" of {'x'.join(map(str, domain.dims))}" if domain.dims else ""
+    dies = f" of {domain.dies_per_package} dies" if domain.dies_per_package > 1 else ""
+    spare = f", {domain.spare_trays} of them spare in large jobs" if domain.spare_trays else ""
+    slices = f"; slices {', '.join('x'.join(map(str, sides)) for sides in domain.slices)}" if domain.slices else ""
+    trays = f"{domain.trays} tray{'s' if domain.trays > 1 else ''} of {domain.packages_per_tray}{spare}"
+    return (
+        "domain",
+        f"{domain.name}: {domain.shape}{sides}, {domain.packages} packages{dies} in {trays}{slices} "
+        f"({domain.fact.source})",
+    )
+
+
+def _published(result: PublishedResult) -> tuple[str, str]:
+    return (
+        "published",
+        f"{result.model}: {result.metric} {result.value:,g} ({result.conditions}; {result.source})",
+    )
 
 
 def _sources(part: Accelerator) -> list[tuple[str, str | None]]:

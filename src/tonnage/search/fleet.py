@@ -57,7 +57,8 @@ def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | Non
     return put_apart(problem, asked, fleet=_told(problem, at, solved))
 
 
-def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
+# One loop for each family of variables, in the order in which the solver numbers them.
+def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:  # noqa: C901 - families of variables, one by one
     hours, all_hours = problem.hours, sum(problem.hours)
     for m, machine in enumerate(problem.machines):
         for term in machine.terms:

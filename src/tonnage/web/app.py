@@ -21,12 +21,12 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.version import __version__
 from tonnage.web import pages
 from tonnage.web.bounded import bounded
-from tonnage.web.guard import HEALTH, LARGEST_BODY, LOOPBACK, NOT_ASKED, Asgi, guarded, is_loopback, mapping
+from tonnage.web.guard import HEALTH, LARGEST_BODY, LOOPBACK, NOT_ASKED, Asgi, guarded, is_loopback, mapping, single
 from tonnage.web.jobs import Jobs, key_of
+from tonnage.web.kept import Kept
 from tonnage.web.limits import Busy, Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.openapi import openapi
 from tonnage.web.questions import QUESTIONS, at_first, nested
-from tonnage.web.tasks import Kept
 from tonnage.web.worker import Settings
 
 __all__ = ["application"]
@@ -79,7 +79,7 @@ def application(
             TonnageError: partial(_said, status=400), HTTPException: _refused,
         },
         on_startup=[jobs.warm],
-        on_shutdown=[jobs.close, uploads.cleanup],
+        on_shutdown=[jobs.kill, uploads.cleanup],
     )  # fmt: skip
     app.state.jobs = jobs
     return guarded(bounded(_with_options(app), limits=limits), hosts=hosts, token=token)
@@ -303,7 +303,7 @@ async def _models(request: Asked) -> Response[bytes]:
 
 
 def _fields(request: Asked) -> dict[str, str]:
-    return {name: value for name, value in request.query_params.items() if value}
+    return single(request.query_params.multi_items())
 
 
 def _still_here(jobs: Jobs, key: str) -> Kept:

@@ -20,7 +20,8 @@ def bounded(app: Asgi, *, limits: Limits) -> Asgi:
         if scope["type"] != "http":
             return await app(scope, receive, send)
         try:
-            body = await asyncio.wait_for(_body(receive), limits.body_s)
+            async with asyncio.timeout(limits.body_s):
+                body = await _body(receive)
         except TimeoutError:
             told = f"the body did not come within {limits.body_s:g} s"
             return await say(send, 408, why=told, headers=_CLOSE)

@@ -38,18 +38,22 @@ class Connection:
     ) -> None:
         self._inner, self._limits, self._owing, self._opened = inner, limits, owing, opened
         self._transport: Any = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._asked = 0
+        self._owes: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        self._asked, self._more = 0, False
         self._silent = True
         app = inner.app
 
         async def counted(scope: Any, receive: Any, send: Any) -> None:
-            self._stop()
+            self._has_head()
             self._asked += 1
             try:
                 await app(scope, receive, send)
             finally:
                 self._asked -= 1
+                if self._asked == 0 and self._more and not self._transport.is_closing():
+                    self._owe()
+                self._more = False
 
         inner.app = counted
 
@@ -63,7 +67,9 @@ class Connection:
 
     def data_received(self, data: bytes) -> None:
         self._silent = False
-        if self._asked == 0 and self._timer is None:
+        if self._asked:
+            self._more = True  # the end of a body, or the beginning of another head
+        elif self._owes is None:
             self._owe()
         self._inner.data_received(data)
 
@@ -71,35 +77,39 @@ class Connection:
         return self._inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
+        self._has_head()
+        self._is_read()
         self._opened.discard(self)
         self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        self._start(self._limits.send_s, self._transport.abort)
+        self._is_read()
+        self._unread = asyncio.get_running_loop().call_later(self._limits.send_s, self._transport.abort)
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        self._stop()
+        self._is_read()
         self._inner.resume_writing()
 
     def late(self) -> None:
         """Close a connection that owes its head; one that has begun to send it is told why."""
-        self._stop()
+        self._has_head()
         if not self._silent and not self._transport.is_closing():
             self._transport.write(_LATE)
         self._transport.close()
 
     def _owe(self) -> None:
-        self._start(self._limits.header_s, self.late)
+        self._has_head()
+        self._owes = asyncio.get_running_loop().call_later(self._limits.header_s, self.late)
         self._owing[self] = None
 
-    def _start(self, seconds: float, action: Callable[[], None]) -> None:
-        self._stop()
-        self._timer = asyncio.get_running_loop().call_later(seconds, action)
-
-    def _stop(self) -> None:
+    def _has_head(self) -> None:
         self._owing.pop(self, None)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._owes is not None:
+            self._owes.cancel()
+            self._owes = None
+
+    def _is_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None

@@ -9,7 +9,7 @@ needs the server's token.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -19,9 +19,11 @@ import msgspec
 from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.planner.files import DEEPEST
+from tonnage.web.questions import QUESTIONS
 
 __all__ = [
     "HEADERS", "HEALTH", "LARGEST_BODY", "LOOPBACK", "NOT_ASKED", "Asgi", "guarded", "is_loopback", "mapping", "say",
+    "single",
 ]  # fmt: skip
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -85,7 +87,7 @@ def guarded(app: Asgi, *, hosts: tuple[str, ...], token: str = "") -> Asgi:
             told = "this server asks for its token: open the address that it printed when it started, or send it as"
             why = f"{told} 'Authorization: Bearer TOKEN'"
             return await say(sealed, 401, why=why, headers={"www-authenticate": "Bearer"})
-        if _is_led(given):
+        if _is_led(scope, given):
             scope = {**scope, NOT_ASKED: True}
         await app(scope, receive, sealed)
 
@@ -118,6 +120,22 @@ def mapping(body: bytes) -> dict[str, Any]:
     if _depth(value) > DEEPEST:
         raise BadRequest(f"the body is nested more than {DEEPEST} deep")
     return value
+
+
+def single(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """
+    The fields of a query that are not empty, each of which may stand once.
+
+    Raises
+    ------
+    BadRequest
+        A field given twice: which of its values is meant nobody can know.
+    """
+    found: dict[str, str] = {}
+    for name, value in fields:
+        if value and found.setdefault(name, value) != value:
+            raise BadRequest(f"the query gives '{echo(name)}' twice; keep one")
+    return found
 
 
 async def say(send: Any, status: int, *, why: str, headers: dict[str, str] | None = None) -> None:
@@ -154,7 +172,7 @@ def _from_elsewhere(scope: Any, given: dict[str, str]) -> Refusal | None:
             return Refusal(400, f"Origin: '{echo(origin)}' is no origin; one looks like http://localhost:8042")
         if _netloc(rest, scheme) != _netloc(given["host"], scheme):
             return Refusal(403, "requests from other sites are refused")
-    if origin == "null" or (_is_cross(given) and not _is_led(given) and not _is_light(scope)):
+    if origin == "null" or (_is_cross(given) and not _is_led(scope, given) and not _is_light(scope)):
         return Refusal(403, "requests from other sites are refused")
     if _is_cross(given) and scope["method"] not in ("GET", "HEAD"):
         return Refusal(403, "requests from other sites are refused")
@@ -174,9 +192,10 @@ def _is_cross(given: dict[str, str]) -> bool:
     return given.get("sec-fetch-site", "none") not in ("same-origin", "none")
 
 
-def _is_led(given: dict[str, str]) -> bool:
-    """Whether a person followed a link of another site."""
-    return _is_cross(given) and given.get("sec-fetch-mode") == "navigate" and given.get("sec-fetch-dest") == "document"
+def _is_led(scope: Any, given: dict[str, str]) -> bool:
+    """Whether a person followed a link of another site to one of the forms."""
+    navigates = given.get("sec-fetch-mode") == "navigate" and given.get("sec-fetch-dest") == "document"
+    return _is_cross(given) and navigates and scope["path"].strip("/") in QUESTIONS
 
 
 def _is_light(scope: Any) -> bool:

@@ -16,9 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.errors import TonnageError
+from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits, TooLong
 from tonnage.web.questions import QUESTIONS
-from tonnage.web.tasks import Kept
 from tonnage.web.worker import Settings
 from tonnage.web.workers import Lane, forked, spawned
 
@@ -164,10 +164,10 @@ class Jobs:
         for lane in (self.quick, self.plans):
             lane.warm()
 
-    async def close(self) -> None:
+    def kill(self) -> None:
         """Kill every worker."""
         for lane in (self.plans, self.quick, self.pictures):
-            await lane.close()
+            lane.kill()
 
     @contextmanager
     def _joined(self, key: str, path: str, request: dict[str, Any], client: str) -> Iterator[Job]:

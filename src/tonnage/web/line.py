@@ -82,7 +82,8 @@ class Line:
         called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._clients.setdefault(client, deque()).append(called)
         try:
-            await asyncio.wait_for(asyncio.shield(called), self._wait_s)
+            async with asyncio.timeout(self._wait_s):
+                await asyncio.shield(called)
         except BaseException as left:
             if called.done():  # called up and gone in the same moment
                 self._give_on()

@@ -20,9 +20,9 @@ from tonnage.report import html
 from tonnage.report.answers import fragment
 from tonnage.report.charts import Chart
 from tonnage.version import __version__
+from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits
 from tonnage.web.questions import QUESTIONS, Question, nested
-from tonnage.web.tasks import Kept
 from tonnage.web.what_if import WhatIf, moves, told, value, what_ifs
 
 __all__ = [

@@ -1,7 +1,6 @@
 """What workers can be asked: questions, and whatever is made of kept answers (pages, pictures, files).
 
-A kept answer travels as the bytes of its record, which only these processes write and read; the server itself never
-looks inside, so that no answer, however large, holds up others.
+A kept answer travels as the bytes of its record (`kept`).
 """
 
 from __future__ import annotations
@@ -14,35 +13,14 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.web.kept import Kept
 from tonnage.web.models import admitted, keep
 from tonnage.web.questions import QUESTIONS, answered, opened
 from tonnage.web.worker import Settings, Told
 
-__all__ = ["MAX_CASES", "TASKS", "Kept"]
+__all__ = ["MAX_CASES", "TASKS"]
 
 MAX_CASES: Final = 200
-
-
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A question and its answer, for the pictures and comparisons that ask for it again."""
-
-    path: str
-    request: dict[str, Any]
-    document: bytes
-    """As JSON, the same bytes as the command line's `--json`."""
-    sentence: str
-    record: bytes
-    """The answer itself, for another worker."""
-
-    @property
-    def answer(self) -> Any:
-        """The answer as its noun."""
-        return pickle.loads(self.record)
-
-    @property
-    def size_bytes(self) -> int:
-        """What keeping it takes. [bytes]"""
-        return len(self.document) + len(self.record)
 
 
 def ask(settings: Settings, told: Told, *, path: str, request: dict[str, Any]) -> Kept:

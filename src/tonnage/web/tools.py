@@ -7,6 +7,8 @@ whole plan as JSON would drown the reader.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +26,7 @@ from tonnage.web.worker import Settings
 
 __all__ = ["TOOLS", "call", "serve", "tool_list"]
 
+INTERRUPTED: Final = 130
 TOP: Final = 5
 """Options in a result."""
 ABOUT: Final = (
@@ -89,7 +92,15 @@ def call(name: str, arguments: dict[str, Any], *, additions: Additions) -> str:
 
 def serve(*, additions: Additions, limits: Limits) -> None:
     """Answer on standard input and output until it closes; each call in a worker that can be killed."""
-    asyncio.run(_serve(Jobs(Settings(additions=additions, memory_bytes=limits.memory_bytes), limits=limits)))
+    jobs = Jobs(Settings(additions=additions, memory_bytes=limits.memory_bytes), limits=limits)
+
+    def end(*_: object) -> None:
+        # A thread reads standard input, and would wait there for another line.
+        jobs.kill()
+        os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, end)
+    asyncio.run(_serve(jobs))
 
 
 async def _serve(jobs: Jobs) -> None:
@@ -119,7 +130,7 @@ async def _serve(jobs: Jobs) -> None:
         async with stdio_server() as (reads, writes):
             await server.run(reads, writes, server.create_initialization_options())
     finally:
-        await jobs.close()
+        jobs.kill()
 
 
 async def _called(jobs: Jobs, name: str, arguments: dict[str, Any]) -> str:

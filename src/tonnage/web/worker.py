@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from multiprocessing import parent_process
@@ -24,13 +25,14 @@ import msgspec
 from tonnage.catalog import Additions
 from tonnage.errors import TonnageError
 
-__all__ = ["ANSWER", "BROKEN", "MEMORY", "PROGRESS", "REFUSED", "Settings", "Told", "work"]
+__all__ = ["ANSWER", "BROKEN", "MEMORY", "PROGRESS", "READY", "REFUSED", "Settings", "Told", "work"]
 
 ANSWER: Final = "answer"
 REFUSED: Final = "refused"
 MEMORY: Final = "memory"
 BROKEN: Final = "broken"
 PROGRESS: Final = "progress"
+READY: Final = "ready"
 BETWEEN_S: Final = 0.1
 """Between two messages about one task. [s]"""
 
@@ -66,13 +68,11 @@ def work(connection: Connection, settings: Settings, *, warm: str) -> None:
     _settle(settings)
     tasks = import_module("tonnage.web.tasks").TASKS
     import_module(warm)
-
-    while True:
-        try:
+    with suppress(EOFError, OSError):
+        connection.send((READY, None))
+        while True:
             name, arguments = connection.recv()
             connection.send(_outcome(partial(tasks[name], settings, _told(connection), **arguments)))
-        except (EOFError, OSError):
-            return
 
 
 def _told(connection: Connection) -> Told:
@@ -108,6 +108,8 @@ def _outcome(task: Callable[[], Any]) -> tuple[str, Any]:
 def _settle(settings: Settings) -> None:
     """Leave signals, standard output and the processor's time to others, and end with the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # A server of tools speaks its protocol on standard output: nothing else may be written there.
     os.dup2(2, 1)

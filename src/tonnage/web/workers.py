@@ -10,24 +10,27 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from typing import Any, Final
-
-from anyio import CapacityLimiter, to_thread
+from typing import Any, Final, TypeVar
 
 from tonnage.errors import TonnageError
 from tonnage.units import GiB
 from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.line import Line
-from tonnage.web.worker import ANSWER, BROKEN, MEMORY, PROGRESS, REFUSED, Settings, Told, work
+from tonnage.web.worker import ANSWER, BROKEN, MEMORY, PROGRESS, READY, REFUSED, Settings, Told, work
 
 __all__ = ["Lane", "forked", "spawned"]
 
 CHECK_S: Final = 0.5
 """Between two looks whether somebody still follows a question that has used up its time. [s]"""
+Value = TypeVar("Value")
 Arguments = Mapping[str, Any]
 PRELOADED: Final = "tonnage.web.ready"
 
@@ -47,15 +50,18 @@ def forked() -> BaseContext:
 
 
 class Worker:
-    """One process and the pipe to it; `exchange` and `end` block and belong into a thread."""
+    """One process and the pipe to it; all but `lives` and `kill` block and belong into a thread."""
 
     def __init__(self, context: BaseContext, settings: Settings, *, warm: str) -> None:
         self._pipe, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=work, args=(theirs, settings), kwargs={"warm": warm}, daemon=True
         )
-        self._process.start()
+        with _uninterrupted():
+            self._process.start()
         theirs.close()
+        kind, _ = self._pipe.recv()  # what it imports is no part of its first task
+        assert kind == READY
 
     @property
     def lives(self) -> bool:
@@ -111,7 +117,6 @@ class Lane:
         self.line = Line(workers, waiting=limits.waiting, waiting_each=limits.waiting_each, wait_s=limits.question_s)
         self._idle: list[Worker] = []
         self._working: set[Worker] = set()
-        self._threads = CapacityLimiter(10_000)
         self._errands: set[asyncio.Future[Any]] = set()
         self._late, self._may_be_late = 0, max(1, workers - 1)
 
@@ -188,7 +193,7 @@ class Lane:
         """Start a worker before it is asked for, without waiting for it."""
         self._errand(self._ready())
 
-    async def close(self) -> None:
+    def kill(self) -> None:
         """Kill every worker."""
         for errand in self._errands:
             errand.cancel()
@@ -211,11 +216,7 @@ class Lane:
         def from_thread(done: int, total: int) -> None:
             loop.call_soon_threadsafe(told, done, total)
 
-        return await to_thread.run_sync(
-            lambda: worker.exchange(task, arguments=arguments, told=from_thread),
-            limiter=self._threads,
-            abandon_on_cancel=True,
-        )
+        return await _in_thread(lambda: worker.exchange(task, arguments=arguments, told=from_thread))
 
     async def _in_time(self, exchange: asyncio.Future[Any], followed: Callable[[], bool]) -> None:
         limit_s = self._limits.question_s
@@ -234,21 +235,61 @@ class Lane:
             self._late -= 1
 
     async def _replaced(self, worker: Worker) -> None:
-        await to_thread.run_sync(worker.end, limiter=self._threads)
+        await _in_thread(worker.end)
         if not self._idle:
             await self._ready()
 
     async def _ready(self) -> None:
-        started = await to_thread.run_sync(
-            lambda: Worker(self._context, self._settings, warm=self._warm), limiter=self._threads
-        )
-        self._idle.append(started)
+        try:
+            self._idle.append(await _in_thread(lambda: Worker(self._context, self._settings, warm=self._warm)))
+        except (EOFError, OSError):
+            raise WorkerLost("no process could be started to work on it; is this machine out of memory?") from None
 
     def _errand(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(errand)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
         return task
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """What is started here leaves Ctrl-C alone until it says otherwise itself."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # starting it would undo the next line
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+async def _in_thread(call: Callable[[], Value]) -> Value:
+    """The call's result, from a thread that neither a cancelled caller nor the end of this program waits for."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[Value] = loop.create_future()
+
+    def hand_over(value: Value | None, wrong: Exception | None) -> None:
+        if result.cancelled():
+            return
+        if wrong is None:
+            result.set_result(value)  # type: ignore[arg-type]
+        else:
+            result.set_exception(wrong)
+
+    def run() -> None:
+        value, wrong = None, None
+        try:
+            value = call()
+        except Exception as error:
+            wrong = error
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(hand_over, value, wrong)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await result
 
 
 def _is_sound(exchange: asyncio.Future[tuple[str, Any]]) -> bool:

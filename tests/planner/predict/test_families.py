@@ -3,7 +3,9 @@
 import pytest
 
 from tonnage import catalog
+from tonnage.errors import Unmeasured
 from tonnage.nouns.case import InferCase
+from tonnage.nouns.model import Model
 from tonnage.planner.predict.inference import predict_infer
 
 KINDS = {
@@ -20,7 +22,14 @@ KINDS = {
     "embedding",
     "recommender",
 }
-QUIET = sorted(model.id for model in catalog.models().values() if model.kind in KINDS)
+
+
+def is_of_size_only(model: Model) -> bool:
+    return any(told.startswith("only its size is published") for told in model.assumed)
+
+
+QUIET = sorted(m.id for m in catalog.models().values() if m.kind in KINDS and not is_of_size_only(m))
+SIZES_ONLY = sorted(m.id for m in catalog.models().values() if is_of_size_only(m))
 FAMILIES = (
     "ResNet",
     "EfficientNet",
@@ -68,6 +77,15 @@ SIZES = {
     "openai/clip-vit-base-patch32": 151_277_313,
     "BAAI/bge-reranker-v2-m3": 567_755_777,
 }
+
+
+@pytest.mark.parametrize("name", SIZES_ONLY)
+def test_a_model_of_which_only_the_size_is_known_is_refused_until_its_work_is_given(name: str) -> None:
+    with pytest.raises(Unmeasured, match=r"only its size is published: .* give it in the case as 'flop'"):
+        predict_infer(InferCase(model=name, accelerator="b200", batch=1, precision="fp16"))
+    found = predict_infer(InferCase(model=name, accelerator="b200", batch=1, precision="fp16", flop=1e13))
+    assert found.fits, found.why
+    assert found.latency_s is not None and 1e-3 < found.latency_s.value < 10
 
 
 @pytest.mark.parametrize("name", QUIET)

@@ -1,8 +1,8 @@
 """What architecture does a config.json describe?
 
 `read_config` looks `model_type` up in the tables of the adapters, reads a composite's language part and its tower, the
-quantisation and the number format, and never runs code of the repository (`auto_map` is ignored). An unknown type with
-the field names of Llama or Mixtral is read as one of them, and the model says so in `assumed`.
+quantisation and the number format, and never runs code of the repository (`auto_map` is ignored). An unknown type is
+read from the field names that most files share, and the model says so in `assumed`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.catalog.hub.blocks import attention, decoder, mlp, moe, same
 from tonnage.catalog.hub.dense import DENSE
 from tonnage.catalog.hub.encoders import ENCODERS
-from tonnage.catalog.hub.fields import Config, flag, given, section, text
+from tonnage.catalog.hub.fields import Config, given, section, text
 from tonnage.catalog.hub.hybrids import HYBRIDS
 from tonnage.catalog.hub.latent import LATENT
 from tonnage.catalog.hub.mixtures import MIXTURES
 from tonnage.catalog.hub.quantization import native_dtype, quantization
 from tonnage.catalog.hub.recent import RECENT
+from tonnage.catalog.hub.unknown import read_unknown
 from tonnage.catalog.hub.vision import VISION, tower
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.model import Model, Moe
@@ -93,7 +93,7 @@ def read_config(data: Mapping[str, Any], *, file: str = "config.json", name: str
 def _read(c: Config, kind: str) -> Model:
     row = ADAPTERS.get(kind) or ADAPTERS.get(RENAMED.get(kind, ""))
     if row is None:
-        return _generic(c, kind)
+        return read_unknown(c, kind)
     family, adapter = row
     try:
         model = adapter(c)
@@ -112,32 +112,6 @@ def _by_architecture(c: Config) -> str:
     for ending in ("forcausallm", "forconditionalgeneration", "lmheadmodel", "model"):
         plain = plain.removesuffix(ending)
     return next((kind for kind in ADAPTERS if kind.replace("_", "").replace("-", "") == plain), "")
-
-
-def _generic(c: Config, kind: str) -> Model:
-    """A decoder read from the usual field names alone."""
-    known = all(given(c, *names) is not None for names in _USUAL)
-    if not known:
-        shown = f"model_type '{echo(kind)}'" if kind else "no model_type"
-        raise BadFact(
-            f"{c.file}: {shown} is not one Tonnage reads and the usual fields (hidden_size, num_hidden_layers, "
-            f"num_attention_heads, intermediate_size, vocab_size) are not all there; give those fields inline"
-        )
-    sparse = given(c, "num_experts", "num_local_experts", "n_routed_experts") is not None
-    feed = moe(c) if sparse else mlp(c, gated=flag(c, "mlp_gated", default=True))
-    model = decoder(c, same(c, (attention(c), feed)))
-    said = f"'{echo(kind)}'" if kind else "a file without model_type"
-    note = f"model_type {said} is not known: read as a {'Mixtral' if sparse else 'Llama'}-like decoder from its fields"
-    return msgspec.structs.replace(model, family=kind or "unknown", assumed=(note,))
-
-
-_USUAL: Final = (
-    ("hidden_size", "n_embd", "d_model"),
-    ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    ("num_attention_heads", "n_head", "n_heads"),
-    ("intermediate_size", "ffn_dim", "n_inner"),
-    ("vocab_size",),
-)
 
 
 def _with_tower(model: Model, outer: Config, kind: str) -> Model:

@@ -26,7 +26,7 @@ from tonnage.nouns.model import (
     StateSpace,
 )
 
-__all__ = ["RECENT"]
+__all__ = ["RECENT", "sparse_layers"]
 
 
 def _shared(c: Config, width: int) -> int:
@@ -35,7 +35,7 @@ def _shared(c: Config, width: int) -> int:
     return integer(c, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", default=width) * count
 
 
-def _sparse(c: Config) -> tuple[bool, ...]:
+def sparse_layers(c: Config) -> tuple[bool, ...]:
     """Layers with experts, from `mlp_layer_types` or after the first dense ones."""
     listed = texts(c, "mlp_layer_types", length=layer_count(c))
     if listed is not None:
@@ -51,7 +51,7 @@ def _windowed(c: Config, base: Attention, feeds: tuple[FeedForward, FeedForward 
             count=1, mixer=msgspec.structs.replace(base, window=window), feed_forward=experts if sparse else dense,
             **changes,
         )
-        for window, sparse in zip(windows(c, every=4), _sparse(c), strict=True)
+        for window, sparse in zip(windows(c, every=4), sparse_layers(c), strict=True)
     ]  # fmt: skip
     return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
 
@@ -68,7 +68,9 @@ def _hy_v3(c: Config) -> Model:
     width = integer(c, "moe_intermediate_size", "expert_hidden_dim")
     experts = moe(c, moe_intermediate_size=width, shared_intermediate_size=_shared(c, width), router_bias=True)
     normed = attention(c, qk_norm=flag(c, "qk_norm", default=True))
-    layers = [LayerGroup(count=1, mixer=normed, feed_forward=experts if sparse else mlp(c)) for sparse in _sparse(c)]
+    layers = [
+        LayerGroup(count=1, mixer=normed, feed_forward=experts if sparse else mlp(c)) for sparse in sparse_layers(c)
+    ]
     return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
 
 
@@ -96,7 +98,7 @@ def _laguna(c: Config) -> Model:
     experts = moe(c, shared_intermediate_size=integer(c, "shared_expert_intermediate_size", default=0, low=0))
     dense, base = mlp(c), attention(c, qk_norm=True, gated=by_channel)
     layers = []
-    for number, window, sparse in zip(heads, windows(c), _sparse(c), strict=True):
+    for number, window, sparse in zip(heads, windows(c), sparse_layers(c), strict=True):
         mixer = msgspec.structs.replace(base, num_attention_heads=number, window=window)
         gate = 0.0 if by_channel else float(number * width)
         feed = experts if sparse else dense
@@ -168,7 +170,7 @@ def _bailing_hybrid(c: Config) -> Model:
     expert = integer(c, "moe_intermediate_size")
     experts = moe(c, shared_intermediate_size=_shared(c, expert), router_bias=True)
     layers = []
-    for index, sparse in enumerate(_sparse(c)):
+    for index, sparse in enumerate(sparse_layers(c)):
         attends = index % group == group - 1 or index == count - 1
         mixer: Mixer = latent if attends else delta
         extra = float(heads * width) if attends else whole
@@ -190,7 +192,7 @@ def _glm5_next(c: Config) -> Model:
     experts = moe(c, shared_intermediate_size=_shared(c, expert), router_bias=True)
     kinds = texts(c, "layer_types", length=layer_count(c)) or _every_fourth(layer_count(c))
     layers = []
-    for kind, sparse in zip(kinds, _sparse(c), strict=True):
+    for kind, sparse in zip(kinds, sparse_layers(c), strict=True):
         mixer: Mixer = delta if kind == "linear_attention" else latent
         feed = experts if sparse else mlp(c)
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, extra_parameters=mixing))

@@ -41,8 +41,8 @@ def fit_model(model: Model, request: FitRequest, *, additions: Additions = NOTHI
     """The same for a model already at hand."""
     _check_context(model, request)
     _check_samples(model, request)
-    named = [catalog.accelerator(name, additions) for name in request.accelerators]
-    said = [catalog.ambiguity(name, additions) for name in request.accelerators]
+    named = [catalog.predictable(name, additions) for name in request.accelerators]
+    said = [catalog.ambiguity(name, additions) for name in request.accelerators] + [*map(catalog.standing, named)]
     row, search = _faces(model, request, additions=additions)
     if named:
         rows = tuple(row(accelerator) for accelerator in named)
@@ -70,7 +70,13 @@ def fit_model(model: Model, request: FitRequest, *, additions: Additions = NOTHI
 
 
 def _usual(accelerator: Accelerator, request: FitRequest) -> bool:
-    """Worth looking at unasked: the engine runs on it; training and fine-tuning are not looked for on Apple parts."""
+    """
+    Worth looking at unasked: on sale, and the engine runs on it.
+
+    Training and fine-tuning are not looked for on Apple parts.
+    """
+    if accelerator.status != "released":
+        return False
     if request.goal != "serve":
         return accelerator.vendor != "Apple"
     return unsupported(request.engine, accelerator) is None

@@ -34,7 +34,7 @@ def largest_model(request: FitRequest, *, additions: Additions = NOTHING) -> Fit
         raise BadRequest("--solve model needs exactly one --accelerator to fill")
     if request.goal != "serve":
         raise BadRequest("--solve model answers for serving; leave out --train and --finetune")
-    named = catalog.accelerator(request.accelerators[0], additions)
+    named = catalog.predictable(request.accelerators[0], additions)
 
     def holds(model: Model) -> bool:
         own = model.max_context or CONTEXT

@@ -124,6 +124,8 @@ def _stages(model: Model, asked: Asked, batch: int) -> Stages:
         raise BadRequest(f"tp: {model.kind} models run whole on each accelerator; set tp to 1 and use count")
     if model.profile is not None:
         return _traced(model.profile, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision)
+    if _is_of_size_only(model):
+        return _network(model, asked, batch=batch)
     if "diffusion" in model.kind:
         return _diffusion(model, asked, batch=batch, precision=precision)
     if model.kind == "asr" and model.network is None:
@@ -135,6 +137,12 @@ def _stages(model: Model, asked: Asked, batch: int) -> Stages:
     if model.layers or model.encoder:
         return _transformer(model, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision, tp=tp)
     return _network(model, asked, batch=batch)
+
+
+def _is_of_size_only(model: Model) -> bool:
+    """Weights are all that is published of it, and the model says so."""
+    known = model.layers or model.encoder or model.towers or model.network
+    return bool(model.assumed) and not known
 
 
 def _check(model: Model, asked: Asked) -> None:
@@ -169,7 +177,8 @@ def _network(model: Model, asked: Asked, *, batch: int) -> Stages:
     ratio = scaled_to(total=1.0, input_px=at_px, resolution=resolution) if at_px and resolution else 1.0
     total = flop or (flop_at * ratio if flop_at else None)
     if not total:
-        raise Unmeasured(f"model {model.id}: FLOP of one sample is not known; give it in the case as 'flop'")
+        why = f"{model.assumed[0]}; " if _is_of_size_only(model) else ""
+        raise Unmeasured(f"model {model.id}: {why}FLOP of one sample is not known; give it in the case as 'flop'")
     guessed = False
     outputs = values or (values_at * ratio if values_at else None)
     if not outputs:

@@ -125,12 +125,13 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
         if value is not None and not 0 < value < 1e18:
             raise BadRequest(f"{field}: '{value}' must be positive")
     facts = facts or offline()
-    accelerator = catalog.accelerator(case.accelerator, additions)
+    accelerator = catalog.predictable(case.accelerator, additions)
     model = _model(case.model, additions)
     runtime, borrowed = runtime_of(facts, case.engine, mode=_mode(case))
     silicon = silicon_of(facts, accelerator)
     machine = machine_of(accelerator, silicon, facts=facts, fraction=case.accelerator_fraction)
     notes = [f"no measurements of {case.engine}: times of a plain framework stand in"] if borrowed else []
+    notes += filter(None, (catalog.standing(accelerator),))
     if not silicon.fitted:
         notes.append(f"no measurements of {accelerator.architecture}: efficiencies of other parts stand in")
     basis = Basis.DERIVED if borrowed or not silicon.fitted else Basis.CALIBRATED

@@ -43,7 +43,7 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     _check(case)
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
     model = with_training_totals(model)
-    accelerator = catalog.accelerator(case.accelerator, additions)
+    accelerator = catalog.predictable(case.accelerator, additions)
     if case.seq_len is None and (model.layers or model.encoder):
         raise BadRequest("seq_len: a model with layers needs a sequence length; give the tokens of one sequence")
     coefficients = training_coefficients()
@@ -116,7 +116,7 @@ def _result(
         memory_peak_bytes=memory,
         layout=_layout(setup),
         why="" if chosen.fits else _shortfall(chosen, accelerator, usable),
-        notes=(*model.assumed, *_ambiguous(case), *chosen.notes, *_batch_note(case, setup)),
+        notes=(*model.assumed, *_said_of(accelerator, case), *chosen.notes, *_batch_note(case, setup)),
         id=case.id,
     )
 
@@ -152,9 +152,8 @@ def _shortfall(chosen: Chosen, accelerator: Accelerator, usable: float) -> str:
     )
 
 
-def _ambiguous(case: TrainCase) -> tuple[str, ...]:
-    said = catalog.ambiguity(case.accelerator)
-    return (said,) if said else ()
+def _said_of(accelerator: Accelerator, case: TrainCase) -> tuple[str, ...]:
+    return tuple(filter(None, (catalog.ambiguity(case.accelerator), catalog.standing(accelerator))))
 
 
 def _batch_note(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:

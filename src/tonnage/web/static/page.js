@@ -18,10 +18,12 @@ window.addEventListener("pageshow", () => {
 // How far a long simulation is, while the page waits for its answer.
 function follow(path, fields) {
   const source = new EventSource(`/progress/${path}?${fields}`);
-  source.addEventListener("progress", (event) => {
-    const { done, total } = JSON.parse(event.data);
-    if (busy) busy.textContent = `${done.toLocaleString()} of ${total.toLocaleString()} requests`;
-  });
+  const tell = (name, words) =>
+    source.addEventListener(name, (event) => { if (busy) busy.textContent = words(JSON.parse(event.data)); });
+  tell("waiting", ({ questions }) => `Waiting for a worker; ${questions} in line`);
+  tell("working", ({ elapsed_s }) => `Working it out for ${elapsed_s} s …`);
+  tell("progress", ({ done, total, left_s }) =>
+    `${done.toLocaleString()} of ${total.toLocaleString()} requests${left_s ? `, about ${left_s} s left` : ""}`);
   source.addEventListener("end", () => source.close());
   source.addEventListener("error", () => source.close());
 }

@@ -1,0 +1,123 @@
+"""Workers are killed when their task takes too long or nobody wants it any more, and the next task finds another."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tonnage.catalog import NOTHING
+from tonnage.errors import TonnageError
+from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
+from tonnage.web.worker import Settings
+from tonnage.web.workers import Lane, spawned
+
+pytest.importorskip("litestar", reason="the web extra brings it")
+
+GIB = 1024**3
+
+
+def with_lane(test: Callable[[Lane], Coroutine[Any, Any, None]], *, question_s: float = 60.0) -> None:
+    async def run() -> None:
+        limits = Limits(question_s=question_s, memory_bytes=GIB)
+        lane = Lane(spawned(), settings=Settings(additions=NOTHING, memory_bytes=GIB), warm="tests.web.misbehaving",
+                    workers=1, limits=limits)  # fmt: skip
+        try:
+            await test(lane)
+        finally:
+            lane.kill()
+
+    asyncio.run(run())
+
+
+def is_gone(pid: int) -> bool:
+    for _ in range(500):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+async def pid_of(lane: Lane) -> int:
+    found: int = await lane.run("name", {}, client="a")
+    return found
+
+
+def test_a_worker_does_one_task_after_the_other() -> None:
+    async def test(lane: Lane) -> None:
+        assert await pid_of(lane) == await pid_of(lane) != os.getpid()
+        with pytest.raises(TonnageError, match="no tool"):
+            await lane.run("tool", {"name": "nothing", "arguments": {}}, client="a")
+        assert await pid_of(lane)
+
+    with_lane(test)
+
+
+def test_a_task_that_never_ends_is_stopped_with_its_worker() -> None:
+    async def test(lane: Lane) -> None:
+        first = await pid_of(lane)
+        with pytest.raises(TooLong, match="it took longer"):
+            await lane.run("spin", {}, client="a")
+        assert is_gone(first) and await pid_of(lane) != first
+
+    with_lane(test, question_s=0.5)
+
+
+def test_a_task_that_nobody_wants_any_more_is_stopped_with_its_worker() -> None:
+    async def test(lane: Lane) -> None:
+        first, began = await pid_of(lane), asyncio.Event()
+        asked = asyncio.ensure_future(lane.run("spin", {}, client="a", began=began.set))
+        await began.wait()
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert await pid_of(lane) != first and is_gone(first)
+
+    with_lane(test)
+
+
+def test_whoever_follows_a_task_may_let_it_take_longer() -> None:
+    async def test(lane: Lane) -> None:
+        await pid_of(lane)
+        watched = {"a": True}
+        asked = asyncio.ensure_future(lane.run("spin", {}, client="a", followed=lambda: watched["a"]))
+        done, _ = await asyncio.wait({asked}, timeout=1.5)
+        assert not done
+        watched["a"] = False
+        with pytest.raises(TooLong):
+            await asked
+
+    with_lane(test, question_s=0.2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the bound on memory is held on Linux")
+def test_a_task_that_takes_too_much_memory_is_refused() -> None:
+    async def test(lane: Lane) -> None:
+        first = await pid_of(lane)
+        assert await lane.run("take_memory", {"size": GIB // 4}, client="a") == GIB // 4
+        with pytest.raises(TooMuchMemory, match="1 GiB"):
+            await lane.run("take_memory", {"size": 2 * GIB}, client="a")
+        assert await pid_of(lane) != first
+
+    with_lane(test)
+
+
+def test_a_worker_that_dies_or_fails_is_a_sentence(capfd: pytest.CaptureFixture[str]) -> None:
+    async def test(lane: Lane) -> None:
+        with pytest.raises(WorkerLost, match="ended"):
+            await lane.run("die", {}, client="a")
+        with pytest.raises(WorkerLost, match="mistake of ours"):
+            await lane.run("fail", {}, client="a")
+        assert await pid_of(lane)
+
+    with_lane(test)
+    told = capfd.readouterr()
+    assert "ZeroDivisionError" in told.err
+    assert "may be written" not in told.out, "a worker wrote into the protocol of a server of tools"
