@@ -27,8 +27,8 @@ from tonnage.accuracy.rows import read_rows
 from tonnage.catalog.networks import offline
 from tonnage.catalog.overheads import EngineTimes, _rows
 from tonnage.catalog.training import training_coefficients
-from tonnage.engine.engines import engine_name
 from tonnage.engine.overheads import Overheads
+from tonnage.engines.registry import engine_name
 from tonnage.errors import UnknownName
 from tonnage.nouns.offline import Offline
 from tonnage.nouns.training import TrainCoefficients

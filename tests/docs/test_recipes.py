@@ -74,4 +74,4 @@ def test_following_the_recipe_gives_what_it_says(section: str, house: Path) -> N
 
 
 def test_every_kind_of_addition_has_a_recipe() -> None:
-    assert len(SECTIONS) == 5
+    assert len(SECTIONS) == 6

@@ -6,7 +6,9 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.engine.own_kernels import mixed_attention, prompt_product_s, prompt_scores_s
 from tonnage.engine.steps import step_grid, step_table
+from tonnage.engines.settings import resolved
 from tonnage.nouns.case import ServeCase, Traffic
+from tonnage.nouns.layout import Engine
 from tonnage.nouns.precision import Precision
 from tonnage.physics.work import Operator
 from tonnage.planner.deployment import resolve
@@ -68,11 +70,11 @@ def test_published_prompt_rates(part: str, weights: str, tokens: int, rate: floa
 
 
 @pytest.mark.parametrize(
-    ("engine", "part", "name", "release", "longer"),
+    ("engine", "part", "name", "version", "longer"),
     [
         ("vllm", "a100-sxm4-80gb", "meta-llama/Llama-3.1-8B", None, True),
-        ("vllm", "rtx-pro-6000-bw-server", "meta-llama/Llama-3.1-8B", (0, 19), True),
-        ("vllm", "a100-sxm4-80gb", "meta-llama/Llama-3.1-8B", (0, 6, 4), False),
+        ("vllm", "rtx-pro-6000-bw-server", "meta-llama/Llama-3.1-8B", "0.19", True),
+        ("vllm", "a100-sxm4-80gb", "meta-llama/Llama-3.1-8B", "0.6.4", False),
         ("vllm", "h100-sxm5-80gb", "meta-llama/Llama-3.1-8B", None, False),
         ("vllm", "b200-sxm-180gb", "meta-llama/Llama-3.1-8B", None, False),
         ("vllm", "mi300x", "meta-llama/Llama-3.1-8B", None, False),
@@ -82,9 +84,11 @@ def test_published_prompt_rates(part: str, weights: str, tokens: int, rate: floa
     ],
 )
 def test_decodes_beside_a_prompt_attend_longer_where_one_call_takes_both(
-    engine: str, part: str, name: str, release: tuple[int, ...] | None, longer: bool
+    engine: str, part: str, name: str, version: str | None, longer: bool
 ) -> None:
-    found = mixed_attention(engine, catalog.accelerator(part), model=catalog.model(name), release=release)
+    running = resolved(Engine(name=engine, version=version))
+    one_call = running.spec.attends_in_one_call(running.release)
+    found = mixed_attention(catalog.accelerator(part), catalog.model(name), one_call=one_call)
     assert found == (1.54 if longer else 1.0)
 
 

@@ -2,11 +2,13 @@
 
 import pytest
 from msgspec.structs import replace
+from tests.training_setups import train_setup
 
 from tonnage import catalog
 from tonnage.catalog.training import training_coefficients, with_training_totals
 from tonnage.engine.training import model_flop, step_time
 from tonnage.engine.training_networks import network_totals
+from tonnage.engines.training import software_spec
 from tonnage.errors import Unmeasured
 from tonnage.nouns.layout import TrainLayout
 from tonnage.nouns.model import Model, Network
@@ -14,7 +16,7 @@ from tonnage.nouns.training import TrainSetup
 
 LLAMA = catalog.model("meta-llama/Meta-Llama-3-8B")
 H100 = catalog.accelerator("h100-sxm5-80gb")
-BASE = TrainSetup(
+BASE = train_setup(
     seq_len=8192, num_micro_batches=4, native_attention=True, layout=TrainLayout(dp=8, sharding="zero1")
 )  # fmt: skip
 
@@ -69,8 +71,12 @@ def test_a_pipeline_adds_its_bubble() -> None:
 
 def test_slow_networks_cost_sharded_training_more() -> None:
     sharded = replace(
-        BASE, software="fsdp", num_micro_batches=1, seq_len=2048, layout=TrainLayout(dp=64, sharding="fsdp")
-    )
+        BASE,
+        software=software_spec("fsdp"),
+        num_micro_batches=1,
+        seq_len=2048,
+        layout=TrainLayout(dp=64, sharding="fsdp"),
+    )  # fmt: skip
     slow, fast = (step(replace(sharded, inter_bytes_per_s=rate)) for rate in (3e9, 50e9))
     assert slow > 1.2 * fast
 
@@ -97,7 +103,7 @@ def test_muon_pays_for_its_iterations_and_keeps_less_state() -> None:
 
 def test_a_network_is_timed_by_flop_and_traffic() -> None:
     resnet = catalog.model("timm/resnet50.a1_in1k")
-    setup = TrainSetup(software="eager", micro_batch=256, precision="fp16", optimizer="sgd")
+    setup = train_setup(software="eager", micro_batch=256, precision="fp16", optimizer="sgd")
     assert step(replace(setup, micro_batch=512), resnet) == pytest.approx(2 * step(setup, resnet), rel=0.15)
     assert step(replace(setup, image_px=448), resnet) > 3 * step(setup, resnet)
     assert step(replace(setup, precision="fp32", weights="fp32"), resnet) > 1.3 * step(setup, resnet)
@@ -123,7 +129,9 @@ def test_counted_networks_have_both_totals() -> None:
 
 
 def test_hybrid_sharding_gathers_inside_the_node() -> None:
-    base = replace(BASE, software="fsdp", num_micro_batches=1, inter_bytes_per_s=5e9, master_weights=False)
+    base = replace(
+        BASE, software=software_spec("fsdp"), num_micro_batches=1, inter_bytes_per_s=5e9, master_weights=False
+    )
     wide = replace(base, layout=TrainLayout(dp=64, sharding="fsdp"))
     hybrid = replace(base, layout=TrainLayout(dp=64, sharding="hsdp"))
     assert step(hybrid) < step(wide)
@@ -157,20 +165,20 @@ def test_products_in_pieces_hide_the_tensor_exchange() -> None:
 
 
 def test_magnitudes_cost_a_pass_over_the_weights() -> None:
-    lora = TrainSetup(method="lora", software="eager", seq_len=512, layout=TrainLayout())
+    lora = train_setup(method="lora", software="eager", seq_len=512, layout=TrainLayout())
     assert 1.0 < step(replace(lora, method="dora")) / step(lora) < 2.0
 
 
 def test_an_optimizer_on_the_host_is_paid_in_its_memory_and_link() -> None:
-    base = TrainSetup(method="full", software="deepspeed", seq_len=2048, layout=TrainLayout(dp=8, sharding="zero2"))
+    base = train_setup(method="full", software="deepspeed", seq_len=2048, layout=TrainLayout(dp=8, sharding="zero2"))
     assert step(replace(base, offload="optimizer")) > step(base) + 8.03e9 / 8 * 8 * 28 / 109e9
-    shards = replace(base, software="fsdp", layout=TrainLayout(dp=8, sharding="fsdp"))
+    shards = replace(base, software=software_spec("fsdp"), layout=TrainLayout(dp=8, sharding="fsdp"))
     assert step(replace(shards, offload="all")) > step(replace(shards, offload="optimizer"))
 
 
 def test_networks_of_depthwise_convolutions_move_more_and_frozen_encoders_are_paid() -> None:
     net = catalog.model("timm/resnet50.a1_in1k")
-    base = TrainSetup(software="eager", micro_batch=64, precision="fp16", image_px=224)
+    base = train_setup(software="eager", micro_batch=64, precision="fp16", image_px=224)
     assert step(replace(base, network_style="separable"), net) > 1.2 * step(base, net)
     assert step(replace(base, frozen_flop=8e9), net) > 1.05 * step(base, net)
     single = replace(base, precision="fp32", weights="fp32")

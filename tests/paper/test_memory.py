@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from tonnage import catalog
-from tonnage.engine.engines import defaults
 from tonnage.engine.kvcache import Demand, Device, KvPool, kv_pool
+from tonnage.engines.settings import defaults, resolved
 from tonnage.nouns.accelerator import Accelerator, Fact, Link
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
@@ -74,7 +74,7 @@ def start(
         model,
         accelerator,
         precision=precision,
-        engine=filled,
+        engine=resolved(filled),
         layout=layout,
         device=Device(total_bytes=gib * GiB, beyond_torch_bytes=None if beyond is None else beyond * GiB),
     )
@@ -229,8 +229,9 @@ def test_demand_beyond_the_pool_is_refused_with_the_shortfall() -> None:
     accelerator = card(79.18)
     engine = defaults(v1(), accelerator, model=LLAMA_8B)
     found = kv_pool(
-        LLAMA_8B, accelerator, precision=BF16, engine=engine, demand=Demand(concurrency=64, context_tokens=8192)
-    )
+        LLAMA_8B, accelerator, precision=BF16, engine=resolved(engine),
+        demand=Demand(concurrency=64, context_tokens=8192),
+    )  # fmt: skip
     short = 64 * 8192 * 128 * 1024 - found.bytes
     assert not found.verdict.ok
     assert found.verdict.limit == "memory"

@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
+from tests.training_setups import train_setup
 
 from tonnage import catalog
 from tonnage.catalog.training import training_coefficients
@@ -25,7 +26,7 @@ def memory(name: str, setup: TrainSetup, kind: str = "allocated") -> Quantity:
 @pytest.mark.parametrize(("software", "low", "high"), [("fsdp", 104e9, 112e9), ("megatron", 117e9, 126e9)])
 def test_adam_states_of_seven_billion_take_16_or_18_bytes_each(software: str, low: float, high: float) -> None:
     """ZeRO (arXiv 1910.02054): 16 bytes; Megatron with 32-bit gradient accumulation: 18. 6.74 B parameters."""
-    setup = TrainSetup(software=software, seq_len=128, num_micro_batches=2, recompute="full")  # type: ignore[arg-type]
+    setup = train_setup(software=software, seq_len=128, num_micro_batches=2, recompute="full")  # type: ignore[arg-type]
     found = memory("meta-llama/Llama-2-7b-hf", setup)
     states = sum(found.part(name) for name in ("weights", "gradients", "master weights", "optimizer"))
     assert low <= states <= high
@@ -33,13 +34,13 @@ def test_adam_states_of_seven_billion_take_16_or_18_bytes_each(software: str, lo
 
 def test_seventy_billion_in_full_needs_more_than_a_terabyte() -> None:
     """The guides' rule: 65 to 70 B parameters, full fine-tuning, above 1.1 TB."""
-    setup = TrainSetup(method="full", software="fsdp", seq_len=2048, recompute="full")
+    setup = train_setup(method="full", software="fsdp", seq_len=2048, recompute="full")
     assert memory("meta-llama/Llama-2-70b-hf", setup).value > 1.1e12
 
 
 def test_seventy_billion_adapts_on_one_48_gb_card() -> None:
     """QLoRA (arXiv 2305.14314): a 65 B model on one 48 GB card, sequences of about 512 tokens."""
-    setup = TrainSetup(method="qlora", software="eager", master_weights=False, seq_len=512, lora_rank=64,
+    setup = train_setup(method="qlora", software="eager", master_weights=False, seq_len=512, lora_rank=64,
                        recompute="full", optimizer="adamw-8bit", paged_states=True)  # fmt: skip
     found = memory("meta-llama/Llama-2-70b-hf", setup, "device")
     assert 38e9 < found.value < 48 * GiB
@@ -57,7 +58,7 @@ def test_seventy_billion_adapts_on_one_48_gb_card() -> None:
     ],
 )
 def test_adapters_in_16_bits(name: str, batch: int, setup: dict[str, object], measured: float, within: float) -> None:
-    lora = TrainSetup(
+    lora = train_setup(
         method="lora", software="eager", master_weights=False, lora_rank=8, lora_targets=("q_proj", "v_proj"),
         micro_batch=batch, num_micro_batches=128, **setup,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -90,7 +91,7 @@ def test_activations_of_gpt_3_match_the_paper() -> None:
         feed_forward=Mlp(intermediate_size=4 * 12288, gated=False),
         norm_bias=True,
     )
-    setup = TrainSetup(seq_len=2048, flash_attention=False)
+    setup = train_setup(seq_len=2048, flash_attention=False)
     whole = layer_bytes_per_token(layer, 12288, setup=setup)
     kept = layer_bytes_per_token(layer, 12288, setup=replace(setup, recompute="selective"))
     assert (whole - kept) / 12288 == pytest.approx(80)
@@ -109,7 +110,7 @@ def test_bloom_on_48_nodes_shows_what_the_chronicle_shows() -> None:
             ),
         ),
     )  # fmt: skip
-    setup = TrainSetup(
+    setup = train_setup(
         software="deepspeed", micro_batch=2, num_micro_batches=128, seq_len=2048, recompute="full",
         flash_attention=False, layout=TrainLayout(tp=4, pp=12, dp=8, sharding="zero1"),
     )  # fmt: skip
@@ -134,7 +135,7 @@ def test_layouts_of_one_model_under_zero(
     )  # fmt: skip
     model = Model(id="181b", family="GPT", kind="llm", hidden_size=14336, vocab_size=250000, layers=(layer,),
                   tie_word_embeddings=True, norm_bias=True)  # fmt: skip
-    setup = TrainSetup(
+    setup = train_setup(
         software="deepspeed", layout=TrainLayout(tp=tp, pp=pp, dp=dp, sharding="zero1", sequence_parallel=False),
         micro_batch=batch, num_micro_batches=64, seq_len=2048, recompute="full", flash_attention=False,
     )  # fmt: skip
@@ -157,7 +158,7 @@ def test_layouts_of_one_model_under_zero(
 )
 def test_adapters_as_peft_builds_them(name: str, method: str, measured: float) -> None:
     """A public trainer's "GPU Test" page: 2 sequences of 8,192 tokens, every layer recomputed, reserved memory."""
-    setup = TrainSetup(
+    setup = train_setup(
         method=method, software="eager", master_weights=False, micro_batch=2, num_micro_batches=1, seq_len=8192,  # type: ignore[arg-type]
         recompute="full", wide_adapters=True, wide_residual=method == "qlora",
     )  # fmt: skip

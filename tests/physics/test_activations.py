@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
+from tests.training_setups import train_setup
 
 from tonnage.nouns.layout import TrainLayout
 from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Moe
@@ -18,7 +19,7 @@ HIDDEN = 6144
 
 
 def setup(**changes: object) -> TrainSetup:
-    return replace(TrainSetup(seq_len=2048, flash_attention=False), **changes)
+    return train_setup(**{"seq_len": 2048, "flash_attention": False, **changes})
 
 
 def test_without_dropout_masks_the_count_is_the_papers() -> None:

@@ -4,8 +4,10 @@ from collections import defaultdict
 
 import pytest
 from msgspec.structs import replace
+from tests.training_setups import train_setup
 
 from tonnage.catalog.training import training_coefficients
+from tonnage.engines.training import software_spec
 from tonnage.nouns.accelerator import Accelerator, Fact, Link
 from tonnage.nouns.layout import TrainLayout
 from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Moe, Network, Tower
@@ -49,17 +51,17 @@ def memory(setup: TrainSetup, model: Model = LLAMA_7B, kind: str = "reserved"): 
     ],
 )
 def test_recipes_are_the_rules_of_thumb(changes: dict[str, object], total: float) -> None:
-    assert recipe(replace(TrainSetup(), **changes)).total == total
+    assert recipe(train_setup(**changes)).total == total
 
 
 def test_parts_sum_to_the_whole() -> None:
-    found = memory(TrainSetup(seq_len=2048))
+    found = memory(train_setup(seq_len=2048))
     assert sum(part.value for part in found.parts) == pytest.approx(found.value)
 
 
 def test_each_sharding_stage_takes_less() -> None:
     values = [
-        memory(TrainSetup(seq_len=512, software="fsdp", layout=TrainLayout(dp=8, sharding=stage))).value
+        memory(train_setup(seq_len=512, software="fsdp", layout=TrainLayout(dp=8, sharding=stage))).value
         for stage in ("none", "zero1", "zero2", "zero3")
     ]
     assert values == sorted(values, reverse=True)
@@ -67,62 +69,62 @@ def test_each_sharding_stage_takes_less() -> None:
 
 
 def test_zero_one_divides_only_what_the_optimizer_owns() -> None:
-    whole = memory(TrainSetup(seq_len=512))
-    cut = memory(TrainSetup(seq_len=512, layout=TrainLayout(dp=8, sharding="zero1")))
+    whole = memory(train_setup(seq_len=512))
+    cut = memory(train_setup(seq_len=512, layout=TrainLayout(dp=8, sharding="zero1")))
     assert cut.part("weights") == whole.part("weights")
     assert cut.part("optimizer") == pytest.approx(whole.part("optimizer") / 8)
     assert cut.part("master weights") == pytest.approx(whole.part("master weights") / 8)
 
 
 def test_hybrid_sharding_stays_inside_the_node() -> None:
-    one = memory(TrainSetup(seq_len=512, software="fsdp", layout=TrainLayout(dp=8, sharding="fsdp")))
-    many = memory(TrainSetup(seq_len=512, software="fsdp", layout=TrainLayout(dp=64, sharding="hsdp")))
+    one = memory(train_setup(seq_len=512, software="fsdp", layout=TrainLayout(dp=8, sharding="fsdp")))
+    many = memory(train_setup(seq_len=512, software="fsdp", layout=TrainLayout(dp=64, sharding="hsdp")))
     assert many.part("weights") == pytest.approx(one.part("weights"))
 
 
 def test_expert_parallelism_divides_experts_only() -> None:
-    whole = held_parameters(MOE, setup=TrainSetup())
-    cut = held_parameters(MOE, setup=TrainSetup(layout=TrainLayout(dp=8, ep=8)))
+    whole = held_parameters(MOE, setup=train_setup())
+    cut = held_parameters(MOE, setup=train_setup(layout=TrainLayout(dp=8, ep=8)))
     assert cut.experts == pytest.approx(whole.experts / 8)
     assert cut.dense == whole.dense
 
 
 def test_held_parameters_of_one_rank_are_the_model() -> None:
-    assert held_parameters(LLAMA_7B, setup=TrainSetup()).total == pytest.approx(parameters(LLAMA_7B).value, rel=1e-4)
+    assert held_parameters(LLAMA_7B, setup=train_setup()).total == pytest.approx(parameters(LLAMA_7B).value, rel=1e-4)
 
 
 def test_pipeline_keeps_the_first_stage_full() -> None:
-    flat = memory(TrainSetup(seq_len=4096, num_micro_batches=64))
-    staged = memory(TrainSetup(seq_len=4096, num_micro_batches=64, layout=TrainLayout(pp=4)))
+    flat = memory(train_setup(seq_len=4096, num_micro_batches=64))
+    staged = memory(train_setup(seq_len=4096, num_micro_batches=64, layout=TrainLayout(pp=4)))
     assert staged.part("activations") == pytest.approx(flat.part("activations"), rel=0.1)
     assert staged.part("weights") < flat.part("weights") / 3
 
 
 def test_adapters_are_rank_times_both_sides() -> None:
-    setup = TrainSetup(method="lora", lora_rank=8, lora_targets=("q_proj", "v_proj"))
+    setup = train_setup(method="lora", lora_rank=8, lora_targets=("q_proj", "v_proj"))
     assert adapter_parameters(LLAMA_7B, setup=setup) == 32 * 8 * 2 * (4096 + 4096)
 
 
 def test_qlora_holds_the_base_in_four_bits() -> None:
-    lora = memory(TrainSetup(method="lora", software="eager", seq_len=512, recompute="full"))
-    qlora = memory(TrainSetup(method="qlora", software="eager", seq_len=512, recompute="full"))
+    lora = memory(train_setup(method="lora", software="eager", seq_len=512, recompute="full"))
+    qlora = memory(train_setup(method="qlora", software="eager", seq_len=512, recompute="full"))
     assert qlora.part("weights") < 0.35 * lora.part("weights")
 
 
 def test_gradients_that_are_not_kept_leave_the_sum() -> None:
-    base = TrainSetup(software="eager", master_weights=False, seq_len=64, recompute="full")
+    base = train_setup(software="eager", master_weights=False, seq_len=64, recompute="full")
     assert memory(replace(base, grads_kept=False)).value < memory(base).value
 
 
 def test_accountings_nest() -> None:
-    setup = TrainSetup(seq_len=2048)
+    setup = train_setup(seq_len=2048)
     values = [memory(setup, kind=kind).value for kind in ("allocated", "reserved", "device")]
     assert values == sorted(values)
     assert len(set(values)) == 3
 
 
 def test_offload_moves_state_to_the_host() -> None:
-    base = TrainSetup(seq_len=512, software="fsdp", layout=TrainLayout(dp=2, sharding="fsdp"))
+    base = train_setup(seq_len=512, software="fsdp", layout=TrainLayout(dp=2, sharding="fsdp"))
     half = memory(replace(base, offload="optimizer"))
     assert half.part("optimizer") == 0
     assert memory(replace(base, offload="all")).part("weights") == 0
@@ -133,13 +135,13 @@ def test_a_network_keeps_its_activation_values() -> None:
         id="net", family="ResNet", kind="cnn", published_parameters=25.6e6,
         network=Network(flop=8.2e9, input_px=224, activation_values=11.1e6),
     )  # fmt: skip
-    small = memory(TrainSetup(software="eager", micro_batch=64), net)
-    large = memory(TrainSetup(software="eager", micro_batch=128), net)
+    small = memory(train_setup(software="eager", micro_batch=64), net)
+    large = memory(train_setup(software="eager", micro_batch=128), net)
     assert large.part("activations") == pytest.approx(2 * small.part("activations"))
 
 
 def test_zero_widens_only_the_gradients_of_its_own_partition() -> None:
-    base = TrainSetup(seq_len=512, software="deepspeed", num_micro_batches=8)
+    base = train_setup(seq_len=512, software="deepspeed", num_micro_batches=8)
     alone = memory(replace(base, layout=TrainLayout(sharding="zero1")))
     shared = memory(replace(base, layout=TrainLayout(dp=8, sharding="zero1")))
     assert (
@@ -150,21 +152,21 @@ def test_zero_widens_only_the_gradients_of_its_own_partition() -> None:
 
 
 def test_offloaded_shards_still_gather_their_gradients_on_the_device() -> None:
-    base = TrainSetup(seq_len=512, software="fsdp", num_micro_batches=4, offload="all", master_weights=False,
+    base = train_setup(seq_len=512, software="fsdp", num_micro_batches=4, offload="all", master_weights=False,
                       recompute="full", layout=TrainLayout(dp=2, sharding="fsdp"))  # fmt: skip
     found = memory(base)
     assert found.part("gradients") == pytest.approx(2 * parameters(LLAMA_7B).value / 2, rel=1e-4)
-    assert memory(replace(base, software="deepspeed")).part("gradients") == 0
+    assert memory(replace(base, software=software_spec("deepspeed"))).part("gradients") == 0
 
 
 def test_contiguous_gradients_leave_no_gaps() -> None:
-    base = TrainSetup(seq_len=512, num_micro_batches=2, recompute="full")
-    gaps = [memory(replace(base, software=name)).part("fragmentation") for name in ("megatron", "fsdp")]
+    base = train_setup(seq_len=512, num_micro_batches=2, recompute="full")
+    gaps = [memory(replace(base, software=software_spec(name))).part("fragmentation") for name in ("megatron", "fsdp")]
     assert gaps[0] < gaps[1] / 3
 
 
 def test_adapters_of_32_bits_keep_an_input_each() -> None:
-    base = TrainSetup(
+    base = train_setup(
         method="lora", software="eager", seq_len=4096, recompute="full", lora_targets=("q_proj", "v_proj")
     )
     plain, wide = memory(base), memory(replace(base, wide_adapters=True))
@@ -186,7 +188,7 @@ TINY_MOE = replace(
     layers=(replace(TINY_LAYER, feed_forward=Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12)),),
 )  # fmt: skip
 """A layer: 960 of attention, 80 of the router, 20 of norms; 8 experts of 360."""
-TWELVE = TrainSetup(micro_batch=2, seq_len=6)
+TWELVE = train_setup(micro_batch=2, seq_len=6)
 """Twelve tokens a micro-batch."""
 
 
@@ -206,7 +208,7 @@ def parts(setup: TrainSetup, model: Model = TINY, kind: str = "allocated") -> di
     ],
 )
 def test_parameters_of_one_rank(layout: TrainLayout, dense: float, experts: float, ends: float, unit: float) -> None:
-    held = held_parameters(TINY_MOE, setup=TrainSetup(layout=layout))
+    held = held_parameters(TINY_MOE, setup=train_setup(layout=layout))
     assert (held.dense, held.experts, held.ends, held.unit) == pytest.approx((dense, experts, ends, unit))
     assert held.total == pytest.approx(dense + experts + ends)
 
@@ -214,10 +216,10 @@ def test_parameters_of_one_rank(layout: TrainLayout, dense: float, experts: floa
 def test_parameters_beside_the_layers() -> None:
     more = replace(TINY, towers=(Tower(name="eye", parameters=50),), extra_parameters=14, learned_positions=3,
                    tie_word_embeddings=True)  # fmt: skip
-    held = held_parameters(more, setup=TrainSetup(layout=TrainLayout(tp=2)))
+    held = held_parameters(more, setup=train_setup(layout=TrainLayout(tp=2)))
     assert (held.dense, held.ends) == (4 * (660 + 20) + 32, (1000 + 30) / 2)
     net = Model(id="net", family="n", kind="cnn", published_parameters=800, network=Network(flop=1))
-    held = held_parameters(net, setup=TrainSetup())
+    held = held_parameters(net, setup=train_setup())
     assert (held.dense, held.experts, held.ends, held.unit) == (800, 0, 0, 100)
 
 
@@ -236,7 +238,7 @@ def test_parameters_beside_the_layers() -> None:
     ],
 )
 def test_bytes_of_each_recipe(changes: dict[str, object], expected: tuple[float, ...]) -> None:
-    kept = recipe(replace(TrainSetup(), **changes))
+    kept = recipe(train_setup(**changes))
     assert (kept.weights, kept.gradients, kept.master, kept.state, kept.wide_gradients) == expected
     assert kept.total == sum(expected)
 
@@ -263,12 +265,12 @@ def test_bytes_of_each_sharding(sharding: str, weights: float, gradients: float,
 
 
 def test_ranks_that_share_a_copy() -> None:
-    assert shard_ranks(TrainSetup(layout=TrainLayout(dp=3, cp=2))) == (6, 6)
-    assert shard_ranks(TrainSetup(layout=TrainLayout(dp=8, tp=2, ep=4))) == (8, 4)
-    assert shard_ranks(TrainSetup(layout=TrainLayout(dp=2, ep=8))) == (2, 1)
-    assert shard_ranks(TrainSetup(layout=TrainLayout(dp=16, tp=2, sharding="hsdp"))) == (4, 4)
-    assert shard_ranks(TrainSetup(layout=TrainLayout(dp=2, tp=2, sharding="hsdp"))) == (2, 2)
-    assert shard_ranks(TrainSetup(layout=TrainLayout(dp=2, tp=16, sharding="hsdp"))) == (1, 1)
+    assert shard_ranks(train_setup(layout=TrainLayout(dp=3, cp=2))) == (6, 6)
+    assert shard_ranks(train_setup(layout=TrainLayout(dp=8, tp=2, ep=4))) == (8, 4)
+    assert shard_ranks(train_setup(layout=TrainLayout(dp=2, ep=8))) == (2, 1)
+    assert shard_ranks(train_setup(layout=TrainLayout(dp=16, tp=2, sharding="hsdp"))) == (4, 4)
+    assert shard_ranks(train_setup(layout=TrainLayout(dp=2, tp=2, sharding="hsdp"))) == (2, 2)
+    assert shard_ranks(train_setup(layout=TrainLayout(dp=2, tp=16, sharding="hsdp"))) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +287,8 @@ def test_ranks_that_share_a_copy() -> None:
     ],
 )
 def test_bytes_of_buffers(changes: dict[str, object], layout: TrainLayout, size: float) -> None:
-    assert parts(replace(TWELVE, layout=layout, **changes))["communication"] == size
+    software = software_spec(str(changes.pop("software")))
+    assert parts(replace(TWELVE, layout=layout, software=software, **changes))["communication"] == size
 
 
 def test_two_ends_of_a_pipeline_on_one_rank_hold_weights_twice() -> None:
@@ -300,10 +303,11 @@ def test_what_leaves_the_device() -> None:
     assert (half["weights"], half["master weights"], half["optimizer"]) == (2 * 7360, 0, 0)
     none = parts(replace(TWELVE, offload="all"))
     assert (none["weights"], none["gradients"]) == (0, 4 * 7360)
-    one = parts(replace(TWELVE, micro_batch=1, seq_len=1, software="fsdp", grads_kept=False))
+    one = parts(replace(TWELVE, micro_batch=1, seq_len=1, software=software_spec("fsdp"), grads_kept=False))
     assert one["gradients"] == 4 * 1340  # the largest layer's, or half of both ends'
     wide = parts(
-        replace(TWELVE, micro_batch=1, seq_len=1, software="fsdp", grads_kept=False), replace(TINY, vocab_size=900)
+        replace(TWELVE, micro_batch=1, seq_len=1, software=software_spec("fsdp"), grads_kept=False),
+        replace(TINY, vocab_size=900),
     )
     assert wide["gradients"] == 4 * 9000
 
@@ -320,11 +324,11 @@ def test_what_leaves_the_device() -> None:
     ],
 )
 def test_parameters_of_adapters(changes: dict[str, object], adapters: float) -> None:
-    assert adapter_parameters(TINY, setup=replace(TrainSetup(), **({"method": "lora"} | changes))) == adapters
+    assert adapter_parameters(TINY, setup=replace(train_setup(), **({"method": "lora"} | changes))) == adapters
 
 
 def test_bytes_of_a_frozen_base_and_its_adapters() -> None:
-    lora = replace(TWELVE, method="lora", software="eager", trainable_parameters=240.0)
+    lora = replace(TWELVE, method="lora", software=software_spec("eager"), trainable_parameters=240.0)
     found = parts(lora)
     assert (found["weights"], found["optimizer"]) == (2 * 7360 + 4 * 240, 8 * 240)
     assert (found["gradients"], found["communication"]) == (4 * 240, 0)
@@ -343,7 +347,7 @@ def test_bytes_of_a_frozen_base_and_its_adapters() -> None:
 
 
 def test_bytes_of_a_sharded_frozen_base() -> None:
-    lora = replace(TWELVE, method="lora", software="eager", trainable_parameters=240.0,
+    lora = replace(TWELVE, method="lora", software=software_spec("eager"), trainable_parameters=240.0,
                    layout=TrainLayout(dp=4, ep=2, sharding="fsdp"))  # fmt: skip
     found = parts(lora, TINY_MOE)
     assert found["weights"] == 2 * (4240 / 4 + 5760 / 2) + 2 * 2000 / 4 + 960
@@ -362,7 +366,7 @@ def test_activations_at_the_end_of_the_forward_pass() -> None:
     found = parts(TWELVE)
     assert found["activations"] == pytest.approx(12 * (4 * kept + 2 * 10))
     assert found["logits"] == 10 * 100 * 12
-    eager = replace(TWELVE, software="eager")
+    eager = replace(TWELVE, software=software_spec("eager"))
     factor = training_coefficients().activation["eager"]
     kept = layer_bytes_per_token(TINY_LAYER, 10, setup=eager)
     assert parts(eager)["activations"] == pytest.approx(12 * (4 * factor * kept + 2 * 10))
@@ -381,8 +385,8 @@ def test_activations_of_the_first_of_two_stages() -> None:
     # Two micro-batches of two layers in flight; the last stage holds one of them beside its logits.
     assert found["activations"] == pytest.approx(12 * (2 * 2 * kept + 2 * 2 * 10))
     assert found["logits"] == pytest.approx(12 * (1000 - 2 * kept))
-    handed = parts(replace(staged, software="deepspeed"))
-    deep = layer_bytes_per_token(TINY_LAYER, 10, setup=replace(staged, software="deepspeed"))
+    handed = parts(replace(staged, software=software_spec("deepspeed")))
+    deep = layer_bytes_per_token(TINY_LAYER, 10, setup=replace(staged, software=software_spec("deepspeed")))
     assert handed["activations"] == pytest.approx(12 * (2 * 2 * deep + 4 * 2 * 10))
 
 
@@ -399,7 +403,7 @@ def test_a_layer_at_work_when_there_are_no_logits() -> None:
 def test_activations_of_a_network_in_bytes() -> None:
     net = Model(id="n", family="n", kind="cnn", published_parameters=800,
                 network=Network(flop=1, input_px=224, activation_values=1000))  # fmt: skip
-    setup = TrainSetup(software="eager", micro_batch=3)
+    setup = train_setup(software="eager", micro_batch=3)
     values = training_coefficients().network_values * 1000
     assert parts(setup, net)["activations"] == values * 2 * 3
     assert parts(replace(setup, image_px=448), net)["activations"] == 4 * values * 2 * 3
@@ -416,6 +420,6 @@ def test_what_the_driver_sees_beside_the_tensors() -> None:
     assert parts(replace(TWELVE, layout=TrainLayout(dp=2)), kind="device")["communicators"] == fitted.collective_bytes
     assert "fragmentation" not in inside
     assert "context" not in parts(TWELVE, kind="reserved")
-    loops = parts(replace(TWELVE, software="eager"), kind="reserved")
+    loops = parts(replace(TWELVE, software=software_spec("eager")), kind="reserved")
     own = sum(loops[name] for name in ("activations", "logits", "communication", "gradients"))
     assert loops["fragmentation"] == pytest.approx(fitted.fragmentation * own)

@@ -2,11 +2,11 @@
 
 import pytest
 from msgspec.structs import replace
+from tests.training_setups import train_setup
 
 from tonnage.catalog.training import training_coefficients
 from tonnage.nouns.accelerator import Accelerator, Fact, Link
 from tonnage.nouns.layout import TrainLayout
-from tonnage.nouns.training import TrainSetup
 from tonnage.physics.training_time import (
     Network,
     network,
@@ -104,7 +104,7 @@ def test_groups_beyond_the_direct_link_go_through_the_host() -> None:
 
 
 def test_the_network_is_stated_or_of_its_era() -> None:
-    setup = TrainSetup(layout=TrainLayout(dp=64))
+    setup = train_setup(layout=TrainLayout(dp=64))
     share = COEFFICIENTS.network
     assert network(CARD, setup=setup, coefficients=COEFFICIENTS).outside == pytest.approx(50e9 * share)
     ampere = replace(CARD, architecture="Ampere")
@@ -114,7 +114,7 @@ def test_the_network_is_stated_or_of_its_era() -> None:
 
 
 def test_pcie_when_said_and_a_rack_as_one_domain() -> None:
-    setup = TrainSetup(layout=TrainLayout(dp=8), intra="pcie")
+    setup = train_setup(layout=TrainLayout(dp=8), intra="pcie")
     assert network(CARD, setup=setup, coefficients=COEFFICIENTS).inside < 63e9
     rack = replace(CARD, link=Link(kind="nvlink5", bytes_per_s=900e9, domain=72))
     wide = network(rack, setup=replace(setup, intra=None, accelerators_per_node=4), coefficients=COEFFICIENTS)
@@ -143,7 +143,7 @@ def test_nothing_is_sent_by_one_rank_or_of_nothing() -> None:
 
 def test_links_by_hand() -> None:
     plain = replace(COEFFICIENTS, network=1.0, link=0.5, host_link=0.25)
-    setup = TrainSetup(layout=TrainLayout(dp=4), accelerators_per_node=8)
+    setup = train_setup(layout=TrainLayout(dp=4), accelerators_per_node=8)
     found = network(CARD, setup=setup, coefficients=plain)
     assert found == Network(domain=8, linked=8, inside=225e9, host=15.75e9, outside=50e9)
     pair = replace(CARD, link=Link(kind="nvlink", bytes_per_s=100e9, domain=2))
@@ -161,6 +161,6 @@ def test_links_by_hand() -> None:
 )
 def test_consumer_cards_share_the_memory_of_their_host(ranks: int, node: int, share: float) -> None:
     card = replace(CARD, segment="consumer", link=Link(kind="none"))
-    setup = TrainSetup(layout=TrainLayout(dp=ranks), accelerators_per_node=node)
+    setup = train_setup(layout=TrainLayout(dp=ranks), accelerators_per_node=node)
     plain = replace(COEFFICIENTS, host_link=1.0)
     assert network(card, setup=setup, coefficients=plain).inside == pytest.approx(63e9 * share, rel=1e-12)

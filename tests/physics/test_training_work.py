@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
+from tests.training_setups import train_setup
 
 from tonnage.nouns.layout import TrainLayout
 from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe, StateSpace
@@ -16,7 +17,7 @@ LAYER = LayerGroup(
     feed_forward=Mlp(intermediate_size=14336),
 )
 HIDDEN = 4096
-SETUP = TrainSetup(seq_len=4096)
+SETUP = train_setup(seq_len=4096)
 
 
 def products(work: LayerWork, way: str) -> float:
@@ -132,7 +133,7 @@ MIXTURE = replace(
     feed_forward=Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12, shared_intermediate_size=4,
                      dense_intermediate_size=6),
 )  # fmt: skip
-TWELVE = TrainSetup(micro_batch=2, seq_len=6)
+TWELVE = train_setup(micro_batch=2, seq_len=6)
 """Twelve tokens a micro-batch."""
 PAIR = replace(TWELVE, layout=TrainLayout(tp=2))
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage import catalog
-from tonnage.engine.engines import defaults
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
+from tonnage.engines.settings import defaults, resolved
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.nouns.precision import Precision
@@ -53,7 +53,9 @@ def models(draw: st.DrawFn) -> Model:
 def pool(model: Model, *, name: str, demand: Demand, weights: str = "bf16", layout: Layout | None = None) -> KvPool:
     layout = layout or Layout()
     engine = defaults(Engine(name=name), H100, model=model, layout=layout)
-    return kv_pool(model, H100, precision=Precision(weights=weights), engine=engine, layout=layout, demand=demand)
+    return kv_pool(
+        model, H100, precision=Precision(weights=weights), engine=resolved(engine), layout=layout, demand=demand
+    )
 
 
 @st.composite

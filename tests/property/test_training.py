@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.training_setups import train_setup
 
 from tonnage import catalog
 from tonnage.catalog.training import training_coefficients
@@ -36,7 +37,7 @@ def models(draw: st.DrawFn) -> Model:
 @st.composite
 def setups(draw: st.DrawFn) -> TrainSetup:
     software = draw(st.sampled_from(["megatron", "deepspeed", "fsdp", "eager", "compiled", "jax"]))
-    return TrainSetup(
+    return train_setup(
         method=draw(st.sampled_from(["pretrain", "full", "lora", "qlora"])),
         layout=TrainLayout(
             tp=draw(powers), pp=draw(powers), cp=draw(st.sampled_from([1, 2])), dp=draw(powers),

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.training_setups import train_setup
 
 from tonnage import catalog
 from tonnage.nouns.layout import TrainLayout
@@ -13,8 +14,8 @@ from tonnage.nouns.model import Model
 from tonnage.nouns.training import TrainSetup
 from tonnage.search.train_layouts import Space, arrangements, bubble_factor, search
 
-MEGATRON = TrainSetup(software="megatron", seq_len=4096)
-FSDP = TrainSetup(software="fsdp", seq_len=4096)
+MEGATRON = train_setup(software="megatron", seq_len=4096)
+FSDP = train_setup(software="fsdp", seq_len=4096)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_fixed_degrees_are_kept(dense: Model) -> None:
 
 
 def test_adapters_are_not_pipelined(dense: Model) -> None:
-    lora = TrainSetup(software="eager", method="lora", seq_len=2048)
+    lora = train_setup(software="eager", method="lora", seq_len=2048)
     tried = list(arrangements(dense, Space(count=8, domain=8, global_batch=32, templates=(lora,)), pruned=Counter()))
     assert tried and all(s.layout.pp == s.layout.tp == 1 for s in tried)
 
@@ -110,7 +111,7 @@ def test_adapters_are_not_pipelined(dense: Model) -> None:
 @pytest.mark.parametrize(("pp", "vpp", "expected"), [(1, 1, 1.0), (8, 1, 1 + 7 / 64), (8, 5, 1 + 7 / 5 / 64)])
 def test_the_bubble_is_that_of_its_schedule(pp: int, vpp: int, expected: float) -> None:
     layout = TrainLayout(pp=pp, vpp=vpp)
-    setup = TrainSetup(layout=layout, num_micro_batches=64)
+    setup = train_setup(layout=layout, num_micro_batches=64)
     assert bubble_factor(setup, layers=80) <= expected + 1e-9
 
 

@@ -13,6 +13,7 @@ from tonnage.accuracy.rows import Row, count, number, text
 from tonnage.accuracy.serve_cases import links, year
 from tonnage.errors import BadFact
 from tonnage.nouns.case import InferCase
+from tonnage.nouns.default_engines import NETWORK_ENGINE
 from tonnage.nouns.model import Model, Network
 
 __all__ = ["infer_case"]
@@ -43,7 +44,7 @@ def infer_case(row: Row) -> InferCase:
         seq_len=round(length) if length else None,
         beams=count(row, "beams") or 1,
         precision=_precision(row),
-        engine=text(row, "engine") or "pytorch",
+        engine=text(row, "engine") or NETWORK_ENGINE,
         engine_version=text(row, "engine_version") or None,
         engine_mode=text(row, "engine_mode") or None,
         count=count(row, "accel_per_replica") or 1 if alone else total,

@@ -50,7 +50,7 @@ def compared_layouts(rows: Iterable[Row]) -> Iterator[Compared]:
             ratio, printed, best = found
             yield Compared(
                 id=row.id, block=row.block, ratio=ratio, fastest=row.id in used,
-                degrees=printed.software in {"megatron", "deepspeed"}, printed=_words(printed), best=_words(best),
+                degrees=printed.software.model_parallel, printed=_words(printed), best=_words(best),
             )  # fmt: skip
 
 

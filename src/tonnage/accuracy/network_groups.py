@@ -19,12 +19,10 @@ from tonnage.accuracy.left_out import LeftOut, left_out_scores
 from tonnage.accuracy.metrics import ape, quantile
 from tonnage.accuracy.rows import Row, text
 from tonnage.accuracy.scoring import Score
+from tonnage.engines.registry import find_engine
 from tonnage.nouns.accuracy import Figure
 
 __all__ = ["network_figures", "own_figures", "prompt_rows"]
-
-SINGLE: Final = frozenset({"llamacpp", "exllama", "exllamav2", "exllamav3", "mlc"})
-"""Engines that people run for themselves, one request at a time."""
 
 PROMPTS: Final = "prefill_only"
 """Why rows that measured the prompt alone are not scored with the others: they have no answer."""
@@ -154,7 +152,8 @@ def _speech(row: Row) -> bool:
 
 
 def _single(row: Row) -> bool:
-    return text(row, "load") == "single_stream" and text(row, "engine") in SINGLE
+    engine = find_engine(text(row, "engine"))
+    return text(row, "load") == "single_stream" and engine is not None and engine.single_user
 
 
 def _several(row: Row) -> bool:

@@ -21,6 +21,7 @@ from tonnage import catalog
 from tonnage.accuracy.rows import Row, count, flag, number, text
 from tonnage.errors import BadFact, TonnageError
 from tonnage.nouns.case import Links, ServeCase, Traffic
+from tonnage.nouns.default_engines import SERVING_ENGINE
 from tonnage.nouns.layout import Disaggregation, Layout
 from tonnage.nouns.model import Moe
 from tonnage.nouns.precision import Precision, number_format
@@ -69,7 +70,7 @@ def serve_case_of_point(row: Row) -> ServeCase:
         osl=osl,
         layout=layout,
         precision=_precision(row),
-        engine="trtllm" if engine == "tensorrt" else engine or "vllm",
+        engine="trtllm" if engine == "tensorrt" else engine or SERVING_ENGINE,
         engine_version=_version(row, split),
         engine_options=_options(row),
         length_spread=spread,
@@ -99,7 +100,7 @@ def serve_case_of_sample(row: Row) -> ServeCase:
     spread = _spread(row)
     isl, osl = _lengths(row, spread)
     split = _disaggregation(row) if flag(row, "disaggregated") else None
-    engine = text(row, "engine") or text(row, "backend") or "vllm"
+    engine = text(row, "engine") or text(row, "backend") or SERVING_ENGINE
     version = _version(row, split)
     if not re.search(r"\d", version or "") or "nightly" in str(version):  # a nightly build's name dates nothing
         version = text(row, "measured")[:7] or None

@@ -24,29 +24,12 @@ from tonnage.catalog.accelerators import accelerators
 from tonnage.catalog.slices import multiprocessors_of_slice, parted
 from tonnage.errors import BadFact
 from tonnage.nouns.accelerator import Accelerator
+from tonnage.nouns.default_engines import SERVING_ENGINE
 from tonnage.nouns.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
 
 __all__ = ["Stamp", "ladder", "measured", "stamp"]
 
 FOLDER: Final = Path(__file__).parent / "data" / "efficiency"
-
-_ORDER: Final = {
-    "vllm": ("vllm", "sglang", "trtllm"),
-    "sglang": ("sglang", "vllm", "trtllm"),
-    "trtllm": ("trtllm", "vllm", "sglang"),
-    "library": ("library", "vllm", "sglang", "trtllm"),
-}
-"""Families whose grids stand in for one another, best first; `library` is PyTorch with the vendor's libraries."""
-
-_NOT_SERVED: Final = {"sglang": ("elementwise",)}
-"""
-Grids by family that timed another kernel than the engine serves with; another family's come first on the same part.
-
-SGLang's element-wise table takes 8 us at no size and reaches a tenth of the bandwidth, unlike any other's.
-"""
-
-_OWN_KERNELS: Final = frozenset({"llama.cpp", "ollama", "mlx", "exllamav2", "mlc"})
-"""Engines that share no kernels with the measured ones: the generic curve alone."""
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,22 +74,26 @@ def stamp(accelerator_id: str, family: str) -> Stamp:
     return _open(accelerator_id, family)[0]
 
 
-def ladder(accelerator: Accelerator, *, family: str = "vllm", inter_node_bytes_per_s: float | None = None) -> Ladder:
+def ladder(
+    accelerator: Accelerator, *, family: str = SERVING_ENGINE, inter_node_bytes_per_s: float | None = None
+) -> Ladder:
     """
     The ladder of one accelerator for one family of kernels.
 
-    `family` is whose kernels run: vllm, sglang, trtllm, or library (PyTorch and the vendor's
-    collectives: training, Transformers). Another engine borrows vllm's and a note says so; engines
-    with kernels of their own (llama.cpp) get the generic curve.
+    `family` is whose kernels run: an engine's, or library (PyTorch and the vendor's collectives: training,
+    Transformers). One without tables (data/efficiency/families.csv) borrows those of the usual engine and a note says
+    so; engines with kernels of their own (llama.cpp) get the generic curve.
     """
     notes: tuple[str, ...] = ()
-    if family in _OWN_KERNELS:
+    known = _families()
+    bare = family in known and not known[family].grids
+    if bare:
         notes = (f"{family} brings its own kernels, which nobody has tabulated: generic curve",)
         grids: dict[str, Grid] = {}
     else:
-        if family not in _ORDER:
-            notes = (f"no kernel tables of {family}: those of vllm stand in",)
-        grids = _grids(_part(accelerator), _ORDER.get(family, _ORDER["vllm"]))
+        if not any(family in families for families in _measured().values()):
+            notes = (f"no kernel tables of {family}: those of {SERVING_ENGINE} stand in",)
+        grids = _grids(_part(accelerator), _order(family))
     die = _die(accelerator.id)
     # Peaks of a processor's own microbenchmarks are rates that ran: the curve of GPUs would take its share twice.
     ran = accelerator.segment == "cpu" and accelerator.measured.product is not None
@@ -114,13 +101,37 @@ def ladder(accelerator: Accelerator, *, family: str = "vllm", inter_node_bytes_p
         accelerator=accelerator.id,
         family=family,
         grids=grids,
-        curve=PROCESSOR if ran and family in _OWN_KERNELS else Curve(),
+        curve=PROCESSOR if ran and bare else Curve(),
         multiprocessors=die.multiprocessors if die else None,
         sustained=_sustained().get(accelerator.architecture, 1.0),
         spread=_spread(),
         inter_node_bytes_per_s=inter_node_bytes_per_s,
         notes=notes,
     )
+
+
+class _Family(NamedTuple):
+    """Whose grids serve one family of kernels."""
+
+    grids: tuple[str, ...]
+    """Families whose grids stand in for one another, best first; none: kernels of its own that nobody tabulated."""
+    not_served: tuple[str, ...]
+    """Starts of the keys of its grids that timed another kernel than runs; others' come first on the same part."""
+
+
+@lru_cache(maxsize=1)
+def _families() -> dict[str, _Family]:
+    with (FOLDER / "families.csv").open(newline="", encoding="utf-8") as file:
+        return {
+            row["family"]: _Family(tuple(row["grids"].split()), tuple(row["not_served"].split()))
+            for row in csv.DictReader(file)
+        }
+
+
+def _order(family: str) -> tuple[str, ...]:
+    """Families whose grids serve one, its own first; those of the usual engine behind where nothing else is stated."""
+    known = _families()
+    return known[family].grids if family in known else (family, *known[SERVING_ENGINE].grids)
 
 
 class _Die(NamedTuple):
@@ -202,10 +213,11 @@ def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
         known = [family for family in (*families, "library") if family in measured_families(donor)]
         for family, last_resort in (*((f, False) for f in known), *((f, True) for f in known)):
             header, body = _open(donor, family)
+            skipped = _families()[family].not_served if family in _families() else ()
             for key, (at, length) in header.index.items():
                 if key in chosen or (rung != "own" and "/local" in key):
                     continue
-                if last_resort or not key.startswith(_NOT_SERVED.get(family, ())):
+                if last_resort or not key.startswith(skipped):
                     origin = Origin(
                         key=key, accelerator=donor, file=f"{donor}.{family}.grids", package=header.package,
                         date=header.date,

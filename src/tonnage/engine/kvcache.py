@@ -1,8 +1,9 @@
 """How many tokens of cache does an engine keep on an accelerator, and what takes the rest of the memory?
 
-Engines follow three rules, and each has its own identity here:
+Engines follow four rules, and each has its own identity here; an engine's record (`MemoryRule`) says which is its:
 - *share of the total* (vLLM): util x M - weights - activation peak - what is not PyTorch's [- graphs];
-- *share of what is free* (SGLang, TensorRT-LLM, LMDeploy, TGI, DeepSpeed-MII): after weights, with a reserve;
+- *reserve* (SGLang): free after loading - (1 - f) x free before loading;
+- *share of what is free* (TensorRT-LLM, LMDeploy, TGI, DeepSpeed-MII): after weights and one profiled step;
 - *need* (Transformers, llama.cpp, ExLlama, FasterTransformer): the cache of the batch or context asked for.
 
 `kv_pool` opens the memory of the fullest rank into parts that end at the limit, and says whether what was asked for
@@ -16,9 +17,9 @@ from typing import Final
 
 import msgspec
 
-from tonnage.engine.engines import NEWEST, Release, release, visible_memory_bytes
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Part, Quantity, Verdict
+from tonnage.nouns.engine_spec import MemoryRule, ResolvedEngine
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Attention, LatentAttention, Model
 from tonnage.nouns.precision import Precision
@@ -29,15 +30,9 @@ from tonnage.physics.memory import (
     kv_bytes_per_token,
     weight_bytes,
 )
-from tonnage.units import GB, GiB, MiB, show
+from tonnage.units import GiB, MiB, show
 
-__all__ = ["NEED_BASED", "Demand", "Device", "KvPool", "keeps_windows", "kv_pool"]
-
-NEED_BASED: Final = frozenset(
-    {"hf", "llamacpp", "exllamav2", "exllamav3", "fastertransformer", "autoawq", "ctransformers", "ctranslate2",
-     "tensorrt", "pytorch", "gpt-fast", "mlc"}
-)  # fmt: skip
-"""Engines whose memory is what the request needs, not a pool."""
+__all__ = ["Demand", "Device", "KvPool", "kv_pool"]
 
 GRAPH_BYTES: Final = 0.4 * GiB
 """CUDA graphs of one rank: logged 0.10 to 1.03 GiB (llm-d benchmark and vLLM 0.21 to 0.27 start logs). [bytes]"""
@@ -53,19 +48,6 @@ LARGE_GROUP_BYTES: Final = 50 * MiB
 """Added again from four ranks: NCCL takes 392 instead of 342 MiB (AIConfigurator). [bytes]"""
 GROUP_BYTES_V0: Final = 1.8 * GiB
 """The same up to 0.7 over NVLink: 1.79 GiB with two H100, 1.9 with eight A100 beyond one (start logs). [bytes]"""
-LLAMA_OUTPUT_ROWS: Final = 512.0
-"""llama.cpp keeps 32-bit logits for one ubatch of rows. [-]"""
-LIBRARY_GIB: Final = {
-    "exllamav2": 0.8, "exllamav3": 0.8, "autoawq": 2.0, "ctransformers": 2.2, "ctranslate2": 2.2,
-    "fastertransformer": 2.1,
-}  # fmt: skip
-LIBRARY_GIB_USUAL: Final = 1.1
-"""BLAS workspaces and loaded kernels of need-based engines beside the context, from what the device showed beyond
-weights and cache (two 7B models, seven engines, and three GPT sizes on A100; the median of each). [GiB]"""
-UNSHARED_BUFFERS: Final = {"fastertransformer": 2.0}
-"""Activation buffers over the peak of one layer: FasterTransformer allocates each buffer apart. [-]"""
-MII_RESERVE_BYTES: Final = 1.0 * GB
-"""DeepSpeed RaggedInferenceEngineConfig memory_config: keeps 10^9 bytes. [bytes]"""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -131,35 +113,39 @@ def kv_pool(
     accelerator: Accelerator,
     *,
     precision: Precision,
-    engine: Engine,
+    engine: ResolvedEngine,
     layout: Layout | None = None,
     demand: Demand | None = None,
-    year: int | None = None,
     device: Device | None = None,
 ) -> KvPool:
     """
-    The cache pool of one rank and whether the demand fits it; `engine` has its settings filled (`engines.defaults`).
+    The cache pool of one rank and whether the demand fits it; `engine` has its settings filled (`engines.settings`).
 
     `device` says what a log knows better than the catalogue.
     """
     layout, demand, device = layout or Layout(), demand or Demand(), device or Device()
-    version = release(engine, year) or NEWEST
-    total = device.total_bytes or visible_memory_bytes(accelerator)
+    rule, settings = engine.spec.memory, engine.settings
+    total = device.total_bytes or accelerator.visible_memory_bytes
     weights = weight_bytes(model, precision, layout=layout)
-    beyond = _beyond_torch(layout.ranks, version, accelerator, device)
-    if engine.name in NEED_BASED:
-        held = _by_need(model, engine, demand, weights=weights, total=total)
-    else:
-        held = _held(model, engine, layout, weights=weights, total=total, beyond=beyond, version=version)
-    offload = engine.kv_offload_bytes or 0.0
+    match rule.kind:
+        case "total":
+            beyond = _beyond_torch(engine, layout.ranks, accelerator, device)
+            held = _share_of_total(model, engine, layout, weights=weights, total=total, beyond=beyond)
+        case "reserve":
+            held = _reserve(engine, layout, weights=weights, total=total)
+        case "free":
+            held = _share_of_free(model, engine, layout, weights=weights, total=total)
+        case "need":
+            held = _by_need(model, engine, demand, weights=weights, total=total)
+    offload = settings.kv_offload_bytes or 0.0
     free = held.free_bytes + offload
-    per_sequence, shared = _sequence_bytes(model, precision, layout, engine=engine, demand=demand, version=version)
+    per_sequence, shared = _sequence_bytes(model, precision, layout, engine=engine, demand=demand)
     wanted = shared + per_sequence * demand.concurrency / layout.dp if demand.context_tokens else 0.0
-    if engine.name in NEED_BASED:
+    if rule.kind == "need":
         wanted = _allocated(model, precision, layout, engine, wanted)
     per_token = kv_bytes_per_token(model, precision.kv, layout=layout).value
-    pool = wanted if engine.name in NEED_BASED else free
-    block = engine.block_tokens or 1
+    pool = wanted if rule.kind == "need" else free
+    block = settings.block_tokens or 1
     blocks = max(0, math.floor(pool / (block * per_token))) if per_token else 0
     cache = Part(
         name="KV cache", value=max(0.0, pool - offload), source=f"{precision.kv}, {show(per_token, 'bytes')}/token"
@@ -178,7 +164,7 @@ def kv_pool(
         memory=_bounded(Quantity.of_parts("bytes", (*held.parts, cache))),
         need=need,
         verdict=_verdict(held, need=need, free=free, wanted=wanted, accelerator=accelerator),
-        notes=_notes(model, demand, engine),
+        notes=_notes(model, demand, settings),
     )
 
 
@@ -196,66 +182,53 @@ def _of_sequences(count: float) -> str:
     return f"{count:,.0f} sequence{'s' if count != 1 else ''}"
 
 
-def keeps_windows(engine: Engine, version: Release) -> bool:
-    """Whether the engine frees what has left a sliding window: vLLM since 0.9.2, SGLang since 0.4.7, others by need."""
-    since = {"vllm": (0, 9, 2), "sglang": (0, 4, 7), "trtllm": (0, 8)}
-    return version >= since.get(engine.name, (0,))
-
-
 def _sequence_bytes(
-    model: Model, precision: Precision, layout: Layout, *, engine: Engine, demand: Demand, version: Release
+    model: Model, precision: Precision, layout: Layout, *, engine: ResolvedEngine, demand: Demand
 ) -> tuple[float, float]:
     """Bytes of one sequence beyond the shared prefix, and of the prefix itself, on one rank."""
-    context = demand.context_tokens or float(engine.max_model_len or model.max_context or 0)
-    block = engine.block_tokens or 1
+    settings = engine.settings
+    context = demand.context_tokens or float(settings.max_model_len or model.max_context or 0)
+    block = settings.block_tokens or 1
     context = -(-context // block) * block
-    windows = keeps_windows(engine, version)
+    windows = engine.release >= engine.spec.memory.windows_since
     cross = cross_cache_bytes_per_sequence(model, precision.kv, layout=layout, source_tokens=demand.source_tokens)
     whole = cache_bytes_per_sequence(model, precision.kv, layout=layout, context=context, windows=windows)
-    prefix = min(demand.shared_prefix_tokens, context) if engine.prefix_caching else 0.0
+    prefix = min(demand.shared_prefix_tokens, context) if settings.prefix_caching else 0.0
     grows = kv_bytes_per_token(model, precision.kv, layout=layout).value * prefix
     shared = min(whole, grows)
     return whole - shared + cross, shared
 
 
-def _allocated(model: Model, precision: Precision, layout: Layout, engine: Engine, wanted: float) -> float:
-    """Cache that a need-based engine allocates: llama.cpp and ExLlama for the whole context, others for the batch."""
-    if engine.name in {"llamacpp", "exllamav2", "exllamav3"} and engine.max_model_len:
-        whole = cache_bytes_per_sequence(
-            model, precision.kv, layout=layout, context=engine.max_model_len, windows=False
-        )
+def _allocated(model: Model, precision: Precision, layout: Layout, engine: ResolvedEngine, wanted: float) -> float:
+    """Cache that is allocated by need: for the whole context at the start, or for the batch."""
+    length = engine.settings.max_model_len
+    if engine.spec.memory.whole_context and length:
+        whole = cache_bytes_per_sequence(model, precision.kv, layout=layout, context=length, windows=False)
         return max(wanted, whole)
     return wanted
 
 
-def _held(
-    model: Model, engine: Engine, layout: Layout, *, weights: Quantity, total: float, beyond: Part, version: Release
+def _share_of_total(
+    model: Model, engine: ResolvedEngine, layout: Layout, *, weights: Quantity, total: float, beyond: Part
 ) -> _Held:
-    match engine.name:
-        case "vllm":
-            return _vllm(model, engine, layout, weights=weights, total=total, beyond=beyond, version=version)
-        case "sglang":
-            return _sglang(engine, layout, weights=weights, total=total)
-        case _:
-            return _share_of_free(model, engine, layout, weights=weights, total=total)
-
-
-def _vllm(
-    model: Model, engine: Engine, layout: Layout, *, weights: Quantity, total: float, beyond: Part, version: Release
-) -> _Held:
-    """util x M = W + A_peak + O_nontorch [+ G_graphs since 0.21] + KV (docs/physics.md 4)."""
+    """util x M = W + A_peak + O_nontorch [+ G_graphs where they count] + KV (docs/physics.md 4)."""
+    rule, settings = engine.spec.memory, engine.settings
     peak = activation_peak(
         model,
         layout,
-        max_num_seqs=engine.max_num_seqs or 256,
-        step_tokens=engine.max_num_batched_tokens or 2048,
+        max_num_seqs=settings.max_num_seqs or 256,
+        step_tokens=settings.max_num_batched_tokens or 2048,
     )
     parts = [*_weight_parts(weights), _rotary(model), *_named(peak, "activations"), beyond]
-    if (0, 2, 5) <= version < (0, 4) and layout.tp > 1:
-        parts.append(_held_by_all_reduce(model, engine))
-    if version >= (0, 21) and engine.cuda_graphs is not False:
+    if rule.all_reduce_held and rule.all_reduce_held[0] <= engine.release < rule.all_reduce_held[1] and layout.tp > 1:
+        parts.append(_held_by_all_reduce(model, settings))
+    if rule.graphs_since is not None and engine.release >= rule.graphs_since and settings.cuda_graphs is not False:
         parts.append(_graphs())
-    return _Held(limit_bytes=(engine.memory_fraction or 0.9) * total, parts=tuple(parts))
+    return _Held(limit_bytes=_fraction(rule, settings) * total, parts=tuple(parts))
+
+
+def _fraction(rule: MemoryRule, settings: Engine) -> float:
+    return settings.memory_fraction or rule.fraction
 
 
 def _held_by_all_reduce(model: Model, engine: Engine) -> Part:
@@ -281,11 +254,11 @@ def _rotary(model: Model) -> Part:
     return Part(name="weights: rotary tables", value=value, source="max_context x head width x 2 bytes")
 
 
-def _beyond_torch(ranks: int, version: Release, accelerator: Accelerator, device: Device) -> Part:
+def _beyond_torch(engine: ResolvedEngine, ranks: int, accelerator: Accelerator, device: Device) -> Part:
     basis = Basis.CALIBRATED
     if device.beyond_torch_bytes is not None:
         value, source, basis = device.beyond_torch_bytes, "given", Basis.MEASURED
-    elif version < (0, 8):
+    elif engine.release < engine.spec.memory.torch_alone_since:
         switched = ranks > 1 and accelerator.link.domain > 2
         value, source = FREED_BYTES_V0 + (GROUP_BYTES_V0 if switched else 0.0), "vLLM 0.6 start logs"
     else:
@@ -294,26 +267,27 @@ def _beyond_torch(ranks: int, version: Release, accelerator: Accelerator, device
     return Part(name="NCCL and libraries", value=value, basis=basis, source=source)
 
 
-def _sglang(engine: Engine, layout: Layout, *, weights: Quantity, total: float) -> _Held:
+def _reserve(engine: ResolvedEngine, layout: Layout, *, weights: Quantity, total: float) -> _Held:
     """KV = free after loading - (1 - f) x free before loading; the reserve serves activations and graphs."""
     start = CONTEXT_BYTES + (2 * GROUP_BYTES + LARGE_GROUP_BYTES if layout.ranks > 1 else 0.0)
-    fraction = engine.memory_fraction or 0.88
+    rule = engine.spec.memory
+    fraction = _fraction(rule, engine.settings)
     reserve = (1 - fraction) * (total - start)
     parts = (
         *_weight_parts(weights),
-        Part(name="activations and graphs", value=reserve, source=f"SGLang mem_fraction_static {fraction:g}"),
+        Part(name="activations and graphs", value=reserve, source=f"{rule.setting} {fraction:g}"),
         Part(name="context and NCCL", value=start, basis=Basis.CALIBRATED, source="free memory at start in logs"),
     )
     return _Held(limit_bytes=total, parts=parts)
 
 
-def _share_of_free(model: Model, engine: Engine, layout: Layout, *, weights: Quantity, total: float) -> _Held:
+def _share_of_free(model: Model, engine: ResolvedEngine, layout: Layout, *, weights: Quantity, total: float) -> _Held:
     """KV = f x (total - weights - activation buffers - context); the rest stays free."""
     peak = activation_peak(
         model,
         layout,
         max_num_seqs=0,  # these engines sample in a few rows at a time and profile the token budget only
-        step_tokens=engine.max_num_batched_tokens or 8192,
+        step_tokens=engine.settings.max_num_batched_tokens or 8192,
     )
     group = GROUP_BYTES + (LARGE_GROUP_BYTES if layout.ranks >= 4 else 0.0) if layout.ranks > 1 else 0.0
     fixed = (
@@ -322,26 +296,27 @@ def _share_of_free(model: Model, engine: Engine, layout: Layout, *, weights: Qua
         Part(name="context and NCCL", value=CONTEXT_BYTES + group, basis=Basis.CALIBRATED, source="start logs"),
     )
     free = total - sum(part.value for part in fixed)
-    if engine.name == "deepspeed-mii":
-        kept, source = MII_RESERVE_BYTES, "DeepSpeed keeps 1 GB"
+    rule = engine.spec.memory
+    if rule.kept_bytes is not None:
+        kept, source = rule.kept_bytes, rule.setting
     else:
-        fraction = engine.memory_fraction or 0.9
-        kept, source = (1 - fraction) * max(0.0, free), f"{engine.name}: pool is {fraction:g} of what is free"
+        fraction = _fraction(rule, engine.settings)
+        kept, source = (1 - fraction) * max(0.0, free), f"{engine.spec.name}: pool is {fraction:g} of what is free"
     return _Held(limit_bytes=total, parts=(*fixed, Part(name="left free", value=kept, source=source)))
 
 
-def _by_need(model: Model, engine: Engine, demand: Demand, *, weights: Quantity, total: float) -> _Held:
+def _by_need(model: Model, engine: ResolvedEngine, demand: Demand, *, weights: Quantity, total: float) -> _Held:
     """Weights, context, and the buffers of one step; the cache comes on top as it is needed."""
+    rule = engine.spec.memory
     whole = demand.concurrency * (demand.context_tokens or 512.0)
-    tokens = min(whole, float(engine.max_num_batched_tokens or whole))
-    step = activation_peak(model, Layout(), max_num_seqs=0, step_tokens=tokens * UNSHARED_BUFFERS.get(engine.name, 1.0))
-    rows = LLAMA_OUTPUT_ROWS if engine.name == "llamacpp" else demand.concurrency
-    library = LIBRARY_GIB.get(engine.name, LIBRARY_GIB_USUAL) * GiB
+    tokens = min(whole, float(engine.settings.max_num_batched_tokens or whole))
+    step = activation_peak(model, Layout(), max_num_seqs=0, step_tokens=tokens * rule.activation_buffers)
+    rows = rule.output_rows if rule.output_rows is not None else demand.concurrency
     parts = (
         *_weight_parts(weights),
         *_named(step, "activations"),
         Part(name="logits", value=4 * rows * model.vocab_size, source="32-bit logits of the rows that emit"),
-        Part(name="context and libraries", value=CONTEXT_BYTES + library, basis=Basis.CALIBRATED,
+        Part(name="context and libraries", value=CONTEXT_BYTES + rule.library_bytes, basis=Basis.CALIBRATED,
              source="device memory beyond weights and cache, seven engines on A100"),
     )  # fmt: skip
     return _Held(limit_bytes=total, parts=parts)

@@ -32,7 +32,6 @@ Decode attention beside a prompt over the same alone, by FlashAttention-2 with g
 Median of Llama-3.1-8B's layer on an RTX PRO 6000, 16 to 128 sequences of 182 to 2,076 tokens beside a chunk of 16 (1.1
 to 2.1): 128 x 615 take 241 us alone and 393 us beside the chunk (LLMServingSim, profiler/perf, attention.csv, MIT).
 """
-_ONE_CALL_SINCE: Final = (0, 8)
 
 LEAST_ROWS: Final = 64.0
 """Rows from which products run in these kernels; below, one weight at a time."""
@@ -75,9 +74,9 @@ def prompt_scores_s(op: Operator, accelerator: Accelerator) -> float | None:
     return scores * SCORE_BYTES / accelerator.memory_bytes_per_s
 
 
-def mixed_attention(engine: str, accelerator: Accelerator, *, model: Model, release: tuple[int, ...] | None) -> float:
-    """How much longer decode attention takes in a step that carries prompts. [-]"""
-    if engine != "vllm" or accelerator.vendor != "NVIDIA" or (release is not None and release < _ONE_CALL_SINCE):
+def mixed_attention(accelerator: Accelerator, model: Model, *, one_call: bool) -> float:
+    """How much longer decode attention takes in a step that carries prompts, where one call takes both. [-]"""
+    if not one_call or accelerator.vendor != "NVIDIA":
         return 1.0
     if not (accelerator.compute_capability or "").startswith(("8.", "12.")):
         return 1.0

@@ -1,14 +1,10 @@
-"""How does each engine schedule? Its rules as `Limits`, one function an engine.
+"""How does an engine schedule? The rules of its record (`Scheduling`) as `Limits`.
 
-- **vLLM** (V1, since 0.8): decodes and prompts share a step of max_num_batched_tokens; running requests
-  first, then waiting ones in order; when blocks run out the last running request is preempted and
-  computed again. Until 0.7 whole prompts came first, in steps of their own, and a hundredth of the
-  blocks stayed free.
-- **SGLang**: prompts come first, in pieces of chunked_prefill_size; admission keeps room for a share of
-  what is still to be said (0.7 at the start, less with every step); when room runs out, who has said
-  least goes back to the queue.
-- **TensorRT-LLM**: GUARANTEED_NO_EVICT takes the blocks of the whole answer at admission, so fewer run
-  and none is preempted; MAX_UTILIZATION admits as vLLM does.
+Unless a record says otherwise, decodes and pieces of prompts share a step of max_num_batched_tokens: running requests
+first, then waiting ones in order; when blocks run out the last running request is preempted and computed again (vLLM
+since 0.8). Records may give prompts steps of their own (SGLang, vLLM until 0.7), leave a share of the blocks free, keep
+room for a share of what is still to be said and send back who has said least (SGLang), or take the blocks of the whole
+answer at admission, so that fewer run and none is preempted (TensorRT-LLM, whose MAX_UTILIZATION admits as vLLM does).
 
 Any engine can be told to batch as was done before (`batching`): **static**, a batch starts with whoever waits, takes
 the cache of all its answers, and nobody joins until the last has ended, while those who ended are computed on as
@@ -19,10 +15,8 @@ are recalled over the link instead of being computed again; transfers run beside
 they are. Adapters (`max_loras`): no more of them run in one step; who asks for another waits aside, and a step
 waits for the adapters it has to load.
 
-Sources: vllm/v1/core/sched/scheduler.py; vllm/core/scheduler.py (0.7) and its block manager's watermark;
-sglang/srt/managers/schedule_policy.py, scheduler.py and ServerArgs (new_token_ratio 0.7, floor 0.14 of
-it, 600 steps); TensorRT-LLM's CapacitySchedulerPolicy; Triton's dynamic batcher (max_queue_delay);
-Orca (OSDI'22) on batches by request.
+Sources: the modules of `tonnage.engines`; Triton's dynamic batcher (max_queue_delay); Orca (OSDI'22) on batches by
+request.
 """
 
 from __future__ import annotations
@@ -34,16 +28,11 @@ import msgspec
 
 from tonnage.engine.simulated import Limits
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.nouns.layout import Engine
+from tonnage.nouns.engine_spec import ResolvedEngine, Scheduling
 from tonnage.units import read
 
-__all__ = ["POLICIES", "Pool", "limits_of"]
+__all__ = ["Pool", "limits_of"]
 
-SGLANG_RATIO: Final = 0.7
-SGLANG_LEAST: Final = 0.7 * 0.14
-SGLANG_DECAY: Final = (SGLANG_RATIO - SGLANG_LEAST) / 600
-WATERMARK: Final = 0.01
-"""Share of the blocks that vLLM's first engine left free at admission. [-]"""
 OPTIONS: Final = (
     "guaranteed_no_evict", "max_utilization", "priority", "whole_prompt", "long_prefill_token_threshold", "batching",
     "batch_size", "batch_wait", "host_cache", "host_link", "max_loras", "lora_load",
@@ -69,10 +58,9 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits_of(
-    engine: Engine,
+    engine: ResolvedEngine,
     pool: Pool,
     *,
-    release: tuple[int, ...] | None = None,
     options: Mapping[str, Any] | None = None,
     longest: int = 0,
 ) -> Limits:
@@ -93,14 +81,15 @@ def limits_of(
     for name in chosen:
         if name not in OPTIONS:
             raise UnknownName("scheduler option", name, known=OPTIONS)
-    size = pool.block_tokens or engine.block_tokens or 1
-    chunked = engine.chunked_prefill is not False
-    seats = (engine.max_num_seqs or 256) * pool.ranks
-    rank_budget = engine.max_num_batched_tokens or 8192
+    settings, scheduling = engine.settings, engine.spec.scheduling
+    size = pool.block_tokens or settings.block_tokens or 1
+    chunked = settings.chunked_prefill is not False
+    seats = (settings.max_num_seqs or 256) * pool.ranks
+    rank_budget = settings.max_num_batched_tokens or 8192
     budget = rank_budget * pool.ranks
     budget = budget if chunked else max(budget, longest)
-    drafts = engine.speculative_tokens or 0
-    if drafts and engine.speculative_acceptance is None:
+    drafts = settings.speculative_tokens or 0
+    if drafts and settings.speculative_acceptance is None:
         raise BadRequest("speculative_tokens need speculative_acceptance: the share of draft tokens that are accepted")
     blocks = int(min(pool.tokens // size, LARGEST)) if pool.tokens < LARGEST else LARGEST
     plain = Limits(
@@ -112,16 +101,16 @@ def limits_of(
         threshold=_whole(chosen, "long_prefill_token_threshold", 0),
         whole_prompt=bool(chosen.get("whole_prompt", False)),
         speculative=drafts,
-        acceptance=engine.speculative_acceptance or 0.0,
+        acceptance=settings.speculative_acceptance or 0.0,
     )
     if chosen.get("priority"):
         plain = plain._replace(victim=1, ranked=True)
-    ruled = POLICIES.get(engine.name, _together)(plain, release or (), chosen)
-    if engine.mixed_chunk:
+    ruled = _scheduled(plain, scheduling, options=chosen)
+    if settings.mixed_chunk:
         ruled = ruled._replace(mixed=True)
     if pool.ranks > 1 and ruled.mixed and ruled.chunked and not ruled.threshold:
         ruled = ruled._replace(threshold=rank_budget)  # a prompt lies on one rank, and takes no more of a step
-    batching = str(chosen.get("batching", "static" if engine.name in BY_BATCH else "continuous"))
+    batching = str(chosen.get("batching", "static" if scheduling.whole_batches else "continuous"))
     if batching not in BATCHING:
         raise UnknownName("batching", batching, known=BATCHING)
     return _with_adapters(_with_host(BATCHING[batching](ruled, chosen), pool, chosen), chosen)
@@ -163,40 +152,22 @@ def _whole(options: Mapping[str, Any], name: str, absent: int) -> int:
     return value
 
 
-def _together(plain: Limits, release: tuple[int, ...], options: Mapping[str, Any]) -> Limits:
-    """Prompts and decodes share steps."""
-    return plain
-
-
-def _apart(plain: Limits, release: tuple[int, ...], options: Mapping[str, Any]) -> Limits:
-    """Prompts come first, in steps of their own."""
-    return plain._replace(mixed=False, threshold=0)
-
-
-def _vllm(plain: Limits, release: tuple[int, ...], options: Mapping[str, Any]) -> Limits:
-    if plain.chunked:
-        return plain
-    return _apart(plain, release, options)._replace(watermark=int(WATERMARK * plain.num_blocks))
-
-
-def _sglang(plain: Limits, release: tuple[int, ...], options: Mapping[str, Any]) -> Limits:
-    return _apart(plain, release, options)._replace(
-        victim=2, ratio=SGLANG_RATIO, ratio_least=SGLANG_LEAST, ratio_decay=SGLANG_DECAY
-    )
-
-
-def _trtllm(plain: Limits, release: tuple[int, ...], options: Mapping[str, Any]) -> Limits:
-    return plain._replace(reserve_output=not options.get("max_utilization", False))
-
-
-POLICIES: Final[dict[str, Callable[[Limits, tuple[int, ...], Mapping[str, Any]], Limits]]] = {
-    "vllm": _vllm,
-    "sglang": _sglang,
-    "trtllm": _trtllm,
-    "lmdeploy": _apart,
-    "tgi": _apart,
-}
-"""Engines with rules of their own; the others share steps, as continuous batching came to be."""
+def _scheduled(plain: Limits, scheduling: Scheduling, *, options: Mapping[str, Any]) -> Limits:
+    """The rules of an engine's record; without any, prompts and decodes share steps and who came last goes back."""
+    ruled = plain
+    whole_apart = scheduling.separate_whole_prompts and not plain.chunked
+    if scheduling.separate_prompts or whole_apart:
+        ruled = ruled._replace(mixed=False, threshold=0)
+    if whole_apart:
+        ruled = ruled._replace(watermark=int(scheduling.watermark * plain.num_blocks))
+    if scheduling.returns == "least":
+        ruled = ruled._replace(victim=2)
+    if scheduling.answer_share is not None:
+        first, least, decay = scheduling.answer_share
+        ruled = ruled._replace(ratio=first, ratio_least=least, ratio_decay=decay)
+    if scheduling.reserves_output:
+        ruled = ruled._replace(reserve_output=not options.get("max_utilization", False))
+    return ruled
 
 
 def _continuous(ruled: Limits, options: Mapping[str, Any]) -> Limits:
@@ -240,8 +211,3 @@ BATCHING: Final[dict[str, Callable[[Limits, Mapping[str, Any]], Limits]]] = {
     "dynamic": _dynamic,
 }
 """How requests come together, whatever the engine."""
-
-BY_BATCH: Final = frozenset(
-    {"hf", "fastertransformer", "autoawq", "ctransformers", "ctranslate2", "tensorrt", "pytorch", "gpt-fast"}
-)
-"""Engines that run a batch to its end; the others batch step by step."""

@@ -123,11 +123,16 @@ def _layered(model: Model, times: Times) -> tuple[Part, ...]:
     bubble = _bubble_s(layer, head, count, mean_turn=mean_turn, times=times)
     passed = _pipeline_exchange(model, times)
     data = sum(each.runs * each.exposed_s for each in data_exchanges(model, times, stage=stage))
+    fixed = times.coefficients.step_s[setup.software.fitted]
     return (
         Part(name="compute", value=steps * stage.compute, basis=Basis.CALIBRATED),
         Part(name="element-wise", value=steps * stage.elementwise, basis=Basis.CALIBRATED),
         Part(name="tensor, context and expert exchange", value=steps * stage.exchange, basis=Basis.CALIBRATED),
-        Part(name="host", value=steps * stage.host + times.coefficients.step_s[setup.software], basis=Basis.CALIBRATED),
+        Part(
+            name="host",
+            value=steps * stage.host + fixed,
+            basis=Basis.CALIBRATED,
+        ),
         Part(name="pipeline exchange", value=passed, basis=Basis.CALIBRATED),
         Part(name="bubble", value=bubble, basis=Basis.CALIBRATED),
         Part(name="data exchange", value=data, basis=Basis.CALIBRATED),
@@ -163,7 +168,7 @@ def turn_of(work: LayerWork, times: Times) -> Turn:
         back_moved += (1.0 + repeats) * widen_s(work, times)
     compute = ahead * (1 + repeats) + back + again
     moved = ahead_moved * (1 + repeats) + back_moved
-    launches = (3.0 + repeats) * c.layer_s[setup.software] if work.forward else 0.0
+    launches = (3.0 + repeats) * c.layer_s[setup.software.fitted] if work.forward else 0.0
     device = compute + moved + exchange
     host = smooth_max(compute_s=device, memory_s=launches) - device
     if work.experts:
@@ -180,7 +185,7 @@ def repeated_s(work: LayerWork, times: Times) -> float:
     setup = times.setup
     if setup.recompute != "selective":
         return 0.0
-    if setup.software in {"megatron", "deepspeed"}:
+    if setup.software.selective == "attention":
         if setup.flash_attention:
             expanded = tuple(op for op in work.forward if op.name.startswith("kv_b_proj"))
             return times.of(work.forward, "elementwise") + times.of(expanded)
@@ -289,7 +294,7 @@ def _pipeline_exchange(model: Model, times: Times) -> float:
     rate = inside if stride * 2 <= times.links.domain else times.links.outside
     once = size * tokens * model.hidden_size / rate + times.links.hop_s
     hidden = times.coefficients.data_overlap if layout.vpp > 1 else 0.0
-    turn = times.coefficients.turn_s[setup.software] + 2 * once * (1 - hidden) * layout.vpp
+    turn = times.coefficients.turn_s[setup.software.fitted] + 2 * once * (1 - hidden) * layout.vpp
     return turn * (setup.num_micro_batches + layout.pp - 1)
 
 
@@ -330,7 +335,7 @@ def data_exchanges(model: Model, times: Times, *, stage: Turn) -> list[Exchange]
                         stride=stride, links=times.links)  # fmt: skip
     gather = transfer_s("all_gather", gathered if not setup.adapter else 0.0, ranks=ranks, stride=stride,
                         links=times.links)  # fmt: skip
-    hides = 0.0 if setup.software == "deepspeed" else c.data_overlap
+    hides = c.data_overlap if setup.software.hides_reduction else 0.0
     return [
         Exchange("gradients", reduce, exposed(reduce, stage.backward, overlap=hides)),
         Exchange("gathered weights", gather, exposed(gather, stage.total - stage.backward, overlap=hides)),

@@ -27,7 +27,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
             * training_operator_s(
                 op,
                 accelerator=self.accelerator,
-                software=self.setup.software,
+                software=self.setup.software.fitted,
                 coefficients=self.coefficients,
                 native=self.setup.native_attention,
             )

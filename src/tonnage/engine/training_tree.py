@@ -97,7 +97,7 @@ def _layered(model: Model, times: Times) -> dict[str, Node]:
     if stage.head:
         pieces.append(_Piece(name="head", work=top, runs=float(steps), how=f"{steps} micro-batches"))
     data = data_exchanges(model, times, stage=stage_turn(layer, head, stage=stage))
-    fixed = _fitted("each step", c.step_s[setup.software], c, "data, logging, scaling checks")
+    fixed = _fitted("each step", c.step_s[setup.software.fitted], c, "data, logging, scaling checks")
     return {
         "compute": Node.total("compute", _each(pieces, times, _compute)),
         "element-wise": Node.total("element-wise", _each(pieces, times, _elementwise)),
@@ -169,7 +169,7 @@ def _leaves(ops: tuple[Operator, ...], times: Times, *, moved: bool) -> tuple[No
 def _leaf(op: Operator, times: Times) -> Node:
     setup, c = times.setup, times.coefficients
     once = training_operator_s(
-        op, accelerator=times.accelerator, software=setup.software, coefficients=c, native=setup.native_attention
+        op, accelerator=times.accelerator, software=setup.software.fitted, coefficients=c, native=setup.native_attention
     )
     least_s, bound = roofline_of(op, accelerator=times.accelerator, ladder=_DATASHEET)
     evidence = msgspec.structs.replace(

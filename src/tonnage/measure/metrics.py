@@ -1,8 +1,8 @@
 """What does a metrics page say, in our words? Prometheus text in, a `Reading` out; opens nothing.
 
-Names are mapped by what they mean, engine by engine: several use one word for two things, and some change a name
-between versions (the first name that a page has counts). A page without any known name says nothing. Times become
-seconds, sizes bytes, percentages shares of 1.
+Names are mapped by what they mean, engine by engine (in `tonnage.engines`): several use one word for two things, and
+some change a name between versions (the first name that a page has counts). A page without any known name says nothing.
+Times become seconds, sizes bytes, percentages shares of 1.
 """
 
 from __future__ import annotations
@@ -11,144 +11,47 @@ import functools
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import msgspec
-
+from tonnage.engines.registry import server_metrics
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.nouns.diagnosis import Histogram, Reading
+from tonnage.nouns.server_metrics import Series, counter, gauge
 
-__all__ = ["COUNTERS", "EXPORTERS", "Series", "all_names", "reading_of", "reading_of_samples", "samples_of"]
+__all__ = ["COUNTERS", "EXPORTERS", "all_names", "reading_of", "reading_of_samples", "samples_of"]
 
 Sample = tuple[str, Mapping[str, str], float]
 """Name, labels, value."""
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a page states one of our numbers."""
-
-    names: tuple[str, ...]
-    """Spelled as on the page; an earlier one wins."""
-    kind: Literal["gauge", "counter", "histogram"] = "gauge"
-    over: Literal["sum", "mean", "most"] = "sum"
-    """How the values of several labels become one."""
-    where: tuple[tuple[str, str], ...] = ()
-    """Labels that must have these values."""
-    scale: float = 1.0
-
-
-def _gauge(*names: str, **rest: Any) -> Series:
-    return Series(names=names, **rest)
-
-
-def _counter(*names: str, **rest: Any) -> Series:
-    return Series(names=names, kind="counter", **rest)
-
-
-def _histogram(*names: str, **rest: Any) -> Series:
-    return Series(names=names, kind="histogram", **rest)
-
-
-def _triton(kind: str) -> Series:
-    return _gauge("nv_trt_llm_request_metrics", where=(("request_type", kind),))
-
-
-EXPORTERS: Final[Mapping[str, Mapping[str, Series]]] = {
-    "vllm": {
-        "running": _gauge("vllm:num_requests_running"),
-        "waiting": _gauge("vllm:num_requests_waiting"),
-        # Renamed in 0.12; the older one says gpu and means the cache.
-        "kv_used": _gauge("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", over="mean"),
-        "preemptions": _counter("vllm:num_preemptions_total"),
-        "prompt_tokens": _counter("vllm:prompt_tokens_total"),
-        "output_tokens": _counter("vllm:generation_tokens_total"),
-        "requests": _counter("vllm:request_success_total"),
-        "aborted": _counter("vllm:request_success_total", where=(("finished_reason", "abort"),)),
-        "flop_each": _counter("vllm:estimated_flops_per_gpu_total", over="mean"),
-        "read_bytes_each": _counter("vllm:estimated_read_bytes_per_gpu_total", over="mean"),
-        "queue_s": _histogram("vllm:request_queue_time_seconds"),
-        "prefill_s": _histogram("vllm:request_prefill_time_seconds"),
-        "ttft_s": _histogram("vllm:time_to_first_token_seconds"),
-        "tpot_s": _histogram("vllm:request_time_per_output_token_seconds", "vllm:time_per_output_token_seconds"),
-        "e2e_s": _histogram("vllm:e2e_request_latency_seconds"),
-    },
-    "sglang": {
-        "running": _gauge("sglang:num_running_reqs"),
-        "waiting": _gauge("sglang:num_queue_reqs"),
-        "kv_used": _gauge("sglang:token_usage", over="mean"),
-        # num_retracted_reqs is a gauge of the last step, not a count of what happened.
-        "preemptions": _counter("sglang:num_retracted_requests_total", "sglang:num_retracted_reqs_total"),
-        "prompt_tokens": _counter("sglang:prompt_tokens_total"),
-        "output_tokens": _counter("sglang:generation_tokens_total"),
-        "requests": _counter("sglang:num_requests_total"),
-        "aborted": _counter("sglang:num_aborted_requests_total"),
-        "queue_s": _histogram("sglang:queue_time_seconds"),
-        "ttft_s": _histogram("sglang:time_to_first_token_seconds"),
-        "tpot_s": _histogram("sglang:time_per_output_token_seconds"),
-        "e2e_s": _histogram("sglang:e2e_request_latency_seconds"),
-    },
-    "tgi": {
-        "running": _gauge("tgi_batch_current_size"),
-        "waiting": _gauge("tgi_queue_size"),
-        "requests": _counter("tgi_request_success", "tgi_request_success_total"),
-        "aborted": _counter("tgi_request_failure", "tgi_request_failure_total"),
-        "queue_s": _histogram("tgi_request_queue_duration"),
-        "tpot_s": _histogram("tgi_request_mean_time_per_token_duration"),
-        "e2e_s": _histogram("tgi_request_duration"),
-        "prompt_length": _histogram("tgi_request_input_length"),
-        "output_length": _histogram("tgi_request_generated_tokens"),
-    },
-    "triton": {
-        # The TensorRT-LLM backend counts its own queue; plain models have the server's.
-        "running": _triton("scheduled"),
-        "running_limit": _triton("max"),
-        "waiting": _triton("waiting"),
-        "pending": _gauge("nv_inference_pending_request_count"),
-        "kv_used": _gauge(
-            "nv_trt_llm_kv_cache_block_metrics", where=(("kv_cache_block_type", "fraction"),), over="mean"
-        ),
-        "kv_used_blocks": _gauge("nv_trt_llm_kv_cache_block_metrics", where=(("kv_cache_block_type", "used"),)),
-        "kv_blocks": _gauge("nv_trt_llm_kv_cache_block_metrics", where=(("kv_cache_block_type", "max"),)),
-        "requests": _counter("nv_inference_request_success"),
-        "aborted": _counter("nv_inference_request_failure"),
-        "queue_total_s": _counter("nv_inference_queue_duration_us", scale=1e-6),
-        "e2e_total_s": _counter("nv_inference_request_duration_us", scale=1e-6),
-        "utilisation": _gauge("nv_gpu_utilization", over="mean"),
-        "power_w": _gauge("nv_gpu_power_usage", over="mean"),
-        "memory_used_bytes": _gauge("nv_gpu_memory_used_bytes"),
-        "memory_bytes": _gauge("nv_gpu_memory_total_bytes"),
-    },
-    "llama.cpp": {
-        "running": _gauge("llamacpp:requests_processing"),
-        "waiting": _gauge("llamacpp:requests_deferred"),
-        "kv_used": _gauge("llamacpp:kv_cache_usage_ratio", over="mean"),
-        "prompt_tokens": _counter("llamacpp:prompt_tokens_total"),
-        "output_tokens": _counter("llamacpp:tokens_predicted_total"),
-        "prefill_total_s": _counter("llamacpp:prompt_seconds_total"),
-        "decode_total_s": _counter("llamacpp:tokens_predicted_seconds_total"),
-        "decodes": _counter("llamacpp:n_decode_total"),
-    },
+_MACHINES: Final[Mapping[str, Mapping[str, Series]]] = {
     "dcgm": {
-        "utilisation": _gauge("DCGM_FI_DEV_GPU_UTIL", over="mean", scale=0.01),
-        "sm_active": _gauge("DCGM_FI_PROF_SM_ACTIVE", over="mean"),
-        "tensor_active": _gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", over="mean"),
-        "dram_active": _gauge("DCGM_FI_PROF_DRAM_ACTIVE", over="mean"),
-        "memory_used_bytes": _gauge("DCGM_FI_DEV_FB_USED", scale=2.0**20),
-        "memory_free_bytes": _gauge("DCGM_FI_DEV_FB_FREE", scale=2.0**20),
-        "temperature_c": _gauge("DCGM_FI_DEV_GPU_TEMP", over="most"),
-        "power_w": _gauge("DCGM_FI_DEV_POWER_USAGE", over="mean"),
-        "power_throttled_s": _counter("DCGM_FI_DEV_POWER_VIOLATION", over="most", scale=1e-9),
-        "thermal_throttled_s": _counter("DCGM_FI_DEV_THERMAL_VIOLATION", over="most", scale=1e-9),
-        "clock_reasons": _gauge("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", over="most"),
+        "utilisation": gauge("DCGM_FI_DEV_GPU_UTIL", over="mean", scale=0.01),
+        "sm_active": gauge("DCGM_FI_PROF_SM_ACTIVE", over="mean"),
+        "tensor_active": gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", over="mean"),
+        "dram_active": gauge("DCGM_FI_PROF_DRAM_ACTIVE", over="mean"),
+        "memory_used_bytes": gauge("DCGM_FI_DEV_FB_USED", scale=2.0**20),
+        "memory_free_bytes": gauge("DCGM_FI_DEV_FB_FREE", scale=2.0**20),
+        "temperature_c": gauge("DCGM_FI_DEV_GPU_TEMP", over="most"),
+        "power_w": gauge("DCGM_FI_DEV_POWER_USAGE", over="mean"),
+        "power_throttled_s": counter("DCGM_FI_DEV_POWER_VIOLATION", over="most", scale=1e-9),
+        "thermal_throttled_s": counter("DCGM_FI_DEV_THERMAL_VIOLATION", over="most", scale=1e-9),
+        "clock_reasons": gauge("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", over="most"),
         # Exporters before 3.3 name these the same and export a rate.
-        "link_bytes": _counter("DCGM_FI_PROF_NVLINK_TX_BYTES", over="mean"),
+        "link_bytes": counter("DCGM_FI_PROF_NVLINK_TX_BYTES", over="mean"),
     },
     "node": {
-        "cpu_total_s": _counter("node_cpu_seconds_total"),
-        "cpu_idle_s": _counter("node_cpu_seconds_total", where=(("mode", "idle"),)),
-        "cpu_iowait_s": _counter("node_cpu_seconds_total", where=(("mode", "iowait"),)),
-        "disk_busy_s": _counter("node_disk_io_time_seconds_total", over="most"),
+        "cpu_total_s": counter("node_cpu_seconds_total"),
+        "cpu_idle_s": counter("node_cpu_seconds_total", where=(("mode", "idle"),)),
+        "cpu_iowait_s": counter("node_cpu_seconds_total", where=(("mode", "iowait"),)),
+        "disk_busy_s": counter("node_disk_io_time_seconds_total", over="most"),
     },
+}
+"""Exporters of a machine, whatever it serves."""
+
+EXPORTERS: Final[Mapping[str, Mapping[str, Series]]] = {
+    **{page.name: page.series for page in server_metrics()},
+    **_MACHINES,
 }
 """Exporter to our names to its own."""
 
@@ -160,8 +63,7 @@ COUNTERS: Final = frozenset(
 _WORDS: Final = (
     ("DCGM_FI_DEV_GPU_UTIL", "modelName", "accelerator"),
     ("DCGM_FI_DEV_GPU_TEMP", "modelName", "accelerator"),
-    ("vllm:num_requests_running", "model_name", "model"),
-    ("sglang:num_running_reqs", "model_name", "model"),
+    *(label for page in server_metrics() for label in page.labels),
 )
 """Series, label, and what its text is."""
 
@@ -242,7 +144,7 @@ def reading_of_samples(
                 if number is None:
                     continue
                 values[ours] = number
-            engine = engine or (exporter if exporter not in {"dcgm", "node"} else None)
+            engine = engine or (exporter if exporter not in _MACHINES else None)
     if not values and not histograms:
         return None
     names: dict[str, str] = {}

@@ -13,6 +13,7 @@ import msgspec
 
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.breakdown import Node
+from tonnage.nouns.default_engines import NETWORK_ENGINE, SERVING_ENGINE
 from tonnage.nouns.layout import Disaggregation, Layout
 from tonnage.nouns.precision import Precision
 
@@ -72,7 +73,7 @@ class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     layout: Layout = Layout()
     precision: Precision | None = None
     """Absent = the checkpoint's own formats and the engine's default KV format."""
-    engine: str = "vllm"
+    engine: str = SERVING_ENGINE
     engine_version: str | None = None
     engine_options: dict[str, Any] = {}
     length_spread: tuple[float, float] | None = None
@@ -159,7 +160,7 @@ class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     beams: int = 1
     """Hypotheses that a speech decoder keeps beside each other."""
     precision: str = "fp16"
-    engine: str = "pytorch"
+    engine: str = NETWORK_ENGINE
     engine_version: str | None = None
     engine_mode: str | None = None
     count: int = 1

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tonnage.nouns.answer import Quantity, Verdict
+from tonnage.nouns.default_engines import SERVING_ENGINE
 
 __all__ = ["FIT_SCHEMA", "FitAnswer", "FitRequest", "FitRow", "Goal", "Largest", "Rule", "Solve"]
 
@@ -43,7 +44,7 @@ class FitRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ep: int | None = None
     count: int | None = None
     """Accelerators of a training job."""
-    engine: str = "vllm"
+    engine: str = SERVING_ENGINE
     engine_version: str | None = None
     method: str = "full"
     """Of fine-tuning: full, lora, qlora, dora."""

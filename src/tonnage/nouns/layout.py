@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from tonnage.nouns.default_engines import SERVING_ENGINE
+
 __all__ = ["Disaggregation", "Engine", "Layout", "Schedule", "Sharding", "TrainLayout"]
 
 
@@ -41,11 +43,11 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     Serving engine, version and the settings a user can give; absent = the engine's own default.
 
-    Absent settings are filled by `tonnage.engine.engines`, which knows each engine's defaults by
+    Absent settings are filled by `tonnage.engines.settings`, which knows each engine's defaults by
     version and accelerator.
     """
 
-    name: str = "vllm"
+    name: str = SERVING_ENGINE
     version: str | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None

@@ -12,6 +12,7 @@ import msgspec
 
 from tonnage.nouns.answer import Basis
 from tonnage.nouns.case import Latency
+from tonnage.nouns.default_engines import SERVING_ENGINE
 from tonnage.nouns.layout import Disaggregation, Layout
 from tonnage.nouns.precision import Precision
 from tonnage.nouns.workload import Slo
@@ -94,7 +95,7 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     traffic: SimulationTraffic
     layout: Layout = Layout()
     precision: Precision | None = None
-    engine: str = "vllm"
+    engine: str = SERVING_ENGINE
     engine_version: str | None = None
     engine_options: dict[str, Any] = {}
     scheduler: dict[str, Any] = {}

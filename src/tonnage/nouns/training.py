@@ -11,16 +11,14 @@ from typing import Literal
 
 import msgspec
 
+from tonnage.nouns.framework_spec import SoftwareSpec
 from tonnage.nouns.layout import TrainLayout
 
-__all__ = ["Method", "Recompute", "Software", "TrainCoefficients", "TrainSetup"]
+__all__ = ["Method", "Recompute", "TrainCoefficients", "TrainSetup"]
 
 Method = Literal["pretrain", "full", "lora", "qlora", "dora"]
 
 Recompute = Literal["none", "selective", "full"]
-
-Software = Literal["megatron", "deepspeed", "fsdp", "eager", "compiled", "jax"]
-"""Families of training software that keep and fuse the same things; a framework belongs to one."""
 
 
 class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,7 +46,8 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     flash_attention: bool = True
     native_attention: bool = False
     """Attention kernels written for the accelerator's own generation (cuDNN and FlashAttention-3 on Hopper)."""
-    software: Software = "megatron"
+    software: SoftwareSpec
+    """What runs it keeps, fuses and shards so."""
     expert_load: float = 1.0
     """Tokens of the fullest rank of experts over the mean: 1 where routing is balanced or forced to be, the capacity
     factor where copies are padded or dropped, more where nothing is dropped. [-]"""

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from tonnage.nouns.default_engines import SERVING_ENGINE
+
 __all__ = ["Batch", "Filters", "FineTune", "Lengths", "LoadShape", "Serve", "Slo", "Train"]
 
 
@@ -104,7 +106,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     quality_floor: float | None = None
     """Share of the score as released that other formats must keep by published evaluations. [-]"""
     kv_precision: str | None = None
-    engines: tuple[str, ...] = ("vllm",)
+    engines: tuple[str, ...] = (SERVING_ENGINE,)
     filters: Filters = Filters()
     headroom: float = 0.25
     """Share of capacity kept free at peak. [-]"""
@@ -135,7 +137,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     precisions: tuple[str, ...] = ()
     quality_floor: float | None = None
     """Share of the score as released that other formats must keep by published evaluations. [-]"""
-    engines: tuple[str, ...] = ("vllm",)
+    engines: tuple[str, ...] = (SERVING_ENGINE,)
     filters: Filters = Filters()
     budget_usd: float | None = None
 

@@ -16,39 +16,11 @@ from typing import Final
 import msgspec
 
 from tonnage.nouns.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
-from tonnage.nouns.training import Software, TrainSetup
+from tonnage.nouns.training import TrainSetup
 from tonnage.physics.parameters import feed_forward_matrices, mixer_matrices
 
-__all__ = ["KEEPS", "Keeps", "gpt_layer_bytes", "layer_bytes_per_token", "logit_bytes", "recomputed_layer_bytes"]
+__all__ = ["gpt_layer_bytes", "layer_bytes_per_token", "logit_bytes", "recomputed_layer_bytes"]
 
-
-class Keeps(msgspec.Struct, frozen=True, kw_only=True):
-    """What one family of training software leaves in memory. Bytes are of 16-bit training."""
-
-    rms_norm: float
-    """Of an RMSNorm, per value of its input: written out line by line it keeps 32-bit copies. [bytes/value]"""
-    expanded_kv: bool
-    """Grouped keys and values are copied to every query head before attention."""
-    gated: float
-    """Values per unit of width of a gated feed-forward: gate, up, activation, product."""
-    plain: float
-    """The same without a gate: before and after the non-linearity."""
-    logits: float
-    """Of one logit at the peak: 16-bit, 32-bit copy, gradient. [bytes/value]"""
-    source: str
-
-
-KEEPS: Final[dict[Software, Keeps]] = {
-    "megatron": Keeps(
-        rms_norm=2, expanded_kv=False, gated=3, plain=2, logits=10, source="arXiv 2205.05198, section 4; fused SwiGLU"
-    ),
-    "deepspeed": Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=10, source="Megatron-DeepSpeed kernels"),
-    "fsdp": Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=6, source="fused norms, attention and loss"),
-    "eager": Keeps(rms_norm=8, expanded_kv=True, gated=4, plain=2, logits=8, source="one PyTorch call per line"),
-    "compiled": Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=8, source="fused by a compiler"),
-    "jax": Keeps(rms_norm=2, expanded_kv=False, gated=3, plain=2, logits=6, source="XLA with fused element-wise work"),
-}
-"""By software family; the mechanisms are theirs, the byte counts are counted."""
 
 CHUNKED_LOGITS: Final = 3.5
 """Bytes per logit when the loss runs in eight chunks: 16-bit logits and gradients, one chunk in 32 bits."""
@@ -144,11 +116,12 @@ def layer_bytes_per_token(
 
     Examples
     --------
+    >>> from tonnage.engines.megatron import SOFTWARE
     >>> layer = LayerGroup(
     ...     count=1, feed_forward=Mlp(intermediate_size=400, gated=False),
     ...     mixer=Attention(num_attention_heads=4, num_key_value_heads=4, head_dim=25),
     ... )
-    >>> layer_bytes_per_token(layer, 100, setup=TrainSetup()) / 100  # 34 less two dropout masks
+    >>> layer_bytes_per_token(layer, 100, setup=TrainSetup(software=SOFTWARE)) / 100  # 34 less two dropout masks
     32.0
     """
     hidden = group.hidden_size or hidden_size
@@ -161,7 +134,7 @@ def layer_bytes_per_token(
             return inputs
         whole = layer_bytes_per_token(group, hidden_size, setup=setup, recompute="none")
         return setup.recompute_share * inputs + (1 - setup.recompute_share) * whole
-    if chosen == "selective" and setup.software in {"fsdp", "eager", "compiled", "jax"}:
+    if chosen == "selective" and setup.software.selective == "operations":
         kept = _matrix_outputs(group, hidden, setup)
     else:
         kept = _kept(group, hidden, setup, chosen)
@@ -186,7 +159,7 @@ def logit_bytes(vocab_size: int, *, setup: TrainSetup) -> float:
 
     A chunked or fused loss never holds more than a chunk in 32 bits.
     """
-    per_value = CHUNKED_LOGITS if setup.fused_loss else KEEPS[setup.software].logits
+    per_value = CHUNKED_LOGITS if setup.fused_loss else setup.software.keeps.logits
     if _element_bytes(setup) == 4:
         per_value = WIDE_LOGITS
     return per_value * vocab_size / setup.layout.tp
@@ -271,7 +244,7 @@ def _norm_bytes(group: LayerGroup, setup: TrainSetup, size: int) -> float:
     """LayerNorm is one kernel everywhere and keeps its input; a frozen RMSNorm keeps no normalised copy."""
     if group.norm_bias:
         return float(size)
-    kept = KEEPS[setup.software].rms_norm
+    kept = setup.software.keeps.rms_norm
     return max(kept / 2 if setup.adapter else kept, size)
 
 
@@ -294,7 +267,7 @@ def _mixer_values(mixer: Mixer | None, hidden: int, setup: TrainSetup) -> float:
     """Values a mixer keeps per token between its input and its output projection."""
     match mixer:
         case Attention(num_attention_heads=n, num_key_value_heads=k, head_dim=d):
-            pairs = n if KEEPS[setup.software].expanded_kv else k
+            pairs = n if setup.software.keeps.expanded_kv else k
             values = n * d + pairs * (d + (mixer.v_head_dim or d)) + n * (mixer.v_head_dim or d)
             gate = n * d if mixer.gated else 0
             return float(values + gate + ((n + k) * d if mixer.qk_norm else 0))
@@ -312,7 +285,7 @@ def _mixer_values(mixer: Mixer | None, hidden: int, setup: TrainSetup) -> float:
 
 def _feed_forward_values(feed_forward: FeedForward | None, hidden: int, setup: TrainSetup) -> float:
     """Values a feed-forward keeps per token between its input and its output."""
-    keeps = KEEPS[setup.software]
+    keeps = setup.software.keeps
     down = 0 if _trained(setup, "down_proj") else 1
     match feed_forward:
         case Mlp(intermediate_size=width, gated=gated):

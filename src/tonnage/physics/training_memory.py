@@ -46,12 +46,6 @@ __all__ = [
 ]
 
 
-_BUCKET_VALUES: Final = 5e8
-"""Gradients that DeepSpeed reduces at once (reduce_bucket_size of its documentation). [values]"""
-
-_BUCKET_COPIES: Final = 4.5
-"""Times that a bucket is held when exchange and compute overlap (DeepSpeed's and Transformers' documentation)."""
-
 _COMING_AND_GOING: Final = frozenset({"activations", "logits", "communication", "gradients"})
 
 
@@ -96,13 +90,13 @@ def recipe(setup: TrainSetup) -> Recipe:
     if not setup.master_weights:
         return Recipe(weights=2, gradients=2, master=0, state=_state(chosen.states, own or 16))
     state = _state(chosen.states, own or 32)
-    if setup.software == "megatron":
+    if setup.software.mixed_precision == "accumulated":
         if setup.precision in {"fp8", "mxfp8", "nvfp4"}:
             # 8-bit weights and their transpose, 16-bit gradients: the recipes that publish FP8 speeds.
             return Recipe(weights=2, gradients=2, master=4, state=state)
         # bf16: gradients accumulate in 32 bits; fp16: 16-bit gradients and a 32-bit copy for the optimizer.
         return Recipe(weights=2, gradients=6 if setup.precision == "fp16" else 4, master=4, state=state)
-    if setup.software == "deepspeed":
+    if setup.software.mixed_precision == "partitioned":
         # ZeRO keeps 16-bit gradients whole and widens those of its own partition for the optimizer.
         return Recipe(weights=2, gradients=2, master=4, state=state, wide_gradients=4)
     # Automatic mixed precision: the weights themselves are the 32-bit copy.
@@ -210,7 +204,7 @@ def training_memory(
 
 def _loose(setup: TrainSetup) -> frozenset[str]:
     """Parts that come and go in every step, in blocks of many sizes: what an allocator's cache is left over from."""
-    contiguous = setup.software in {"megatron", "deepspeed"}
+    contiguous = setup.software.contiguous_gradients
     return frozenset({"activations", "logits", "communication"} if contiguous else _COMING_AND_GOING)
 
 
@@ -248,7 +242,7 @@ def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, f
         Part(name="optimizer", value=bytes_of(kept.state, 1), source=optimizer(setup.optimizer).source),
     )
     # FSDP accumulates its shard of the gradients on the device whatever is offloaded; DeepSpeed moves them at once.
-    hosted = setup.offload == "all" and setup.software == "deepspeed"
+    hosted = setup.offload == "all" and setup.software.hosts_gradients
     gradients = 0.0 if hosted else bytes_of(kept.gradients, 2)
     if not setup.grads_kept:
         gradients = kept.gradients * max(held.ends / 2, held.unit)  # one layer's or the head's at a time
@@ -299,13 +293,14 @@ def _buffers(setup: TrainSetup, held: Held, gradients: float) -> float:
     """Gathered units of sharded training; a second copy of the gradients in PyTorch's data-parallel buckets."""
     stage = _stage(setup)
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
-    if setup.software == "deepspeed":
-        return _BUCKET_COPIES * size * min(_BUCKET_VALUES, held.total) + (2 * size * held.unit if stage >= 3 else 0.0)
+    software = setup.software
+    if software.bucket_values:
+        buckets = software.bucket_copies * size * min(software.bucket_values, held.total)
+        return buckets + (2 * size * held.unit if stage >= 3 else 0.0)
     if stage >= 3:
         # Gathered units (two with prefetch), and the gradients of one before they are scattered.
-        units = 1 if setup.software == "jax" else 2
-        return 2 * units * size * held.unit
-    if setup.layout.dp > 1 and setup.software in {"eager", "fsdp"}:
+        return 2 * software.gathered_units * size * held.unit
+    if setup.layout.dp > 1 and software.reduces_copies:
         return gradients
     return 0.0
 
@@ -320,7 +315,7 @@ def _moments(
     kept, working, ends = _activations(model, setup, tokens)
     held = gradients if _gradients_stay(setup) else 0.0
     source = "arXiv 2205.05198 accounting"
-    factor = coefficients.activation[setup.software]
+    factor = coefficients.activation[setup.software.fitted]
     kept *= 1.0 if setup.recompute == "full" else factor  # a layer's input alone is exact
     forward = (
         Part(name="gradients", value=held),
@@ -343,7 +338,7 @@ def _gradients_stay(setup: TrainSetup) -> bool:
     if not setup.grads_kept:
         return False
     # PyTorch loops that were written for accumulation zero their gradients instead of freeing them.
-    return setup.software in {"megatron", "deepspeed", "eager"} or setup.num_micro_batches > 1
+    return setup.software.zeroes_gradients or setup.num_micro_batches > 1
 
 
 class _Ends(msgspec.Struct, frozen=True):
@@ -364,8 +359,8 @@ def _activations(model: Model, setup: TrainSetup, tokens: float) -> tuple[float,
         working -= max(layer_bytes_per_token(g, model.hidden_size, setup=setup) for g in groups)
     spread = layout.tp if setup.sequence_parallel else 1
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
-    # DeepSpeed's pipeline holds what a stage hands on as well, until its gradient comes back; Megatron frees it.
-    handed = flying if layout.pp > 1 and setup.software == "deepspeed" else 0
+    # Some pipelines hold what a stage hands on as well, until its gradient comes back; others free it.
+    handed = flying if layout.pp > 1 and setup.software.keeps_handed_on else 0
     embedding = size * model.hidden_size / spread * ((flying if layout.pp > 1 else 1) + handed)
     logits = 0.0
     columns = model.head_columns or (model.vocab_size if model.has_head else 0)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.training import Software, TrainCoefficients, TrainSetup
+from tonnage.nouns.training import TrainCoefficients, TrainSetup
 from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.work import Operator
@@ -77,7 +77,7 @@ def product_share(*, share: float, half: float, m: float, n: float, k: float) ->
 
 
 def training_operator_s(
-    op: Operator, *, accelerator: Accelerator, software: Software, coefficients: TrainCoefficients, native: bool = False
+    op: Operator, *, accelerator: Accelerator, software: str, coefficients: TrainCoefficients, native: bool = False
 ) -> float:
     """Seconds of one execution of a compute operator. [s]"""
     moved_s = (op.read_bytes + op.write_bytes) / sustained_bytes_per_s(accelerator, coefficients)

@@ -15,6 +15,7 @@ from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.hub import resolve
 from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.engines.training import software_spec
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.breakdown import BREAKDOWN_SCHEMA, Breakdown, Evidence, Node
@@ -31,7 +32,7 @@ from tonnage.planner.predict.case_lines import case_of_object, raw_cases
 from tonnage.planner.predict.predict import predict
 from tonnage.planner.serve.option import share_of
 from tonnage.planner.train.job import job_of
-from tonnage.planner.train.search import FRAMEWORK_OF, Place, templates
+from tonnage.planner.train.search import Place, templates
 
 __all__ = ["Explained", "explain_case", "explain_file", "explain_plan"]
 
@@ -227,7 +228,7 @@ def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accel
         accelerator=part, count=c.count, per_node=max(1, round(option.bill.accelerators_per_instance)),
         intra_link=c.intra_link, inter_bytes_per_s=c.inter_bytes_per_s,
     )  # fmt: skip
-    names = (plan.request.framework or FRAMEWORK_OF[c.software],)
+    names = (plan.request.framework or software_spec(c.software).example,)
     found = templates(
         model, place, job=job_of(plan.request, model), coefficients=training_coefficients(), frameworks=names
     )

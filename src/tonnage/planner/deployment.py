@@ -19,17 +19,19 @@ from tonnage.catalog import Additions, accelerators, hub
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import EngineTimes, engine_times
 from tonnage.catalog.support import support
-from tonnage.engine.engines import LAYERED, defaults, engine_name, release
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
 from tonnage.engine.overheads import Overheads, ahead
 from tonnage.engine.own_kernels import mixed_attention
 from tonnage.engine.steps import Placement, Speculation
+from tonnage.engines.registry import engine_spec, find_engine, unlisted_engine
+from tonnage.engines.settings import defaults, resolved, stated_release
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.accelerator import Accelerator, Link
 from tonnage.nouns.answer import Basis
 from tonnage.nouns.calibration import Calibration, Stretch
 from tonnage.nouns.case import Links, ServeCase, Traffic
 from tonnage.nouns.efficiency import Ladder, Rung
+from tonnage.nouns.engine_spec import ResolvedEngine
 from tonnage.nouns.layout import Engine, Layout
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import Configuration
@@ -47,16 +49,6 @@ THROUGH_HOST: Final = "pcie-host"
 """PCIe between accelerators that do not reach each other's memory: no peer access, or a host that redirects it."""
 _LINKS: Final = ("nvlink", "pcie", THROUGH_HOST, "xgmi", "ici", "none")
 _EXCHANGES: Final = ("all_reduce/", "all_gather/", "reduce_scatter/", "all_to_all/")
-_LAUNCHED_ALIKE = {"pytorch": "hf", "autogptq": "hf", "optimum": "hf", "mlc": "exllamav2"}
-"""Libraries that run the model's own Python, as Transformers does; compiled models, which start as ExLlamaV2's do."""
-
-
-KERNELS: Final = {
-    "llamacpp": "llama.cpp", "hf": "library", "pytorch": "library", "fastertransformer": "library",
-    "gpt-fast": "library", "autoawq": "library", "ctransformers": "llama.cpp", "ctranslate2": "library",
-    "tensorrt": "trtllm",
-}  # fmt: skip
-"""Whose kernels an engine runs, where its name is not the family's."""
 HOPPER_BYTES_PER_S: Final = 36.4e9
 """Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
 
@@ -73,6 +65,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     memory_layout: Layout
     """Ranks that hold the weights; differs from the placement's where layers are split without pipelining."""
     engine: Engine
+    running: ResolvedEngine
+    """The same with its record: what is particular to it."""
     release: tuple[int, ...] | None
     times: EngineTimes
     overheads: Overheads
@@ -110,7 +104,7 @@ def case_of(
     """The case that `predict` would be asked about a plan's configuration under a load."""
     layout = configuration.layout
     options = {name: value for name in _OPTIONS if (value := getattr(configuration.engine, name)) is not None}
-    layered = engine_name(configuration.engine.name) in LAYERED and layout.tp == 1 and layout.ranks > 1
+    layered = engine_spec(configuration.engine.name).layered and layout.tp == 1 and layout.ranks > 1
     return ServeCase(
         model=model,
         accelerator=configuration.accelerator,
@@ -141,16 +135,17 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
-    version = _release(known, case.year)
+    version = stated_release(known, case.year)
+    running = resolved(engine, case.year)
     times = engine_times(_timed_as(case.engine), vendor=accelerator.vendor, release=version)
     pool = kv_pool(
-        model, accelerator, precision=precision, engine=engine, layout=memory_layout,
-        demand=Demand(context_tokens=max(1.0, case.isl + case.osl)), year=case.year,
+        model, accelerator, precision=precision, engine=running, layout=memory_layout,
+        demand=Demand(context_tokens=max(1.0, case.isl + case.osl)),
     )  # fmt: skip
     kernels = _cabled(
         ladder(
             accelerator,
-            family=KERNELS.get(engine.name, engine.name),
+            family=running.spec.kernel_family,
             inter_node_bytes_per_s=case.links.inter_bytes_per_s,
         ),
         case.links.intra,
@@ -168,7 +163,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         domain=max(accelerator.link.domain, accelerator.max_per_node or 8),
         graphs=engine.cuda_graphs is not False,
         speculation=_speculation(engine),
-        mixed_attention=mixed_attention(engine.name, accelerator, model=model, release=version),
+        mixed_attention=mixed_attention(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
     )
     told = filter(None, (catalog.standing(accelerator),))
     notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
@@ -179,6 +174,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         placement=placement,
         memory_layout=memory_layout,
         engine=engine,
+        running=running,
         release=version,
         times=times,
         overheads=overheads,
@@ -280,23 +276,15 @@ def _cabled(kernels: Ladder, intra: str | None) -> Ladder:
     return msgspec.structs.replace(kernels, grids=alone, peer_access=False)
 
 
-def _release(engine: Engine, year: int | None) -> tuple[int, ...] | None:
-    """The engine's release; what audited TensorRT-LLM runs print is TensorRT's own version, so the year dates them."""
-    found = release(engine, year)
-    if engine.name == "trtllm" and found is not None and found >= (5,):
-        return release(msgspec.structs.replace(engine, version=None), year)
-    return found
-
-
 def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
     """The engine noun of a case; one whose settings nobody listed allocates by need, as libraries do."""
     options: dict[str, Any] = {key: value for key, value in case.engine_options.items() if key in _OPTIONS}
     notes: tuple[str, ...] = ()
-    try:
-        name = engine_name(case.engine)
-    except UnknownName:
-        name, notes = "hf", (f"{case.engine}: its defaults are not known; it is taken to allocate by need",)
-    return msgspec.convert({"name": name, "version": case.engine_version, **options}, Engine), notes
+    spec = find_engine(case.engine)
+    if spec is None:
+        spec = unlisted_engine()
+        notes = (f"{case.engine}: its defaults are not known; it is taken to allocate by need",)
+    return msgspec.convert({"name": spec.name, "version": case.engine_version, **options}, Engine), notes
 
 
 def _speculation(engine: Engine) -> Speculation | None:
@@ -313,11 +301,11 @@ def _speculation(engine: Engine) -> Speculation | None:
 
 def _timed_as(name: str) -> str:
     """The name an engine's overheads are filed under: its own, that of its kin, or the spelling given."""
-    try:
-        known = engine_name(name)
-    except UnknownName:
-        known = name.strip().lower()
-    return _LAUNCHED_ALIKE.get(known, known)
+    spec = find_engine(name)
+    if spec is not None:
+        return spec.overheads_of
+    spelt, other = name.strip().lower(), unlisted_engine()
+    return other.name if spelt in other.stands_for else spelt
 
 
 def _layouts(case: ServeCase) -> tuple[Layout, Layout]:

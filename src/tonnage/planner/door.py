@@ -16,7 +16,9 @@ import msgspec
 
 from tonnage import catalog, units
 from tonnage.catalog import Additions, shapes, traffic
+from tonnage.engines.registry import planned_engines
 from tonnage.errors import BadRequest, UnknownName, echo, nearest
+from tonnage.nouns.default_engines import SERVING_ENGINE
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.workload import Filters, FineTune, Lengths, LoadShape, Serve, Slo, Train
 from tonnage.physics.optimizers import optimizer
@@ -39,7 +41,7 @@ __all__ = [
     "train_request",
 ]
 
-ENGINES: Final = ("vllm", "sglang", "trtllm", "lmdeploy", "llamacpp", "hf")
+ENGINES: Final = planned_engines()
 TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y", "block")
 CERTIFICATIONS: Final = ("gdpr", "iso27001", "soc2", "hipaa")
 SEGMENTS: Final = ("datacenter", "cloud-only", "workstation", "consumer", "edge", "apple", "cpu")
@@ -226,7 +228,7 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         precisions=tuple(number_format(name).name for name in given.get("precision", ())),
         quality_floor=given.get("quality"),
         kv_precision=number_format(given["kv_precision"]).name if "kv_precision" in given else None,
-        engines=given.get("engine", ("vllm",)),
+        engines=given.get("engine", (SERVING_ENGINE,)),
         filters=read_filters(given, additions),
         headroom=given.get("headroom", 0.25),
         spare_replicas=given.get("spare_replicas", 0),

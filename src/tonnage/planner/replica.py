@@ -138,8 +138,8 @@ def concurrency_limit(at: Deployment, lengths: Lengths) -> float:
     if not math.isfinite(at.pool.sequences):
         return at.max_num_seqs
     tokens = _cache_tokens(at, whole)
-    reserved = at.engine.name == "trtllm"
-    mean = whole if reserved else max(1.0, lengths.prompt_tokens + lengths.output_tokens / 2.0)
+    reserves = at.running.spec.scheduling.reserves_output
+    mean = whole if reserves else max(1.0, lengths.prompt_tokens + lengths.output_tokens / 2.0)
     z = quantile_factor(95.0)
     spread = max(0.0, (lengths.prompt_p95 or lengths.prompt_tokens) - lengths.prompt_tokens) / z
     root = (-z * spread + math.sqrt((z * spread) ** 2 + 4.0 * mean * tokens)) / (2.0 * mean)

@@ -53,7 +53,7 @@ def replica_arrays(
         tokens=min(kv_tokens, MOST_CACHE), ranks=layout.dp, block_tokens=block_tokens, accelerators=layout.ranks,
         token_bytes=kv_bytes_per_token(placement.model, kv, layout=layout).value,
     )  # fmt: skip
-    limits = limits_of(at.engine, pool, release=at.release, options=rules, longest=longest)
+    limits = limits_of(at.running, pool, options=rules, longest=longest)
     # No more run together than the cache holds of the shortest of interest; arrays end there.
     seats = int(max(1, min(limits.max_num_seqs, limits.num_blocks)))
     limits = limits._replace(max_num_seqs=seats)

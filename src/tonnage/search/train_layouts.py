@@ -155,7 +155,7 @@ def arrangements(model: Model, space: Space, *, pruned: Counter[str]) -> Iterato
 def degrees(model: Model, space: Space, *, template: TrainSetup, pruned: Counter[str]) -> Iterator[TrainLayout]:
     """Degrees of parallelism that multiply to the count and divide the model."""
     layers = max(1, _layers(model))
-    pipelined = template.software in {"megatron", "deepspeed"} and not template.adapter
+    pipelined = template.software.model_parallel and not template.adapter
     for tp in [space.tp] if space.tp else _tensor_degrees(model, space, template, pruned):
         for cp in [space.cp] if space.cp else _context_degrees(space, template, pruned):
             if space.count % (tp * cp):
@@ -172,7 +172,7 @@ def degrees(model: Model, space: Space, *, template: TrainSetup, pruned: Counter
                         for vpp in _virtual_stages(space, template, layers=layers, pp=pp):
                             yield TrainLayout(
                                 tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, dp=dp, sharding=sharding,
-                                sequence_parallel=tp > 1 and template.software != "deepspeed",
+                                sequence_parallel=tp > 1 and template.software.sequence_parallel,
                             )  # fmt: skip
 
 
@@ -198,14 +198,15 @@ def _batches(space: Space, template: TrainSetup, layout: TrainLayout, pruned: Co
 
 
 def _recomputes(template: TrainSetup) -> tuple[Recompute, ...]:
-    """Flash attention recomputes its core anyway: Megatron's selective mode changes nothing there."""
-    if template.software == "eager" or (template.flash_attention and template.software in {"megatron", "deepspeed"}):
+    """Flash attention recomputes its core anyway: selective mode changes nothing where it repeats the core alone."""
+    core = template.flash_attention and template.software.selective == "attention"
+    if core or not template.software.tries_selective:
         return ("none", "full")
     return ("none", "selective", "full")
 
 
 def _tensor_degrees(model: Model, space: Space, template: TrainSetup, pruned: Counter[str]) -> Iterator[int]:
-    if template.software not in {"megatron", "deepspeed", "fsdp", "jax"} or template.adapter or not _layers(model):
+    if not template.software.tensor_parallel or template.adapter or not _layers(model):
         yield 1
         return
     heads = {
@@ -221,7 +222,7 @@ def _tensor_degrees(model: Model, space: Space, template: TrainSetup, pruned: Co
 
 
 def _context_degrees(space: Space, template: TrainSetup, pruned: Counter[str]) -> Iterator[int]:
-    if template.software not in {"megatron", "fsdp", "jax"} or template.adapter:
+    if not template.software.context_parallel or template.adapter:
         yield 1
         return
     for cp in _powers(min(LARGEST_CP, space.count)):
@@ -235,7 +236,7 @@ def _expert_degrees(model: Model, space: Space, template: TrainSetup, *, ranks: 
     if space.ep:
         return [space.ep]
     experts = [g.feed_forward.num_experts for g in model.layers if isinstance(g.feed_forward, Moe)]
-    if not experts or template.software not in {"megatron", "jax"} or template.adapter:
+    if not experts or not template.software.expert_parallel or template.adapter:
         return [1]
     whole = math.gcd(*experts)
     return [ep for ep in _powers(min(whole, ranks)) if whole % ep == 0 and ranks % ep == 0]
@@ -246,16 +247,13 @@ def _shardings(space: Space, template: TrainSetup, *, ranks: int) -> list[Shardi
         return [space.sharding]
     if ranks == 1:
         return ["none"]
-    if template.software in {"megatron", "deepspeed"}:
-        return ["zero1"]  # same traffic as none, less memory
-    if template.software == "fsdp":
-        return ["zero2", "fsdp", *(["hsdp"] if space.count > template.accelerators_per_node else [])]  # type: ignore[list-item]
-    return ["none", "fsdp"] if template.software != "jax" else ["fsdp"]
+    several = space.count > template.accelerators_per_node
+    return [sharding for sharding in template.software.searched_shardings if several or sharding != "hsdp"]
 
 
 def _virtual_stages(space: Space, template: TrainSetup, *, layers: int, pp: int) -> list[int]:
     """Chunks per stage: the layers divide evenly, or do with embedding and head counted as one each."""
-    if pp == 1 or template.software != "megatron":
+    if pp == 1 or not template.software.interleaves:
         return [1]
     found = [v for v in range(2, MOST_VIRTUAL_STAGES + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0]
     return [1, *found]

@@ -67,4 +67,4 @@ def test_fine_tuning_stays_with_plain_scripts_while_they_fit() -> None:
         optimizer="adamw",
     )  # fmt: skip
     found = arranged(model, Place(accelerator=H100, count=8, per_node=8), job=full, coefficients=C)
-    assert found.best[0].setup.software == "eager"
+    assert found.best[0].setup.software.name == "eager"

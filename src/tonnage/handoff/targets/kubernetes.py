@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tonnage.engines.registry import server_metrics
 from tonnage.errors import BadRequest
 from tonnage.handoff.deployment import Deployment, deployment
 from tonnage.handoff.names import names
@@ -35,8 +36,6 @@ TARGET = Target(
 
 RESOURCE = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 """What the device plug-in of each maker calls its accelerators; other makers need images of their own too."""
-RUNNING = {"vllm": "vllm:num_requests_running", "sglang": "sglang:num_running_reqs"}
-"""Gauge of requests in flight, as each engine's /metrics names it."""
 
 ZERO = "scale-to-zero"
 """The plan's name for it."""
@@ -59,11 +58,16 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
     top = head(f"{TARGET.title} {TARGET.version} and {d.engine.name}", made.version, lines=lines)
     work = _leader_worker_set(d, made) if d.nodes > 1 else _deployment(d, made)
     files = {"serve.yaml": top + yaml_text(work, _service(d))}
-    if d.nodes == 1 and plan.day is not None and plan.day.best == ZERO and d.engine.name in RUNNING:
+    if d.nodes == 1 and plan.day is not None and plan.day.best == ZERO and _running(d) is not None:
         files["scale-to-zero.yaml"] = _zero_head(d, plan) + yaml_text(_scaled_object(d, plan))
-    elif d.nodes == 1 and d.replicas > 1 and d.engine.name in RUNNING:
+    elif d.nodes == 1 and d.replicas > 1 and _running(d) is not None:
         files["autoscale.yaml"] = _autoscale_head(d) + yaml_text(_autoscaler(d))
     return files
+
+
+def _running(d: Deployment) -> str | None:
+    """Gauge of requests in flight, as the engine's /metrics names it; absent where the page must be asked for."""
+    return next((page.scaled_by for page in server_metrics() if page.name == d.engine.name), None)
 
 
 def _deployment(d: Deployment, made: Server) -> dict[str, Any]:
@@ -199,7 +203,7 @@ def _autoscaler(d: Deployment) -> dict[str, Any]:
                 {
                     "type": "Pods",
                     "pods": {
-                        "metric": {"name": RUNNING[d.engine.name].replace(":", "_")},
+                        "metric": {"name": str(_running(d)).replace(":", "_")},
                         "target": {"type": "AverageValue", "averageValue": str(max(1, math.floor(d.concurrency)))},
                     },
                 }
@@ -211,7 +215,7 @@ def _autoscaler(d: Deployment) -> dict[str, Any]:
 def _autoscale_head(d: Deployment) -> str:
     lines = [
         "Optional: fewer replicas while load is below the planned peak.",
-        f"Needs an adapter that serves {RUNNING[d.engine.name]} of /metrics as a pod metric (prometheus-adapter).",
+        f"Needs an adapter that serves {_running(d)} of /metrics as a pod metric (prometheus-adapter).",
         f"The target is the plan's requests in flight per replica at peak: {d.concurrency:,.1f}.",
     ]
     return head(TARGET.title, TARGET.version, lines=lines)
@@ -225,7 +229,7 @@ def _scaled_object(d: Deployment, plan: ServePlan) -> dict[str, Any]:
     """
     address = {"serverAddress": "http://prometheus-server.monitoring.svc"}
     asked = f'sum(rate({INGRESS}{{exported_service="{d.name}"}}[1m]))'
-    running = f'sum({RUNNING[d.engine.name]}{{app="{d.name}"}}) or vector(0)'
+    running = f'sum({_running(d)}{{app="{d.name}"}}) or vector(0)'
     per_replica = str(max(1, math.floor(d.concurrency)))
     return {
         "apiVersion": "keda.sh/v1alpha1",

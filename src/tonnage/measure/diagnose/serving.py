@@ -5,32 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tonnage.engines.registry import server_metrics
 from tonnage.measure.diagnose import limits
 from tonnage.measure.diagnose.limits import enough, fact
 from tonnage.nouns.diagnosis import Evidence, Fact, Missing, Verdict
+from tonnage.nouns.server_metrics import ServerMetrics
 from tonnage.units import show
 
 __all__ = ["RULES"]
 
 Found = Verdict | Missing | None
 
-METRICS_ON: Final[Mapping[str | None, str]] = {
-    "vllm": "vLLM states it on /metrics from 0.7 on",
-    "sglang": "start SGLang with --enable-metrics",
-    "llama.cpp": "llama.cpp states no queueing time; `tonnage measure serve URL --sweep` measures it from outside",
-    "tgi": "TGI states it on /metrics",
-    "triton": "start Triton with --allow-metrics=true",
-    None: "give the engine's /metrics page (SGLang: --enable-metrics, llama.cpp: --metrics), or a measurement",
-}
-MORE_CACHE: Final[Mapping[str | None, str]] = {
-    "vllm": "--kv-cache-dtype fp8, --gpu-memory-utilization 0.95, a smaller --max-model-len, or --max-num-seqs so low "
-    "that nothing is computed twice",
-    "sglang": "--kv-cache-dtype fp8_e5m2, a higher --mem-fraction-static, or a smaller --max-running-requests",
-    "tgi": "--kv-cache-dtype fp8_e5m2, a higher --cuda-memory-fraction, or a smaller --max-batch-total-tokens",
-    "triton": "a higher kv_cache_free_gpu_mem_fraction, an FP8 cache, or enable_chunked_context",
-    "llama.cpp": "a cache of fewer bits (--cache-type-k q8_0, --cache-type-v q8_0) or a smaller --parallel",
-    None: "a cache of fewer bits, shorter contexts, or fewer requests at once",
-}
+NO_PAGE: Final = "give the engine's /metrics page (SGLang: --enable-metrics, llama.cpp: --metrics), or a measurement"
+"""Where it is not known which server runs."""
+MORE_CACHE: Final = "a cache of fewer bits, shorter contexts, or fewer requests at once"
+"""The same of settings that make more room."""
 
 
 def client_late(e: Evidence) -> Found:
@@ -82,18 +71,28 @@ def memory_capacity(e: Evidence) -> Found:
         sentence=f"The KV cache is full ({e.kv_used_most:.0%} in use at most): {what}.",
         facts=tuple(facts),
         remedy="accelerator",
-        next_step=f"first settings: {MORE_CACHE.get(e.engine, MORE_CACHE[None])}; then more memory: tensor "
-        "parallelism, a larger card",
+        next_step=f"first settings: {_more_cache(e.engine)}; then more memory: tensor parallelism, a larger card",
         gain=_queue_share(e) or share,
     )
 
 
+def _more_cache(engine: str | None) -> str:
+    page = _pages().get(engine or "")
+    return page.cache_advice if page is not None else MORE_CACHE
+
+
+def _how_queue(engine: str | None) -> str:
+    page = _pages().get(engine or "")
+    return page.queue_advice if page is not None else NO_PAGE
+
+
 def _how_kv(engine: str | None) -> str:
-    if engine == "llama.cpp":
-        return "current llama.cpp does not export it; its slots (/slots) and --ctx-size bound it"
-    if engine == "tgi":
-        return "TGI does not export it; --max-batch-total-tokens is its bound"
-    return METRICS_ON.get(engine, METRICS_ON[None])
+    page = _pages().get(engine or "")
+    return page.cache_unstated if page is not None and page.cache_unstated else _how_queue(engine)
+
+
+def _pages() -> Mapping[str, ServerMetrics]:
+    return {page.name: page for page in server_metrics()}
 
 
 def _queue_share(e: Evidence) -> float | None:
@@ -106,9 +105,7 @@ def queueing(e: Evidence) -> Found:
     """Requests wait although the cache has room: there are too few seats or too few replicas."""
     share = _queue_share(e)
     if share is None and e.waiting is None:
-        return Missing(
-            verdict="queueing", needs="time or requests in the queue", how=METRICS_ON.get(e.engine, METRICS_ON[None])
-        )
+        return Missing(verdict="queueing", needs="time or requests in the queue", how=_how_queue(e.engine))
     facts: list[Fact] = []
     long = share is not None and enough(e) and share >= limits.QUEUED.value
     many = e.waiting is not None and e.waiting >= limits.WAITING.value and (e.samples or 0) > 1

@@ -8,6 +8,7 @@ from typing import Any, Final
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.errors import BadRequest
+from tonnage.nouns.default_engines import SERVING_ENGINE
 from tonnage.nouns.precision import number_format
 from tonnage.nouns.workload import Batch
 from tonnage.planner.door import (
@@ -61,7 +62,7 @@ def batch_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         deadline_s=given.get("deadline"),
         precisions=tuple(number_format(name).name for name in given.get("precision", ())),
         quality_floor=given.get("quality"),
-        engines=given.get("engine", ("vllm",)),
+        engines=given.get("engine", (SERVING_ENGINE,)),
         filters=read_filters({"term": ("on-demand", "spot"), **given}, additions),
         budget_usd=given.get("budget"),
     )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.engine.engines import LAYERED
+from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.batch_plan import BatchOption, BatchPlan
@@ -157,7 +157,7 @@ def _works(request: Batch, model: Model, site: Site, *, additions: Additions) ->
         for precision in worth:
             served = 0
             for layout in replica_layouts(
-                model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=engine in LAYERED
+                model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=engine_spec(engine).layered
             ):
                 configuration = Configuration(
                     accelerator=site.accelerator.id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
+from tonnage.engines.registry import engines, find_engine
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.nouns.layout import Engine
 from tonnage.nouns.measurement import Measurement
@@ -70,6 +71,8 @@ def _missing(name: str, what: str) -> NoReturn:
 def _engine(measurement: Measurement) -> str:
     """As the server named itself while it was measured."""
     named = [point.server.engine for point in measurement.points if point.server is not None]
-    if not named and measurement.tool == "vllm bench":
-        return "vllm"
-    return str(named[0]).replace("llama.cpp", "llamacpp") if named else _missing("engine", "which engine ran")
+    if named:
+        spec = find_engine(str(named[0]))
+        return spec.name if spec is not None else str(named[0])
+    own = [spec.name for spec in engines().values() if spec.bench_tool == measurement.tool]
+    return own[0] if own else _missing("engine", "which engine ran")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.engine.engines import engine_name
+from tonnage.engines.registry import engine_name
 from tonnage.errors import BadRequest, UnknownName
+from tonnage.nouns.default_engines import SERVING_ENGINE
 from tonnage.nouns.fit import FitRequest, Goal
 from tonnage.nouns.precision import FORMATS, number_format
 from tonnage.physics.optimizers import optimizer
@@ -103,7 +104,7 @@ def fit_request(values: Mapping[str, Any]) -> FitRequest:
         dp=given.get("dp"),
         ep=given.get("ep"),
         count=given.get("count"),
-        engine=engine_name(given.get("engine", "vllm")),
+        engine=engine_name(given.get("engine", SERVING_ENGINE)),
         engine_version=given.get("engine_version"),
         method=given.get("finetune", "full"),
         optimizer=given.get("optimizer", "adamw"),

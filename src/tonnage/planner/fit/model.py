@@ -11,7 +11,7 @@ from typing import Final
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
-from tonnage.engine.engines import assumptions, unsupported
+from tonnage.engines.settings import assumptions, unsupported
 from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.fit import FitAnswer, FitRequest, FitRow, Rule

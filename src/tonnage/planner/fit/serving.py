@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.engine.engines import LAYERED, defaults, unsupported
 from tonnage.engine.kvcache import Demand, KvPool, kv_pool
+from tonnage.engines.registry import engine_spec
+from tonnage.engines.settings import defaults, resolved, unsupported
 from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.fit import FitRequest, FitRow, Largest
@@ -79,7 +80,7 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
     precision, notes = _precision(model, accelerator, request=request)
     demand = demand_of(model, request)
     engine = defaults(_engine(request, demand), accelerator, model=model, layout=layout)
-    pool = kv_pool(model, accelerator, precision=precision, engine=engine, layout=layout, demand=demand)
+    pool = kv_pool(model, accelerator, precision=precision, engine=resolved(engine), layout=layout, demand=demand)
     node = accelerator.max_per_node or 8
     spans = (f"tp {layout.tp} spans nodes of {node}",) if layout.tp > node else ()
     if (reason := unsupported(request.engine, accelerator)) is not None:
@@ -147,7 +148,7 @@ def demand_of(model: Model, request: FitRequest) -> Demand:
 def _engine(request: FitRequest, demand: Demand) -> Engine:
     """The engine as a user would start it: for the context asked for, not for the model's longest."""
     context = int(demand.context_tokens or CONTEXT)
-    whole = context * int(demand.concurrency) if request.engine == "llamacpp" else context
+    whole = context * int(demand.concurrency) if engine_spec(request.engine).memory.shared_context else context
     return Engine(
         name=request.engine,
         version=request.engine_version,
@@ -185,7 +186,7 @@ def _layout(request: FitRequest) -> Layout:
 def _arrangements(model: Model, accelerator: Accelerator, *, engine: str) -> Iterator[Layout]:
     """Ways to spread a model, fewest devices first: cut inside a node, then staged over nodes."""
     node = accelerator.max_per_node or 8
-    if engine in LAYERED:
+    if engine_spec(engine).layered:
         yield from (Layout(pp=n) for n in (1, 2, 3, 4, 6, 8) if n <= node and legal(model, Layout(pp=n)).ok)
         return
     widest = 1
@@ -243,7 +244,7 @@ def _remedies(
             yield f"{said} at once instead of {request.concurrency or 1:,}"
         if found.what == "context" and found.value >= 256:
             yield f"{found.value:,.0f} tokens of context instead of {demand_of(model, request).context_tokens:,.0f}"
-    if request.kv is None and request.engine not in {"exllamav2", "exllamav3"} and holds(kv="fp8"):
+    if request.kv is None and engine_spec(request.engine).fp8_cache and holds(kv="fp8"):
         yield "an 8-bit cache (--kv fp8)"
     bits = number_format(request.precision or checkpoint_precision(model).weights).bits
     for lower in ("fp8", "int4"):

@@ -16,8 +16,8 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.slices import Slice, part_of, slices_of
 from tonnage.engine.capacity import Point, at_concurrency, largest_concurrency
-from tonnage.engine.engines import LAYERED
 from tonnage.engine.simulated import Requests
+from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Verdict
@@ -115,7 +115,8 @@ def _at(
     for engine in allowed.engines:
         for precision in formats.precisions(allowed, model, accelerator=part, engine=engine):
             served = 0
-            for layout in replica_layouts(model, part, per_node=per_node, max_ranks=most, layered=engine in LAYERED):
+            layered = engine_spec(engine).layered
+            for layout in replica_layouts(model, part, per_node=per_node, max_ranks=most, layered=layered):
                 configuration = Configuration(
                     accelerator=part.id, layout=layout, precision=precision,
                     engine=Engine(name=engine, max_model_len=allowed.max_context),

@@ -20,11 +20,13 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.media import decoder
 from tonnage.engine.offline import peak_of
+from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.money.bills import bill
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Quantity, Verdict
 from tonnage.nouns.case import InferCase
+from tonnage.nouns.default_engines import NETWORK_ENGINE
 from tonnage.nouns.infer_plan import Infer, InferOption, InferPlan
 from tonnage.nouns.model import Model
 from tonnage.nouns.plan import PLAN_SCHEMA, Bill, Provenance, Rejection
@@ -45,8 +47,6 @@ BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LARGEST_FLEET: Final = 4096
 TEXT: Final = frozenset({"llm", "llm-moe", "hybrid-moe", "hybrid", "ssm", "vlm"})
 VISION: Final = ("cnn", "vision", "diffusion")
-TENSORRT_FROM: Final = 7.5
-"""Compute capability from which TensorRT runs: without Volta since 10.5 (release notes of 10.3), Pascal since 10.0."""
 IDLE: Final = 0.15
 """Share of the power limit that a part draws without work: T4 10 of 70 W, A100 50 to 60 of 400 W (nvidia-smi). [-]"""
 
@@ -157,7 +157,7 @@ def _parts(request: Infer, bills: dict[str, list[Bill]], *, additions: Additions
             yield part
 
 
-def case_of(request: Infer, model: Model, *, part: str, precision: str, engine: str = "pytorch") -> InferCase:
+def case_of(request: Infer, model: Model, *, part: str, precision: str, engine: str = NETWORK_ENGINE) -> InferCase:
     return InferCase(
         model=model, accelerator=part, precision=precision, engine=engine, saturated=True,
         resolution=request.resolution, seq_len=request.seq_len, steps=request.steps, frames=request.frames,
@@ -193,13 +193,14 @@ def no_unit(part: Accelerator, precision: str) -> str | None:
 
 
 def engine_on(request: Infer, model: Model, *, part: Accelerator) -> str:
-    """The engine asked for; else TensorRT for vision on NVIDIA parts that its releases know, PyTorch elsewhere."""
+    """The engine asked for; else one that compiles vision for NVIDIA parts that its releases know, or the usual one."""
     if request.engine:
         return request.engine
     if part.vendor != "NVIDIA" or not model.kind.startswith(VISION):
-        return "pytorch"
-    known = part.segment == "edge" or float(part.compute_capability or 0.0) >= TENSORRT_FROM
-    return "tensorrt" if known else "pytorch"
+        return NETWORK_ENGINE
+    capability = math.inf if part.segment == "edge" else float(part.compute_capability or 0.0)
+    knowing = (e.name for e in engines().values() if e.vision_from is not None and capability >= e.vision_from)
+    return next(knowing, NETWORK_ENGINE)
 
 
 def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> InferOption | Rejection:

@@ -16,6 +16,7 @@ from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.networks import offline, runtime_of, silicon_of
 from tonnage.engine.offline import Machine, Taken, machine_of, pass_s, peak_of
+from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Basis, Part, Quantity
@@ -54,8 +55,6 @@ _WORKSPACE_BYTES: Final = 6.4e7
 _CACHED: Final = frozenset({"attention_decode", "mla_decode"})
 _UNEVEN: Final = 6.0
 """Largest layer output over the mean, in a network known by its totals (ResNet-50: 0.8 of 11.1 M values)."""
-_EAGER_BEFORE: Final = 2023
-"""PyTorch 2.0, with attention that keeps no scores, came out in March 2023."""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,9 +144,12 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
 def _mode(case: InferCase) -> str:
     if case.engine_mode:
         return case.engine_mode
-    if case.engine == "pytorch":
-        return "1" if case.year is not None and case.year < _EAGER_BEFORE else "eager"
-    return ""
+    spec = engines().get(case.engine)
+    if spec is None:
+        return ""
+    if spec.network_mode_before is not None and case.year is not None and case.year < spec.network_mode_before[0]:
+        return spec.network_mode_before[1]
+    return spec.network_mode
 
 
 def _model(wanted: Any, additions: Additions) -> Model:

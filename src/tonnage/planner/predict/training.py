@@ -139,7 +139,7 @@ def _layout(setup: TrainSetup) -> dict[str, Any]:
         "num_micro_batches": setup.num_micro_batches,
         "global_batch": setup.global_batch,
         "recompute": setup.recompute,
-        "software": setup.software,
+        "software": setup.software.name,
     }
 
 

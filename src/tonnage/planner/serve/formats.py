@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tonnage.catalog.support import formats, support
+from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Verdict
@@ -64,7 +65,8 @@ def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:
     runs = formats(engine, site.accelerator)
     if not runs:
         reason = f"{engine} has no kernels for {site.accelerator.id} ({site.accelerator.architecture})"
-        others = [name for name in ("hf", "llamacpp") if name != engine and formats(name, site.accelerator)]
+        anywhere = (name for name in planned_engines() if engine_spec(name).vendors is None and name != engine)
+        others = sorted(name for name in anywhere if formats(name, site.accelerator))
         nearest = f"engine {' or '.join(others)}" if others else "another accelerator"
         return Verdict(ok=False, limit="engine", reason=reason, nearest=nearest)
     asked = ", ".join(request.precisions) or "the checkpoint's format"

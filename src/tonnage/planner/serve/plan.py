@@ -18,7 +18,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.engine.capacity import at_concurrency, largest_concurrency
-from tonnage.engine.engines import LAYERED
+from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.layout import Engine, Layout
@@ -143,7 +143,7 @@ def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | 
             yield _without_kernels(request, site, engine)
         for precision in worth:
             served = 0
-            for layout in _layouts(request, model, site, layered=engine in LAYERED):
+            for layout in _layouts(request, model, site, layered=engine_spec(engine).layered):
                 configuration = Configuration(
                     accelerator=site.accelerator.id,
                     layout=layout,

@@ -42,16 +42,10 @@ __all__ = [
     "who_waits",
 ]  # fmt: skip
 
-_SEPARATE = frozenset({"sglang", "lmdeploy", "tgi"})
-"""Engines that give prompts steps of their own."""
 _DRIFT = (0.9, 1.1)
 """Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""
-_ON_ITS_OWN = frozenset({"trtllm"})
-"""Engines with a compiled scheduler and an offline run of their own (trtllm-bench): its host time is not seen there."""
 _DRIFT_WHOLE = (0.98, 1.02)
 """The same where prompts are not cut: those that met in a step meet again."""
-_PIPED_SINCE = {"llamacpp": (2413,)}
-"""Release from which pieces of a prompt follow each other through the devices (llama.cpp pull request 6017)."""
 _IN_FLIGHT = 4.0
 """Pieces whose inputs are kept at a time (llama.cpp GGML_SCHED_MAX_COPIES)."""
 _PREFILL_TOKENS = 16_384
@@ -126,7 +120,7 @@ def open_load(at: Deployment) -> tuple[ReplicaTimes, ReplicaLoad]:
 
 def offline_table(at: Deployment, table: StepTable) -> StepTable:
     """Steps of an offline run: where nobody reads along, answers leave whole and the host prepares the next step."""
-    if at.engine.name not in _ON_ITS_OWN:
+    if not at.running.spec.scheduling.runs_alone:
         return table
     alone = ahead(msgspec.structs.replace(table.overheads, overlapped=1.0), True)
     return msgspec.structs.replace(table, overheads=alone, hidden_s=max(table.hidden_s, alone.hidden_s))
@@ -197,7 +191,9 @@ def load_of(at: Deployment) -> Load:
     most, stated = slots(at), at.case.length_spread
     # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
     chunked = at.engine.chunked_prefill is not False
-    mixed = at.engine.name == "trtllm" or (chunked and (at.engine.name not in _SEPARATE or bool(at.engine.mixed_chunk)))
+    rules = at.running.spec.scheduling
+    together = not rules.separate_prompts or bool(at.engine.mixed_chunk)
+    mixed = rules.mixes_whole_prompts or (chunked and together)
     return Load(
         prompt_tokens=max(1.0, at.case.isl),
         output_tokens=max(1.0, at.case.osl),
@@ -238,7 +234,7 @@ def grid_of(at: Deployment) -> StepGrid:
 def _static(at: Deployment, table: StepTable, load: Load) -> Served:
     batch = float(at.case.traffic.batch or 1)
     each = batch / at.case.replicas
-    if each > load.slots and at.engine.name in {"vllm", "sglang", "trtllm", "lmdeploy", "deepspeed-mii"}:
+    if each > load.slots and at.running.spec.scheduling.queues_batches:
         return burst(table, requests=each, slots=load.slots, prompt_tokens=load.prompt_tokens,
                      output_tokens=load.output_tokens, budget=load.budget)  # fmt: skip
     return static_batch(
@@ -249,12 +245,12 @@ def _static(at: Deployment, table: StepTable, load: Load) -> Served:
 
 def static_budget(at: Deployment, load: Load) -> float:
     """Prompt tokens of one step of a batch that starts together: all, in engines without a budget. [tokens]"""
-    return load.budget if at.engine.name in {"vllm", "sglang", "trtllm", "lmdeploy", "deepspeed-mii"} else math.inf
+    return load.budget if at.running.spec.scheduling.queues_batches else math.inf
 
 
 def piped(at: Deployment, tokens: float) -> float:
     """What pipelined pieces leave of a prompt's time, where layers are spread over devices that take turns."""
-    stages, since = at.memory_layout.pp, _PIPED_SINCE.get(at.engine.name)
+    stages, since = at.memory_layout.pp, at.running.spec.piped_since
     taking_turns = at.case.split_mode == "layer" and stages > 1
     if not taking_turns or since is None or (at.release is not None and at.release < since):
         return 1.0

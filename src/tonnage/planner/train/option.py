@@ -251,7 +251,7 @@ def _configuration(rental: Rental, setup: TrainSetup) -> TrainConfiguration:
         precision=setup.precision,
         weights="nf4" if setup.method == "qlora" else setup.weights,
         optimizer=setup.optimizer,
-        software=setup.software,
+        software=setup.software.name,
         method=setup.method,
         intra_link=place.intra_link,
         inter_bytes_per_s=place.inter_bytes_per_s,

@@ -20,6 +20,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.nouns.answer import Verdict
 from tonnage.nouns.plan import PLAN_SCHEMA, Provenance, Rejection
@@ -31,7 +32,6 @@ from tonnage.planner.sites import Site, none_passes, sites
 from tonnage.planner.train import story
 from tonnage.planner.train.electricity import with_electricity
 from tonnage.planner.train.flips import train_flips
-from tonnage.planner.train.habits import frameworks
 from tonnage.planner.train.job import PATIENCE_S, job_of
 from tonnage.planner.train.needs import host_needs
 from tonnage.planner.train.option import Asked, TrainMissed, evaluate, timeline
@@ -103,8 +103,8 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
     if model.max_context and job.seq_len > model.max_context:
         raise BadRequest(f"seq_len: {job.seq_len:,} is beyond the {model.max_context:,} tokens that {model.id} takes")
     framework = request.framework
-    if framework is not None and not any(name in framework.lower() for name in frameworks()):
-        raise UnknownName("framework", framework, known=frameworks())
+    if framework is not None and not any(name in framework.lower() for name in framework_words()):
+        raise UnknownName("framework", framework, known=framework_words())
     asked = Asked(
         request=request,
         model=model,

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.engine.training import step_time
+from tonnage.engines.training import software_spec
 from tonnage.nouns.train_plan import Run, ScalingPoint, TrainOption
 from tonnage.nouns.training import TrainSetup
 from tonnage.planner.sites import Site
 from tonnage.planner.train.option import Asked, run_of
 from tonnage.planner.train.places import MOST_ACCELERATORS, rentals
-from tonnage.planner.train.search import FRAMEWORK_OF, Place, arranged, templates
+from tonnage.planner.train.search import Place, arranged, templates
 from tonnage.planner.train.training_job import TrainingJob
 
 __all__ = ["PAYS", "rerun", "scaling", "setup_label", "setup_of", "stops_paying"]
@@ -76,7 +77,8 @@ Step = tuple[str, int, TrainSetup, float]
 
 def _strong(asked: Asked, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
     """The same global batch, arranged anew at each count."""
-    name = FRAMEWORK_OF[best.configuration.software] if asked.job.kind == "finetune" else asked.request.framework
+    own = software_spec(best.configuration.software).example
+    name = own if asked.job.kind == "finetune" else asked.request.framework
     for count, place in sorted(places.items()):
         found = arranged(asked.model, place, job=asked.job, coefficients=asked.coefficients, framework=name)
         if found.best:
@@ -127,8 +129,9 @@ def setup_of(asked: Asked, option: TrainOption) -> TrainSetup:
         per_node=int(option.bill.accelerators_per_instance), intra_link=c.intra_link,
         inter_bytes_per_s=c.inter_bytes_per_s,
     )  # fmt: skip
+    own = software_spec(c.software).example
     (kind,) = templates(
-        asked.model, place, job=asked.job, coefficients=asked.coefficients, frameworks=(FRAMEWORK_OF[c.software],)
+        asked.model, place, job=asked.job, coefficients=asked.coefficients, frameworks=(own,)
     )  # fmt: skip
     return replace(
         kind, layout=c.layout, micro_batch=c.micro_batch, num_micro_batches=c.num_micro_batches,

@@ -12,8 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.engine.training import step_time
+from tonnage.engines.training import usual_software
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.case import Links, TrainCase, TrainCaseLayout
+from tonnage.nouns.framework_spec import Situation
 from tonnage.nouns.layout import TrainLayout
 from tonnage.nouns.model import Model, Moe
 from tonnage.nouns.precision import number_format
@@ -25,7 +27,6 @@ from tonnage.planner.train.setup import resolve_setup
 from tonnage.search.train_layouts import Found, Space, bubble_factor, search
 
 __all__ = [
-    "FRAMEWORK_OF",
     "KEPT_FREE",
     "Floor",
     "Place",
@@ -36,12 +37,6 @@ __all__ = [
     "templates",
     "trained_parameters",
 ]
-
-FRAMEWORK_OF: Final = {
-    "megatron": "megatron", "deepspeed": "deepspeed", "fsdp": "torchtitan", "compiled": "torch.compile",
-    "eager": "hf", "jax": "maxtext",
-}  # fmt: skip
-"""A framework of each family of software."""
 
 KEPT_FREE: Final = 0.05
 """Share of memory kept free where any arrangement allows it: about the median error of a predicted peak. [-]"""
@@ -121,13 +116,13 @@ def _searched(
         return step_time(model, accelerator=card, setup=setup, coefficients=coefficients).value
 
     def roofline(setup: TrainSetup) -> float:
-        each = least.seconds[setup.software, setup.recompute]
+        each = least.seconds[setup.software.name, setup.recompute]
         return each * setup.global_batch / space.count * bubble_factor(setup, layers=layers)
 
     def shaped(setup: TrainSetup) -> float:
         """What the micro-batch's shapes and the exchange inside layers take, whatever the pipeline and sharding."""
         layout = setup.layout
-        key = (setup.software, setup.recompute, layout.tp, layout.cp, layout.ep, setup.micro_batch)
+        key = (setup.software.name, setup.recompute, layout.tp, layout.cp, layout.ep, setup.micro_batch)
         if key not in busy:
             alone = replace(setup, layout=replace(layout, pp=1, vpp=1, dp=1, sharding="none"), num_micro_batches=_MANY)
             step = step_time(model, accelerator=card, setup=alone, coefficients=coefficients)
@@ -164,7 +159,7 @@ def templates(
             framework=name,
         )
         setup = resolve_setup(case, model=model, accelerator=place.accelerator, coefficients=coefficients).setup
-        found.setdefault(setup.software, setup)
+        found.setdefault(setup.software.name, setup)
     return tuple(found.values())
 
 
@@ -175,10 +170,12 @@ def _frameworks(job: Job, place: Place) -> list[tuple[str, ...]]:
     Fine-tuning stays with the plainest scripts as long as they fit.
     """
     if place.accelerator.vendor.lower() == "google":
-        return [("maxtext",)]
-    if job.method == "pretrain":
-        return [("torch.compile",)] if place.count == 1 else [("megatron", "torchtitan")]
-    return [("hf",), ("megatron",)] if job.method == "full" and place.count > 1 else [("hf",)]
+        situation: Situation = "tpu"
+    elif job.method == "pretrain":
+        situation = "pretrain" if place.count > 1 else "pretrain_alone"
+    else:
+        situation = "finetune_whole" if job.method == "full" and place.count > 1 else "finetune"
+    return [tuple(spec.example for spec in group) for group in usual_software(situation)]
 
 
 def floor(
@@ -195,7 +192,7 @@ def floor(
             )
             step = step_time(model, accelerator=accelerator, setup=ideal, coefficients=coefficients)
             busy = step.part("compute") + step.part("element-wise")
-            found[kind.software, mode] = _ADMISSIBLE * busy / batch
+            found[kind.software.name, mode] = _ADMISSIBLE * busy / batch
     return Floor(seconds=found)
 
 

@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from tonnage.engine.training import step_time
+from tonnage.engines.training import software_of
 from tonnage.errors import BadRequest
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.answer import Quantity
 from tonnage.nouns.case import TrainCase
+from tonnage.nouns.framework_spec import SoftwareSpec
 from tonnage.nouns.layout import TrainLayout
 from tonnage.nouns.model import Model
 from tonnage.nouns.precision import number_format
-from tonnage.nouns.training import Recompute, Software, TrainCoefficients, TrainSetup
+from tonnage.nouns.training import Recompute, TrainCoefficients, TrainSetup
 from tonnage.physics.training_memory import training_memory
 from tonnage.planner.train import habits
 from tonnage.planner.train.degrees import check_degrees
@@ -48,7 +50,7 @@ def resolve_setup(
 ) -> Chosen:
     """The setup of a case: the fastest candidate that fits, or the smallest when none does."""
     check_degrees(case, model)
-    software = habits.software_of(case.framework, method=case.method, count=case.count, layered=bool(model.layers))
+    software = software_of(case.framework, method=case.method, count=case.count, layered=bool(model.layers))
     usable = accelerator.driver_memory_bytes * case.accelerator_fraction
 
     def measure(setup: TrainSetup) -> Quantity:
@@ -89,7 +91,7 @@ def _settled(fitting: list[Chosen], layout: TrainLayout) -> bool:
 
 
 def _completions(
-    case: TrainCase, accelerator: Accelerator, software: Software, layout: TrainLayout
+    case: TrainCase, accelerator: Accelerator, software: SoftwareSpec, layout: TrainLayout
 ) -> Iterator[list[TrainSetup]]:
     """Setups of one layout by micro-batch, the smallest first; in each list recompute grows."""
     kinds = habits.recomputes(case, software, sharded=layout.sharding in {"fsdp", "zero3", "hsdp"})
@@ -120,7 +122,7 @@ def _partly(none: Chosen, full: Chosen, *, usable: float, measure: Measure) -> C
     return Chosen(setup=setup, memory=memory, fits=True) if memory.value <= usable else full
 
 
-def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[TrainLayout]:
+def _layouts(case: TrainCase, model: Model, software: SoftwareSpec) -> Iterator[TrainLayout]:
     """Layouts that keep what is stated and fill the job, shallow pipelines and narrow tensor groups first."""
     said, cp = case.layout, case.layout.cp or 1
     layers = sum(group.count for group in (*model.encoder, *model.layers)) or 1
@@ -149,14 +151,14 @@ def _layouts(case: TrainCase, model: Model, software: Software) -> Iterator[Trai
         )
 
 
-def _pipeline_degrees(layers: int, software: Software) -> list[int]:
-    deep = software in {"megatron", "deepspeed"}
+def _pipeline_degrees(layers: int, software: SoftwareSpec) -> list[int]:
+    deep = software.model_parallel
     return [p for p in (1, 2, 4, 8, 16, 32, 64) if p == 1 or (deep and p <= layers)]
 
 
-def _tensor_degrees(case: TrainCase, software: Software) -> list[int]:
+def _tensor_degrees(case: TrainCase, software: SoftwareSpec) -> list[int]:
     node = case.accelerators_per_node or min(8, case.count)
-    if software not in {"megatron", "deepspeed"} or case.method not in {"pretrain", "full"}:
+    if not software.model_parallel or case.method not in {"pretrain", "full"}:
         return [1]
     return [t for t in (1, 2, 4, 8) if t <= node]
 
@@ -176,7 +178,7 @@ def _micro_batches(case: TrainCase, layout: TrainLayout) -> list[int]:
 
 
 def _setup(
-    case: TrainCase, accelerator: Accelerator, software: Software, chosen: tuple[TrainLayout, Recompute, int]
+    case: TrainCase, accelerator: Accelerator, software: SoftwareSpec, chosen: tuple[TrainLayout, Recompute, int]
 ) -> TrainSetup:
     layout, recompute, micro_batch = chosen
     per_step = micro_batch * layout.dp
@@ -203,7 +205,7 @@ def _setup(
         overlapped_experts=habits.overlapped_experts(case),
         fused_loss=habits.fused_loss(case, software),
         loads_whole=habits.loads_whole(case),
-        paged_states="torchtune" in (case.framework or "") and "8bit" in case.optimizer.replace("-", ""),
+        paged_states=habits.paged_states(case),
         wide_residual=habits.wide_residual(case),
         wide_adapters=habits.wide_adapters(case, software),
         offload=case.offload,

@@ -38,7 +38,9 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def errors(self) -> ErrorModel:
         """How sure its numbers are: by what they rest on, method, structure, software."""
-        level = train_level(self.model, basis=self.basis.value, method=self.setup.method, software=self.setup.software)
+        level = train_level(
+            self.model, basis=self.basis.value, method=self.setup.method, software=self.setup.software.name
+        )
         return ErrorModel(kind="train", level=level)
 
     def step(self, counted: Accelerator | None = None) -> Quantity:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tonnage import catalog
-from tonnage.engine.engines import (
-    ENGINES,
+from tonnage.engines.registry import engines
+from tonnage.engines.settings import (
     assumptions,
     defaults,
-    engine_name,
     explain_defaults,
     release,
+    resolved,
+    stated_release,
     unsupported,
-    visible_memory_bytes,
 )
-from tonnage.errors import UnknownName
 from tonnage.nouns.layout import Engine, Layout
-from tonnage.units import GiB
 
 LLAMA = catalog.model("meta-llama/Meta-Llama-3.1-8B")
 
@@ -47,6 +45,21 @@ def test_a_version_is_a_release_a_tag_or_a_date(
     name: str, version: str | None, year: int | None, found: tuple[int, ...] | None
 ) -> None:
     assert release(Engine(name=name, version=version), year) == found
+
+
+def test_a_number_of_another_product_says_nothing() -> None:
+    """Audited runs of TensorRT-LLM print TensorRT's own version: 9.2 in 2024 is no release of it."""
+    printed = Engine(name="trtllm", version="9.2.0")
+    assert release(printed, 2024) == (9, 2, 0) and stated_release(printed, 2024) == (0, 5)
+    assert stated_release(printed) is None
+    assert stated_release(Engine(name="trtllm", version="0.18"), 2024) == (0, 18)
+
+
+def test_an_engine_resolves_to_its_record_and_release() -> None:
+    old, newest = resolved(Engine(version="0.6.4")), resolved(Engine())
+    assert (old.spec.name, old.release) == ("vllm", (0, 6, 4))
+    assert newest.release > (1000,)
+    assert resolved(Engine(name="llama.cpp")).spec.layered
 
 
 def test_an_unknown_version_is_said() -> None:
@@ -125,28 +138,12 @@ def test_what_the_user_gave_stays() -> None:
     assert (found.max_num_seqs, found.memory_fraction, found.prefix_caching) == (64, 0.5, False)
 
 
-@pytest.mark.parametrize("name", sorted(ENGINES))
+@pytest.mark.parametrize("name", sorted(engines()))
 def test_every_default_names_its_source(name: str) -> None:
     found = explain_defaults(Engine(name=name), catalog.accelerator("h100-sxm5-80gb"), model=LLAMA)
     assert found
     assert all(len(default.source) > 8 for default in found)
     assert len({default.field for default in found}) == len(found)
-
-
-def test_names_and_their_spellings() -> None:
-    assert engine_name("TensorRT-LLM") == "trtllm"
-    assert engine_name("llama.cpp") == "llamacpp"
-    with pytest.raises(UnknownName, match="did you mean 'vllm'"):
-        engine_name("vlm")
-
-
-@pytest.mark.parametrize(
-    ("accelerator", "gib"),
-    [("h100-sxm5-80gb", 79.18), ("rtx-3090", 23.58), ("rtx-4090", 23.52), ("t4", 14.56), ("h200-sxm-141gb", 139.8)],
-)
-def test_memory_a_process_sees(accelerator: str, gib: float) -> None:
-    """Totals that engines logged at start (docs/physics.md 4)."""
-    assert visible_memory_bytes(catalog.accelerator(accelerator)) / GiB == pytest.approx(gib, rel=0.004)
 
 
 def test_engines_do_not_run_everywhere() -> None:

@@ -1,0 +1,20 @@
+"""AutoAWQ: Transformers with kernels for 4-bit weights."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.engines.by_need import BATCHES, defaults_by_need
+from tonnage.nouns.engine_spec import EngineSpec, MemoryRule
+from tonnage.units import GiB
+
+__all__ = ["ENGINE"]
+
+ENGINE: Final = EngineSpec(
+    name="autoawq",
+    title="AutoAWQ",
+    defaults=defaults_by_need,
+    memory=MemoryRule(kind="need", library_bytes=2.0 * GiB),
+    scheduling=BATCHES,
+    kernels="library",
+)

@@ -1,0 +1,19 @@
+"""One device or a few under a compiler: torch.compile, Thunder, nanoGPT."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.nouns.framework_spec import Keeps, SoftwareSpec
+
+__all__ = ["SOFTWARE"]
+
+SOFTWARE: Final = SoftwareSpec(
+    name="compiled",
+    words=("thunder", "nanogpt", "compile"),
+    precedence=3,
+    example="torch.compile",
+    usual=(("pretrain_alone", 0),),
+    keeps=Keeps(rms_norm=2, expanded_kv=False, gated=4, plain=2, logits=8, source="fused by a compiler"),
+    native_attention=True,
+)

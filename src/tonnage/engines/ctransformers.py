@@ -1,0 +1,20 @@
+"""CTransformers: the kernels of llama.cpp behind a Python library."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.engines.by_need import BATCHES, defaults_by_need
+from tonnage.nouns.engine_spec import EngineSpec, MemoryRule
+from tonnage.units import GiB
+
+__all__ = ["ENGINE"]
+
+ENGINE: Final = EngineSpec(
+    name="ctransformers",
+    title="CTransformers",
+    defaults=defaults_by_need,
+    memory=MemoryRule(kind="need", library_bytes=2.2 * GiB),
+    scheduling=BATCHES,
+    kernels="llama.cpp",
+)

@@ -1,0 +1,22 @@
+"""PyTorch line by line: Transformers, PEFT, TRL, Axolotl, Lightning."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.nouns.framework_spec import Keeps, SoftwareSpec
+
+__all__ = ["SOFTWARE"]
+
+SOFTWARE: Final = SoftwareSpec(
+    name="eager",
+    words=("pytorch", "hf", "transformers", "peft", "trl", "axolotl", "accelerate", "lightning"),
+    precedence=5,
+    example="hf",
+    usual=(("finetune", 0), ("finetune_whole", 0)),
+    keeps=Keeps(rms_norm=8, expanded_kv=True, gated=4, plain=2, logits=8, source="one PyTorch call per line"),
+    zeroes_gradients=True,  # loops that were written for accumulation
+    reduces_copies=True,
+    tries_selective=False,
+    plain_scripts=True,
+)

@@ -1,0 +1,19 @@
+"""gpt-fast: a compiled PyTorch model without a server."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.engines.by_need import BATCHES, defaults_by_need
+from tonnage.nouns.engine_spec import EngineSpec, MemoryRule
+
+__all__ = ["ENGINE"]
+
+ENGINE: Final = EngineSpec(
+    name="gpt-fast",
+    title="gpt-fast",
+    defaults=defaults_by_need,
+    memory=MemoryRule(kind="need"),
+    scheduling=BATCHES,
+    kernels="library",
+)

@@ -1,0 +1,11 @@
+"""HAI-LLM, DeepSeek's framework: DualPipe, with the exchange between experts behind another micro-batch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.nouns.framework_spec import FrameworkSpec
+
+__all__ = ["FRAMEWORK"]
+
+FRAMEWORK: Final = FrameworkSpec(words=("hai-llm", "dualpipe"), software="megatron", overlapped_experts=True)

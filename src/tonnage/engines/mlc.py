@@ -1,0 +1,19 @@
+"""MLC LLM: models compiled to kernels of their own, which start as ExLlamaV2's do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.engines.by_need import defaults_by_need
+from tonnage.nouns.engine_spec import EngineSpec, MemoryRule
+
+__all__ = ["ENGINE"]
+
+ENGINE: Final = EngineSpec(
+    name="mlc",
+    title="MLC LLM",
+    defaults=defaults_by_need,
+    memory=MemoryRule(kind="need"),
+    timed_as="exllamav2",
+    single_user=True,
+)

@@ -1,0 +1,22 @@
+"""PyTorch by itself: the model's own Python."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.engines.by_need import BATCHES, defaults_by_need
+from tonnage.nouns.engine_spec import EngineSpec, MemoryRule
+
+__all__ = ["ENGINE"]
+
+ENGINE: Final = EngineSpec(
+    name="pytorch",
+    title="PyTorch",
+    defaults=defaults_by_need,
+    memory=MemoryRule(kind="need"),
+    scheduling=BATCHES,
+    kernels="library",
+    timed_as="hf",
+    network_mode="eager",
+    network_mode_before=(2023, "1"),  # 2.0, with attention that keeps no scores, came out in March 2023
+)

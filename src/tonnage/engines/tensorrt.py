@@ -1,0 +1,20 @@
+"""TensorRT by itself: a compiled network that runs the batch it is given."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.engines.by_need import BATCHES, defaults_by_need
+from tonnage.nouns.engine_spec import EngineSpec, MemoryRule
+
+__all__ = ["ENGINE"]
+
+ENGINE: Final = EngineSpec(
+    name="tensorrt",
+    title="TensorRT",
+    defaults=defaults_by_need,
+    memory=MemoryRule(kind="need"),
+    scheduling=BATCHES,
+    kernels="trtllm",
+    vision_from=7.5,  # without Volta since 10.5 (release notes of 10.3), Pascal since 10.0
+)

@@ -1,0 +1,51 @@
+"""TensorRT-LLM: a share of free memory; admission takes the cache of whole answers, batches run in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tonnage.nouns.engine_spec import Default, EngineSpec, MemoryRule, Scheduling, Starting
+
+__all__ = ["ENGINE"]
+
+
+def _defaults(at: Starting) -> Iterator[Default]:
+    yield Default(
+        field="memory_fraction", value=0.90, source="TensorRT-LLM KvCacheConfig.free_gpu_memory_fraction, of free"
+    )
+    sequences = 2048 if at.release >= (0, 11) else 256
+    yield Default(field="max_num_seqs", value=sequences, source="TensorRT-LLM max_batch_size: 256, 2048 since 0.11")
+    yield Default(field="max_num_batched_tokens", value=8192, source="TensorRT-LLM max_num_tokens")
+    tokens = 32 if at.release >= (0, 16) else 64 if at.release >= (0, 8) else 128
+    yield Default(field="block_tokens", value=tokens, source="TensorRT-LLM tokens_per_block")
+    chunked = at.release >= (1, 2)
+    yield Default(
+        field="chunked_prefill", value=chunked, source="TensorRT-LLM enable_chunked_prefill: off unless asked for"
+    )
+    yield Default(field="prefix_caching", value=at.release >= (0, 18), source="TensorRT-LLM enable_block_reuse")
+    yield Default(field="cuda_graphs", value=at.release >= (1, 0), source="TensorRT-LLM PyTorch backend: on since 1.0")
+    if at.model.max_context:
+        yield Default(field="max_model_len", value=at.model.max_context, source="the model's own context")
+
+
+_RELEASES: Final = (
+    ("2023-10", "0.5"), ("2024-07", "0.11"), ("2024-12", "0.16"), ("2025-03", "0.18"), ("2025-09", "1.0"),
+    ("2025-10", "1.1"), ("2025-12", "1.2"),
+)  # fmt: skip
+"""Month in which releases and lines appeared; source: the project's release page."""
+
+ENGINE: Final = EngineSpec(
+    name="trtllm",
+    title="TensorRT-LLM",
+    aliases=("tensorrt-llm", "tensorrt_llm"),
+    defaults=_defaults,
+    planned=3,
+    releases=_RELEASES,
+    versions_below=(5,),  # audited runs print TensorRT's own version
+    memory=MemoryRule(kind="free", windows_since=(0, 8)),
+    # CapacitySchedulerPolicy GUARANTEED_NO_EVICT; an offline run of its own is trtllm-bench.
+    scheduling=Scheduling(reserves_output=True, mixes_whole_prompts=True, queues_batches=True, runs_alone=True),
+    vendors=("NVIDIA",),
+    least_capability=8.0,
+)

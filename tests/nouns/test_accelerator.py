@@ -1,0 +1,20 @@
+"""What a process sees of an accelerator's memory."""
+
+import pytest
+
+from tonnage import catalog
+from tonnage.units import GiB
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "gib"),
+    [("h100-sxm5-80gb", 79.18), ("rtx-3090", 23.58), ("rtx-4090", 23.52), ("t4", 14.56), ("h200-sxm-141gb", 139.8)],
+)
+def test_memory_a_process_sees(accelerator: str, gib: float) -> None:
+    """Totals that engines logged at start (docs/physics.md 4)."""
+    assert catalog.accelerator(accelerator).visible_memory_bytes / GiB == pytest.approx(gib, rel=0.004)
+
+
+def test_unified_memory_is_shared_with_the_system() -> None:
+    part = catalog.accelerator("m3-ultra")
+    assert part.visible_memory_bytes == 0.75 * part.driver_memory_bytes

@@ -1,0 +1,11 @@
+"""Training setups for tests that name their software, as requests do."""
+
+from typing import Any
+
+from tonnage.engines.training import software_spec
+from tonnage.nouns.training import TrainSetup
+
+
+def train_setup(software: str = "megatron", **fields: Any) -> TrainSetup:
+    """A setup under that family of software."""
+    return TrainSetup(software=software_spec(software), **fields)
