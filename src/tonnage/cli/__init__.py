@@ -19,7 +19,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -27,7 +27,12 @@ from tonnage.cli.elsewhere import ours
 from tonnage.errors import TonnageError, echo, nearest
 from tonnage.version import __version__
 
-__all__ = ["COMMANDS", "Root", "main", "root"]
+if TYPE_CHECKING:
+    from datetime import date
+
+    from tonnage.catalog import Additions
+
+__all__ = ["COMMANDS", "Root", "main", "remark_date", "root"]
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "fit": ("tonnage.cli.fit:fit", "What must be resident, and does it fit? The largest x that still does."),
@@ -188,3 +193,14 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):
         return  # stdout is closed, or no real file (under a test)
+
+
+def remark_date(today: date | None, additions: Additions) -> None:
+    """Say on stderr that a day lies before the price book, which no answer could know."""
+    if today is None:
+        return
+    from tonnage.catalog.offers import date_remark
+
+    remark = date_remark(today, additions=additions)
+    if remark is not None:
+        click.echo(f"tonnage: {remark}", err=True)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import click
 
-from tonnage.cli.dates import remark_date
+from tonnage.cli import remark_date
 
 __all__ = ["check"]
 

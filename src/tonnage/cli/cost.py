@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.dates import remark_date
+from tonnage.cli import remark_date
 from tonnage.planner.cost.door import COST_FIELDS
 
 __all__ = ["cost"]

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from tonnage.cli.dates import remark_date
+from tonnage.cli import remark_date
 from tonnage.planner.batch.door import BATCH_FIELDS
 from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
 from tonnage.planner.fleet.door import FLEET_FIELDS

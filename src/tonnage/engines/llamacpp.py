@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tonnage.nouns.engine_spec import Default, EngineSpec, MemoryRule, Starting
-from tonnage.nouns.server_metrics import ServerMetrics, counter, gauge
+from tonnage.nouns.engine_spec import Default, EngineSpec, MemoryRule, ServerMetrics, Starting, counter, gauge
 
 __all__ = ["ENGINE", "METRICS"]
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from tonnage import engines as folder
 from tonnage.errors import UnknownName
-from tonnage.nouns.engine_spec import EngineSpec
-from tonnage.nouns.server_metrics import ServerMetrics
+from tonnage.nouns.engine_spec import EngineSpec, ServerMetrics
 
 __all__ = [
     "engine_name",

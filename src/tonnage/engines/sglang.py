@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tonnage.nouns.engine_spec import Default, EngineSpec, MemoryRule, Scheduling, Starting
-from tonnage.nouns.server_metrics import ServerMetrics, counter, gauge, histogram
+from tonnage.nouns.engine_spec import (
+    Default,
+    EngineSpec,
+    MemoryRule,
+    Scheduling,
+    ServerMetrics,
+    Starting,
+    counter,
+    gauge,
+    histogram,
+)
 from tonnage.units import GiB
 
 __all__ = ["ENGINE", "METRICS"]

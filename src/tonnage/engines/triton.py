@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.nouns.server_metrics import Series, ServerMetrics, counter, gauge
+from tonnage.nouns.engine_spec import ServerMetrics, counter, gauge
 
 __all__ = ["METRICS"]
-
-
-def _requests(kind: str) -> Series:
-    return gauge("nv_trt_llm_request_metrics", where=(("request_type", kind),))
 
 
 METRICS: Final = ServerMetrics(
     name="triton",
     series={
         # The TensorRT-LLM backend counts its own queue; plain models have the server's.
-        "running": _requests("scheduled"),
-        "running_limit": _requests("max"),
-        "waiting": _requests("waiting"),
+        "running": gauge("nv_trt_llm_request_metrics", where=(("request_type", "scheduled"),)),
+        "running_limit": gauge("nv_trt_llm_request_metrics", where=(("request_type", "max"),)),
+        "waiting": gauge("nv_trt_llm_request_metrics", where=(("request_type", "waiting"),)),
         "pending": gauge("nv_inference_pending_request_count"),
         "kv_used": gauge(
             "nv_trt_llm_kv_cache_block_metrics", where=(("kv_cache_block_type", "fraction"),), over="mean"

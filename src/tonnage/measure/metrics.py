@@ -16,7 +16,7 @@ from typing import Any, Final
 from tonnage.engines.registry import server_metrics
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.nouns.diagnosis import Histogram, Reading
-from tonnage.nouns.server_metrics import Series, counter, gauge
+from tonnage.nouns.engine_spec import Series, counter, gauge
 
 __all__ = ["COUNTERS", "EXPORTERS", "all_names", "reading_of", "reading_of_samples", "samples_of"]
 

@@ -10,7 +10,7 @@ from math import exp
 
 from tonnage.money.bills import HOURS_PER_MONTH
 
-__all__ = ["busy_share", "carbon_kg", "energy_kwh", "tokens_per_joule"]
+__all__ = ["busy_share", "carbon_kg", "energy_kwh", "mean_power_w", "tokens_per_joule"]
 
 
 def busy_share(*, mean_requests: float) -> float:
@@ -147,3 +147,41 @@ def tokens_per_joule(*, tokens_per_s: float, power_w: float) -> float:
     3.0
     """
     return tokens_per_s / power_w
+
+
+def mean_power_w(*, power_w: float, utilisation: float, load_share: float, idle_share: float) -> float:
+    """
+    Mean draw of a machine that works part of the time.
+
+    W = M (u l + (1 - u) s)
+
+    Parameters
+    ----------
+    power_w : number
+        M, the most it draws. [W]
+    utilisation : number
+        u, share of time at work. [-]
+    load_share : number
+        l, share of M while it works. [-]
+    idle_share : number
+        s, share of M while it waits. [-]
+
+    Returns
+    -------
+    number
+        Mean power at the plug, cooling of the room not counted. [W]
+
+    Valid
+    -----
+    Between idle and full load power is taken as linear in the time at work.
+
+    Source
+    ------
+    Planning shares of the ownership table (tco.csv, group server_power).
+
+    Examples
+    --------
+    >>> mean_power_w(power_w=10_200, utilisation=1.0, load_share=0.8, idle_share=0.25)
+    8160.0
+    """
+    return power_w * (utilisation * load_share + (1.0 - utilisation) * idle_share)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.errors import BadRequest
+from tonnage.money.energy import mean_power_w
 from tonnage.nouns.answer import Basis, Part, Quantity
 from tonnage.nouns.cost import OwnedMachine
 
@@ -17,7 +18,6 @@ __all__ = [
     "HOURS_PER_YEAR",
     "availability",
     "interest_usd",
-    "mean_power_w",
     "owned_usd",
     "owned_usd_per_used_hour",
     "resale_share",
@@ -97,44 +97,6 @@ def interest_usd(*, purchase_usd: float, interest_per_year: float, years: float)
     44800.0
     """
     return purchase_usd * interest_per_year * years / 2.0
-
-
-def mean_power_w(*, power_w: float, utilisation: float, load_share: float, idle_share: float) -> float:
-    """
-    Mean draw of a machine that works part of the time.
-
-    W = M (u l + (1 - u) s)
-
-    Parameters
-    ----------
-    power_w : number
-        M, the most it draws. [W]
-    utilisation : number
-        u, share of time at work. [-]
-    load_share : number
-        l, share of M while it works. [-]
-    idle_share : number
-        s, share of M while it waits. [-]
-
-    Returns
-    -------
-    number
-        Mean power at the plug, cooling of the room not counted. [W]
-
-    Valid
-    -----
-    Between idle and full load power is taken as linear in the time at work.
-
-    Source
-    ------
-    Planning shares of the ownership table (tco.csv, group server_power).
-
-    Examples
-    --------
-    >>> mean_power_w(power_w=10_200, utilisation=1.0, load_share=0.8, idle_share=0.25)
-    8160.0
-    """
-    return power_w * (utilisation * load_share + (1.0 - utilisation) * idle_share)
 
 
 def availability(machine: OwnedMachine) -> float:

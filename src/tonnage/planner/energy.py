@@ -16,8 +16,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.errors import Unmeasured
-from tonnage.money.energy import carbon_kg, energy_kwh, tokens_per_joule
-from tonnage.money.owning import mean_power_w
+from tonnage.money.energy import carbon_kg, energy_kwh, mean_power_w, tokens_per_joule
 from tonnage.nouns.accelerator import Accelerator
 from tonnage.nouns.cost import EnergyUse
 from tonnage.nouns.plan import Bill

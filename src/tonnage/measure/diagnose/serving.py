@@ -9,7 +9,7 @@ from tonnage.engines.registry import server_metrics
 from tonnage.measure.diagnose import limits
 from tonnage.measure.diagnose.limits import enough, fact
 from tonnage.nouns.diagnosis import Evidence, Fact, Missing, Verdict
-from tonnage.nouns.server_metrics import ServerMetrics
+from tonnage.nouns.engine_spec import ServerMetrics
 from tonnage.units import show
 
 __all__ = ["RULES"]

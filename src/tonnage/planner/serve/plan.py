@@ -90,7 +90,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     ranked = story.with_verdicts(request, tuple(best_of_each(request, serving)))
     rejected = (*refused, *_rejections(missed, ranked), *excluded)
     binding = no_format or _binding(request, missed, excluded)
-    day = fleet_day(request, ranked[0]) if ranked else None
+    day = fleet_day(request, ranked[0]) if ranked and (request.shape.hours or request.shape.on_s) else None
     apart = separate_pools(request, serving, first=ranked[0], today=today) if request.pools and ranked else None
     return ServePlan(
         schema=PLAN_SCHEMA,
