@@ -161,7 +161,7 @@ class Jobs:
 
     async def warm(self) -> None:
         """Start what takes long to start, without waiting for it."""
-        for lane in (self.quick, self.plans):
+        for lane in (*[self.quick] * QUICK_WORKERS, self.plans):
             lane.warm()
 
     def kill(self) -> None:

@@ -13,6 +13,7 @@ import multiprocessing
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
@@ -116,6 +117,7 @@ class Lane:
         self._workers, self._patience_s = workers, patience_s
         self.line = Line(workers, waiting=limits.waiting, waiting_each=limits.waiting_each, wait_s=limits.question_s)
         self._idle: list[Worker] = []
+        self._takers: deque[asyncio.Future[Worker]] = deque()
         self._working: set[Worker] = set()
         self._errands: set[asyncio.Future[Any]] = set()
         self._late, self._may_be_late = 0, max(1, workers - 1)
@@ -181,8 +183,8 @@ class Lane:
                 await self._in_time(exchange, followed)
             finally:
                 self._working.discard(worker)
-                if _is_sound(exchange) and len(self._idle) + len(self._working) < self._workers:
-                    self._idle.append(worker)
+                if _is_sound(exchange):
+                    self._offer(worker)
                 else:
                     exchange.add_done_callback(lambda done: done.cancelled() or done.exception())
                     worker.kill()
@@ -202,13 +204,32 @@ class Lane:
         self._idle.clear()
 
     async def _free(self) -> Worker:
-        """A living worker without a task; whoever leaves meanwhile leaves it to others."""
-        while True:
-            while self._idle:
-                worker = self._idle.pop()
-                if worker.lives:
-                    return worker
-            await asyncio.shield(self._errand(self._ready()))
+        """A living worker without a task: one that comes back, or a new one, whichever is first."""
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.lives:
+                return worker
+        taker: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        self._takers.append(taker)
+        self._errand(self._ready())
+        try:
+            return await taker
+        except asyncio.CancelledError:
+            if taker.done() and not taker.cancelled() and taker.exception() is None:
+                self._offer(taker.result())
+            raise
+
+    def _offer(self, worker: Worker) -> None:
+        """Give a worker to whoever waits for one."""
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                return taker.set_result(worker)
+        if len(self._idle) + len(self._working) < self._workers:
+            self._idle.append(worker)
+        else:
+            self._errand(_in_thread(worker.end))
+        return None
 
     async def _exchange(self, worker: Worker, task: str, arguments: Arguments, told: Told) -> tuple[str, Any]:
         loop = asyncio.get_running_loop()
@@ -241,9 +262,13 @@ class Lane:
 
     async def _ready(self) -> None:
         try:
-            self._idle.append(await _in_thread(lambda: Worker(self._context, self._settings, warm=self._warm)))
+            self._offer(await _in_thread(lambda: Worker(self._context, self._settings, warm=self._warm)))
         except (EOFError, OSError):
-            raise WorkerLost("no process could be started to work on it; is this machine out of memory?") from None
+            told = "no process could be started to work on it; is this machine out of memory?"
+            while self._takers:
+                taker = self._takers.popleft()
+                if not taker.done():
+                    return taker.set_exception(WorkerLost(told))
 
     def _errand(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(errand)
