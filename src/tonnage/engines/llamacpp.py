@@ -7,7 +7,7 @@ from typing import Final
 
 from tonnage.nouns.engine_spec import Default, EngineSpec, MemoryRule, ServerMetrics, Starting, counter, gauge
 
-__all__ = ["ENGINE", "METRICS"]
+__all__ = ["ENGINE", "metrics"]
 
 
 def _defaults(at: Starting) -> Iterator[Default]:
@@ -40,19 +40,22 @@ ENGINE: Final = EngineSpec(
     piped_since=(2413,),  # pull request 6017
 )
 
-METRICS: Final = ServerMetrics(
-    name="llama.cpp",
-    series={
-        "running": gauge("llamacpp:requests_processing"),
-        "waiting": gauge("llamacpp:requests_deferred"),
-        "kv_used": gauge("llamacpp:kv_cache_usage_ratio", over="mean"),
-        "prompt_tokens": counter("llamacpp:prompt_tokens_total"),
-        "output_tokens": counter("llamacpp:tokens_predicted_total"),
-        "prefill_total_s": counter("llamacpp:prompt_seconds_total"),
-        "decode_total_s": counter("llamacpp:tokens_predicted_seconds_total"),
-        "decodes": counter("llamacpp:n_decode_total"),
-    },
-    queue_advice="llama.cpp states no queueing time; `tonnage measure serve URL --sweep` measures it from outside",
-    cache_advice=("a cache of fewer bits (--cache-type-k q8_0, --cache-type-v q8_0) or a smaller --parallel"),
-    cache_unstated="current llama.cpp does not export it; its slots (/slots) and --ctx-size bound it",
-)
+
+def metrics() -> ServerMetrics:
+    """What its metrics page says."""
+    return ServerMetrics(
+        name="llama.cpp",
+        series={
+            "running": gauge("llamacpp:requests_processing"),
+            "waiting": gauge("llamacpp:requests_deferred"),
+            "kv_used": gauge("llamacpp:kv_cache_usage_ratio", over="mean"),
+            "prompt_tokens": counter("llamacpp:prompt_tokens_total"),
+            "output_tokens": counter("llamacpp:tokens_predicted_total"),
+            "prefill_total_s": counter("llamacpp:prompt_seconds_total"),
+            "decode_total_s": counter("llamacpp:tokens_predicted_seconds_total"),
+            "decodes": counter("llamacpp:n_decode_total"),
+        },
+        queue_advice="llama.cpp states no queueing time; `tonnage measure serve URL --sweep` measures it from outside",
+        cache_advice=("a cache of fewer bits (--cache-type-k q8_0, --cache-type-v q8_0) or a smaller --parallel"),
+        cache_unstated="current llama.cpp does not export it; its slots (/slots) and --ctx-size bound it",
+    )

@@ -73,7 +73,7 @@ def unlisted_engine() -> EngineSpec:
 @cache
 def server_metrics() -> tuple[ServerMetrics, ...]:
     """Metrics pages, those of engines before those of servers around them."""
-    found: list[ServerMetrics] = records("METRICS")
+    found: list[ServerMetrics] = [make() for make in records("metrics")]
     return tuple(sorted(found, key=lambda page: (page.around, page.name)))
 
 

@@ -18,7 +18,7 @@ from tonnage.nouns.engine_spec import (
 )
 from tonnage.units import GiB
 
-__all__ = ["ENGINE", "METRICS"]
+__all__ = ["ENGINE", "metrics"]
 
 RATIO: Final = 0.7
 """Share of an answer's rest that admission keeps room for at the start (new_token_ratio of ServerArgs). [-]"""
@@ -113,25 +113,28 @@ ENGINE: Final = EngineSpec(
     least_capability=7.5,
 )
 
-METRICS: Final = ServerMetrics(
-    name="sglang",
-    series={
-        "running": gauge("sglang:num_running_reqs"),
-        "waiting": gauge("sglang:num_queue_reqs"),
-        "kv_used": gauge("sglang:token_usage", over="mean"),
-        # num_retracted_reqs is a gauge of the last step, not a count of what happened.
-        "preemptions": counter("sglang:num_retracted_requests_total", "sglang:num_retracted_reqs_total"),
-        "prompt_tokens": counter("sglang:prompt_tokens_total"),
-        "output_tokens": counter("sglang:generation_tokens_total"),
-        "requests": counter("sglang:num_requests_total"),
-        "aborted": counter("sglang:num_aborted_requests_total"),
-        "queue_s": histogram("sglang:queue_time_seconds"),
-        "ttft_s": histogram("sglang:time_to_first_token_seconds"),
-        "tpot_s": histogram("sglang:time_per_output_token_seconds"),
-        "e2e_s": histogram("sglang:e2e_request_latency_seconds"),
-    },
-    scaled_by="sglang:num_running_reqs",
-    labels=(("sglang:num_running_reqs", "model_name", "model"),),
-    queue_advice="start SGLang with --enable-metrics",
-    cache_advice=("--kv-cache-dtype fp8_e5m2, a higher --mem-fraction-static, or a smaller --max-running-requests"),
-)
+
+def metrics() -> ServerMetrics:
+    """What its metrics page says."""
+    return ServerMetrics(
+        name="sglang",
+        series={
+            "running": gauge("sglang:num_running_reqs"),
+            "waiting": gauge("sglang:num_queue_reqs"),
+            "kv_used": gauge("sglang:token_usage", over="mean"),
+            # num_retracted_reqs is a gauge of the last step, not a count of what happened.
+            "preemptions": counter("sglang:num_retracted_requests_total", "sglang:num_retracted_reqs_total"),
+            "prompt_tokens": counter("sglang:prompt_tokens_total"),
+            "output_tokens": counter("sglang:generation_tokens_total"),
+            "requests": counter("sglang:num_requests_total"),
+            "aborted": counter("sglang:num_aborted_requests_total"),
+            "queue_s": histogram("sglang:queue_time_seconds"),
+            "ttft_s": histogram("sglang:time_to_first_token_seconds"),
+            "tpot_s": histogram("sglang:time_per_output_token_seconds"),
+            "e2e_s": histogram("sglang:e2e_request_latency_seconds"),
+        },
+        scaled_by="sglang:num_running_reqs",
+        labels=(("sglang:num_running_reqs", "model_name", "model"),),
+        queue_advice="start SGLang with --enable-metrics",
+        cache_advice=("--kv-cache-dtype fp8_e5m2, a higher --mem-fraction-static, or a smaller --max-running-requests"),
+    )

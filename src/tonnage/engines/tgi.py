@@ -17,7 +17,7 @@ from tonnage.nouns.engine_spec import (
     histogram,
 )
 
-__all__ = ["ENGINE", "METRICS"]
+__all__ = ["ENGINE", "metrics"]
 
 
 def _defaults(at: Starting) -> Iterator[Default]:
@@ -40,20 +40,25 @@ ENGINE: Final = EngineSpec(
     least_capability=7.5,
 )
 
-METRICS: Final = ServerMetrics(
-    name="tgi",
-    series={
-        "running": gauge("tgi_batch_current_size"),
-        "waiting": gauge("tgi_queue_size"),
-        "requests": counter("tgi_request_success", "tgi_request_success_total"),
-        "aborted": counter("tgi_request_failure", "tgi_request_failure_total"),
-        "queue_s": histogram("tgi_request_queue_duration"),
-        "tpot_s": histogram("tgi_request_mean_time_per_token_duration"),
-        "e2e_s": histogram("tgi_request_duration"),
-        "prompt_length": histogram("tgi_request_input_length"),
-        "output_length": histogram("tgi_request_generated_tokens"),
-    },
-    queue_advice="TGI states it on /metrics",
-    cache_advice=("--kv-cache-dtype fp8_e5m2, a higher --cuda-memory-fraction, or a smaller --max-batch-total-tokens"),
-    cache_unstated="TGI does not export it; --max-batch-total-tokens is its bound",
-)
+
+def metrics() -> ServerMetrics:
+    """What its metrics page says."""
+    return ServerMetrics(
+        name="tgi",
+        series={
+            "running": gauge("tgi_batch_current_size"),
+            "waiting": gauge("tgi_queue_size"),
+            "requests": counter("tgi_request_success", "tgi_request_success_total"),
+            "aborted": counter("tgi_request_failure", "tgi_request_failure_total"),
+            "queue_s": histogram("tgi_request_queue_duration"),
+            "tpot_s": histogram("tgi_request_mean_time_per_token_duration"),
+            "e2e_s": histogram("tgi_request_duration"),
+            "prompt_length": histogram("tgi_request_input_length"),
+            "output_length": histogram("tgi_request_generated_tokens"),
+        },
+        queue_advice="TGI states it on /metrics",
+        cache_advice=(
+            "--kv-cache-dtype fp8_e5m2, a higher --cuda-memory-fraction, or a smaller --max-batch-total-tokens"
+        ),
+        cache_unstated="TGI does not export it; --max-batch-total-tokens is its bound",
+    )

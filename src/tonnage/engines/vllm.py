@@ -17,7 +17,7 @@ from tonnage.nouns.engine_spec import (
     histogram,
 )
 
-__all__ = ["ENGINE", "METRICS"]
+__all__ = ["ENGINE", "metrics"]
 
 
 def _defaults(at: Starting) -> Iterator[Default]:
@@ -86,31 +86,34 @@ ENGINE: Final = EngineSpec(
     bench_tool="vllm bench",
 )
 
-METRICS: Final = ServerMetrics(
-    name="vllm",
-    series={
-        "running": gauge("vllm:num_requests_running"),
-        "waiting": gauge("vllm:num_requests_waiting"),
-        # Renamed in 0.12; the older one says gpu and means the cache.
-        "kv_used": gauge("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", over="mean"),
-        "preemptions": counter("vllm:num_preemptions_total"),
-        "prompt_tokens": counter("vllm:prompt_tokens_total"),
-        "output_tokens": counter("vllm:generation_tokens_total"),
-        "requests": counter("vllm:request_success_total"),
-        "aborted": counter("vllm:request_success_total", where=(("finished_reason", "abort"),)),
-        "flop_each": counter("vllm:estimated_flops_per_gpu_total", over="mean"),
-        "read_bytes_each": counter("vllm:estimated_read_bytes_per_gpu_total", over="mean"),
-        "queue_s": histogram("vllm:request_queue_time_seconds"),
-        "prefill_s": histogram("vllm:request_prefill_time_seconds"),
-        "ttft_s": histogram("vllm:time_to_first_token_seconds"),
-        "tpot_s": histogram("vllm:request_time_per_output_token_seconds", "vllm:time_per_output_token_seconds"),
-        "e2e_s": histogram("vllm:e2e_request_latency_seconds"),
-    },
-    scaled_by="vllm:num_requests_running",
-    labels=(("vllm:num_requests_running", "model_name", "model"),),
-    queue_advice="vLLM states it on /metrics from 0.7 on",
-    cache_advice=(
-        "--kv-cache-dtype fp8, --gpu-memory-utilization 0.95, a smaller --max-model-len, or --max-num-seqs so low "
-        "that nothing is computed twice"
-    ),
-)
+
+def metrics() -> ServerMetrics:
+    """What its metrics page says."""
+    return ServerMetrics(
+        name="vllm",
+        series={
+            "running": gauge("vllm:num_requests_running"),
+            "waiting": gauge("vllm:num_requests_waiting"),
+            # Renamed in 0.12; the older one says gpu and means the cache.
+            "kv_used": gauge("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", over="mean"),
+            "preemptions": counter("vllm:num_preemptions_total"),
+            "prompt_tokens": counter("vllm:prompt_tokens_total"),
+            "output_tokens": counter("vllm:generation_tokens_total"),
+            "requests": counter("vllm:request_success_total"),
+            "aborted": counter("vllm:request_success_total", where=(("finished_reason", "abort"),)),
+            "flop_each": counter("vllm:estimated_flops_per_gpu_total", over="mean"),
+            "read_bytes_each": counter("vllm:estimated_read_bytes_per_gpu_total", over="mean"),
+            "queue_s": histogram("vllm:request_queue_time_seconds"),
+            "prefill_s": histogram("vllm:request_prefill_time_seconds"),
+            "ttft_s": histogram("vllm:time_to_first_token_seconds"),
+            "tpot_s": histogram("vllm:request_time_per_output_token_seconds", "vllm:time_per_output_token_seconds"),
+            "e2e_s": histogram("vllm:e2e_request_latency_seconds"),
+        },
+        scaled_by="vllm:num_requests_running",
+        labels=(("vllm:num_requests_running", "model_name", "model"),),
+        queue_advice="vLLM states it on /metrics from 0.7 on",
+        cache_advice=(
+            "--kv-cache-dtype fp8, --gpu-memory-utilization 0.95, a smaller --max-model-len, or --max-num-seqs so low "
+            "that nothing is computed twice"
+        ),
+    )
