@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.catalog.hub.inline import read_inline
-from tonnage.catalog.hub.local import looks_like_path
+from tonnage.catalog.hub.names import looks_like_path
 from tonnage.errors import BadRequest, echo
 
 __all__ = ["UPLOAD", "admitted", "keep"]

@@ -16,14 +16,7 @@ from tonnage.catalog.hub.weights import Tensor, Weights, describe
 from tonnage.errors import BadFact, echo
 from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
 
-__all__ = ["EXTENSIONS", "looks_like_path", "read_path"]
-
-EXTENSIONS: Final = (".json", ".safetensors", ".gguf")
-
-
-def looks_like_path(spec: str) -> bool:
-    """Whether a text is written as a path, or is a folder without being written as a model id."""
-    return spec.startswith(("/", "./", "../", "~", ".\\")) or spec in {".", ".."} or spec.lower().endswith(EXTENSIONS)
+__all__ = ["read_path"]
 
 
 def read_path(path: Path) -> Model:

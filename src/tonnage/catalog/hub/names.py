@@ -14,7 +14,16 @@ from typing import Final, NamedTuple
 
 from tonnage.errors import BadRequest, UnknownName
 
-__all__ = ["Index", "Taken", "find", "index", "look_up", "take_apart"]
+__all__ = ["Index", "Taken", "find", "index", "look_up", "looks_like_path", "take_apart"]
+
+EXTENSIONS: Final = (".json", ".safetensors", ".gguf")
+"""Of files that hold a model or say what it is."""
+
+
+def looks_like_path(spec: str) -> bool:
+    """Whether a text is written as a path, or is a folder without being written as a model id."""
+    return spec.startswith(("/", "./", "../", "~", ".\\")) or spec in {".", ".."} or spec.lower().endswith(EXTENSIONS)
+
 
 LONGEST_NAME: Final = 256
 

@@ -17,7 +17,8 @@ from tonnage.catalog.additions import NOTHING, Additions
 from tonnage.catalog.hub import online
 from tonnage.catalog.hub.config import read_config
 from tonnage.catalog.hub.inline import read_inline
-from tonnage.catalog.hub.local import looks_like_path, read_path
+from tonnage.catalog.hub.local import read_path
+from tonnage.catalog.hub.names import looks_like_path
 from tonnage.catalog.hub.sizes import read_size
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.nouns.model import Model
