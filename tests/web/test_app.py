@@ -155,6 +155,12 @@ def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:
     assert client.get("/chart/abc/memory-light.svg").status_code == 404
     assert "vllm serve" in client.get(f"/export/{key}", params={"to": "vllm"}, headers=HTML).text
     assert client.get(f"/export/{key}", params={"to": "nobody"}).status_code == 400
+    assert f'href="/numbers/{key}"' in page
+    opened = client.get(f"/numbers/{key}", headers=HTML).text
+    assert "matrix products" in opened and "h100-sxm5-80gb.vllm.grids" in opened
+    told = client.get(f"/numbers/{key}", headers={"accept": "application/json"}).json()
+    assert {node["name"] for node in told["numbers"]} >= {"TTFT", "TPOT"}
+    assert client.get(f"/numbers/{key}", params={"option": "99"}).status_code == 400
     other = client.get("/fit", params=FIT, headers=HTML).text.split("/answer/")[1].split(".json")[0]
     both = client.get("/compare", params={"left": key, "right": other}, headers=HTML).text
     assert both.count('class="sentence"') == 2

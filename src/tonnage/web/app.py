@@ -67,8 +67,8 @@ def application(
     jobs = Jobs(settings, limits=limits)
     app = Litestar(
         route_handlers=[
-            _index, _api, _document, _static, _answer, _chart, _compare, _what_ifs, _export, _models, _predict,
-            _progress, _health,
+            _index, _api, _document, _static, _answer, _chart, _compare, _what_ifs, _export, _numbers, _models,
+            _predict, _progress, _health,
             *(_question(path) for path in QUESTIONS), *(_posted(path) for path in QUESTIONS),
         ],
         openapi_config=None,
@@ -290,6 +290,16 @@ async def _export(request: Asked) -> Response[Any]:
         "export", {"kept": found, "target": target, "rank": rank}, client=_client(request)
     )
     return _json(msgspec.json.encode({"files": written})) if _wants_json(request) else _html(page)
+
+
+@get("/numbers/{key:str}")
+async def _numbers(request: Asked) -> Response[Any]:
+    """TTFT, TPOT or the step time of a kept plan's option, opened down to operators and overheads."""
+    jobs = _jobs(request)
+    found = _still_here(jobs, request.path_params["key"])
+    rank = request.query_params.get("option", "1")
+    document, page = await jobs.quick.run("numbers", {"kept": found, "rank": rank}, client=_client(request))
+    return _json(document) if _wants_json(request) else _html(page)
 
 
 @post("/models", status_code=200)

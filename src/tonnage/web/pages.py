@@ -14,11 +14,14 @@ from markupsafe import Markup
 from tonnage import catalog
 from tonnage.catalog.models import model_ids
 from tonnage.catalog.traffic import profiles
+from tonnage.nouns.breakdown import Breakdown
 from tonnage.nouns.plan import ServePlan
+from tonnage.nouns.train_plan import TrainPlan
 from tonnage.planner.door import Field
 from tonnage.report import html
 from tonnage.report.answers import fragment
 from tonnage.report.charts import Chart
+from tonnage.report.console import recorded
 from tonnage.version import __version__
 from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits
@@ -27,7 +30,7 @@ from tonnage.web.what_if import WhatIf, moves, told, value, what_ifs
 
 __all__ = [
     "Shown", "answer_fragment", "api_page", "compare_page", "error_document", "files_page", "index_page",
-    "problem_page", "question_page", "style", "what_ifs_page",
+    "numbers_page", "problem_page", "question_page", "style", "what_ifs_page",
 ]  # fmt: skip
 
 
@@ -62,6 +65,7 @@ def question_page(question: Question, *, given: Mapping[str, str], shown: Shown 
         link=f"/{question.path}?{asked}",
         changeable=shown is not None and bool(what_ifs(question.path, nested(given))),
         waits=f"/progress/{question.path}?{asked}" if shown is not None and shown.waits else "",
+        opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),
         targets=_targets() if isinstance(answer, ServePlan) and answer.options else (),
     )
 
@@ -104,6 +108,14 @@ def what_ifs_page(path: str, *, base: tuple[str, Any], asked: Sequence[tuple[Wha
 def files_page(files: Mapping[str, str], *, title: str, about: str) -> str:
     """Written files, to read and copy."""
     return _filled("files.html", title=title, about=about, files=files)
+
+
+def numbers_page(found: Breakdown) -> str:
+    """A number's tree: each part with its seconds, its share and what it rests on."""
+    from tonnage.report.breakdown import show_breakdown
+
+    shown = html.report(recorded(show_breakdown, found))
+    return _filled("numbers.html", title=f"Where the times come from: {found.label}", shown=Markup(shown))
 
 
 def problem_page(why: str) -> str:

@@ -109,13 +109,29 @@ def export(settings: Settings, _: Told, *, kept: Kept, target: str, rank: str) -
     from tonnage.web import pages
 
     handoff.target_module(target)
-    if not (rank.isascii() and rank.isdecimal() and 0 < int(rank[:9]) < 1000):
-        raise BadRequest(f"option: '{rank[:20]}' is not the rank of an option")
-    plan, option = startable(kept.answer, rank=int(rank), additions=settings.additions)
+    plan, option = startable(kept.answer, rank=_rank(rank), additions=settings.additions)
     written = dict(handoff.export(plan, option, to=target))
     known = handoff.known_targets()[target]
     about = f"Start it with: {known.start}"
     return written, pages.files_page(written, title=f"{known.title}: files", about=about)
+
+
+def numbers(settings: Settings, _: Told, *, kept: Kept, rank: str) -> tuple[bytes, str]:
+    """The times of a kept plan's option, opened: as JSON, and their page."""
+    from tonnage.planner.breakdown import explain_plan
+    from tonnage.report.document import as_json
+    from tonnage.web import pages
+
+    found = explain_plan(kept.answer, rank=_rank(rank), additions=settings.additions)
+    if found is None:
+        raise BadRequest("this answer has no times to open; plans that serve or train with an option have")
+    return as_json(found).encode(), pages.numbers_page(found)
+
+
+def _rank(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) < 1000):
+        raise BadRequest(f"option: '{text[:20]}' is not the rank of an option")
+    return int(text)
 
 
 def keep_model(settings: Settings, _: Told, *, config: Mapping[str, Any], text: bytes) -> str:
@@ -132,6 +148,6 @@ def _kept(path: str, request: dict[str, Any], answer: Any) -> Kept:
 
 TASKS: Final[dict[str, Callable[..., Any]]] = {
     task.__name__: task
-    for task in (ask, predict, tool, page, compare, changes, changes_page, chart, export, keep_model)
+    for task in (ask, predict, tool, page, compare, changes, changes_page, chart, export, numbers, keep_model)
 }
 """Name -> function of what the server's tasks share, of how far it is, and of its own arguments."""
