@@ -51,6 +51,8 @@ demo: $(CORE)  ## plan the serving of a 70B chat model
 # the other in one process, as plain pytest does.
 WORKERS ?= logical
 test: $(DEV)  ## all tests, offline and without an accelerator, on all cores
+	@# Compiled once before the tests share the cores; a warm run takes two seconds.
+	@$(BIN)/tonnage simulate examples/simulate-chat-8b.yaml >/dev/null
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal $(ARGS)
 
 lint: $(DEV)  ## style, format, and which floor imports which

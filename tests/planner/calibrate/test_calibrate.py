@@ -153,7 +153,8 @@ def test_a_plan_and_a_simulation_take_it_and_say_so(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert seen[1].tpot_s.mean > 1.6 * seen[0].tpot_s.mean
     assert any("as calibrated" in note for note in seen[1].assumed)
-    assert seen[1].tpot_s.high == pytest.approx(1.5 * seen[1].tpot_s.mean) and seen[1].basis == "calibrated"
+    # Its own width, and the little that a short queue adds.
+    assert 1.5 <= seen[1].tpot_s.high / seen[1].tpot_s.mean < 1.6 and seen[1].basis == "calibrated"
 
 
 def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
