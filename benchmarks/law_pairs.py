@@ -19,6 +19,7 @@ from tonnage.nouns.case import ServeCase, ServeResult, Traffic
 from tonnage.nouns.layout import Layout
 from tonnage.nouns.model import Attention, LatentAttention, Model, Moe
 from tonnage.nouns.precision import Precision, number_format
+from tonnage.physics.collectives import has_link, link_rate
 from tonnage.physics.feed_forward import experts_hit
 from tonnage.physics.memory import weight_bytes
 from tonnage.physics.operators import peak_flop_per_s
@@ -41,6 +42,7 @@ MODELS: Final = (
 ENGINES: Final = ("vllm", "sglang", "trtllm", "lmdeploy", "llamacpp")
 """Every serving engine whose formats the catalogue knows (data/engines/support.csv; Transformers is a library)."""
 ALIKE: Final = ("vllm", "sglang", "trtllm")
+"""Engines with kernel tables of their own; the others borrow theirs."""
 GGUF: Final = ("gguf-q8_0", "gguf-q4_k_m")
 LOADS: Final = tuple(
     (prompt, output, clients)
@@ -143,7 +145,7 @@ def outcome(s: Situation) -> Outcome | None:
     if not isinstance(found, ServeResult) or not found.fits or found.tpot_s is None or not found.output_tokens_per_s:
         return None
     rate, kept = found.output_tokens_per_s.value, found.kv_cache_tokens or 0.0
-    return Outcome(found.tpot_s.mean, rate, kept, found.basis == "calibrated")
+    return Outcome(found.tpot_s.mean, rate, kept, found.basis == "calibrated" and s.engine in ALIKE)
 
 
 def roomy(s: Situation) -> Outcome | None:
@@ -208,7 +210,7 @@ def shard_bytes(model: str, weights: str, tp: int) -> float:
 def degrees(part: str) -> tuple[int, ...]:
     """Tensor-parallel degrees inside one node."""
     accelerator = catalog.accelerator(part)
-    most = max(accelerator.max_per_node or 1, accelerator.link.domain) if accelerator.segment == "datacenter" else 4
+    most = max(accelerator.max_per_node or 1, accelerator.link.domain)
     return tuple(tp for tp in (1, 2, 4, 8) if tp <= most)
 
 
@@ -270,7 +272,7 @@ def tensor_law(start: Situation, draw: random.Random) -> Iterator[Comparison | N
 
 
 @cache
-def better(part: str, engine: str, weights: str, *, links: bool) -> tuple[str, ...]:
+def better(part: str, engine: str, weights: str, tp: int) -> tuple[str, ...]:
     """Accelerators at least equal in everything the case needs, that the engine runs in the same way."""
     mine = catalog.accelerator(part)
     known = known_formats(engine, part)
@@ -283,12 +285,26 @@ def better(part: str, engine: str, weights: str, *, links: bool) -> tuple[str, .
         equal = (
             other.driver_memory_bytes >= mine.driver_memory_bytes
             and other.memory_bytes_per_s >= mine.memory_bytes_per_s
-            and (not links or (other.link.bytes_per_s or 0.0) >= (mine.link.bytes_per_s or 0.0))
+            and (tp == 1 or _linked_as_well(other, mine, tp))
             and all(_peak(other, dtype) >= _peak(mine, dtype) for dtype in dtypes)
         )
         if equal:
             found.append(other.id)
     return tuple(found)
+
+
+def _linked_as_well(part: Accelerator, other: Accelerator, tp: int) -> bool:
+    """Whether so many of them reach each other at no lower rate, over links of the same reach or further."""
+    inside = [max(one.max_per_node or 1, one.link.domain) >= tp for one in (part, other)]
+    linked = [has_link(one, ranks=tp) for one in (part, other)]
+    # GeForce cards pass data through the host; server and workstation cards read each other's memory over PCIe.
+    peers = [one.segment != "consumer" for one in (part, other)]
+    return (
+        inside[0] >= inside[1]
+        and linked[0] >= linked[1]
+        and (linked[0] or peers[0] >= peers[1])
+        and link_rate(part, ranks=tp) >= link_rate(other, ranks=tp)
+    )
 
 
 def _peak(part: Accelerator, dtype: str) -> float:
@@ -299,7 +315,7 @@ def _peak(part: Accelerator, dtype: str) -> float:
 
 
 def part_law(start: Situation, draw: random.Random) -> Iterator[Comparison | None]:
-    above = better(start.part, start.engine, start.weights, links=start.tp > 1)
+    above = better(start.part, start.engine, start.weights, start.tp)
     for s in loaded(start, draw):
         for other in draw.sample(above, min(3, len(above))):
             law = "part" if catalog.accelerator(other).vendor == catalog.accelerator(s.part).vendor else "vendor"

@@ -69,15 +69,20 @@ def excused(one: Comparison, known: dict[tuple[str, str], float]) -> bool:
 
 
 def write_exceptions(path: Path, broken: list[Comparison]) -> None:
-    """Add the measured violations, with the worst ratio of each."""
+    """Add the measured violations, with the worst ratio of each; reasons that somebody wrote stay."""
     rows = listed(path)
+    reasons: dict[tuple[str, str], str] = {}
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            reasons = {(row["law"], row["what"]): row["reason"] for row in csv.DictReader(file)}
     for one in broken:
         if one.measured and one.law != "bytes":
             rows[one.law, one.what] = max(rows.get((one.law, one.what), 0.0), one.ratio)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("law", "what", "ratio", "reason"))
-        writer.writerows((law, what, f"{ratio:.3f}", "measured") for (law, what), ratio in sorted(rows.items()))
+        for (law, what), ratio in sorted(rows.items()):
+            writer.writerow((law, what, f"{ratio:.3f}", reasons.get((law, what), "measured")))
 
 
 def table(found: list[Comparison], known: dict[tuple[str, str], float]) -> list[dict[str, object]]:
@@ -106,7 +111,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--exceptions", type=Path, default=EXCEPTIONS)
-    parser.add_argument("--write", action="store_true", help="add measured violations to the exceptions")
+    parser.add_argument("--write", action="store_true", help="add measured violations to the exceptions, for review")
     asked = parser.parse_args()
     start = time.process_time()
     found = sweep(asked.comparisons, seed=asked.seed, laws=(asked.law,) if asked.law else tuple(CHECKS))
