@@ -102,7 +102,7 @@ def ladder(
         family=family,
         grids=grids,
         curve=PROCESSOR if ran and bare else Curve(),
-        multiprocessors=die.multiprocessors if die else None,
+        multiprocessors=die.multiprocessors if die else _units_like_kin(accelerator),
         sustained=_sustained().get(accelerator.architecture, 1.0),
         spread=_spread(),
         inter_node_bytes_per_s=inter_node_bytes_per_s,
@@ -157,6 +157,23 @@ def _die(name: str) -> _Die | None:
         return _dies().get(name)
     whole, own = _dies().get(split[0]), multiprocessors_of_slice(name)
     return None if whole is None or own is None else _Die(own, whole.boost_clock_mhz)
+
+
+def _units_like_kin(accelerator: Accelerator) -> float | None:
+    """
+    Multiprocessors of a part whose number nobody lists: as many as give its 16-bit peak at the rate of those of the
+    nearest part with the same compute capability. Without any, a part would have no limit that its kin have.
+    """
+    if accelerator.compute_capability is None:
+        return None
+    mine = _part(accelerator)
+    kin = [
+        (abs(other.peak - mine.peak), name, die.multiprocessors * exp(mine.peak - other.peak))
+        for name, part in accelerators().items()
+        if part.compute_capability == accelerator.compute_capability and (die := _die(name)) is not None
+        for other in (_part(part),)
+    ]
+    return min(kin)[2] if kin else None
 
 
 @lru_cache(maxsize=1)
