@@ -166,11 +166,15 @@ def _units_like_kin(accelerator: Accelerator) -> float | None:
     """
     if accelerator.compute_capability is None:
         return None
-    mine = _part(accelerator)
+    return _units_at_peak(accelerator.compute_capability, _part(accelerator).peak)
+
+
+@lru_cache(maxsize=128)
+def _units_at_peak(capability: str, log_peak: float) -> float | None:
     kin = [
-        (abs(other.peak - mine.peak), name, die.multiprocessors * exp(mine.peak - other.peak))
+        (abs(other.peak - log_peak), name, die.multiprocessors * exp(log_peak - other.peak))
         for name, part in accelerators().items()
-        if part.compute_capability == accelerator.compute_capability and (die := _die(name)) is not None
+        if part.compute_capability == capability and (die := _die(name)) is not None
         for other in (_part(part),)
     ]
     return min(kin)[2] if kin else None
