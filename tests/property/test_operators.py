@@ -116,3 +116,11 @@ def test_splitting_a_product_over_ranks_never_saves_work_in_total(part: str, m: 
 def test_h200_beats_h100_where_memory_binds_and_only_there(m: int, low: float, high: float) -> None:
     op = gemm(m, 8192, 8192)
     assert low < seconds(op, "h100-sxm5-80gb") / seconds(op, "h200-sxm-141gb") < high
+
+
+@given(st.sampled_from(["jetson-thor-t5000", "rtx-4090", "h20-sxm-96gb"]), st.integers(2, 8), sizes, sizes)
+def test_one_token_reads_its_experts_on_a_part_that_borrows_its_table(part: str, chosen: int, n: int, k: int) -> None:
+    there, least = known(part)[0], 2.0 * chosen * n * k
+    op = Operator(kind="grouped_gemm", name="experts", flop=2.0 * chosen * n * k, m=chosen, n=n, k=k, groups=chosen,
+                  read_bytes=least, write_bytes=0.0, skewed=True)  # fmt: skip
+    assert seconds(op, part) >= least / there.memory_bytes_per_s

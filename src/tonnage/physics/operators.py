@@ -134,6 +134,8 @@ def _read(op: Operator, measured: Measured, *, accelerator: Accelerator, ladder:
         seconds = max(seconds, op.flop / peak)
     if grid.memory > 1.0:
         seconds = max(seconds, op.read_bytes / accelerator.memory_bytes_per_s)
+    if grid.rung != "own" and op.skewed and op.m <= op.groups:  # one token's experts are distinct, however skewed
+        seconds = max(seconds, op.read_bytes / accelerator.memory_bytes_per_s)
     return seconds
 
 
