@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Final
 
@@ -40,6 +40,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """Of the variance of ln(measured / predicted). [-]"""
 
 
+@lru_cache(maxsize=1024)
 def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
     """
     The 90 % factor of one quantity: the interval is value / factor to value x factor.

@@ -19,6 +19,7 @@ ranks with it; the request-level simulator refines it.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -157,6 +158,7 @@ def at_rate(times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float) -> Poi
     return msgspec.structs.replace(point, rate_per_s=min(rate_per_s, point.rate_per_s))
 
 
+@lru_cache(maxsize=64)
 def quantile_factor(percentile: float) -> float:
     """
     Standard deviations from the mean to a percentile of the normal distribution.

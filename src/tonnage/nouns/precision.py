@@ -7,6 +7,7 @@ INT8 weights with quantised activations at their own. One row per format; a new 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -84,6 +85,7 @@ _ALIASES: Final = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=512)
 def number_format(name: str) -> Format:
     """
     The format of that name; "exl2-4.65bpw" and its like give the bits in the name.

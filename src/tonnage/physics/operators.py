@@ -151,6 +151,10 @@ def _second_witness(
     kernel at worst, on widened weights.
     """
     seconds, rung, grid = first
+    # No 16-bit kernel beats its datasheet: most tables need no look at another one.
+    widened = op.n * op.k * max(op.groups, 1.0) * 2.0 / accelerator.memory_bytes_per_s
+    if seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, "bf16")):
+        return first
     sixteen = _find(op, ladder, ("bf16",), 2.0)
     if sixteen is None:
         return first

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from tonnage.catalog.intervals import Cause, causes, factor
+from tonnage.catalog.intervals import causes, factor
 from tonnage.nouns.answer import Basis, Quantity
 from tonnage.nouns.calibration import Calibration
 from tonnage.nouns.case import InferCase, Traffic
@@ -125,17 +126,19 @@ def correlation(
     if one == other:
         return 1.0
     kind: Kind = "train" if isinstance(one, TrainConfiguration) else "serve"
-    mine, theirs = _subjects(one), _subjects(other)
-    return sum(cause.share for cause in causes(kind) if _is_shared(cause, mine, theirs))
+    same = one.accelerator == other.accelerator, _software(one) == _software(other)
+    return _shared_variance(kind, *same)
 
 
-def _is_shared(cause: Cause, mine: dict[str, str], theirs: dict[str, str]) -> bool:
-    return all(mine[subject] == theirs[subject] for subject in cause.shared_by)
+@cache
+def _shared_variance(kind: Kind, same_accelerator: bool, same_software: bool) -> float:
+    """Share of the variance whose causes two stacks have in common. [-]"""
+    common = {"accelerator": same_accelerator, "software": same_software}
+    return sum(cause.share for cause in causes(kind) if all(common[subject] for subject in cause.shared_by))
 
 
-def _subjects(configuration: Configuration | TrainConfiguration) -> dict[str, str]:
-    software = configuration.engine.name if isinstance(configuration, Configuration) else configuration.software
-    return {"accelerator": configuration.accelerator, "software": software}
+def _software(configuration: Configuration | TrainConfiguration) -> str:
+    return configuration.engine.name if isinstance(configuration, Configuration) else configuration.software
 
 
 def serve_level(model: Model, *, basis: str, load: str, engine: str) -> str:

@@ -56,6 +56,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of cache, counted as requests of these lengths use them. [tokens]"""
     times: ReplicaTimes | None = None
     basis: Basis = Basis.DERIVED
+    rate_factor: float = 1.0
+    """The 90 % factor of the rate it takes, which is as sure as its tokens per second under a steady load. [-]"""
 
     @property
     def verdict(self) -> Verdict:
@@ -77,13 +79,6 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     def engine(self) -> Engine:
         """With every default filled in."""
         return self.deployment.engine
-
-    @property
-    def rate_factor(self) -> float:
-        """The 90 % factor of the rate it takes, which is as sure as its tokens per second under a steady load. [-]"""
-        at = self.deployment
-        level = serve_level(at.placement.model, basis=self.basis, load="steady", engine=at.times.engine)
-        return ErrorModel(kind="serve", level=level, calibration=at.calibration).factor("output_tokens_per_s")
 
     def errors(self, point: Point, *, prompt_tokens: float, load: ReplicaLoad | None = None) -> ErrorModel:
         """
@@ -114,11 +109,15 @@ def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
         return Replica(deployment=deployment)
     whole = lengths.prompt_tokens + lengths.output_tokens
     times, tier = _times(deployment, lengths)
+    basis = deployment.basis(tier)
+    level = serve_level(deployment.placement.model, basis=basis, load="steady", engine=deployment.times.engine)
+    errors = ErrorModel(kind="serve", level=level, calibration=deployment.calibration)
     return Replica(
         deployment=deployment,
         kv_tokens=_cache_tokens(deployment, whole),
         times=times,
-        basis=deployment.basis(tier),
+        basis=basis,
+        rate_factor=errors.factor("output_tokens_per_s"),
     )
 
 
