@@ -5,6 +5,7 @@ A plugin of pytest, for NUMBA_DISABLE_JIT=1. A pointer is a view of its array; c
 as an attribute, and of an array that is so only where it says that it holds records.
 """
 
+import os
 from typing import Any
 
 import numpy as np
@@ -40,17 +41,22 @@ def offset(rows: Any, k: int) -> Any:
     return rows[k:]
 
 
-kernel._typed, kernel.at, kernel.offset = typed, at, offset
+def install() -> None:
+    """Put plain functions in the place of the compiled ones."""
+    kernel._typed, kernel.at, kernel.offset = typed, at, offset
 
-from tonnage.engine import compiled  # noqa: E402 - takes what `kernel` says now
+    from tonnage.engine import compiled  # takes what `kernel` says now
 
-_play = compiled.play
+    looped = compiled.play
+
+    def play(world: Any, states: Any, script: Any, most: int) -> None:
+        """The loop, with NumPy's warnings off: compiled code has none."""
+        with np.errstate(all="ignore"):
+            looped(world, states, script, most)
+
+    compiled.play = play
 
 
-def play(world: Any, states: Any, script: Any, most: int) -> None:
-    """The loop, with NumPy's warnings off: compiled code has none."""
-    with np.errstate(all="ignore"):
-        _play(world, states, script, most)
-
-
-compiled.play = play
+# Whoever only imports this file, as a search for doctests does, leaves the compiled loops alone.
+if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+    install()
