@@ -80,16 +80,16 @@ COVERAGE := build/coverage
 coverage: $(DEV)  ## lines of physics and engine that the tests run, at least 95 %
 	@mkdir -p $(COVERAGE) && rm -f $(COVERAGE)/.coverage*
 	COVERAGE_FILE=$(COVERAGE)/.coverage.compiled $(BIN)/coverage run -m pytest -q -p no:cacheprovider \
-	  tests/physics tests/engine tests/paper src/tonnage/physics src/tonnage/engine $(ARGS)
+	  tests/physics tests/simulation tests/paper src/tonnage/physics src/tonnage/simulation $(ARGS)
 	NUMBA_DISABLE_JIT=1 COVERAGE_FILE=$(COVERAGE)/.coverage.plain $(BIN)/coverage run -m pytest -q -p no:cacheprovider \
 	  -p tests.uncompiled --timeout=0 tests/property/test_simulator.py
 	COVERAGE_FILE=$(COVERAGE)/.coverage $(BIN)/coverage combine --quiet --keep $(COVERAGE)
 	COVERAGE_FILE=$(COVERAGE)/.coverage $(BIN)/coverage report
 
-ifneq ($(wildcard mutation/__main__.py),)
+ifneq ($(wildcard tools/mutation/__main__.py),)
 TARGETS += mutate
 mutate: $(DEV)  ## formulas changed one at a time: the share that the tests notice; ARGS='--mutants 0' tries them all
-	$(BIN)/python -m mutation $(ARGS)
+	$(BIN)/python -m tools.mutation $(ARGS)
 endif
 
 TARGETS += compat
@@ -97,7 +97,7 @@ COMPAT := .venv-compat
 # Each a Python found by that name, or, under the usual Python, a NumPy with the oldest numba allowed.
 COMPAT_WITH ?= python3.12 python3.13 numpy1.26
 COMPAT_TESTS := tests/test_units.py tests/test_errors.py \
-  $(foreach folder,nouns physics engine search money catalog paper property integrity,tests/$(folder))
+  $(foreach folder,domain physics simulation optimize pricing catalog paper property integrity,tests/$(folder))
 
 $(COMPAT)/%/.installed: pyproject.toml
 	$(if $(filter numpy%,$*),$(PYTHON),$*) -m venv $(COMPAT)/$*
@@ -140,22 +140,22 @@ browser: $(DEV)  ## drive the web page in a real browser
 	$(BIN)/python -m pytest tests/browser $(ARGS)
 endif
 
-ifneq ($(wildcard benchmarks/__main__.py),)
+ifneq ($(wildcard tools/benchmarks/__main__.py),)
 TARGETS += bench
 bench: $(DEV)  ## how fast Tonnage itself is
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m tools.benchmarks $(ARGS)
 endif
 
-ifneq ($(wildcard fuzz/__main__.py),)
+ifneq ($(wildcard tools/fuzz/__main__.py),)
 TARGETS += fuzz
 fuzz: $(DEV)  ## a million bad inputs for every reader of files; ARGS='--guided' lets atheris look for them
-	$(BIN)/python -m fuzz $(ARGS)
+	$(BIN)/python -m tools.fuzz $(ARGS)
 endif
 
-ifneq ($(wildcard attack/__main__.py),)
+ifneq ($(wildcard tools/attack/__main__.py),)
 TARGETS += attack
 attack: $(DEV)  ## every promise of SECURITY.md tried from outside; rewrites docs/security.md
-	$(BIN)/python -m attack $(ARGS)
+	$(BIN)/python -m tools.attack $(ARGS)
 endif
 
 TARGETS += audit
@@ -167,7 +167,7 @@ audit: $(DEV)  ## known vulnerabilities of what is installed; asks a server, or 
 	$(if $(ADVISORIES),,test -x $(AUDIT)/bin/pip-audit || ($(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/python -m pip install --quiet pip-audit))
 	$(BIN)/python .ci/audit.py build/pins.txt $(if $(ADVISORIES),--advisories $(ADVISORIES),$(AUDIT)/bin/pip-audit)
 
-ifneq ($(wildcard handoff-validators/write.py),)
+ifneq ($(wildcard tools/export-validators/write.py),)
 TARGETS += handoff
 HANDOFF := .venv-handoff
 HANDOFF_PACKAGES_schemas := check-jsonschema==0.39.0 kubernetes-validate==1.37.0
@@ -187,21 +187,21 @@ $(HANDOFF)/%/.installed:
 
 handoff: $(DEV) $(patsubst %,$(HANDOFF)/%/.installed,schemas skypilot dstack $(if $(TRAINING),training) $(if $(VLLM),vllm))  ## hand-off files read by their targets' own parsers; VLLM=1 adds vLLM, TRAINING=1 Accelerate and DeepSpeed (torch: 1 to 3 GB)
 	rm -rf build/handoff
-	$(BIN)/python handoff-validators/write.py build/handoff
+	$(BIN)/python tools/export-validators/write.py build/handoff
 	$(HANDOFF)/schemas/bin/check-jsonschema --builtin-schema vendor.compose-spec build/handoff/compose*/compose.yaml
-	$(HANDOFF)/schemas/bin/check-jsonschema --schemafile handoff-validators/leaderworkerset.schema.json build/handoff/*/leaderworkerset.yaml
-	$(HANDOFF)/schemas/bin/check-jsonschema --schemafile handoff-validators/scaledobject.schema.json build/handoff/kubernetes*/scale-to-zero.yaml
+	$(HANDOFF)/schemas/bin/check-jsonschema --schemafile tools/export-validators/leaderworkerset.schema.json build/handoff/*/leaderworkerset.yaml
+	$(HANDOFF)/schemas/bin/check-jsonschema --schemafile tools/export-validators/scaledobject.schema.json build/handoff/kubernetes*/scale-to-zero.yaml
 	$(HANDOFF)/schemas/bin/kubernetes-validate --strict $(foreach name,serve autoscale pods,build/handoff/kubernetes*/$(name).yaml)
 	$(HANDOFF)/schemas/bin/check-jsonschema --check-metaschema docs/request.schema.json
 	$(HANDOFF)/schemas/bin/check-jsonschema --schemafile docs/request.schema.json $$(grep -l '^plan:' examples/*.yaml)
-	$(HANDOFF)/skypilot/bin/python handoff-validators/skypilot.py build/handoff/skypilot*/service.yaml
-	$(HANDOFF)/dstack/bin/python handoff-validators/dstack.py build/handoff/dstack*/service.dstack.yml
-	$(if $(TRAINING),$(HANDOFF)/training/bin/python handoff-validators/accelerate.py build/handoff/accelerate*/accelerate.yaml)
-	$(if $(TRAINING),$(HANDOFF)/training/bin/python handoff-validators/deepspeed.py build/handoff/deepspeed*/deepspeed.json)
-	$(if $(VLLM),$(HANDOFF)/vllm/bin/python handoff-validators/vllm_options.py build/handoff/vllm*/serve.sh)
+	$(HANDOFF)/skypilot/bin/python tools/export-validators/skypilot.py build/handoff/skypilot*/service.yaml
+	$(HANDOFF)/dstack/bin/python tools/export-validators/dstack.py build/handoff/dstack*/service.dstack.yml
+	$(if $(TRAINING),$(HANDOFF)/training/bin/python tools/export-validators/accelerate.py build/handoff/accelerate*/accelerate.yaml)
+	$(if $(TRAINING),$(HANDOFF)/training/bin/python tools/export-validators/deepspeed.py build/handoff/deepspeed*/deepspeed.json)
+	$(if $(VLLM),$(HANDOFF)/vllm/bin/python tools/export-validators/vllm_options.py build/handoff/vllm*/serve.sh)
 endif
 
-ifneq ($(wildcard engines/measure.py),)
+ifneq ($(wildcard tools/engines/measure.py),)
 TARGETS += engines
 ENGINES := .venv-engines
 # The build of PyTorch for processors: pip must know where it is (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS).
@@ -218,8 +218,8 @@ $(ENGINES)/%/.installed:
 	@touch $@
 
 engines: $(DEV) $(patsubst %,$(ENGINES)/%/.installed,transformers $(if $(VLLM),vllm))  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)
-	$(BIN)/python engines/measure.py transformers $(ENGINES)/transformers/bin/python
-	$(if $(VLLM),$(BIN)/python engines/measure.py vllm $(ENGINES)/vllm/bin/python)
+	$(BIN)/python tools/engines/measure.py transformers $(ENGINES)/transformers/bin/python
+	$(if $(VLLM),$(BIN)/python tools/engines/measure.py vllm $(ENGINES)/vllm/bin/python)
 endif
 
 ifneq ($(wildcard measurements/*.csv.gz),)
@@ -228,11 +228,11 @@ accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md
 	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md
 endif
 
-ifneq ($(wildcard peers/aiconfigurator.sh),)
+ifneq ($(wildcard tools/peers/aiconfigurator.sh),)
 TARGETS += peers
 peers: $(DEV)  ## ask aiconfigurator about the same serving rows, in .venv-peers, and compare
-	PYTHON=$(PYTHON) peers/aiconfigurator.sh
-	$(BIN)/python peers/compare.py
+	PYTHON=$(PYTHON) tools/peers/aiconfigurator.sh
+	$(BIN)/python tools/peers/compare.py
 endif
 
 ifneq ($(wildcard mkdocs.yml),)

@@ -21,7 +21,7 @@ settings.load_profile("tonnage")
 
 # Folders of tests/ in the order their failures explain each other: a broken fact breaks a formula, a broken
 # formula breaks a plan. A folder not named here runs in the middle.
-FIRST = ("style", "units", "errors", "nouns", "integrity", "catalog", "paper", "physics", "engine")
+FIRST = ("style", "units", "errors", "domain", "integrity", "catalog", "paper", "physics", "simulation")
 LAST = ("property", "golden", "fuzz", "docs", "browser")
 
 

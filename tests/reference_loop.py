@@ -11,7 +11,7 @@ from collections import OrderedDict
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from tonnage.engine.simulated import Limits, Requests, StepArrays
+from tonnage.simulation.simulated import Limits, Requests, StepArrays
 
 __all__ = ["Told", "play"]
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 import tonnage
+from tonnage.domain.case import ServeCase, Traffic
 from tonnage.errors import BadRequest, TonnageError, UnknownName
-from tonnage.nouns.case import ServeCase, Traffic
 
 
 def test_fit_and_plan_take_the_same_texts() -> None:

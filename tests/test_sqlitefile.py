@@ -10,8 +10,8 @@ from tonnage.errors import BadFact, TonnageError
 from tonnage.measure.history.database import MIGRATIONS
 from tonnage.measure.history.database import opened as history
 from tonnage.measure.history.place import Place
-from tonnage.scale import store as sweeps
 from tonnage.sqlitefile import HISTORY_ID, SWEEP_ID, refuse_other
+from tonnage.sweep import store as sweeps
 
 
 def made(path: Path, *statements: str) -> Path:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tonnage.domain.training import TrainSetup
 from tonnage.engines.training import software_spec
-from tonnage.nouns.training import TrainSetup
 
 
 def train_setup(software: str = "megatron", **fields: Any) -> TrainSetup:

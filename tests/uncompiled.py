@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.engine import kernel
+from tonnage.simulation import kernel
 
 
 class Row(np.record):
@@ -45,7 +45,7 @@ def install() -> None:
     """Put plain functions in the place of the compiled ones."""
     kernel._typed, kernel.at, kernel.offset = typed, at, offset
 
-    from tonnage.engine import compiled  # takes what `kernel` says now
+    from tonnage.simulation import compiled  # takes what `kernel` says now
 
     looped = compiled.play
 

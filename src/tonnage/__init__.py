@@ -21,24 +21,24 @@ from tonnage.version import __version__
 
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
+    from tonnage.domain.accelerator import Accelerator
+    from tonnage.domain.batch_plan import BatchPlan
+    from tonnage.domain.breakdown import Breakdown
+    from tonnage.domain.calibration import Calibrated
+    from tonnage.domain.case import Case, Result
+    from tonnage.domain.compare import Comparison
+    from tonnage.domain.cost import RentOrBuy
+    from tonnage.domain.diagnosis import Diagnosis
+    from tonnage.domain.fit import FitAnswer
+    from tonnage.domain.fleet_plan import FleetPlan
+    from tonnage.domain.infer_plan import InferPlan
+    from tonnage.domain.lifecycle import LifecyclePlan
+    from tonnage.domain.model import Model
+    from tonnage.domain.plan import ServePlan
+    from tonnage.domain.published import Near
+    from tonnage.domain.simulate import Simulated
+    from tonnage.domain.train_plan import TrainPlan
     from tonnage.measure.train.probe import Probe
-    from tonnage.nouns.accelerator import Accelerator
-    from tonnage.nouns.batch_plan import BatchPlan
-    from tonnage.nouns.breakdown import Breakdown
-    from tonnage.nouns.calibration import Calibrated
-    from tonnage.nouns.case import Case, Result
-    from tonnage.nouns.compare import Comparison
-    from tonnage.nouns.cost import RentOrBuy
-    from tonnage.nouns.diagnosis import Diagnosis
-    from tonnage.nouns.fit import FitAnswer
-    from tonnage.nouns.fleet_plan import FleetPlan
-    from tonnage.nouns.infer_plan import InferPlan
-    from tonnage.nouns.lifecycle import LifecyclePlan
-    from tonnage.nouns.model import Model
-    from tonnage.nouns.plan import ServePlan
-    from tonnage.nouns.published import Near
-    from tonnage.nouns.simulate import Simulated
-    from tonnage.nouns.train_plan import TrainPlan
 
 __all__ = [
     "__version__",
@@ -77,8 +77,8 @@ def fit(model: str, *, additions: Additions | None = None, **fields: Any) -> Fit
         A field is wrong; the message is the sentence the command line prints.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.fit.door import fit_request
-    from tonnage.planner.fit.fit import fit as answer
+    from tonnage.planning.fit.door import fit_request
+    from tonnage.planning.fit.fit import fit as answer
     from tonnage.report.notebook import drawn
 
     return drawn(answer(fit_request({"model": model, **fields}), additions=additions or NOTHING))
@@ -159,8 +159,8 @@ def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: A
         A field is wrong. That nobody rents the accelerator is an answer: `feasible` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.cost.door import rent_or_buy_request
-    from tonnage.planner.cost.rent_or_buy import rent_or_buy as answer
+    from tonnage.planning.cost.door import rent_or_buy_request
+    from tonnage.planning.cost.rent_or_buy import rent_or_buy as answer
     from tonnage.report.notebook import drawn
 
     own = additions or NOTHING
@@ -203,7 +203,7 @@ def near(case: Case | Mapping[str, Any], *, limit: int = 5, additions: Additions
         The case is malformed or names something unknown.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.near import near as answer
+    from tonnage.planning.near import near as answer
 
     return answer(_case(case), limit=limit, additions=additions or NOTHING)
 
@@ -220,7 +220,7 @@ def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = Non
         The case is malformed or names something unknown.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.predict.predict import predict as answer
+    from tonnage.planning.predict.predict import predict as answer
 
     return answer(_case(case), additions=additions or NOTHING, why=why)
 
@@ -237,9 +237,9 @@ def explain(
         As `predict`; or a plan without an option of that rank, or of a kind whose times are not opened.
     """
     from tonnage.catalog import NOTHING
+    from tonnage.domain.case import InferCase, ServeCase, TrainCase
     from tonnage.errors import BadRequest
-    from tonnage.nouns.case import InferCase, ServeCase, TrainCase
-    from tonnage.planner.breakdown import explain_case, explain_plan
+    from tonnage.planning.breakdown import explain_case, explain_plan
 
     if isinstance(what, Mapping | ServeCase | TrainCase | InferCase):
         return explain_case(_case(what), additions=additions or NOTHING)
@@ -250,7 +250,7 @@ def explain(
 
 
 def _case(case: Case | Mapping[str, Any]) -> Case:
-    from tonnage.planner.predict.case_lines import case_of_object, checked
+    from tonnage.planning.predict.case_lines import case_of_object, checked
 
     return case_of_object(dict(case)) if isinstance(case, Mapping) else checked(case)
 
@@ -299,8 +299,8 @@ def simulate(*, additions: Additions | None = None, **fields: Any) -> Simulated:
         A field is wrong. That the model does not fit is an answer: `fits` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.simulate.door import simulation_of
-    from tonnage.planner.simulate.simulate import simulate as answer
+    from tonnage.planning.simulate.door import simulation_of
+    from tonnage.planning.simulate.simulate import simulate as answer
     from tonnage.report.notebook import drawn
 
     return drawn(answer(simulation_of(fields), additions=additions or NOTHING))
@@ -316,8 +316,8 @@ def compare(*, additions: Additions | None = None, **fields: Any) -> Comparison:
         A field is wrong. That no way fits is an answer: `fits` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planner.compare.compare import compare as answer
-    from tonnage.planner.compare.ways import comparing_of
+    from tonnage.planning.compare.compare import compare as answer
+    from tonnage.planning.compare.ways import comparing_of
     from tonnage.report.notebook import drawn
 
     return drawn(answer(comparing_of(fields), additions=additions or NOTHING))
@@ -342,8 +342,8 @@ def calibrate(
     from tonnage.catalog import NOTHING
     from tonnage.catalog.calibrations import saved_calibration
     from tonnage.measure.importers import read_report
-    from tonnage.planner.calibrate.calibrate import calibrate as answer
-    from tonnage.planner.calibrate.door import stacks_of
+    from tonnage.planning.calibrate.calibrate import calibrate as answer
+    from tonnage.planning.calibrate.door import stacks_of
 
     found = [read_report(Path(path)) for path in measurements]
     fitted = answer(list(zip(found, stacks_of(found, fields), strict=True)), additions=additions or NOTHING)
@@ -370,7 +370,7 @@ def diagnose(
     from tonnage.catalog import NOTHING
     from tonnage.measure.diagnose.sources import diagnose as answer
     from tonnage.measure.diagnose.sources import watch_of
-    from tonnage.planner.remedy import known_of, with_plan
+    from tonnage.planning.remedy import known_of, with_plan
     from tonnage.report.notebook import drawn
 
     own = additions or NOTHING
@@ -382,7 +382,7 @@ def diagnose(
 
 def _planned(kind: str, fields: Mapping[str, Any], *, additions: Additions | None) -> Any:
     from tonnage.catalog import NOTHING
-    from tonnage.planner.ask import answer
+    from tonnage.planning.ask import answer
     from tonnage.report.notebook import drawn
 
     return drawn(answer(kind, fields, additions=additions or NOTHING))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from attack.__main__ import section, with_section
-from attack.rows import Outcome, Row
+from tools.attack.__main__ import section, with_section
+from tools.attack.rows import Outcome, Row
 
 HELD = Outcome(3, (), "slowest 0.2 s")
 BROKEN = Outcome(2, ("500 for Origin '['",), "")

@@ -8,8 +8,8 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.additions import TEMPLATE, Additions
+from tonnage.domain.money import is_stale
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName
-from tonnage.nouns.money import is_stale
 
 CARD = """
 [[accelerator]]

@@ -18,7 +18,7 @@ def test_every_file_says_where_it_comes_from(part: str, family: str) -> None:
     assert (origin.accelerator, origin.family) == (part, family)
     assert origin.package.startswith("aiconfigurator-core 0.")
     assert origin.licence.startswith("Apache-2.0")
-    assert origin.script == "calibration/build.py"
+    assert origin.script == "tools/calibration/build.py"
     assert origin.date >= "2026-01-01"
     assert part in accelerators()
 
@@ -103,7 +103,7 @@ def test_wider_rungs_have_wider_intervals() -> None:
 
 
 def test_a_missing_file_is_said_to_be_rebuilt() -> None:
-    with pytest.raises(BadFact, match=r"calibration/build\.py"):
+    with pytest.raises(BadFact, match=r"tools/calibration/build\.py"):
         stamp("h100-sxm5-80gb", "nobody")
 
 

@@ -8,8 +8,8 @@ from tonnage import catalog
 from tonnage.catalog.accelerators import accelerators
 from tonnage.catalog.listings import accelerator_card, accelerators_listing, offers_listing, providers_listing
 from tonnage.catalog.sift import Condition, Order, Wanted, ordered, sift
+from tonnage.domain.listing import Column, Listing
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.nouns.listing import Column, Listing
 
 TODAY = date(2026, 9, 1)
 

@@ -9,9 +9,9 @@ import pytest
 
 from tonnage.catalog import Additions
 from tonnage.catalog.models import explain_name, model, model_ids, models
+from tonnage.domain.model import Moe
+from tonnage.domain.precision import number_format
 from tonnage.errors import BadFact, UnknownName
-from tonnage.nouns.model import Moe
-from tonnage.nouns.precision import number_format
 
 LLAMA = "meta-llama/Meta-Llama-3.1-8B"
 with (Path(__file__).parents[1] / "data" / "hub" / "names.csv").open(encoding="utf-8", newline="") as _file:

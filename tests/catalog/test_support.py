@@ -42,7 +42,7 @@ def test_published_support(engine: str, accelerator: str, weights: str, runs: st
 
 
 def test_every_row_names_its_source_and_known_formats() -> None:
-    from tonnage.nouns.precision import FORMATS
+    from tonnage.domain.precision import FORMATS
 
     for accelerator in catalog.accelerators().values():
         for engine in ("vllm", "sglang", "trtllm", "lmdeploy", "llamacpp", "hf"):

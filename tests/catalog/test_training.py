@@ -5,7 +5,7 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.training import training_coefficients, with_training_totals
-from tonnage.nouns.model import Attention
+from tonnage.domain.model import Attention
 
 
 def test_coefficients_are_dated_and_physical() -> None:

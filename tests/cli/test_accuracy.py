@@ -130,7 +130,7 @@ def test_a_page_ranks_the_worst_first_and_explains(files: list[str], tmp_path: P
 def test_left_out_scores_need_their_table(files: list[str]) -> None:
     result = run(*files, "--leave-out", "family")
     assert result.exit_code == 2
-    assert "calibration/left_out.py" in result.stderr
+    assert "tools/calibration/left_out.py" in result.stderr
 
 
 def test_a_bad_file_ends_in_one_sentence(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_the_shipped_measurements_are_nearly_all_predicted() -> None:
 
 
 def test_another_program_is_scored_on_the_same_rows(files: list[str]) -> None:
-    peer = Path(__file__).parents[2] / "peers" / "roofline.py"
+    peer = Path(__file__).parents[2] / "tools" / "peers" / "roofline.py"
     found = document(files[0], "--predictor", f"{sys.executable} {peer}")
     assert found["predictor"] == "raw roofline"
     lines = {(line["block"], line["quantity"]): line for line in found["blocks"]}
@@ -178,7 +178,7 @@ def test_a_program_that_repeats_its_questions_is_told_so_in_one_sentence(files: 
 def test_an_entrant_of_kept_answers_says_what_it_has_read(tmp_path: Path, files: list[str]) -> None:
     kept = tmp_path / "tool.csv"
     kept.write_text("id,e2e_ms,note\nA-1,3000,\nA-2,,cannot\n", encoding="utf-8")
-    peer = Path(__file__).parents[2] / "peers" / "kept.py"
+    peer = Path(__file__).parents[2] / "tools" / "peers" / "kept.py"
     found = document(files[0], "--predictor", f"{sys.executable} {peer} {kept}")
     lines = {(line["block"], line["quantity"]): line for line in found["blocks"]}
     assert found["predictor"] == "tool"

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage import cli
-from tonnage.nouns.breakdown import BREAKDOWN_SCHEMA
+from tonnage.domain.breakdown import BREAKDOWN_SCHEMA
 
 CASE: dict[str, Any] = {
     "kind": "serve", "model": "meta-llama/Llama-3.1-8B", "accelerator": "h100-sxm5-80gb",

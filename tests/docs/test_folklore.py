@@ -1,9 +1,9 @@
 """The page of rules of thumb is what the code says today, and covers every rule that the catalogue keeps to test."""
 
 import pytest
-from calibration.folklore import PAGE, page
+from tools.calibration.folklore import PAGE, page
 
-from tonnage.planner.folklore.rules import folklore
+from tonnage.planning.folklore.rules import folklore
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def test_the_page_is_not_stale(now: str, request: pytest.FixtureRequest) -> None
     if request.config.getoption("--update-golden"):
         PAGE.write_text(now, encoding="utf-8")
     kept = PAGE.read_text(encoding="utf-8")
-    assert kept == now, "docs/folklore.md moved: say why, then run `python -m calibration.folklore`"
+    assert kept == now, "docs/folklore.md moved: say why, then run `python -m tools.calibration.folklore`"
 
 
 def test_every_rule_is_judged_with_numbers(now: str) -> None:

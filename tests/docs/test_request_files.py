@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli import root
-from tonnage.planner.files import read_mapping
+from tonnage.planning.files import read_mapping
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 REQUESTS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if "plan" in read_mapping(str(path)))

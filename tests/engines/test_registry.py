@@ -7,6 +7,7 @@ import pkgutil
 import pytest
 
 from tonnage import engines as folder
+from tonnage.domain.layout import Engine
 from tonnage.engines.registry import (
     engine_name,
     engine_spec,
@@ -16,7 +17,6 @@ from tonnage.engines.registry import (
     unlisted_engine,
 )
 from tonnage.errors import UnknownName
-from tonnage.nouns.layout import Engine
 
 
 def test_names_and_their_spellings() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage import catalog
+from tonnage.domain.layout import Engine, Layout
 from tonnage.engines.registry import engines
 from tonnage.engines.settings import (
     assumptions,
@@ -15,7 +16,6 @@ from tonnage.engines.settings import (
     stated_release,
     unsupported,
 )
-from tonnage.nouns.layout import Engine, Layout
 
 LLAMA = catalog.model("meta-llama/Meta-Llama-3.1-8B")
 

@@ -5,8 +5,8 @@ from typing import get_args
 import pytest
 
 from tonnage.catalog.training import training_coefficients
+from tonnage.domain.framework_spec import Situation
 from tonnage.engines.training import framework_words, frameworks_in, software_of, softwares, usual_software
-from tonnage.nouns.framework_spec import Situation
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fuzz.answers import question, wrong_in
-from fuzz.large import SHAPES, write
+from tools.fuzz.answers import question, wrong_in
+from tools.fuzz.large import SHAPES, write
 
 
 class Said(msgspec.Struct):

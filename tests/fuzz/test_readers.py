@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from fuzz.__main__ import read_once
-from fuzz.mutate import mutated
-from fuzz.readers import READERS, allowed, reader
+from tools.fuzz.__main__ import read_once
+from tools.fuzz.mutate import mutated
+from tools.fuzz.readers import READERS, allowed, reader
 
 INPUTS = 60
 
@@ -24,7 +24,7 @@ FOUND = {
 @pytest.fixture(autouse=True)
 def no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The suite has a timeout of its own; two seconds are held by `make fuzz`."""
-    monkeypatch.setattr("fuzz.__main__.MOST_S", 0)
+    monkeypatch.setattr("tools.fuzz.__main__.MOST_S", 0)
 
 
 @pytest.mark.parametrize("name", sorted(READERS))

@@ -8,7 +8,7 @@ import pytest
 from tonnage import catalog
 from tonnage.catalog.rows import DATA, table
 from tonnage.catalog.what_if import DTYPES, SEGMENTS
-from tonnage.nouns.accelerator import STATUSES, Accelerator
+from tonnage.domain.accelerator import STATUSES, Accelerator
 
 EVERY = list(catalog.accelerators().values())
 PARTS = [part for part in EVERY if part.status != "facts-only"]

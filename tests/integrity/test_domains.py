@@ -7,7 +7,7 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.rows import DATA, table
-from tonnage.nouns.accelerator import PublishedResult, ScaleUpDomain
+from tonnage.domain.accelerator import PublishedResult, ScaleUpDomain
 
 DOMAINS = [one for part in catalog.accelerators() for one in catalog.scale_up_domains(part)]
 RESULTS = [one for part in catalog.accelerators() for one in catalog.published_results(part)]

@@ -9,8 +9,8 @@ from tonnage.catalog import models as all_models
 from tonnage.catalog.hub.config import ADAPTERS
 from tonnage.catalog.hub.vision import blocks_parameters
 from tonnage.catalog.models import FOLDER, model, model_ids
-from tonnage.nouns.model import Attention, LatentAttention, Model
-from tonnage.nouns.precision import number_format
+from tonnage.domain.model import Attention, LatentAttention, Model
+from tonnage.domain.precision import number_format
 from tonnage.physics.parameters import (
     active_parameters,
     embedding_parameters,

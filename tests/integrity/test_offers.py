@@ -9,7 +9,7 @@ import pytest
 from tonnage import catalog
 from tonnage.catalog.offers import TERMS
 from tonnage.catalog.sift import per_accelerator
-from tonnage.nouns.money import Offer
+from tonnage.domain.money import Offer
 
 LISTED = catalog.offers(marketplace=False)
 EVERY = catalog.offers()

@@ -6,8 +6,8 @@ import pytest
 
 from tonnage.catalog.quality import quality_scores
 from tonnage.catalog.rows import DATA, table
-from tonnage.nouns.precision import FORMATS
-from tonnage.nouns.quality import QualityScore
+from tonnage.domain.precision import FORMATS
+from tonnage.domain.quality import QualityScore
 
 METHODS = {"full", "lora", "dora", "qlora"}
 ROWS = quality_scores()

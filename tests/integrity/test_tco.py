@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage import catalog
-from tonnage.nouns.money import OwnedParameter
+from tonnage.domain.money import OwnedParameter
 
 PARAMETERS = list(catalog.tco().values())
 

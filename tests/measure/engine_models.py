@@ -142,9 +142,9 @@ def process_of(url: str) -> int:
 
 def best_of(path: Path, *, repeats: int, folder: Path) -> dict[str, str]:
     """One request after another: of several repeats the one in which the server had most of its core, as a row."""
+    from tonnage.domain.measurement import Load
     from tonnage.measure.records import Spec
     from tonnage.measure.serve import measure_serve
-    from tonnage.nouns.measurement import Load
 
     found = []
     with serving(path, slots=1, core=max(os.sched_getaffinity(0))) as url:

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from tests.measure.engine_models import process_of, serving, used_s, write_llama
+from tonnage.domain.measurement import Load
 from tonnage.measure.records import Spec
 from tonnage.measure.serve import measure_serve
-from tonnage.nouns.measurement import Load
 
 MODELS = {"75MB": (768, 2048, 6), "904MB": (2048, 5632, 10)}
 LEVELS = (1, 2, 4, 8, 16)

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from tonnage import catalog, cli
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.traced import model_of
+from tonnage.domain.case import InferCase
+from tonnage.domain.device import DEVICE_SCHEMA, DeviceMeasurement, Rate
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
 from tonnage.errors import BadRequest
 from tonnage.measure import device as measuring
 from tonnage.measure.device import device_toml, measure_device
-from tonnage.nouns.case import InferCase
-from tonnage.nouns.device import DEVICE_SCHEMA, DeviceMeasurement, Rate
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
-from tonnage.planner.predict.inference import predict_infer
+from tonnage.planning.predict.inference import predict_infer
 
 
 def rate(name: str, value: float, shape: str = "", dtype: str = "", unit: str = "FLOP/s") -> Rate:

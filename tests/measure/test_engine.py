@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tonnage.domain.measurement import Load
 from tonnage.measure.records import Spec, read_log
 from tonnage.measure.serve import measure_serve
-from tonnage.nouns.measurement import Load
 
 gguf = pytest.importorskip("gguf", reason="the test makes a GGUF model: pip install gguf")
 xllamacpp = pytest.importorskip("xllamacpp", reason="the test serves it: pip install xllamacpp")

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from tests.measure.stub import Stub, serving
 from tonnage.cli import root
+from tonnage.domain.measurement import Load
+from tonnage.domain.workload import Slo
 from tonnage.errors import BadRequest
 from tonnage.measure.records import Spec, read_log
 from tonnage.measure.serve import measure_serve
-from tonnage.nouns.measurement import Load
-from tonnage.nouns.workload import Slo
 
 
 def spec(url: str, **changes: object) -> Spec:

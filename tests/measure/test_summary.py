@@ -2,8 +2,8 @@
 
 import pytest
 
+from tonnage.domain.measurement import Latency, Point
 from tonnage.measure.summary import LEAST_LATE_S, is_late
-from tonnage.nouns.measurement import Latency, Point
 
 
 def point(delay_s: float | None, ttft_s: float | None) -> Point:

@@ -9,15 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli import root
-from tonnage.errors import BadRequest, Unmeasured
-from tonnage.measure.train_capacity import Work, budget_of
-from tonnage.nouns.train_measurement import (
+from tonnage.domain.train_measurement import (
     TRAIN_MEASUREMENT_SCHEMA,
     CheckpointTimes,
     StepTimes,
     TrainMeasurement,
     TrainRun,
 )
+from tonnage.errors import BadRequest, Unmeasured
+from tonnage.measure.train_capacity import Work, budget_of
 
 
 def run(devices: int, step_s: float, efficiency: float | None = None) -> TrainRun:

@@ -5,9 +5,8 @@ from datetime import date
 import pytest
 
 from tonnage.catalog.failures import interruptions
-from tonnage.engine.run import Cluster, RunSpec, run_over_time
-from tonnage.nouns.train_plan import Run, TrainPlan
-from tonnage.nouns.workload import Filters, Train
+from tonnage.domain.train_plan import Run, TrainPlan
+from tonnage.domain.workload import Filters, Train
 from tonnage.physics.goodput import (
     checkpoint_interval_s,
     checkpoint_write_s,
@@ -15,7 +14,8 @@ from tonnage.physics.goodput import (
     useful_time_fraction,
     young_interval_s,
 )
-from tonnage.planner.train.plan import plan_train
+from tonnage.planning.train.plan import plan_train
+from tonnage.simulation.run import Cluster, RunSpec, run_over_time
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from tonnage import catalog
-from tonnage.engine.kvcache import Demand, Device, KvPool, kv_pool
+from tonnage.domain.accelerator import Accelerator, Fact, Link
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
+from tonnage.domain.precision import Precision
 from tonnage.engines.settings import defaults, resolved
-from tonnage.nouns.accelerator import Accelerator, Fact, Link
-from tonnage.nouns.layout import Engine, Layout
-from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
-from tonnage.nouns.precision import Precision
 from tonnage.physics.memory import checkpoint_precision, kv_bytes_per_token, stored_bytes, weight_bytes
 from tonnage.physics.parameters import active_parameters, parameters
+from tonnage.simulation.kvcache import Demand, Device, KvPool, kv_pool
 from tonnage.units import GB, GiB, MiB
 
 

@@ -4,13 +4,13 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.networks import offline, unet_of
-from tonnage.nouns.case import InferCase
-from tonnage.nouns.model import Model
+from tonnage.domain.case import InferCase
+from tonnage.domain.model import Model
 from tonnage.physics.diffusion import denoiser_transformer_work
 from tonnage.physics.speech import decoder_step_work, encoder_work
 from tonnage.physics.unet import unet_work, vae_decoder_work
 from tonnage.physics.work import Work
-from tonnage.planner.predict.infer_work import precision_of, stages_of
+from tonnage.planning.predict.infer_work import precision_of, stages_of
 
 FP16 = precision_of("fp16")
 

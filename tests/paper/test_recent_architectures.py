@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage import catalog
-from tonnage.nouns.model import Attention, LatentAttention, Model, Moe, StateSpace
+from tonnage.domain.model import Attention, LatentAttention, Model, Moe, StateSpace
 from tonnage.physics.cache import kv_bytes_per_token
 from tonnage.physics.memory import checkpoint_precision, stored_bytes
 from tonnage.physics.parameters import active_parameters, embedding_parameters, head_parameters, parameters

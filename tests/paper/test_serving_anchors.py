@@ -8,10 +8,10 @@ peak arithmetic. Other engines, releases and accelerators are scored by `tonnage
 import pytest
 
 from tonnage import catalog
-from tonnage.nouns.case import ServeCase, Traffic
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.precision import Precision
-from tonnage.planner.predict.serving import predict_serve
+from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.layout import Layout
+from tonnage.domain.precision import Precision
+from tonnage.planning.predict.serving import predict_serve
 
 FP16 = Precision(weights="fp16", kv="fp16", activations="fp16")
 EIGHT_B = "meta-llama/Meta-Llama-3-8B"

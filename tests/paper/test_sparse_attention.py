@@ -8,9 +8,9 @@ import pytest
 
 from tonnage.catalog import accelerator, model
 from tonnage.catalog.efficiency import ladder
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import LatentAttention
-from tonnage.nouns.precision import Precision
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import LatentAttention
+from tonnage.domain.precision import Precision
 from tonnage.physics.mixers import mixer_work
 from tonnage.physics.operators import operator_s
 from tonnage.physics.shares import Tokens, share

@@ -11,11 +11,11 @@ import math
 
 import pytest
 
-from tonnage.money.owning import owned_usd, owned_usd_per_used_hour
-from tonnage.nouns.cost import OwnedMachine
-from tonnage.planner.cost.door import rent_or_buy_request
-from tonnage.planner.cost.inputs import inputs_of, machine_of
-from tonnage.planner.cost.rent_or_buy import server_of
+from tonnage.domain.cost import OwnedMachine
+from tonnage.planning.cost.door import rent_or_buy_request
+from tonnage.planning.cost.inputs import inputs_of, machine_of
+from tonnage.planning.cost.rent_or_buy import server_of
+from tonnage.pricing.owning import owned_usd, owned_usd_per_used_hour
 
 WORKED = {
     # machine: (years, total USD, USD per accelerator-hour at 100 %, 80 %, 70 %, 30 %)

@@ -6,10 +6,10 @@ from tests.training_setups import train_setup
 
 from tonnage import catalog
 from tonnage.catalog.training import training_coefficients
-from tonnage.nouns.answer import Quantity
-from tonnage.nouns.layout import TrainLayout
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
-from tonnage.nouns.training import TrainSetup
+from tonnage.domain.answer import Quantity
+from tonnage.domain.layout import TrainLayout
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
+from tonnage.domain.training import TrainSetup
 from tonnage.physics.activations import gpt_layer_bytes, layer_bytes_per_token
 from tonnage.physics.training_memory import training_memory
 from tonnage.units import GiB

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from tonnage.nouns.case import Links, TrainCase, TrainCaseLayout, TrainResult
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
-from tonnage.planner.predict.training import predict_train
+from tonnage.domain.case import Links, TrainCase, TrainCaseLayout, TrainResult
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
+from tonnage.planning.predict.training import predict_train
 
 
 def rate(found: TrainResult) -> float:

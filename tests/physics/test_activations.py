@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 from tests.training_setups import train_setup
 
-from tonnage.nouns.layout import TrainLayout
-from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Moe
-from tonnage.nouns.training import TrainSetup
+from tonnage.domain.layout import TrainLayout
+from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Moe
+from tonnage.domain.training import TrainSetup
 from tonnage.physics.activations import gpt_layer_bytes, layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
 
 GPT = LayerGroup(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage import catalog
-from tonnage.nouns.layout import Layout
+from tonnage.domain.layout import Layout
 from tonnage.physics.buffers import activation_peak, layer_peak_bytes, logits_peak_bytes
 
 LLAMA = catalog.model("meta-llama/Meta-Llama-3.1-8B")

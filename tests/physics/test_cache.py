@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tonnage import catalog
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Attention, LayerGroup, Model, StateSpace
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Attention, LayerGroup, Model, StateSpace
 from tonnage.physics.memory import (
     cache_bytes_per_sequence,
     cross_cache_bytes_per_sequence,

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from tonnage.catalog import accelerator
 from tonnage.catalog.efficiency import ladder
-from tonnage.nouns.accelerator import Link
-from tonnage.nouns.efficiency import Ladder
+from tonnage.domain.accelerator import Link
+from tonnage.domain.efficiency import Ladder
 from tonnage.physics.collectives import collective_s, has_link, link_bytes_per_s, link_rate, ring_traffic, two_regime_s
 from tonnage.physics.work import Operator
 

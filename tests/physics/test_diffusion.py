@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Tower
-from tonnage.nouns.precision import Precision
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Tower
+from tonnage.domain.precision import Precision
 from tonnage.physics.diffusion import denoiser_transformer_work, latent_tokens, text_encoder_work, text_tokens
 from tonnage.physics.work import Work
 

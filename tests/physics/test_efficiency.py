@@ -5,7 +5,7 @@ from math import log
 
 import pytest
 
-from tonnage.nouns.efficiency import LOG_STEP, Grid, Ladder, Machine
+from tonnage.domain.efficiency import LOG_STEP, Grid, Ladder, Machine
 from tonnage.physics.efficiency import grid_s, model_s, roofline_s, smooth_max, weakest_rung
 
 MACHINE = Machine(peak_flop_per_s=1e15, memory_bytes_per_s=3e12)

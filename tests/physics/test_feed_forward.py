@@ -6,9 +6,9 @@ from math import log, sqrt
 
 import pytest
 
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Mlp, Moe
-from tonnage.nouns.precision import Precision
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Mlp, Moe
+from tonnage.domain.precision import Precision
 from tonnage.physics.feed_forward import experts_hit, feed_forward_work, load_imbalance
 from tonnage.physics.shares import Share, share
 from tonnage.physics.work import Operator, Work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.nouns.precision import FORMATS, number_format
+from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.gguf import gguf_bits
 
 

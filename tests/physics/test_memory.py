@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from tonnage import catalog
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.precision import Precision
+from tonnage.domain.layout import Layout
+from tonnage.domain.precision import Precision
 from tonnage.physics.memory import (
     checkpoint_precision,
     kv_bytes_per_token,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Attention, LatentAttention, StateSpace
-from tonnage.nouns.precision import Precision
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Attention, LatentAttention, StateSpace
+from tonnage.domain.precision import Precision
 from tonnage.physics.mixers import cross_attention_work, mixer_work
 from tonnage.physics.shares import Share, Tokens, share
 from tonnage.physics.work import Operator, Work

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from tonnage.catalog import accelerator
 from tonnage.catalog.efficiency import FOLDER, ladder
+from tonnage.domain.accelerator import Accelerator, Fact, Link
+from tonnage.domain.efficiency import Curve, Grid, Ladder
+from tonnage.domain.precision import number_format
 from tonnage.errors import Unmeasured
-from tonnage.nouns.accelerator import Accelerator, Fact, Link
-from tonnage.nouns.efficiency import Curve, Grid, Ladder
-from tonnage.nouns.precision import number_format
 from tonnage.physics.operators import operator_evidence, operator_s, peak_flop_per_s, work_s
 from tonnage.physics.work import Operator
 

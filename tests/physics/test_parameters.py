@@ -2,7 +2,7 @@
 
 import pytest
 
-from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe, StateSpace, Tower
+from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe, StateSpace, Tower
 from tonnage.physics.parameters import (
     active_parameters,
     embedding_parameters,

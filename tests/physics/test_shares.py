@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.precision import Precision
+from tonnage.domain.layout import Layout
+from tonnage.domain.precision import Precision
 from tonnage.physics.shares import gemm, share
 
 ROWS, WIDTH, DEPTH = 3, 5, 7

@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage import catalog
-from tonnage.nouns.precision import Precision
+from tonnage.domain.precision import Precision
 from tonnage.physics.speech import WINDOW_TOKENS, decoder_step_work, encoder_work
 from tonnage.physics.work import Work
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tonnage.domain.precision import Precision
+from tonnage.domain.profile import Moment, Profile, TracedOperator
 from tonnage.errors import Unmeasured
-from tonnage.nouns.precision import Precision
-from tonnage.nouns.profile import Moment, Profile, TracedOperator
 from tonnage.physics.traced import profile_work, training_peak_bytes
 
 PRODUCT = TracedOperator(

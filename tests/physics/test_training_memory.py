@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from tests.training_setups import train_setup
 
 from tonnage.catalog.training import training_coefficients
+from tonnage.domain.accelerator import Accelerator, Fact, Link
+from tonnage.domain.layout import TrainLayout
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe, Network, Tower
+from tonnage.domain.training import TrainSetup
 from tonnage.engines.training import software_spec
-from tonnage.nouns.accelerator import Accelerator, Fact, Link
-from tonnage.nouns.layout import TrainLayout
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Moe, Network, Tower
-from tonnage.nouns.training import TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, recomputed_layer_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import adapter_parameters, held_parameters, recipe, shard_ranks, training_memory

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from tests.training_setups import train_setup
 
 from tonnage.catalog.training import training_coefficients
-from tonnage.nouns.accelerator import Accelerator, Fact, Link
-from tonnage.nouns.layout import TrainLayout
+from tonnage.domain.accelerator import Accelerator, Fact, Link
+from tonnage.domain.layout import TrainLayout
 from tonnage.physics.training_time import (
     Network,
     network,

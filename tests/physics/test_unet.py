@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from tonnage.nouns.offline import Unet
-from tonnage.nouns.precision import Precision
+from tonnage.domain.offline import Unet
+from tonnage.domain.precision import Precision
 from tonnage.physics.unet import GROUP_NORM, unet_work, vae_decoder_work
 from tonnage.physics.work import Work
 

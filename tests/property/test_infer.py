@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.catalog.networks import offline, silicon_of
-from tonnage.engine.offline import machine_of
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.case import InferCase
-from tonnage.planner.predict.inference import Setup, batch_times, predict_infer, setup_of
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.case import InferCase
+from tonnage.planning.predict.inference import Setup, batch_times, predict_infer, setup_of
+from tonnage.simulation.offline import machine_of
 
 MODELS = st.sampled_from([
     "timm/resnet50.a1_in1k", "timm/efficientnet_b0.ra_in1k", "google/vit-base-patch16-224",

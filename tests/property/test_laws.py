@@ -1,7 +1,8 @@
 """
-Laws over the whole catalogue and every serving engine, on a small seeded sample (`python -m benchmarks.laws` sweeps).
+Laws over the whole catalogue and every serving engine, on a small seeded sample (`python -m tools.benchmarks.laws`
+sweeps).
 
-What the sweep finds broken today is not asked here: docs/log.md has its table.
+What the sweep finds broken today is not asked here: docs/log/ has its table.
 """
 
 from __future__ import annotations
@@ -10,8 +11,18 @@ import csv
 from pathlib import Path
 
 import pytest
-from benchmarks.law_pairs import CACHED, LAWS, Comparison, Situation, bytes_of, fewest_experts, model_of, outcome, roomy
-from benchmarks.laws import EXCEPTIONS, excused, listed, sweep, table, write_exceptions
+from tools.benchmarks.law_pairs import (
+    CACHED,
+    LAWS,
+    Comparison,
+    Situation,
+    bytes_of,
+    fewest_experts,
+    model_of,
+    outcome,
+    roomy,
+)
+from tools.benchmarks.laws import EXCEPTIONS, excused, listed, sweep, table, write_exceptions
 
 HELD = {"format": 40, "tensor": 20, "bytes": 50, "engine": 20, "overload": 20}
 """Laws, and comparisons of each that are asked here."""

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage import catalog
-from tonnage.engine.kvcache import Demand, KvPool, kv_pool
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
+from tonnage.domain.precision import Precision
 from tonnage.engines.settings import defaults, resolved
-from tonnage.nouns.layout import Engine, Layout
-from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
-from tonnage.nouns.precision import Precision
+from tonnage.optimize.largest import largest_whole
 from tonnage.physics.memory import (
     cache_bytes_per_sequence,
     kv_bytes_per_token,
@@ -19,7 +19,7 @@ from tonnage.physics.memory import (
     weight_bytes,
 )
 from tonnage.physics.transformer import decode_work
-from tonnage.search.largest import largest_whole
+from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 
 H100 = catalog.accelerator("h100-sxm5-80gb")
 FORMATS = st.sampled_from(["bf16", "fp8", "int8", "awq", "nvfp4", "gguf-q4_k_m", "gguf-q8_0", "fp32"])

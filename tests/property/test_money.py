@@ -8,14 +8,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tonnage.money.bills import bill
-from tonnage.money.break_even import break_even_utilisation, mean_price_factor, payback_years
-from tonnage.money.owning import owned_usd, owned_usd_per_used_hour, resale_share
-from tonnage.money.terms import billed_hours, useful_share
-from tonnage.nouns.cost import OwnedMachine, Rent
-from tonnage.nouns.money import Offer, Price
-from tonnage.nouns.plan import Bill
-from tonnage.planner.cost.rents import meeting
+from tonnage.domain.cost import OwnedMachine, Rent
+from tonnage.domain.money import Offer, Price
+from tonnage.domain.plan import Bill
+from tonnage.planning.cost.rents import meeting
+from tonnage.pricing.bills import bill
+from tonnage.pricing.break_even import break_even_utilisation, mean_price_factor, payback_years
+from tonnage.pricing.owning import owned_usd, owned_usd_per_used_hour, resale_share
+from tonnage.pricing.terms import billed_hours, useful_share
 
 MACHINES = st.builds(
     OwnedMachine,

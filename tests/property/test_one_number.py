@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from tonnage.catalog import NOTHING
+from tonnage.domain.case import Links, ServeCase, ServeResult, Traffic, TrainCase, TrainCaseLayout, TrainResult
+from tonnage.domain.plan import Configuration, ServeOption
+from tonnage.domain.simulate import Simulation, SimulationTraffic
+from tonnage.domain.train_plan import TrainPlan
+from tonnage.domain.workload import Serve
 from tonnage.errors import TonnageError
-from tonnage.nouns.case import Links, ServeCase, ServeResult, Traffic, TrainCase, TrainCaseLayout, TrainResult
-from tonnage.nouns.plan import Configuration, ServeOption
-from tonnage.nouns.simulate import Simulation, SimulationTraffic
-from tonnage.nouns.train_plan import TrainPlan
-from tonnage.nouns.workload import Serve
-from tonnage.planner.ask import answer
-from tonnage.planner.door import serve_request
-from tonnage.planner.predict.predict import predict
-from tonnage.planner.serve.option import share_of
-from tonnage.planner.serve.plan import plan_serve
-from tonnage.planner.simulate.simulate import simulate
+from tonnage.planning.ask import answer
+from tonnage.planning.door import serve_request
+from tonnage.planning.predict.predict import predict
+from tonnage.planning.serve.option import share_of
+from tonnage.planning.serve.plan import plan_serve
+from tonnage.planning.simulate.simulate import simulate
 
 TODAY = date(2026, 11, 22)
 MODELS = (
@@ -151,11 +151,11 @@ def test_a_batch_takes_what_a_saturated_case_takes(engine: str, name: str) -> No
 def test_a_fleet_takes_what_a_plan_takes() -> None:
     """A fleet of one workload starts from the same capacities as the plan of that workload."""
     from tonnage.catalog.hub import resolve as model_of
-    from tonnage.engine.capacity import largest_concurrency
-    from tonnage.planner.deployment import resolve
-    from tonnage.planner.replica import build_replica, replica_of
-    from tonnage.planner.serve.option import load_of
-    from tonnage.planner.sites import sites
+    from tonnage.planning.deployment import resolve
+    from tonnage.planning.replica import build_replica, replica_of
+    from tonnage.planning.serve.option import load_of
+    from tonnage.planning.sites import sites
+    from tonnage.simulation.capacity import largest_concurrency
 
     request, options = planned({"model": "llama-3.1-8b", "prompt_tokens": "1024", "output_tokens": "256",
                                 "rate": "30/s", "ttft": "1s", "tpot": "50ms", "quick": True})  # fmt: skip

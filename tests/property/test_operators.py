@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tonnage.catalog import accelerator
 from tonnage.catalog.efficiency import ladder
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.efficiency import Ladder
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.efficiency import Ladder
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tonnage import catalog
-from tonnage.money.bills import HOURS_PER_MONTH
-from tonnage.money.terms import billing_rules, charged_hours
-from tonnage.nouns.batch_plan import BatchPlan
-from tonnage.nouns.lifecycle import LifecyclePlan
-from tonnage.nouns.plan import Bill, ServePlan
-from tonnage.nouns.train_plan import TrainPlan
-from tonnage.planner.ask import answer
+from tonnage.domain.batch_plan import BatchPlan
+from tonnage.domain.lifecycle import LifecyclePlan
+from tonnage.domain.plan import Bill, ServePlan
+from tonnage.domain.train_plan import TrainPlan
+from tonnage.planning.ask import answer
+from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.pricing.terms import billing_rules, charged_hours
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"

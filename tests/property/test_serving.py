@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from tonnage import catalog
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.overheads import engine_times
-from tonnage.engine.closed_loop import Load, closed_loop
-from tonnage.engine.overheads import Overheads
-from tonnage.engine.static import static_batch
-from tonnage.engine.steps import Placement, StepTable, step_grid, step_table
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Moe
-from tonnage.nouns.precision import Precision
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
+from tonnage.domain.precision import Precision
+from tonnage.simulation.closed_loop import Load, closed_loop
+from tonnage.simulation.overheads import Overheads
+from tonnage.simulation.static import static_batch
+from tonnage.simulation.steps import Placement, StepTable, step_grid, step_table
 
 ONE = Layout()
 DENSE = Mlp(intermediate_size=14336)

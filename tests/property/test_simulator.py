@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference_loop import play
 
-from tonnage.engine import serving
-from tonnage.engine.router import Rule, Scaling, simulate_disaggregated, simulate_fleet
-from tonnage.engine.serving import Simulated, simulate
-from tonnage.engine.simulated import Limits, Requests, StepArrays, requests_of
+from tonnage.simulation import serving
+from tonnage.simulation.router import Rule, Scaling, simulate_disaggregated, simulate_fleet
+from tonnage.simulation.serving import Simulated, simulate
+from tonnage.simulation.simulated import Limits, Requests, StepArrays, requests_of
 
 DELIVERY_S = 0.001
 

@@ -7,11 +7,11 @@ from tests.training_setups import train_setup
 
 from tonnage import catalog
 from tonnage.catalog.training import training_coefficients
-from tonnage.engine.training import model_flop, step_time
-from tonnage.nouns.layout import TrainLayout
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
-from tonnage.nouns.training import TrainSetup
+from tonnage.domain.layout import TrainLayout
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
+from tonnage.domain.training import TrainSetup
 from tonnage.physics.training_memory import training_memory
+from tonnage.simulation.training import model_flop, step_time
 
 H100 = catalog.accelerator("h100-sxm5-80gb")
 COEFFICIENTS = training_coefficients()

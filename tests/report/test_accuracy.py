@@ -1,6 +1,6 @@
 """An accuracy report as a table and as a page."""
 
-from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors, SkippedRow
+from tonnage.domain.accuracy import AccuracyReport, BlockErrors, PeerErrors, SkippedRow
 from tonnage.report.accuracy import Page, as_markdown, as_text, sentence, worst_first
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import tonnage
 from tonnage.errors import BadRequest
-from tonnage.planner.plans import Plan
+from tonnage.planning.plans import Plan
 from tonnage.report.answers import EXPLAINED_BY, explain, fragment
 from tonnage.report.charts import charts_of
 from tonnage.report.console import Block, make_console, recorded

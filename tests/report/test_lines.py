@@ -6,9 +6,9 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from tonnage.nouns.plan import ServeOption, ServePlan
-from tonnage.planner.door import serve_request
-from tonnage.planner.serve.plan import plan_serve
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.planning.door import serve_request
+from tonnage.planning.serve.plan import plan_serve
 from tonnage.report.lines import account_texts
 from tonnage.report.plan import show_plan
 

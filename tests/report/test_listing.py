@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from tonnage.nouns.accelerator import Accelerator, Fact, Link
-from tonnage.nouns.listing import AcceleratorCard, Column, Hidden, Listing
+from tonnage.domain.accelerator import Accelerator, Fact, Link
+from tonnage.domain.listing import AcceleratorCard, Column, Hidden, Listing
 from tonnage.report.listing import show_card, show_listing
 
 LISTING = Listing(

@@ -37,12 +37,12 @@ def forbidden_bases(sources: dict[str, str]) -> list[str]:
     ]
 
 
-def thawed_nouns(sources: dict[str, str]) -> list[str]:
-    """Structs of the nouns that are not frozen."""
+def thawed_structs(sources: dict[str, str]) -> list[str]:
+    """Structs of the domain that are not frozen."""
     return [
         f"src/tonnage/{module}:{node.lineno} {node.name}: a noun is frozen=True"
         for module, text in sources.items()
-        if module.startswith("nouns/")
+        if module.startswith("domain/")
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ClassDef)
         and "Struct" in {base_name(base).rpartition(".")[2] for base in node.bases}
@@ -58,8 +58,8 @@ def test_classes_inherit_only_from_the_short_list() -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def test_nouns_are_frozen() -> None:
-    wrong = thawed_nouns(dict(modules()))
+def test_domain_structs_are_frozen() -> None:
+    wrong = thawed_structs(dict(modules()))
     assert not wrong, "\n" + "\n".join(wrong)
 
 
@@ -78,9 +78,9 @@ def test_nouns_are_frozen() -> None:
     ],
 )
 def test_the_list_says_yes_and_no(text: str, caught: bool) -> None:
-    assert bool(forbidden_bases({"nouns/x.py": text})) is caught
+    assert bool(forbidden_bases({"domain/x.py": text})) is caught
 
 
-def test_a_noun_that_thaws_is_caught() -> None:
-    assert thawed_nouns({"nouns/x.py": "class A(msgspec.Struct, kw_only=True): ..."})
-    assert not thawed_nouns({"nouns/x.py": "class A(msgspec.Struct, frozen=True): ..."})
+def test_a_struct_that_thaws_is_caught() -> None:
+    assert thawed_structs({"domain/x.py": "class A(msgspec.Struct, kw_only=True): ..."})
+    assert not thawed_structs({"domain/x.py": "class A(msgspec.Struct, frozen=True): ..."})

@@ -204,7 +204,7 @@ def test_a_broken_template_is_caught(before: str, after: str, fault: str) -> Non
 
 def test_an_estimate_is_not_a_formula() -> None:
     assert not formulas(functions_in("def kv_cache(model: Model, *, tokens: int): ...", "physics/x.py"))
-    assert not formulas(functions_in(GOOD, "engine/x.py"))
+    assert not formulas(functions_in(GOOD, "simulation/x.py"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.style.source import modules
 from tonnage.engines.registry import engines, server_metrics
 from tonnage.engines.training import framework_words, softwares
 
-OWN = ("engines/", "handoff/targets/")
+OWN = ("engines/", "export/targets/")
 """The records themselves, and export modules, each named after its target."""
 
 HOMONYMS = {"fsdp", "dualpipe", "lightning", "compiled"}
@@ -16,16 +16,16 @@ HOMONYMS = {"fsdp", "dualpipe", "lightning", "compiled"}
 
 ROWS = "rows of measurements as their sources print them"
 ALLOWED = {
-    "nouns/default_engines.py": ({"vllm", "pytorch"}, "what runs where a request names none"),
-    "accuracy/serve_cases.py": ({"vllm", "sglang", "trtllm", "tensorrt"}, ROWS),
-    "accuracy/train_cases.py": ({"pytorch", "thunder", "eager"}, ROWS),
-    "accuracy/training_groups.py": ({"megatron", "nemo", "foundry"}, "groups of published rows, by their sources"),
-    "accuracy/own_engine.py": ({"llamacpp"}, "the engine that our own measurements ran"),
+    "domain/default_engines.py": ({"vllm", "pytorch"}, "what runs where a request names none"),
+    "validation/serve_cases.py": ({"vllm", "sglang", "trtllm", "tensorrt"}, ROWS),
+    "validation/train_cases.py": ({"pytorch", "thunder", "eager"}, ROWS),
+    "validation/training_groups.py": ({"megatron", "nemo", "foundry"}, "groups of published rows, by their sources"),
+    "validation/own_engine.py": ({"llamacpp"}, "the engine that our own measurements ran"),
     "catalog/hub/dense.py": ({"maxtext"}, "an importer of other tools' configurations"),
     "catalog/hub/names.py": ({"hf", "unsloth", "megatron"}, "words of model names"),
     "measure/history/store.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
-    "planner/folklore/rules.py": ({"llamacpp", "tensorrt"}, "sayings about engines by name"),
-    "planner/simulate/replay.py": ({"vllm"}, "plays logs that one engine writes"),
+    "planning/folklore/rules.py": ({"llamacpp", "tensorrt"}, "sayings about engines by name"),
+    "planning/simulate/replay.py": ({"vllm"}, "plays logs that one engine writes"),
 }
 """File, the names it may say, and why."""
 

@@ -28,9 +28,9 @@ def graph_with(importer: str, imported: str) -> ImportGraph:
     [
         ("tonnage.physics.memory", "tonnage.units"),
         ("tonnage.physics.memory", "tonnage.physics.work"),
-        ("tonnage.engine.serving", "tonnage.physics.operators"),
-        ("tonnage.measure.client", "tonnage.engine.metrics"),
-        ("tonnage.planner.serve.plan", "tonnage.money.offers"),
+        ("tonnage.simulation.serving", "tonnage.physics.operators"),
+        ("tonnage.measure.client", "tonnage.simulation.metrics"),
+        ("tonnage.planning.serve.plan", "tonnage.pricing.offers"),
         ("tonnage.cli.plan", "tonnage.version"),
         ("tonnage.__main__", "tonnage.cli"),
     ],
@@ -44,10 +44,10 @@ def test_an_arrow_that_points_up_is_kept(floors: dict[str, frozenset[str]], impo
     [
         ("tonnage.physics.memory", "tonnage.catalog.hub"),
         ("tonnage.physics.memory", "tonnage"),
-        ("tonnage.search.frontier", "tonnage.money"),
-        ("tonnage.measure.client", "tonnage.engine.serving"),
-        ("tonnage.planner.serve.plan", "tonnage.cli.plan"),
-        ("tonnage.units", "tonnage.nouns.model"),
+        ("tonnage.optimize.frontier", "tonnage.pricing"),
+        ("tonnage.measure.client", "tonnage.simulation.serving"),
+        ("tonnage.planning.serve.plan", "tonnage.cli.plan"),
+        ("tonnage.units", "tonnage.domain.model"),
         ("tonnage.web.app", "tonnage.cli.plan"),
     ],
 )

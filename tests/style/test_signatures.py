@@ -37,7 +37,7 @@ def too_many(found: Iterable[Function]) -> list[str]:
         for function in found
         if len(function.parameters) > MOST_PARAMETERS
         and not is_command(function)
-        and not (is_compiled(function) and function.floor == "engine" and function.name.startswith("_"))
+        and not (is_compiled(function) and function.floor == "simulation" and function.name.startswith("_"))
     ]
 
 
@@ -73,11 +73,11 @@ NINE = "a, b, *, c, d, e, f, g, h, i"
     [
         (f"def f({NINE}): ...", "physics/x.py", True),
         (f"def _f({NINE}): ...", "physics/x.py", True),
-        (f"@njit\ndef _f({NINE}): ...", "engine/x.py", False),
-        (f"@numba.njit(cache=True)\ndef _f({NINE}): ...", "engine/x.py", False),
-        (f"@njit\ndef f({NINE}): ...", "engine/x.py", True),
+        (f"@njit\ndef _f({NINE}): ...", "simulation/x.py", False),
+        (f"@numba.njit(cache=True)\ndef _f({NINE}): ...", "simulation/x.py", False),
+        (f"@njit\ndef f({NINE}): ...", "simulation/x.py", True),
         (f"@click.command()\ndef f({NINE}): ...", "cli/x.py", False),
-        (f"@click.command()\ndef f({NINE}): ...", "planner/x.py", True),
+        (f"@click.command()\ndef f({NINE}): ...", "planning/x.py", True),
     ],
 )
 def test_the_limit_of_eight_knows_its_exceptions(text: str, module: str, caught: bool) -> None:
@@ -100,4 +100,4 @@ def test_the_limit_of_eight_knows_its_exceptions(text: str, module: str, caught:
     ],
 )
 def test_the_limit_of_two_knows_its_exceptions(text: str, caught: bool) -> None:
-    assert bool(too_positional(functions_in(text, "planner/x.py"))) is caught
+    assert bool(too_positional(functions_in(text, "planning/x.py"))) is caught

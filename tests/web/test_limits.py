@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from attack.server import LONG, MODEL, Server, family, served
 from tests.web.conftest import serving
+from tools.attack.server import LONG, MODEL, Server, family, served
 
 from tonnage.web.limits import Limits
 

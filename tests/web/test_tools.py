@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from attack.server import LONG
+from tools.attack.server import LONG
 
 from tonnage.catalog import NOTHING
 from tonnage.errors import TonnageError

@@ -19,8 +19,8 @@ from tonnage.catalog import names, slices, what_if
 from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
 from tonnage.catalog.calibrations import calibrations
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
+from tonnage.domain.accelerator import STATUSES, Accelerator, Fact, Link
 from tonnage.errors import BadFact, BadRequest, UnknownName
-from tonnage.nouns.accelerator import STATUSES, Accelerator, Fact, Link
 from tonnage.units import GB, GiB, MiB
 
 __all__ = ["accelerator", "accelerators", "ambiguity", "predictable", "standing"]

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog.additions import Additions, tables, user_folder
+from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.errors import BadFact, UnknownName, echo
-from tonnage.nouns.calibration import Calibration, Stretch
 from tonnage.units import read
 
 __all__ = ["calibration_toml", "calibrations", "saved_calibration"]

@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 from tonnage.catalog.providers import countries
 from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.domain.money import CarbonIntensity
 from tonnage.errors import BadFact
-from tonnage.nouns.money import CarbonIntensity
 
 __all__ = ["carbon", "carbon_of"]
 

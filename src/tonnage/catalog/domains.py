@@ -7,8 +7,8 @@ from math import prod
 from typing import Final
 
 from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.domain.accelerator import Fact, PublishedResult, ScaleUpDomain
 from tonnage.errors import BadFact
-from tonnage.nouns.accelerator import Fact, PublishedResult, ScaleUpDomain
 
 __all__ = ["published_results", "scale_up_domains"]
 

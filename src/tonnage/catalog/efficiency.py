@@ -1,6 +1,6 @@
 """What has been measured about an accelerator's kernels: grids on disk -> `Ladder`.
 
-One file per accelerator and family of kernels (calibration/build.py writes them, from published kernel
+One file per accelerator and family of kernels (tools/calibration/build.py writes them, from published kernel
 tables). For each kind of operator the ladder takes the first grid it finds: this accelerator's with
 these kernels, this accelerator's with another engine's, then the same from the most similar part of the
 same compute capability, then of the same architecture.
@@ -22,10 +22,10 @@ import msgspec
 
 from tonnage.catalog.accelerators import accelerators
 from tonnage.catalog.slices import multiprocessors_of_slice, parted
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.default_engines import SERVING_ENGINE
+from tonnage.domain.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
 from tonnage.errors import BadFact
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.default_engines import SERVING_ENGINE
-from tonnage.nouns.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
 
 __all__ = ["Stamp", "ladder", "measured", "stamp"]
 
@@ -288,7 +288,7 @@ def _open(name: str, family: str) -> tuple[Stamp, bytes]:
         size = int.from_bytes(data[:4], "little")
         return _decode_stamp(data[4 : 4 + size]), data[4 + size :]
     except (OSError, msgspec.MsgspecError) as error:
-        raise BadFact(f"efficiency grids {path.name}: {error}; run calibration/build.py again") from error
+        raise BadFact(f"efficiency grids {path.name}: {error}; run tools/calibration/build.py again") from error
 
 
 class _Likeness(NamedTuple):

@@ -31,11 +31,11 @@ from tonnage.catalog.sift import (
     sift,
 )
 from tonnage.catalog.traces import PublicTrace
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.listing import AcceleratorCard, Column, Hidden, Listing
+from tonnage.domain.model import Model
+from tonnage.domain.money import Offer, Provider, is_stale
 from tonnage.errors import UnknownName
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.listing import AcceleratorCard, Column, Hidden, Listing
-from tonnage.nouns.model import Model
-from tonnage.nouns.money import Offer, Provider, is_stale
 
 __all__ = ["accelerator_card", "accelerators_listing", "models_listing", "offers_listing", "providers_listing",
            "traces_listing"]  # fmt: skip

@@ -23,8 +23,8 @@ from tonnage.catalog.hub.config import read_config
 from tonnage.catalog.hub.inline import read_inline
 from tonnage.catalog.hub.sizes import decoder_of_size, mixture_of_size
 from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.domain.model import LatentAttention, Model, Moe, Network, Tower
 from tonnage.errors import BadFact
-from tonnage.nouns.model import LatentAttention, Model, Moe, Network, Tower
 from tonnage.units import GB
 
 __all__ = ["explain_name", "identify", "look_up", "model", "model_ids", "models"]

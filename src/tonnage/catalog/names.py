@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from tonnage.domain.accelerator import Accelerator
 from tonnage.errors import BadRequest, UnknownName, echo, nearest
-from tonnage.nouns.accelerator import Accelerator
 
 __all__ = ["Index", "Match", "index", "resolve"]
 

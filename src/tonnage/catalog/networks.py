@@ -8,10 +8,10 @@ from importlib.resources import files
 
 import msgspec
 
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.model import Model
+from tonnage.domain.offline import Offline, Runtime, Shape, Silicon, Unet
 from tonnage.errors import BadFact
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.model import Model
-from tonnage.nouns.offline import Offline, Runtime, Shape, Silicon, Unet
 
 __all__ = ["offline", "runtime_of", "shape_of", "silicon_of", "unet_of"]
 

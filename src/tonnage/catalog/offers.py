@@ -23,8 +23,8 @@ from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
 from tonnage.catalog.providers import Country, countries
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
 from tonnage.catalog.snapshots import State, snapshots, state
+from tonnage.domain.money import Offer, Price, SpotRecord
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
-from tonnage.nouns.money import Offer, Price, SpotRecord
 from tonnage.units import GB, read
 
 __all__ = ["TERMS", "date_remark", "offers", "spot_records"]

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tonnage.catalog.rows import DATA, Row, number, table
-from tonnage.nouns.money import Provider
+from tonnage.domain.money import Provider
 
 __all__ = ["CERTIFICATIONS", "Country", "countries", "providers"]
 

@@ -1,7 +1,8 @@
 """
 What has been published? A compact copy of the usable rows of the repository's measurements.
 
-The measurements themselves stay outside the package; `calibration/published.py` writes this table from them: what ran,
+The measurements themselves stay outside the package; `tools/calibration/published.py` writes this table from them:
+what ran,
 what was measured, when and where it stands. docs/decisions/0007-published-results-travel.md says why.
 """
 
@@ -14,8 +15,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from tonnage.domain.published import Published
 from tonnage.errors import BadFact
-from tonnage.nouns.published import Published
 
 __all__ = ["COLUMNS", "MEASURED", "published"]
 

@@ -20,9 +20,9 @@ from typing import Any, Final
 from tonnage.catalog.accelerators import accelerator
 from tonnage.catalog.offers import offers
 from tonnage.catalog.snapshots import put
+from tonnage.domain.money import Offer
+from tonnage.domain.refresh import Refresh, Refreshed
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
-from tonnage.nouns.money import Offer
-from tonnage.nouns.refresh import Refresh, Refreshed
 from tonnage.units import GB
 
 __all__ = ["PROVIDERS", "refresh"]

@@ -14,9 +14,9 @@ from typing import Final
 from tonnage.catalog.hub import online
 from tonnage.catalog.hub.resolve import read_repository
 from tonnage.catalog.models import model
+from tonnage.domain.model import Model
+from tonnage.domain.refresh import RefreshedModel, RefreshedModels
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
-from tonnage.nouns.model import Model
-from tonnage.nouns.refresh import RefreshedModel, RefreshedModels
 
 __all__ = ["refresh_models"]
 

@@ -16,10 +16,10 @@ import msgspec
 from tonnage.catalog.accelerators import accelerator
 from tonnage.catalog.additions import NOTHING, Additions
 from tonnage.catalog.what_if import DTYPES, SEGMENTS
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.listing import Column, Hidden
+from tonnage.domain.money import Offer
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.listing import Column, Hidden
-from tonnage.nouns.money import Offer
 
 __all__ = [
     "Condition",

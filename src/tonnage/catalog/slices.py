@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from tonnage.catalog.rows import DATA, number, table
+from tonnage.domain.accelerator import Accelerator, Fact, Link, Measured
 from tonnage.errors import BadFact
-from tonnage.nouns.accelerator import Accelerator, Fact, Link, Measured
 from tonnage.units import GiB
 
 __all__ = ["Slice", "multiprocessors_of_slice", "part_of", "parted", "slices_of"]

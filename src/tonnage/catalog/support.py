@@ -14,7 +14,7 @@ from types import MappingProxyType
 import msgspec
 
 from tonnage.catalog.rows import DATA, Row, table
-from tonnage.nouns.accelerator import Accelerator
+from tonnage.domain.accelerator import Accelerator
 
 __all__ = ["Support", "formats", "support"]
 

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Final
 
 from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.domain.cost import OwnedServer
+from tonnage.domain.money import OwnedParameter
 from tonnage.errors import BadFact, UnknownName
-from tonnage.nouns.cost import OwnedServer
-from tonnage.nouns.money import OwnedParameter
 
 __all__ = ["parameter", "servers", "tco"]
 

@@ -21,8 +21,8 @@ import msgspec
 from tonnage.catalog.additions import NOTHING, Additions
 from tonnage.catalog.models import identify, look_up
 from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.domain.money import TokenPrice
 from tonnage.errors import BadFact
-from tonnage.nouns.money import TokenPrice
 
 __all__ = ["all_token_prices", "plain_name", "token_prices"]
 

@@ -8,8 +8,8 @@ from importlib.resources import files
 
 import msgspec
 
+from tonnage.domain.workload import Lengths
 from tonnage.errors import UnknownName
-from tonnage.nouns.workload import Lengths
 
 __all__ = ["Profile", "profile", "profiles"]
 

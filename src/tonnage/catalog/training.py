@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from tonnage.domain.model import Attention, Model, Network
+from tonnage.domain.training import TrainCoefficients
 from tonnage.errors import BadFact
-from tonnage.nouns.model import Attention, Model, Network
-from tonnage.nouns.training import TrainCoefficients
 
 __all__ = ["training_coefficients", "with_training_totals"]
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.errors import BadFact, BadRequest, UnitError, UnknownName, echo
-from tonnage.nouns.accelerator import Accelerator, Fact, Link
 from tonnage.units import read
 
 __all__ = ["DTYPES", "FIELDS", "SEGMENTS", "from_table", "override", "parse_overrides"]

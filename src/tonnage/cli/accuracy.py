@@ -15,10 +15,10 @@ import click
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 
 if TYPE_CHECKING:
-    from tonnage.accuracy.rows import Row
-    from tonnage.accuracy.scoring import Score
-    from tonnage.nouns.accuracy import AccuracyReport, Figure, Regret
+    from tonnage.domain.accuracy import AccuracyReport, Figure, Regret
     from tonnage.report.accuracy import Page
+    from tonnage.validation.rows import Row
+    from tonnage.validation.scoring import Score
 
 __all__ = ["accuracy"]
 
@@ -37,7 +37,7 @@ BY = ("engine", "accelerator", "family", "precision", "load")
 @click.option(
     "--leave-out",
     type=click.Choice(LEAVE_OUT),
-    help="Score what fits say that never saw the row's group (calibration/left_out.py).",
+    help="Score what fits say that never saw the row's group (tools/calibration/left_out.py).",
 )
 @click.option("--predictor", help="Score what this command answers to the same rows (docs/how-to/referee.md).")
 @click.option("--layouts", is_flag=True, help="Hold published training layouts against the search too (15 s).")
@@ -64,12 +64,12 @@ def accuracy(
     """
     from msgspec.structs import replace
 
-    from tonnage.accuracy.logs import FILE, log_errors, read_facts
-    from tonnage.accuracy.out_of_sample import out_of_sample
-    from tonnage.accuracy.summary import report_of
-    from tonnage.nouns.accuracy import OutOfSample
+    from tonnage.domain.accuracy import OutOfSample
     from tonnage.report.accuracy import as_markdown, as_text
     from tonnage.report.document import as_json as json_text
+    from tonnage.validation.logs import FILE, log_errors, read_facts
+    from tonnage.validation.out_of_sample import out_of_sample
+    from tonnage.validation.summary import report_of
 
     paths = [Path(file) for file in files] or _shipped()
     wanted, facts, unusable = _rows(paths, blocks=blocks, limit=limit)
@@ -106,10 +106,10 @@ def _refereed(
     """Another program's answers to the rows, scored as ours are, and beside ours."""
     from msgspec.structs import replace
 
-    from tonnage.accuracy.duels import duels
-    from tonnage.accuracy.referee import referee_scores
-    from tonnage.accuracy.scoring import score
-    from tonnage.accuracy.summary import report_of
+    from tonnage.validation.duels import duels
+    from tonnage.validation.referee import referee_scores
+    from tonnage.validation.scoring import score
+    from tonnage.validation.summary import report_of
 
     theirs, said = referee_scores(rows, command)
     if rows_file:
@@ -135,11 +135,11 @@ def _root(paths: list[Path]) -> Path:
 
 
 def _left_out(scores: list[Score], kind: str, *, root: Path) -> list[Score]:
-    from tonnage.accuracy.left_out import FILE, left_out_predictions, left_out_scores
+    from tonnage.validation.left_out import FILE, left_out_predictions, left_out_scores
 
     stored = left_out_predictions(root, kind)
     if not stored:
-        raise BadFact(f"{FILE} is missing beside the measurements; write it with python calibration/left_out.py")
+        raise BadFact(f"{FILE} is missing beside the measurements; write it with python tools/calibration/left_out.py")
     return left_out_scores(scores, stored)
 
 
@@ -147,7 +147,7 @@ def _rows(paths: list[Path], *, blocks: tuple[str, ...], limit: int | None) -> t
     """Rows to score, runs that did not fit (comparable in nothing else), and how many others are passed over."""
     from msgspec.structs import replace
 
-    from tonnage.accuracy.rows import read_rows
+    from tonnage.validation.rows import read_rows
 
     wanted: list[Row] = []
     facts: list[Row] = []
@@ -173,7 +173,7 @@ def _rows(paths: list[Path], *, blocks: tuple[str, ...], limit: int | None) -> t
 
 
 def _scored(rows: list[Row], *, rows_file: str | None, workers: int) -> list[Score]:
-    from tonnage.accuracy.scoring import score
+    from tonnage.validation.scoring import score
 
     scores: list[Score] = []
     with ExitStack() as stack:
@@ -191,7 +191,7 @@ def _scored(rows: list[Row], *, rows_file: str | None, workers: int) -> list[Sco
 
 def _regret(rows: list[Row], scores: list[Score]) -> list[Regret]:
     """Decisions by these predictions: over all engines, and for one engine each."""
-    from tonnage.accuracy.regret import latencies_of, regrets
+    from tonnage.validation.regret import latencies_of, regrets
 
     said = latencies_of({(item.id, item.quantity): item.predicted for item in scores if item.predicted is not None})
     return [*regrets(rows, said=said), *regrets(rows, said=said, by="engine")[-1:]]
@@ -199,9 +199,9 @@ def _regret(rows: list[Row], scores: list[Score]) -> list[Regret]:
 
 def _training(rows: list[Row], scores: list[Score], *, failed: list[Score], root: Path) -> tuple[Figure, ...]:
     """Groups of training rows beside what they are to reach, those that no fit reads among them."""
-    from tonnage.accuracy.left_out import left_out_predictions
-    from tonnage.accuracy.rows import read_rows
-    from tonnage.accuracy.training_groups import training_figures
+    from tonnage.validation.left_out import left_out_predictions
+    from tonnage.validation.rows import read_rows
+    from tonnage.validation.training_groups import training_figures
 
     if not any(row.layout == "training" for row in rows):
         return ()
@@ -213,10 +213,10 @@ def _training(rows: list[Row], scores: list[Score], *, failed: list[Score], root
 
 def _networks(rows: list[Row], scores: list[Score], *, paths: list[Path], whole: bool) -> tuple[Figure, ...]:
     """Groups of networks and single streams, prompts alone among them; own runs where everything is scored."""
-    from tonnage.accuracy.left_out import left_out_predictions
-    from tonnage.accuracy.network_groups import network_figures, own_figures, prompt_rows
-    from tonnage.accuracy.own_engine import carried_figures
-    from tonnage.accuracy.rows import read_rows
+    from tonnage.validation.left_out import left_out_predictions
+    from tonnage.validation.network_groups import network_figures, own_figures, prompt_rows
+    from tonnage.validation.own_engine import carried_figures
+    from tonnage.validation.rows import read_rows
 
     blocks, root = {row.block for row in rows}, _root(paths)
     prompts = prompt_rows(row for path in paths for row in read_rows(path) if row.block in blocks)
@@ -229,8 +229,8 @@ def _networks(rows: list[Row], scores: list[Score], *, paths: list[Path], whole:
 
 
 def _layouts(rows: list[Row]) -> tuple[Figure, ...]:
-    from tonnage.accuracy.layouts import compared_layouts
-    from tonnage.accuracy.training_groups import layout_figures
+    from tonnage.validation.layouts import compared_layouts
+    from tonnage.validation.training_groups import layout_figures
 
     return layout_figures(list(compared_layouts(rows)))
 
@@ -256,15 +256,15 @@ def _with_progress(scores: Iterable[Score], rows: int) -> Iterator[Score]:
 
 
 def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[Path]) -> Page:
-    from tonnage.accuracy.baselines import baseline_scores
-    from tonnage.accuracy.left_out import left_out_predictions, left_out_scores
-    from tonnage.accuracy.out_of_sample import set_aside
-    from tonnage.accuracy.peers import FILE, NAME, beside
-    from tonnage.accuracy.regret import latencies_of, regrets
-    from tonnage.accuracy.rows import read_rows
-    from tonnage.accuracy.summary import by_quantity
-    from tonnage.planner.predict.predict import predict
+    from tonnage.planning.predict.predict import predict
     from tonnage.report.accuracy import Page
+    from tonnage.validation.baselines import baseline_scores
+    from tonnage.validation.left_out import left_out_predictions, left_out_scores
+    from tonnage.validation.out_of_sample import set_aside
+    from tonnage.validation.peers import FILE, NAME, beside
+    from tonnage.validation.regret import latencies_of, regrets
+    from tonnage.validation.rows import read_rows
+    from tonnage.validation.summary import by_quantity
 
     root = _root(paths)
     every = [row for path in paths for row in read_rows(path)]

@@ -15,7 +15,7 @@ import click
 
 from tonnage.catalog.additions import TEMPLATE, Additions, gather
 from tonnage.catalog.sift import Order, Wanted
-from tonnage.nouns.listing import AcceleratorCard, Listing
+from tonnage.domain.listing import AcceleratorCard, Listing
 from tonnage.units import read
 
 __all__ = ["catalog"]

@@ -43,9 +43,9 @@ def check(
     """
     from tonnage.catalog import gather
     from tonnage.errors import BadRequest
-    from tonnage.planner import check as checking
-    from tonnage.planner.ask import answer_file
-    from tonnage.planner.plans import read_plan
+    from tonnage.planning import check as checking
+    from tonnage.planning.ask import answer_file
+    from tonnage.planning.plans import read_plan
     from tonnage.report import check as report
     from tonnage.report.document import as_json as document
     from tonnage.units import read

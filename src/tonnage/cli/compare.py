@@ -44,7 +44,7 @@ def compare(
       as it is: {}
     """
     from tonnage.catalog import gather
-    from tonnage.planner.compare.files import compare_files
+    from tonnage.planning.compare.files import compare_files
     from tonnage.report.picture import check_path
 
     if plot is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tonnage.cli import remark_date
-from tonnage.planner.cost.door import COST_FIELDS
+from tonnage.planning.cost.door import COST_FIELDS
 
 __all__ = ["cost"]
 
@@ -65,9 +65,9 @@ def _rent_or_buy(
     tonnage cost rent-or-buy H200 --purchase '$310000' --rent '$2.60/h'
     """
     from tonnage.catalog import gather
-    from tonnage.planner.cost.door import rent_or_buy_request
-    from tonnage.planner.cost.rent_or_buy import rent_or_buy
-    from tonnage.planner.files import read_mapping
+    from tonnage.planning.cost.door import rent_or_buy_request
+    from tonnage.planning.cost.rent_or_buy import rent_or_buy
+    from tonnage.planning.files import read_mapping
 
     additions = gather(paths=folders, overrides=())
     if path is None and str(fields.get("machine")).endswith((".yaml", ".yml")):

@@ -41,7 +41,7 @@ def diagnose(sources: tuple[str, ...], **options: Any) -> None:
     from tonnage.catalog import gather
     from tonnage.measure.diagnose.sources import Watch
     from tonnage.measure.diagnose.sources import diagnose as answer
-    from tonnage.planner.remedy import known_of, with_plan
+    from tonnage.planning.remedy import known_of, with_plan
     from tonnage.report.answers import show
     from tonnage.report.document import as_json
 

@@ -38,7 +38,7 @@ def explain(
     """
     from tonnage.catalog import gather
     from tonnage.errors import BadRequest
-    from tonnage.planner.breakdown import explain_file
+    from tonnage.planning.breakdown import explain_file
     from tonnage.report.answers import explain as opened
     from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, show_breakdown
     from tonnage.report.document import as_json as json_text

@@ -24,25 +24,25 @@ __all__ = ["export"]
 def export(path: str, target: str, rank: int, checkpoint: str | None, folder: str | None, force: bool,
            folders: tuple[str, ...]) -> None:  # fmt: skip
     """Write the files that start one option of a plan (`-` = standard input) on a target."""
-    from tonnage import handoff
+    from tonnage import export
 
     if target == "list":
-        for name, known in handoff.known_targets().items():
+        for name, known in export.known_targets().items():
             click.echo(f"{name:<12} {known.title} {known.version}: {', '.join(known.files)}; {known.start}")
         return
-    handoff.target_module(target)  # an unknown target is told before the plan is read
+    export.target_module(target)  # an unknown target is told before the plan is read
     from tonnage.catalog import gather
-    from tonnage.planner.plans import read_plan
-    from tonnage.planner.startable import startable
+    from tonnage.planning.plans import read_plan
+    from tonnage.planning.startable import startable
 
     additions = gather(paths=folders)
     plan, option = startable(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
-    files = handoff.export(plan, option, to=target)
+    files = export.export(plan, option, to=target)
     if folder is None:
         _show(files)
     else:
         _write(files, Path(folder), force=force)
-        click.echo(f"Start it with: {handoff.known_targets()[target].start}", err=True)
+        click.echo(f"Start it with: {export.known_targets()[target].start}", err=True)
 
 
 def _show(files: dict[str, str]) -> None:

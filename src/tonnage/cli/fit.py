@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tonnage.planner.fit.door import FIT_FIELDS
+from tonnage.planning.fit.door import FIT_FIELDS
 
 __all__ = ["fit"]
 
@@ -62,8 +62,8 @@ def fit(
     tonnage fit Llama-3.1-8B -a A100 --finetune lora --batch 4 --seq-len 4096
     """
     from tonnage.catalog import gather
-    from tonnage.planner.fit.door import fit_request
-    from tonnage.planner.fit.fit import fit as answer_fit
+    from tonnage.planning.fit.door import fit_request
+    from tonnage.planning.fit.fit import fit as answer_fit
 
     own = gather(paths=additions, overrides=overrides)
     # One --accelerator may name several, divided by commas; names with spaces keep them.

@@ -77,8 +77,8 @@ def show(ctx: click.Context, number: int, as_json: bool) -> None:
     """One measurement, as it was shown."""
     import msgspec
 
+    from tonnage.domain.measurement import Measurement
     from tonnage.measure.history.store import entry
-    from tonnage.nouns.measurement import Measurement
     from tonnage.report.measure import show_measurement
 
     found = entry(_place(ctx), number)

@@ -12,16 +12,16 @@ import click
 
 from tonnage.cli.history import keep
 from tonnage.cli.measure_train import train
+from tonnage.domain.measurement import Capacity, Load, Measurement
+from tonnage.domain.workload import Slo
 from tonnage.errors import BadRequest
-from tonnage.nouns.measurement import Capacity, Load, Measurement
-from tonnage.nouns.workload import Slo
 from tonnage.units import read
 
 if TYPE_CHECKING:
+    from tonnage.domain.train_budget import TrainBudget
+    from tonnage.domain.train_measurement import TrainMeasurement
     from tonnage.measure.records import Spec
     from tonnage.measure.serve import Progress
-    from tonnage.nouns.train_budget import TrainBudget
-    from tonnage.nouns.train_measurement import TrainMeasurement
 
 __all__ = ["measure"]
 

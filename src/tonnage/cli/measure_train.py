@@ -12,7 +12,7 @@ from tonnage.errors import BadRequest, echo
 from tonnage.units import read
 
 if TYPE_CHECKING:
-    from tonnage.nouns.train_measurement import TrainMeasurement
+    from tonnage.domain.train_measurement import TrainMeasurement
 
 __all__ = ["train"]
 

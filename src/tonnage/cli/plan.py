@@ -14,11 +14,11 @@ import click
 import msgspec
 
 from tonnage.cli import remark_date
-from tonnage.planner.batch.door import BATCH_FIELDS
-from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
-from tonnage.planner.fleet.door import FLEET_FIELDS
-from tonnage.planner.infer.door import INFER_FIELDS
-from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
+from tonnage.planning.batch.door import BATCH_FIELDS
+from tonnage.planning.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
+from tonnage.planning.fleet.door import FLEET_FIELDS
+from tonnage.planning.infer.door import INFER_FIELDS
+from tonnage.planning.lifecycle.door import LIFECYCLE_FIELDS
 
 __all__ = ["plan"]
 
@@ -56,7 +56,7 @@ def _schema(ctx: click.Context, asked: bool) -> None:
     if asked:
         import json
 
-        from tonnage.planner.request_schema import request_schema
+        from tonnage.planning.request_schema import request_schema
 
         click.echo(json.dumps(request_schema(), indent=2))
         ctx.exit()
@@ -197,7 +197,7 @@ def _lifecycle(ctx: click.Context, /, **options: Any) -> None:
 @click.pass_context
 def _fleet(ctx: click.Context, /, path: str, **options: Any) -> None:
     """The cheapest mix of accelerators and terms, by the hour, for the workloads that a file lists; flags override."""
-    from tonnage.planner.files import read_mapping
+    from tonnage.planning.files import read_mapping
 
     output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
     fields = {name: value for name, value in read_mapping(path).items() if name != "plan"}
@@ -215,8 +215,8 @@ def _from_flags(ctx: click.Context, kind: str, options: dict[str, Any]) -> None:
 @click.pass_context
 def _from_file(ctx: click.Context, /, path: str, **options: Any) -> None:
     """Answer the request in a YAML or JSON file (`-` = standard input)."""
-    from tonnage.planner.ask import kind_of
-    from tonnage.planner.files import read_mapping
+    from tonnage.planning.ask import kind_of
+    from tonnage.planning.files import read_mapping
 
     kind, fields = kind_of(read_mapping(path), source=path)
     _answer(ctx, kind, fields, _Output(**options))
@@ -224,7 +224,7 @@ def _from_file(ctx: click.Context, /, path: str, **options: Any) -> None:
 
 def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Output) -> None:
     from tonnage.catalog import gather
-    from tonnage.planner import ask
+    from tonnage.planning import ask
     from tonnage.report import answers, picture
     from tonnage.report.document import as_json
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tonnage.catalog import Additions
-    from tonnage.nouns.case import Case, Result
+    from tonnage.domain.case import Case, Result
 
 __all__ = ["predict"]
 
@@ -47,8 +47,8 @@ def predict(
      "traffic": {"concurrency": 64}, "isl": 1024, "osl": 1024}
     """
     from tonnage.catalog import gather
-    from tonnage.planner.predict.case_lines import answers, raw_cases
-    from tonnage.planner.predict.predict import predict as one
+    from tonnage.planning.predict.case_lines import answers, raw_cases
+    from tonnage.planning.predict.predict import predict as one
 
     additions = gather(paths=folders, overrides=overrides)
     failed = False
@@ -72,7 +72,7 @@ def _beside(one: Callable[[Case], Result], additions: Additions, limit: int, cas
     """The prediction with what others published near its case."""
     import msgspec
 
-    from tonnage.planner.near import near
+    from tonnage.planning.near import near
 
     result = msgspec.to_builtins(one(case))
     return {**result, "near": near(case, limit=limit, additions=additions)}

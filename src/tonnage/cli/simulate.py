@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from tonnage.nouns.compare import Comparison
-    from tonnage.nouns.simulate import Simulated
+    from tonnage.domain.compare import Comparison
+    from tonnage.domain.simulate import Simulated
 
 __all__ = ["simulate", "told", "watch_bar"]
 
@@ -48,10 +48,10 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     capacity: true
     """
     from tonnage.catalog import gather
-    from tonnage.planner.files import read_mapping
-    from tonnage.planner.simulate.door import simulation_of
-    from tonnage.planner.simulate.simulate import simulate as answer
-    from tonnage.planner.simulate.told import request_columns
+    from tonnage.planning.files import read_mapping
+    from tonnage.planning.simulate.door import simulation_of
+    from tonnage.planning.simulate.simulate import simulate as answer
+    from tonnage.planning.simulate.told import request_columns
     from tonnage.report import picture
     from tonnage.report.requests import check_path, write_requests
 

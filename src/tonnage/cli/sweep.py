@@ -42,9 +42,9 @@ def sweep(
     """
     import os
 
-    from tonnage.planner.files import read_mapping
-    from tonnage.scale.points import sweep_of
-    from tonnage.scale.sweep import run, table
+    from tonnage.planning.files import read_mapping
+    from tonnage.sweep.points import sweep_of
+    from tonnage.sweep.sweep import run, table
 
     if output is not None and Path(output).suffix not in (".csv", ".jsonl", ".parquet"):
         raise BadRequest(f"--output: '{echo(output)}' must end in .csv, .jsonl or .parquet")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tonnage.nouns.engine_spec import Default, Scheduling, Starting
+from tonnage.domain.engine_spec import Default, Scheduling, Starting
 
 __all__ = ["BATCHES", "defaults_by_need"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tonnage.domain.engine_spec import EngineSpec, MemoryRule
 from tonnage.engines.by_need import BATCHES, defaults_by_need
-from tonnage.nouns.engine_spec import EngineSpec, MemoryRule
 from tonnage.units import GiB
 
 __all__ = ["ENGINE"]

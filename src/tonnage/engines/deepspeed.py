@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.nouns.framework_spec import Keeps, SoftwareSpec
+from tonnage.domain.framework_spec import Keeps, SoftwareSpec
 
 __all__ = ["SOFTWARE"]
 

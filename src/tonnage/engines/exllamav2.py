@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tonnage.nouns.engine_spec import Default, EngineSpec, MemoryRule, Starting
+from tonnage.domain.engine_spec import Default, EngineSpec, MemoryRule, Starting
 from tonnage.units import GiB
 
 __all__ = ["ENGINE", "exllama_defaults"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.nouns.framework_spec import FrameworkSpec
+from tonnage.domain.framework_spec import FrameworkSpec
 
 __all__ = ["FRAMEWORK"]
 

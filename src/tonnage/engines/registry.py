@@ -10,8 +10,8 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from tonnage import engines as folder
+from tonnage.domain.engine_spec import EngineSpec, ServerMetrics
 from tonnage.errors import UnknownName
-from tonnage.nouns.engine_spec import EngineSpec, ServerMetrics
 
 __all__ = [
     "engine_name",

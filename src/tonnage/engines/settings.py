@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.engine_spec import Default, ResolvedEngine, Starting
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model
 from tonnage.engines.registry import engine_name, engine_spec, find_engine
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.engine_spec import Default, ResolvedEngine, Starting
-from tonnage.nouns.layout import Engine, Layout
-from tonnage.nouns.model import Model
 
 __all__ = ["assumptions", "defaults", "explain_defaults", "release", "resolved", "stated_release", "unsupported"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
+from tonnage.domain.framework_spec import FrameworkSpec, Situation, SoftwareSpec
 from tonnage.engines.registry import records
-from tonnage.nouns.framework_spec import FrameworkSpec, Situation, SoftwareSpec
 
 __all__ = ["framework_words", "frameworks_in", "software_of", "software_spec", "softwares", "usual_software"]
 

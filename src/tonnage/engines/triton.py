@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.nouns.engine_spec import Series, ServerMetrics, counter, gauge
+from tonnage.domain.engine_spec import Series, ServerMetrics, counter, gauge
 
 __all__ = ["metrics"]
 

@@ -6,10 +6,10 @@ import math
 
 import msgspec
 
+from tonnage.domain.measurement import CAPACITY_SCHEMA, Capacity, Measurement, Point
+from tonnage.domain.workload import Slo
 from tonnage.errors import BadRequest, Unmeasured
 from tonnage.measure.knee import badness, meets
-from tonnage.nouns.measurement import CAPACITY_SCHEMA, Capacity, Measurement, Point
-from tonnage.nouns.workload import Slo
 
 __all__ = ["Demand", "capacity_of", "sustained"]
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any, Final
 
+from tonnage.domain.device import DEVICE_SCHEMA, DeviceMeasurement, Rate
 from tonnage.errors import BadRequest, echo
-from tonnage.nouns.device import DEVICE_SCHEMA, DeviceMeasurement, Rate
 
 __all__ = ["device_toml", "measure_device"]
 

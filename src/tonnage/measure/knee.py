@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from tonnage.nouns.measurement import Knee, Latency, Point, turning_point
-from tonnage.nouns.workload import Slo
+from tonnage.domain.measurement import Knee, Latency, Point, turning_point
+from tonnage.domain.workload import Slo
 
 __all__ = ["badness", "knee_of", "meets", "next_level"]
 

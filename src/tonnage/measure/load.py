@@ -20,11 +20,11 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.domain.measurement import Load
 from tonnage.errors import TonnageError
 from tonnage.measure.client import Door, Reply, ask, request_bytes
 from tonnage.measure.prompts import prompt
 from tonnage.measure.records import Outcome, Spec, append
-from tonnage.nouns.measurement import Load
 
 __all__ = ["MOST_IN_FLIGHT", "Stage", "Stop", "gaps", "outcome_of", "run_stage"]
 

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from tonnage.domain.diagnosis import Histogram, Reading
+from tonnage.domain.engine_spec import Series, counter, gauge
 from tonnage.engines.registry import server_metrics
 from tonnage.errors import BadFact, BadRequest, echo
-from tonnage.nouns.diagnosis import Histogram, Reading
-from tonnage.nouns.engine_spec import Series, counter, gauge
 
 __all__ = ["COUNTERS", "EXPORTERS", "all_names", "reading_of", "reading_of_samples", "samples_of"]
 

@@ -15,11 +15,11 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from tonnage.domain.diagnosis import Reading
+from tonnage.domain.measurement import Load, ServerState
+from tonnage.domain.workload import Slo
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.files import read_whole, refuse_heavy
-from tonnage.nouns.diagnosis import Reading
-from tonnage.nouns.measurement import Load, ServerState
-from tonnage.nouns.workload import Slo
 
 __all__ = ["LOG_SCHEMA", "Header", "Log", "Outcome", "Scrape", "Segment", "Spec", "StageEnd", "append", "create",
            "read_log", "reopen", "sync"]  # fmt: skip

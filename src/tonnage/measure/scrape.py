@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tonnage.domain.diagnosis import Reading
+from tonnage.domain.measurement import ServerState
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.measure.client import Target, address_of, target_at
 from tonnage.measure.diagnose.window import evidence_of
 from tonnage.measure.metrics import reading_of
-from tonnage.nouns.diagnosis import Reading
-from tonnage.nouns.measurement import ServerState
 
 __all__ = ["fetch", "page_of", "pages_of", "state_of", "watch"]
 

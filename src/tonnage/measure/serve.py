@@ -16,6 +16,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from tonnage.domain.diagnosis import Reading
+from tonnage.domain.measurement import Load, Measurement
 from tonnage.errors import BadRequest, echo
 from tonnage.measure.client import Door, Target, close, key_of, open_door, target_of
 from tonnage.measure.knee import next_level
@@ -37,8 +39,6 @@ from tonnage.measure.records import (
 )
 from tonnage.measure.scrape import pages_of, state_of, watch
 from tonnage.measure.summary import measurement_of, point_of
-from tonnage.nouns.diagnosis import Reading
-from tonnage.nouns.measurement import Load, Measurement
 from tonnage.version import __version__
 
 __all__ = ["Progress", "check", "measure_serve"]

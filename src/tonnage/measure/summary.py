@@ -10,11 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tonnage.engine.metrics import Objectives, Summary, e2e_s, goodput_per_s, summary, tpot_s, ttft_s
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Load, Measurement, Point
+from tonnage.domain.workload import Slo
 from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Load, Measurement, Point
-from tonnage.nouns.workload import Slo
+from tonnage.simulation.metrics import Objectives, Summary, e2e_s, goodput_per_s, summary, tpot_s, ttft_s
 
 __all__ = ["UNUSABLE", "is_late", "latency", "measurement_of", "objectives_of", "point_of"]
 
@@ -44,7 +44,7 @@ def latency(values: Sequence[float]) -> Latency | None:
 
 
 def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float | None = None) -> Point:
-    """One stage in the words of `tonnage.engine.metrics`."""
+    """One stage in the words of `tonnage.simulation.metrics`."""
     counted = [outcome for outcome in outcomes if not outcome.warmup]
     good = [outcome for outcome in counted if outcome.failure is None and outcome.first_s is not None]
     span = sum(_span_s(counted, segment) for segment in {outcome.segment for outcome in counted})

@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from tonnage.domain.train_budget import TRAIN_BUDGET_SCHEMA, Phase, TrainBudget
+from tonnage.domain.train_measurement import TrainMeasurement, TrainRun
 from tonnage.errors import BadRequest, Unmeasured
-from tonnage.nouns.train_budget import TRAIN_BUDGET_SCHEMA, Phase, TrainBudget
-from tonnage.nouns.train_measurement import TrainMeasurement, TrainRun
 
 __all__ = ["Work", "budget_of"]
 

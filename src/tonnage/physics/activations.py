@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from tonnage.nouns.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
-from tonnage.nouns.training import TrainSetup
+from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
+from tonnage.domain.training import TrainSetup
 from tonnage.physics.parameters import feed_forward_matrices, mixer_matrices
 
 __all__ = ["gpt_layer_bytes", "layer_bytes_per_token", "logit_bytes", "recomputed_layer_bytes"]

@@ -8,9 +8,9 @@ Deliberately ignored: allocator fragmentation, which engines avoid by profiling 
 
 from __future__ import annotations
 
-from tonnage.nouns.answer import Basis, Part, Quantity
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Attention, LayerGroup, Model, Moe
+from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Attention, LayerGroup, Model, Moe
 
 __all__ = ["activation_peak", "expert_peak_bytes", "layer_peak_bytes", "logits_peak_bytes"]
 

@@ -14,10 +14,10 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from tonnage.nouns.answer import Part, Quantity
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Attention, LatentAttention, LayerGroup, Mixer, Model, StateSpace
-from tonnage.nouns.precision import number_format
+from tonnage.domain.answer import Part, Quantity
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mixer, Model, StateSpace
+from tonnage.domain.precision import number_format
 
 __all__ = [
     "cache_bytes_per_sequence",

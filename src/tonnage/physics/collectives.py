@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from math import ceil, log2
 
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.efficiency import Curve, Grid, Ladder, Machine, Rung
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.efficiency import Curve, Grid, Ladder, Machine, Rung
 from tonnage.physics.efficiency import grid_s
 from tonnage.physics.work import Operator
 
@@ -74,7 +74,7 @@ def two_regime_s(*, sent_bytes: float, latency_s: float, bytes_per_s: float, sma
 
     Source
     ------
-    hockney-1994, with a second regime as the public all-reduce tables show (docs/log.md).
+    hockney-1994, with a second regime as the public all-reduce tables show (docs/log/).
 
     Examples
     --------

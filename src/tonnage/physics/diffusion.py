@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Network, Tower
-from tonnage.nouns.precision import Precision, number_format
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Network, Tower
+from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.parameters import feed_forward_parameters, mixer_parameters
 from tonnage.physics.shares import Share, gemm, share, touch
 from tonnage.physics.work import Operator, Work

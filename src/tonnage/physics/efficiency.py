@@ -1,6 +1,6 @@
 """Seconds from grids: interpolation in what is left of a time beyond launch cost and roofline.
 
-A grid (`tonnage.nouns.efficiency`) stores the excess of each measured time over `model_s`, launch
+A grid (`tonnage.domain.efficiency`) stores the excess of each measured time over `model_s`, launch
 cost plus the roofline; so knees, extrapolation and borrowing from a similar part come from one
 expression. A borrowed grid is evaluated on the borrower's rooflines: launch cost stays, the rest
 follows.
@@ -17,7 +17,7 @@ from functools import lru_cache
 from math import exp, log
 from typing import Final
 
-from tonnage.nouns.efficiency import LOG_STEP, RUNGS, Grid, Machine, Rung
+from tonnage.domain.efficiency import LOG_STEP, RUNGS, Grid, Machine, Rung
 
 __all__ = ["DEMANDS", "Point", "grid_s", "model_s", "roofline_s", "smooth_max", "weakest_rung"]
 
@@ -202,7 +202,7 @@ def smooth_max(*, compute_s: float, memory_s: float) -> float:
 
     Source
     ------
-    williams-2009-roofline, with the exponent 4 fitted on public kernel tables (docs/log.md).
+    williams-2009-roofline, with the exponent 4 fitted on public kernel tables (docs/log/).
 
     Examples
     --------

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 
-from tonnage.nouns.model import FeedForward, Mlp, Moe
-from tonnage.nouns.precision import number_format
+from tonnage.domain.model import FeedForward, Mlp, Moe
+from tonnage.domain.precision import number_format
 from tonnage.physics.shares import Share, gemm, touch
 from tonnage.physics.work import Operator, Work
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.nouns.precision import Format
+from tonnage.domain.precision import Format
 
 __all__ = ["gguf_bits"]
 

@@ -7,7 +7,7 @@ Ideas needed to read this file:
   weights; GGUF files quantise everything, by recipe (`gguf.py`).
 
 What a context keeps is in `cache.py` and passed on here, so that one import gives both; buffers beside the two are in
-`buffers.py`; who gets what is left of the memory is in `engine/kvcache.py`.
+`buffers.py`; who gets what is left of the memory is in `simulation/kvcache.py`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Final
 
 import msgspec
 
-from tonnage.nouns.answer import Basis, Part, Quantity
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Attention, LayerGroup, Model, Moe, StateSpace
-from tonnage.nouns.precision import Precision, number_format
+from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Attention, LayerGroup, Model, Moe, StateSpace
+from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.cache import (
     cache_bytes_per_sequence,
     cache_layers,
@@ -147,7 +147,7 @@ def weight_bytes(model: Model, precision: Precision, *, layout: Layout = ONE_RAN
 
     Examples
     --------
-    >>> from tonnage.nouns.model import Mlp
+    >>> from tonnage.domain.model import Mlp
     >>> layer = LayerGroup(
     ...     count=80,
     ...     mixer=Attention(num_attention_heads=64, num_key_value_heads=8, head_dim=128),

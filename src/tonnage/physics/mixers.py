@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tonnage.nouns.model import Attention, LatentAttention, Mixer, StateSpace
-from tonnage.nouns.precision import number_format
+from tonnage.domain.model import Attention, LatentAttention, Mixer, StateSpace
+from tonnage.domain.precision import number_format
 from tonnage.physics.cache import index_key_bytes
 from tonnage.physics.parameters import mixer_matrices
 from tonnage.physics.shares import Share, Tokens, attended_tokens, divided, gemm, touch

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from math import sqrt
 
+from tonnage.domain.precision import number_format
 from tonnage.errors import BadRequest
-from tonnage.nouns.precision import number_format
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["element_bytes", "network_work", "patch_tokens", "retinanet_flop", "scaled_to"]

@@ -16,11 +16,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.breakdown import Evidence, Tier
+from tonnage.domain.efficiency import Grid, Ladder, Machine, Rung
+from tonnage.domain.precision import FORMATS, number_format
 from tonnage.errors import Unmeasured
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.breakdown import Evidence, Tier
-from tonnage.nouns.efficiency import Grid, Ladder, Machine, Rung
-from tonnage.nouns.precision import FORMATS, number_format
 from tonnage.physics.collectives import collective_timed, link_rate, network_rate, ring_traffic
 from tonnage.physics.efficiency import Point, grid_s, smooth_max, weakest_rung
 from tonnage.physics.work import Operator, Work

@@ -17,8 +17,8 @@ from typing import Literal
 
 import msgspec
 
-from tonnage.nouns.answer import Basis, Part, Quantity
-from tonnage.nouns.model import (
+from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.model import (
     Attention,
     FeedForward,
     LatentAttention,

@@ -13,8 +13,8 @@ import math
 
 import msgspec
 
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.precision import Precision, number_format
+from tonnage.domain.layout import Layout
+from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.work import Operator
 
 __all__ = ["Share", "Tokens", "attended_tokens", "gemm", "share", "touch"]

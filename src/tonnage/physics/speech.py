@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import Attention, Model
-from tonnage.nouns.precision import Precision
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Attention, Model
+from tonnage.domain.precision import Precision
 from tonnage.physics.mixers import cross_attention_work
 from tonnage.physics.shares import Tokens, gemm, share
 from tonnage.physics.transformer import encode_work, step_work

@@ -3,16 +3,16 @@ What does a traced module compute for a batch, and what does a training step of 
 
 A profile counts values per sample; here they become bytes in a format, times the batch. Weights are read once whatever
 the batch. Element-wise passes are listed one by one, as an eager framework runs them; what an engine fuses away is for
-`tonnage.engine.offline` to say.
+`tonnage.simulation.offline` to say.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.profile import Profile, TracedOperator
 from tonnage.errors import Unmeasured
-from tonnage.nouns.precision import Precision, number_format
-from tonnage.nouns.profile import Profile, TracedOperator
 from tonnage.physics.network import element_bytes
 from tonnage.physics.unet import GROUP_NORM
 from tonnage.physics.work import Kind, Operator, Work
@@ -115,11 +115,11 @@ def training_peak_bytes(
 
     Source
     ------
-    docs/physics.md 7; torch.distributed._tools.mem_tracker.MemTracker agrees (docs/log.md, 2026-11-21).
+    docs/physics.md 7; torch.distributed._tools.mem_tracker.MemTracker agrees (docs/log/, 2026-11-21).
 
     Examples
     --------
-    >>> from tonnage.nouns.profile import Moment
+    >>> from tonnage.domain.profile import Moment
     >>> net = Profile(schema="tonnage.profile/1", name="net", inputs=(), samples=1, parameters=1e6,
     ...               trainable_parameters=1e6, largest_parameter=1e6, forward=(),
     ...               moments=(Moment(activation_values=5e6, gradient_values=1e6),))

@@ -14,12 +14,12 @@ from typing import Final
 
 import msgspec
 
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.answer import Basis, Part, Quantity
-from tonnage.nouns.model import LayerGroup, Model
-from tonnage.nouns.precision import number_format
-from tonnage.nouns.profile import Profile
-from tonnage.nouns.training import TrainCoefficients, TrainSetup
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.model import LayerGroup, Model
+from tonnage.domain.precision import number_format
+from tonnage.domain.profile import Profile
+from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
 from tonnage.physics.optimizers import optimizer, state_bytes_per_parameter
 from tonnage.physics.parameters import (

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from tonnage.nouns.accelerator import Accelerator
-from tonnage.nouns.training import TrainCoefficients, TrainSetup
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.work import Operator
@@ -66,7 +66,7 @@ def product_share(*, share: float, half: float, m: float, n: float, k: float) ->
 
     Source
     ------
-    Form of vTrain's single-node fit; values fitted in calibration/training.py.
+    Form of vTrain's single-node fit; values fitted in tools/calibration/training.py.
 
     Examples
     --------

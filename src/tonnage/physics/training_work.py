@@ -6,7 +6,7 @@ forward work in flash kernels, twice without. Element-wise work is counted as th
 must read and write; how often a software really passes over it is a coefficient of `training_time.py`.
 
 Shapes are those of one rank. Communication that tensor, context and expert parallelism need inside the
-layer is listed with it; data and pipeline parallelism belong to the step (`tonnage.engine.training`).
+layer is listed with it; data and pipeline parallelism belong to the step (`tonnage.simulation.training`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
-from tonnage.nouns.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
-from tonnage.nouns.precision import number_format
-from tonnage.nouns.training import TrainSetup
+from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
+from tonnage.domain.precision import number_format
+from tonnage.domain.training import TrainSetup
 from tonnage.physics.parameters import Matrix, feed_forward_matrices, mixer_matrices
 from tonnage.physics.work import Kind, Operator
 

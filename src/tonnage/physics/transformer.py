@@ -5,16 +5,16 @@ all rows and read their weights once. `decode_work`, `prefill_work`, `encode_wor
 `forward_work` are steps of one kind. Widths are divided by the degrees here; layers of all
 pipeline stages are listed, since a token passes them all (the engine divides where stages overlap).
 
-Left to others: seconds (`operators.py`), host overhead and batching (`tonnage.engine`).
+Left to others: seconds (`operators.py`), host overhead and batching (`tonnage.simulation`).
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.model import LayerGroup, Model, Moe
-from tonnage.nouns.precision import Precision
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import LayerGroup, Model, Moe
+from tonnage.domain.precision import Precision
 from tonnage.physics.feed_forward import feed_forward_work
 from tonnage.physics.mixers import cross_attention_work, mixer_work
 from tonnage.physics.shares import Share, Tokens, gemm, share, touch

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from tonnage.nouns.layout import Layout
-from tonnage.nouns.offline import Unet
-from tonnage.nouns.precision import Precision, number_format
+from tonnage.domain.layout import Layout
+from tonnage.domain.offline import Unet
+from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.shares import Share, gemm, share, touch
 from tonnage.physics.work import Operator, Work
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tonnage.nouns.accuracy import AccuracyReport, BlockErrors, PeerErrors, Regret, SetAside
+from tonnage.domain.accuracy import AccuracyReport, BlockErrors, PeerErrors, Regret, SetAside
 from tonnage.report.accuracy_logs import log_page, log_rows
 from tonnage.report.accuracy_training import networks_page, training_page, training_rows
 from tonnage.report.duels import duel_rows, duel_sentence
@@ -176,8 +176,8 @@ def _unseen(page: Page) -> list[str]:
     return [
         "## Each row without its accelerator, family, engine, source",
         "Median errors over rows with all rows of one accelerator, model family, engine or source taken out of every "
-        "fit, in turn (`python calibration/left_out.py`). *Covered* counts every number once for each of these, inside "
-        "the interval that its level then has.",
+        "fit, in turn (`python tools/calibration/left_out.py`). *Covered* counts every number once for each of these, "
+        "inside the interval that its level then has.",
         _table(
             ["kind", "quantity", "in sample", *(f"without its {kind}" for kind in kinds), "covered", "± width"], rows
         ),
@@ -200,8 +200,8 @@ def _peers(page: Page) -> list[str]:
               "ratio", "ours, family left out"]  # fmt: skip
     return [
         f"## Beside {page.peer}",
-        "Its own estimate of the same serving rows (`make peers`; [how it was asked](../peers/README.md)), scored on "
-        "exactly the rows that both predict. Ours are in sample: these rows are among those that engines' overheads "
+        "Its own estimate of the same serving rows (`make peers`; [how it was asked](../tools/peers/README.md)), "
+        "scored on exactly the rows that both predict. Ours are in sample: these rows are among those that engines' overheads "
         "are fitted on; the last column is not.",
         _table(header, rows),
     ]

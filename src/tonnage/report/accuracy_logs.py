@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tonnage.nouns.accuracy import LogErrors
+from tonnage.domain.accuracy import LogErrors
 
 __all__ = ["log_page", "log_rows"]
 
@@ -21,7 +21,7 @@ say whether theirs did. *fitted on*: datasheet and generic curve, no kernel tabl
 bounds, what arithmetic bounds, host time of a step) set by the percentiles of that one log, and the size of the cache
 as the engine printed it. These logs bring requests faster than their engines answer, so a queue grows until the last
 has come: an error of the rate comes back twice or more in TTFT.
-`python calibration/logs.py FOLDER --write` refreshes the table from the logs."""
+`python tools/calibration/logs.py FOLDER --write` refreshes the table from the logs."""
 
 
 def log_rows(errors: Sequence[LogErrors]) -> list[tuple[str, ...]]:

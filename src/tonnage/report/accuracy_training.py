@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tonnage.nouns.accuracy import Figure
+from tonnage.domain.accuracy import Figure
 
 __all__ = ["networks_page", "training_page", "training_rows"]
 

@@ -7,17 +7,17 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-from tonnage.nouns.batch_plan import BatchPlan
-from tonnage.nouns.compare import Comparison
-from tonnage.nouns.cost import RentOrBuy
-from tonnage.nouns.diagnosis import Diagnosis
-from tonnage.nouns.fit import FitAnswer
-from tonnage.nouns.fleet_plan import FleetPlan
-from tonnage.nouns.infer_plan import InferPlan
-from tonnage.nouns.lifecycle import LifecyclePlan
-from tonnage.nouns.plan import ServePlan
-from tonnage.nouns.simulate import Simulated
-from tonnage.nouns.train_plan import TrainPlan
+from tonnage.domain.batch_plan import BatchPlan
+from tonnage.domain.compare import Comparison
+from tonnage.domain.cost import RentOrBuy
+from tonnage.domain.diagnosis import Diagnosis
+from tonnage.domain.fit import FitAnswer
+from tonnage.domain.fleet_plan import FleetPlan
+from tonnage.domain.infer_plan import InferPlan
+from tonnage.domain.lifecycle import LifecyclePlan
+from tonnage.domain.plan import ServePlan
+from tonnage.domain.simulate import Simulated
+from tonnage.domain.train_plan import TrainPlan
 from tonnage.report import html
 from tonnage.report.charts import Chart, charts_of
 from tonnage.report.console import Block, recorded

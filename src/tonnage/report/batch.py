@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.nouns.answer import Quantity
-from tonnage.nouns.batch_plan import BatchOption, BatchPlan, TradeOff
-from tonnage.nouns.plan import Bill
+from tonnage.domain.answer import Quantity
+from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff
+from tonnage.domain.plan import Bill
 from tonnage.report.console import lines, make_console
 from tonnage.report.lines import flip_text, need_text, starving
 from tonnage.report.opened import chosen, made_line, opening, parts_table

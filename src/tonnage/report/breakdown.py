@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tonnage.domain.breakdown import Breakdown, Evidence, Node
 from tonnage.errors import UnknownName
-from tonnage.nouns.breakdown import Breakdown, Evidence, Node
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tonnage.nouns.calibration import Calibrated, CalibrationError
+from tonnage.domain.calibration import Calibrated, CalibrationError
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 

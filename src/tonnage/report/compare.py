@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tonnage.nouns.compare import Compared, Comparison
+from tonnage.domain.compare import Compared, Comparison
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.nouns.cost import Input, Rent, RentOrBuy, Swing
+from tonnage.domain.cost import Input, Rent, RentOrBuy, Swing
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 

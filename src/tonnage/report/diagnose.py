@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.nouns.diagnosis import Diagnosis, Verdict
+from tonnage.domain.diagnosis import Diagnosis, Verdict
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 

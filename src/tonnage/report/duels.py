@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tonnage.nouns.accuracy import Duel
+from tonnage.domain.accuracy import Duel
 
 __all__ = ["duel_rows", "duel_sentence"]
 

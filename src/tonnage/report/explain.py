@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tonnage.nouns.answer import Quantity
-from tonnage.nouns.plan import ServeOption, ServePlan
+from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.report.console import lines
 from tonnage.report.lines import need_text
 from tonnage.report.opened import bill_lines, ending, offer_text, opened

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tonnage.nouns.fleet_plan import FleetPlan
-from tonnage.nouns.infer_plan import InferOption, InferPlan
-from tonnage.nouns.lifecycle import LifecyclePlan
+from tonnage.domain.fleet_plan import FleetPlan
+from tonnage.domain.infer_plan import InferOption, InferPlan
+from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.report.console import lines, make_console
 from tonnage.report.explain import show_explanation
 from tonnage.report.fleet import show_fleet_plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.nouns.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, HourRange
+from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, HourRange
 from tonnage.report.console import lines, make_console
 from tonnage.report.lines import starving
 from tonnage.units import show

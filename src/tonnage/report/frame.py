@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.domain.compare import Comparison
 from tonnage.errors import BadRequest
-from tonnage.nouns.compare import Comparison
 
 __all__ = ["frame", "rows_of"]
 

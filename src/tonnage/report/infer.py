@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tonnage.nouns.answer import Quantity
-from tonnage.nouns.infer_plan import InferOption, InferPlan
+from tonnage.domain.answer import Quantity
+from tonnage.domain.infer_plan import InferOption, InferPlan
 from tonnage.report.console import lines, make_console
 from tonnage.report.lines import starving
 from tonnage.units import show

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.nouns.answer import Quantity
-from tonnage.nouns.lifecycle import Lever, LifecyclePlan, OneType
+from tonnage.domain.answer import Quantity
+from tonnage.domain.lifecycle import Lever, LifecyclePlan, OneType
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.nouns.host import HostNeed
-from tonnage.nouns.plan import Flip, ServeOption
+from tonnage.domain.host import HostNeed
+from tonnage.domain.plan import Flip, ServeOption
 from tonnage.units import show
 
 __all__ = ["account_texts", "flip_text", "need_text", "starving"]

@@ -11,9 +11,9 @@ import sys
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from tonnage.nouns.accelerator import Accelerator, Link, PublishedResult, ScaleUpDomain
-from tonnage.nouns.listing import AcceleratorCard, Column, Listing
-from tonnage.nouns.money import STALE_AFTER_DAYS, is_stale
+from tonnage.domain.accelerator import Accelerator, Link, PublishedResult, ScaleUpDomain
+from tonnage.domain.listing import AcceleratorCard, Column, Listing
+from tonnage.domain.money import STALE_AFTER_DAYS, is_stale
 from tonnage.units import show
 
 __all__ = ["show_card", "show_listing"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tonnage.nouns.train_measurement import StepTimes, TrainMeasurement, TrainRun
+from tonnage.domain.train_measurement import StepTimes, TrainMeasurement, TrainRun
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 

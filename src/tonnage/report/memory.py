@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from tonnage.nouns.fit import FitAnswer, FitRow, Rule
+from tonnage.domain.fit import FitAnswer, FitRow, Rule
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import Bill, Provenance, ServePlan
+from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.nouns.answer import Quantity
-from tonnage.nouns.plan import Bill, Provenance, ServePlan
-from tonnage.nouns.train_plan import TrainPlan
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 

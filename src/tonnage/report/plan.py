@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.nouns.answer import Quantity
-from tonnage.nouns.fleet import FleetDay, FleetWay
-from tonnage.nouns.plan import Bill, ServeOption, ServePlan
+from tonnage.domain.answer import Quantity
+from tonnage.domain.fleet import FleetDay, FleetWay
+from tonnage.domain.plan import Bill, ServeOption, ServePlan
 from tonnage.report.console import lines, make_console
 from tonnage.report.lines import account_texts, flip_text, starving
 from tonnage.report.options_table import Column, options_table

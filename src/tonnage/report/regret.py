@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tonnage.nouns.accuracy import Regret
+from tonnage.domain.accuracy import Regret
 
 __all__ = ["regret_page", "regret_rows"]
 

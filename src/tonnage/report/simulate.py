@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tonnage.nouns.case import Latency
-from tonnage.nouns.simulate import FleetSeen, Occupancy, Simulated
+from tonnage.domain.case import Latency
+from tonnage.domain.simulate import FleetSeen, Occupancy, Simulated
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 

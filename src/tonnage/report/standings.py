@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tonnage.nouns.accuracy import GroupErrors, OutOfSample, SetAside, Standing
+from tonnage.domain.accuracy import GroupErrors, OutOfSample, SetAside, Standing
 
 __all__ = ["aside_page", "standing_rows", "standings_page"]
 
@@ -16,8 +16,9 @@ _LEFT_OUT: Final = {"source": "its source", "family": "its family", "": "nothing
 _HEAD: Final = """## On a case that nobody had fitted
 
 What to expect of a question of one's own. Each row is predicted, and its interval drawn, as if its whole source, or its
-whole model family, had never been seen: out of every fit (`python calibration/left_out.py --only source family`) and
-out of the widths, where those without it are stored (`python calibration/widths.py`: today those without a source; a
+whole model family, had never been seen: out of every fit
+(`python tools/calibration/left_out.py --only source family`) and out of the widths, where those without it are stored
+(`python tools/calibration/widths.py`: today those without a source; a
 family's intervals are as wide as shipped). Structure that was set by hand with the rows in view cannot be taken back.
 A row counts once for each thing it measured: of several rates one, and none beside the times that it is made of.
 The error of a group is its median; a figure is the mean over the groups with at least eight numbers, so that a source
@@ -28,7 +29,7 @@ interval."""
 _UNSEEN: Final = """### Tables that no fit has read
 
 As shipped, by source: out of sample without any refit. What is wrong with the largest of these errors stands in
-[the log](log.md)."""
+[the log](log/index.md)."""
 
 _SOURCES: Final = """### Source by source
 

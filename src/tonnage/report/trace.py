@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tonnage.nouns.profile import Profile, TracedOperator
+from tonnage.domain.profile import Profile, TracedOperator
 from tonnage.report.console import lines, make_console
 
 __all__ = ["sentence", "show_profile"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.nouns.answer import Quantity
-from tonnage.nouns.plan import Bill
-from tonnage.nouns.train_plan import ScalingPoint, TrainOption, TrainPlan
+from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import Bill
+from tonnage.domain.train_plan import ScalingPoint, TrainOption, TrainPlan
 from tonnage.report.console import lines, make_console
 from tonnage.report.lines import flip_text, need_text
 from tonnage.report.opened import bill_lines, ending, interval, offer_text, opened, parts_table

@@ -18,7 +18,7 @@ import msgspec
 
 from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
-from tonnage.planner.files import DEEPEST
+from tonnage.planning.files import DEEPEST
 from tonnage.web.questions import QUESTIONS
 
 __all__ = [

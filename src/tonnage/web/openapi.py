@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.planner.door import Field
-from tonnage.planner.request_schema import fleet_lists, property_of
+from tonnage.planning.door import Field
+from tonnage.planning.request_schema import fleet_lists, property_of
 from tonnage.version import __version__
 from tonnage.web.questions import QUESTIONS, Question, nested
 

@@ -14,10 +14,10 @@ from markupsafe import Markup
 from tonnage import catalog
 from tonnage.catalog.models import model_ids
 from tonnage.catalog.traffic import profiles
-from tonnage.nouns.breakdown import Breakdown
-from tonnage.nouns.plan import ServePlan
-from tonnage.nouns.train_plan import TrainPlan
-from tonnage.planner.door import Field
+from tonnage.domain.breakdown import Breakdown
+from tonnage.domain.plan import ServePlan
+from tonnage.domain.train_plan import TrainPlan
+from tonnage.planning.door import Field
 from tonnage.report import html
 from tonnage.report.answers import fragment
 from tonnage.report.charts import Chart
@@ -194,7 +194,7 @@ def _environment() -> Environment:
 
 @lru_cache(maxsize=1)
 def _targets() -> tuple[str, ...]:
-    from tonnage.handoff import known_targets
+    from tonnage.export import known_targets
 
     return tuple(name for name, target in known_targets().items() if "serve" in target.kinds)
 

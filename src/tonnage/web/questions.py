@@ -8,26 +8,26 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog import Additions
+from tonnage.domain.batch_plan import BatchPlan
+from tonnage.domain.compare import Comparison
+from tonnage.domain.cost import RentOrBuy
+from tonnage.domain.fit import FitAnswer
+from tonnage.domain.fleet_plan import FleetPlan
+from tonnage.domain.infer_plan import InferPlan
+from tonnage.domain.lifecycle import LifecyclePlan
+from tonnage.domain.plan import ServePlan
+from tonnage.domain.simulate import Simulated
+from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, echo
-from tonnage.nouns.batch_plan import BatchPlan
-from tonnage.nouns.compare import Comparison
-from tonnage.nouns.cost import RentOrBuy
-from tonnage.nouns.fit import FitAnswer
-from tonnage.nouns.fleet_plan import FleetPlan
-from tonnage.nouns.infer_plan import InferPlan
-from tonnage.nouns.lifecycle import LifecyclePlan
-from tonnage.nouns.plan import ServePlan
-from tonnage.nouns.simulate import Simulated
-from tonnage.nouns.train_plan import TrainPlan
-from tonnage.planner import ask
-from tonnage.planner.batch.door import BATCH_FIELDS
-from tonnage.planner.cost.door import COST_FIELDS
-from tonnage.planner.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
-from tonnage.planner.files import read_written
-from tonnage.planner.fit.door import FIT_FIELDS
-from tonnage.planner.fleet.door import FLEET_FIELDS
-from tonnage.planner.infer.door import INFER_FIELDS
-from tonnage.planner.lifecycle.door import LIFECYCLE_FIELDS
+from tonnage.planning import ask
+from tonnage.planning.batch.door import BATCH_FIELDS
+from tonnage.planning.cost.door import COST_FIELDS
+from tonnage.planning.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
+from tonnage.planning.files import read_written
+from tonnage.planning.fit.door import FIT_FIELDS
+from tonnage.planning.fleet.door import FLEET_FIELDS
+from tonnage.planning.infer.door import INFER_FIELDS
+from tonnage.planning.lifecycle.door import LIFECYCLE_FIELDS
 
 __all__ = ["QUESTIONS", "Question", "answered", "at_first", "nested", "opened"]
 
@@ -314,8 +314,8 @@ def answered(
 
 
 def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> FitAnswer:
-    from tonnage.planner.fit.door import fit_request
-    from tonnage.planner.fit.fit import fit
+    from tonnage.planning.fit.door import fit_request
+    from tonnage.planning.fit.fit import fit
 
     names = request.get("accelerator")
     split = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
@@ -323,29 +323,29 @@ def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> F
 
 
 def _rent_or_buy(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> RentOrBuy:
-    from tonnage.planner.cost.door import rent_or_buy_request
-    from tonnage.planner.cost.rent_or_buy import rent_or_buy
+    from tonnage.planning.cost.door import rent_or_buy_request
+    from tonnage.planning.cost.rent_or_buy import rent_or_buy
 
     return rent_or_buy(rent_or_buy_request(request, additions=additions), additions=additions)
 
 
 def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Simulated:
-    from tonnage.planner.simulate.door import simulation_of
-    from tonnage.planner.simulate.simulate import simulate
+    from tonnage.planning.simulate.door import simulation_of
+    from tonnage.planning.simulate.simulate import simulate
 
     return simulate(simulation_of(_typed(request)), additions=additions, watch=watch or (lambda *_: None))
 
 
 def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Comparison:
-    from tonnage.planner.compare.compare import compare
-    from tonnage.planner.compare.ways import comparing_of
+    from tonnage.planning.compare.compare import compare
+    from tonnage.planning.compare.ways import comparing_of
 
     return compare(comparing_of(_typed(request)), additions=additions, watch=watch)
 
 
 def _typed(request: Mapping[str, Any]) -> dict[str, Any]:
     """Whole numbers and flags of the simulation form, which a browser sends as text."""
-    from tonnage.planner.door import read_fields
+    from tonnage.planning.door import read_fields
 
     ways = {"ways": request["ways"]} if "ways" in request else {}
     flat = {

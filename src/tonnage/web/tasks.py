@@ -32,8 +32,8 @@ def ask(settings: Settings, told: Told, *, path: str, request: dict[str, Any]) -
 
 def predict(settings: Settings, _: Told, *, body: Mapping[str, Any]) -> bytes:
     """Many cases in, as many predictions or sentences out, in their order."""
-    from tonnage.planner.predict.case_lines import case_of_object
-    from tonnage.planner.predict.predict import predict as predicted
+    from tonnage.planning.predict.case_lines import case_of_object
+    from tonnage.planning.predict.predict import predict as predicted
 
     cases = body.get("cases")
     if set(body) != {"cases"} or not isinstance(cases, list) or not 0 < len(cases) <= MAX_CASES:
@@ -104,21 +104,21 @@ def chart(_: Settings, __: Told, *, kept: Kept, name: str, theme: str) -> bytes 
 
 def export(settings: Settings, _: Told, *, kept: Kept, target: str, rank: str) -> tuple[dict[str, str], str]:
     """The files that start a kept plan on a target, and their page."""
-    from tonnage import handoff
-    from tonnage.planner.startable import startable
+    from tonnage import export
+    from tonnage.planning.startable import startable
     from tonnage.web import pages
 
-    handoff.target_module(target)
+    export.target_module(target)
     plan, option = startable(kept.answer, rank=_rank(rank), additions=settings.additions)
-    written = dict(handoff.export(plan, option, to=target))
-    known = handoff.known_targets()[target]
+    written = dict(export.export(plan, option, to=target))
+    known = export.known_targets()[target]
     about = f"Start it with: {known.start}"
     return written, pages.files_page(written, title=f"{known.title}: files", about=about)
 
 
 def numbers(settings: Settings, _: Told, *, kept: Kept, rank: str) -> tuple[bytes, str]:
     """The times of a kept plan's option, opened: as JSON, and their page."""
-    from tonnage.planner.breakdown import explain_plan
+    from tonnage.planning.breakdown import explain_plan
     from tonnage.report.document import as_json
     from tonnage.web import pages
 

@@ -150,8 +150,8 @@ def _about(question: Question) -> str:
 
 
 def _predicted(arguments: dict[str, Any], additions: Additions) -> str:
-    from tonnage.planner.predict.case_lines import case_of_object
-    from tonnage.planner.predict.predict import predict
+    from tonnage.planning.predict.case_lines import case_of_object
+    from tonnage.planning.predict.predict import predict
 
     cases = arguments.get("cases")
     if not isinstance(cases, list) or not cases:
@@ -168,7 +168,7 @@ def _predicted(arguments: dict[str, Any], additions: Additions) -> str:
 
 def _diagnosed(arguments: dict[str, Any], additions: Additions) -> str:
     from tonnage.measure.diagnose.sources import diagnose, watch_of
-    from tonnage.planner.remedy import known_of, with_plan
+    from tonnage.planning.remedy import known_of, with_plan
 
     given = dict(arguments)
     sources, model = given.pop("sources", None), given.pop("model", None)

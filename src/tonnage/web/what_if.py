@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.nouns.check import Change
-from tonnage.planner.check import Comparable, check
+from tonnage.domain.check import Change
+from tonnage.planning.check import Comparable, check
 from tonnage.units import show
 from tonnage.web.questions import QUESTIONS, nested
 

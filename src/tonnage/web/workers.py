@@ -2,7 +2,7 @@
 
 Quick questions have a lane of their own, so that they never wait behind expensive ones, whose workers yield the
 processor to them. On Linux the workers of plans are forked from a process that has loaded everything and runs no
-threads (as in `tonnage.scale.runners`): replacing one that was killed costs milliseconds. Elsewhere, and for quick
+threads (as in `tonnage.sweep.runners`): replacing one that was killed costs milliseconds. Elsewhere, and for quick
 questions, a worker is a new interpreter.
 """
 

@@ -9,8 +9,8 @@ import pytest
 
 from tonnage.catalog.hub.config import ADAPTERS, read_config
 from tonnage.catalog.hub.vision import TOWERS, blocks_parameters
+from tonnage.domain.model import Attention, LatentAttention, Mlp, Moe, StateSpace
 from tonnage.errors import BadFact
-from tonnage.nouns.model import Attention, LatentAttention, Mlp, Moe, StateSpace
 from tonnage.physics.parameters import active_parameters, layer_parameters, parameters
 
 # Shapes as in each model's public config.json (own transcription), and the count its page on the hub lists.

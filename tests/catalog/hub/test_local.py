@@ -17,8 +17,8 @@ from tests.catalog.hub.files import (
 
 from tonnage.catalog.hub import resolve
 from tonnage.catalog.hub.local import read_path
+from tonnage.domain.model import Attention, Moe
 from tonnage.errors import BadFact
-from tonnage.nouns.model import Attention, Moe
 from tonnage.physics.parameters import parameters
 
 

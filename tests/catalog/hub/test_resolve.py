@@ -9,8 +9,8 @@ from tests.catalog.hub.files import CONFIG
 from tonnage.catalog import Additions
 from tonnage.catalog.hub import resolve
 from tonnage.catalog.models import model
+from tonnage.domain.model import Model
 from tonnage.errors import BadFact, BadRequest, UnknownName
-from tonnage.nouns.model import Model
 
 
 def test_a_model_stays_what_it_is() -> None:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tonnage.catalog.hub import resolve
 from tonnage.catalog.hub.sizes import bare_size, decoder_of_size
+from tonnage.domain.model import Attention
 from tonnage.errors import BadRequest
-from tonnage.nouns.model import Attention
 from tonnage.physics.parameters import parameters
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tonnage.catalog.hub import resolve
+from tonnage.domain.profile import PROFILE_SCHEMA, Moment, Profile, TracedInput, TracedOperator
 from tonnage.errors import BadFact
-from tonnage.nouns.profile import PROFILE_SCHEMA, Moment, Profile, TracedInput, TracedOperator
 
 PROFILE = Profile(
     schema=PROFILE_SCHEMA, name="net", inputs=(TracedInput(shape=(2, 3, 32, 32), dtype="float32"),), samples=2,

@@ -8,8 +8,8 @@ from tonnage import catalog
 from tonnage.catalog.hub.config import read_config
 from tonnage.catalog.hub.jsonfile import read_object
 from tonnage.catalog.models import FOLDER
+from tonnage.domain.model import Model
 from tonnage.errors import TonnageError
-from tonnage.nouns.model import Model
 from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.parameters import parameters
 

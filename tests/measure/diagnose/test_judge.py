@@ -7,10 +7,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.domain.diagnosis import Evidence, LoadLevel, Verdict
+from tonnage.domain.train_measurement import StepTimes
 from tonnage.measure.diagnose import limits
 from tonnage.measure.diagnose.judge import CAUSES, RULES, judge
-from tonnage.nouns.diagnosis import Evidence, LoadLevel, Verdict
-from tonnage.nouns.train_measurement import StepTimes
 
 HINTS = typing.get_type_hints(Evidence)
 

@@ -11,14 +11,9 @@ import msgspec
 import pytest
 
 from tests.measure.diagnose import pages
-from tonnage.measure.diagnose.judge import judge
-from tonnage.measure.diagnose.recorded import of_measurement, of_training
-from tonnage.measure.diagnose.sources import diagnose
-from tonnage.measure.diagnose.window import evidence_of, merged
-from tonnage.measure.metrics import reading_of
-from tonnage.nouns.diagnosis import Diagnosis
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
-from tonnage.nouns.train_measurement import (
+from tonnage.domain.diagnosis import Diagnosis
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.domain.train_measurement import (
     TRAIN_MEASUREMENT_SCHEMA,
     DeviceActivity,
     RankSteps,
@@ -27,7 +22,12 @@ from tonnage.nouns.train_measurement import (
     TrainMemory,
     TrainRun,
 )
-from tonnage.nouns.workload import Slo
+from tonnage.domain.workload import Slo
+from tonnage.measure.diagnose.judge import judge
+from tonnage.measure.diagnose.recorded import of_measurement, of_training
+from tonnage.measure.diagnose.sources import diagnose
+from tonnage.measure.diagnose.window import evidence_of, merged
+from tonnage.measure.metrics import reading_of
 
 DATA = Path(__file__).parents[2] / "data" / "measure"
 

@@ -19,6 +19,7 @@ import tonnage
 from tests.measure.diagnose import pages
 from tests.measure.stub import Stub, serving
 from tonnage.cli import root
+from tonnage.domain.measurement import Load
 from tonnage.errors import BadFact, BadRequest, TonnageError
 from tonnage.measure.diagnose.sources import Watch, diagnose
 from tonnage.measure.history.place import place_of
@@ -27,7 +28,6 @@ from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import EXPORTERS, all_names, reading_of
 from tonnage.measure.records import Spec, read_log
 from tonnage.measure.serve import measure_serve
-from tonnage.nouns.measurement import Load
 from tonnage.web.tools import call, tool_list
 
 DATA = Path(__file__).parents[2] / "data" / "measure"

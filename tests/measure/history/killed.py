@@ -15,9 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement
 from tonnage.measure.history.place import Place
 from tonnage.measure.history.store import remember
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Measurement
 
 __all__ = ["cycle", "main"]
 

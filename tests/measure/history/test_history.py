@@ -20,11 +20,11 @@ from click.testing import CliRunner
 from tests.measure.history import killed
 from tests.measure.stub import Stub, serving
 from tonnage.cli import root
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement, Point
 from tonnage.errors import BadFact, BadRequest, TonnageError
 from tonnage.measure.history import database
 from tonnage.measure.history.place import Place, place_of
 from tonnage.measure.history.store import entries, entry, export, remember
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Measurement, Point
 
 DATA = Path(__file__).parents[2] / "data" / "measure"
 

@@ -12,11 +12,11 @@ from tests import networks  # noqa: E402
 from tonnage import catalog  # noqa: E402
 from tonnage.catalog.hub.traced import model_of  # noqa: E402
 from tonnage.catalog.networks import offline, unet_of  # noqa: E402
+from tonnage.domain.layout import Layout  # noqa: E402
+from tonnage.domain.precision import Precision  # noqa: E402
+from tonnage.domain.profile import Profile  # noqa: E402
 from tonnage.errors import BadRequest, UnknownName  # noqa: E402
 from tonnage.measure.trace import load, parse_input, trace_module  # noqa: E402
-from tonnage.nouns.layout import Layout  # noqa: E402
-from tonnage.nouns.precision import Precision  # noqa: E402
-from tonnage.nouns.profile import Profile  # noqa: E402
 from tonnage.physics.parameters import layer_parameters, parameters  # noqa: E402
 from tonnage.physics.shares import Tokens  # noqa: E402
 from tonnage.physics.speech import decoder_step_work, encoder_work  # noqa: E402

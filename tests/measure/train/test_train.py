@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli import root
+from tonnage.domain.train_measurement import TrainMeasurement
 from tonnage.errors import BadFact, BadRequest
 from tonnage.measure.diagnose.judge import judge
 from tonnage.measure.diagnose.recorded import of_training
 from tonnage.measure.train.launch import Bounds, measure_train
-from tonnage.nouns.train_measurement import TrainMeasurement
 
 pytest.importorskip("torch", reason="the probe watches PyTorch: pip install 'tonnage[torch]'")
 

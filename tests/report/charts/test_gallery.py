@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.nouns.answer import Part, Quantity
+from tonnage.domain.answer import Part, Quantity
 from tonnage.report.charts import Chart, charts_of, specification
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.owning import _owned_line

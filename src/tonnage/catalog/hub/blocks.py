@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, texts, wrong
-from tonnage.nouns.model import Attention, FeedForward, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
+from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
 
 __all__ = [
     "attention",

@@ -22,8 +22,8 @@ from tonnage.catalog.hub.quantization import native_dtype, quantization
 from tonnage.catalog.hub.recent import RECENT
 from tonnage.catalog.hub.unknown import read_unknown
 from tonnage.catalog.hub.vision import VISION, tower
+from tonnage.domain.model import Model, Moe
 from tonnage.errors import BadFact, echo
-from tonnage.nouns.model import Model, Moe
 
 __all__ = ["ADAPTERS", "read_config"]
 

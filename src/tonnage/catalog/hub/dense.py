@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, same, windows
 from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, section, text, wrong
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
 
 __all__ = ["DENSE", "block_list", "windowed"]
 

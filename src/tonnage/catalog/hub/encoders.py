@@ -14,7 +14,7 @@ import msgspec
 
 from tonnage.catalog.hub.blocks import attention, hidden_size, layer_count, mlp, stack
 from tonnage.catalog.hub.fields import Config, flag, integer, optional_integer, text
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
 
 __all__ = ["ENCODERS"]
 

@@ -16,9 +16,9 @@ import msgspec
 
 from tonnage.catalog.hub.config import read_config
 from tonnage.catalog.hub.weights import Tensor, Weights, describe, weights_of
+from tonnage.domain.model import Model
+from tonnage.domain.precision import FORMATS
 from tonnage.errors import BadFact, echo
-from tonnage.nouns.model import Model
-from tonnage.nouns.precision import FORMATS
 
 __all__ = ["gguf_config", "read_gguf", "read_header"]
 

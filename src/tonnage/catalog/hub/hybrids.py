@@ -24,7 +24,7 @@ from tonnage.catalog.hub.fields import (
     texts,
     wrong,
 )
-from tonnage.nouns.model import Attention, FeedForward, LayerGroup, Mixer, Mlp, Model, StateSpace
+from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mixer, Mlp, Model, StateSpace
 
 __all__ = ["HYBRIDS"]
 

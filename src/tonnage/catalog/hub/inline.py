@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog.hub.config import read_config
+from tonnage.domain.model import Model
 from tonnage.errors import BadFact, echo
-from tonnage.nouns.model import Model
 
 __all__ = ["read_inline"]
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage.catalog.hub.blocks import decoder, hidden_size, layer_count, mlp, moe, moe_layers
 from tonnage.catalog.hub.fields import Config, flag, integer, integers, optional_integer, section, text, texts
-from tonnage.nouns.model import LatentAttention, LayerGroup, Mixer, Model, Moe, StateSpace
+from tonnage.domain.model import LatentAttention, LayerGroup, Mixer, Model, Moe, StateSpace
 
 __all__ = ["LATENT"]
 

@@ -13,8 +13,8 @@ from tonnage.catalog.hub.gguf import read_gguf
 from tonnage.catalog.hub.jsonfile import read_object
 from tonnage.catalog.hub.safetensors import read_folder, read_safetensors
 from tonnage.catalog.hub.weights import Tensor, Weights, describe
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
 from tonnage.errors import BadFact, echo
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model
 
 __all__ = ["read_path"]
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, moe, moe_layers, same, windows
 from tonnage.catalog.hub.fields import Config, flag, flags, integer, integers, optional_integer, section, texts
-from tonnage.nouns.model import Attention, FeedForward, LayerGroup, Mlp, Model, Moe
+from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model, Moe
 
 __all__ = ["MIXTURES", "gemma4_layers", "sparse_step"]
 

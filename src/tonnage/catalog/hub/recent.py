@@ -15,7 +15,7 @@ import msgspec
 from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, moe, moe_layers, same, windows
 from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, text, texts
 from tonnage.catalog.hub.mixtures import sparse_step
-from tonnage.nouns.model import (
+from tonnage.domain.model import (
     Attention,
     FeedForward,
     LatentAttention,

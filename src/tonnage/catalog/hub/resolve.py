@@ -20,8 +20,8 @@ from tonnage.catalog.hub.inline import read_inline
 from tonnage.catalog.hub.local import read_path
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.catalog.hub.sizes import read_size
+from tonnage.domain.model import Model
 from tonnage.errors import BadRequest, UnknownName, echo
-from tonnage.nouns.model import Model
 
 __all__ = ["read_repository", "resolve"]
 

@@ -12,8 +12,8 @@ import math
 import re
 from typing import Final
 
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.errors import BadRequest, echo
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Moe
 
 __all__ = ["bare_size", "decoder_of_size", "mixture_of_size", "read_size"]
 

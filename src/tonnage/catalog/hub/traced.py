@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.domain.model import Model, Network
+from tonnage.domain.profile import PROFILE_SCHEMA, Profile
 from tonnage.errors import BadFact, echo
-from tonnage.nouns.model import Model, Network
-from tonnage.nouns.profile import PROFILE_SCHEMA, Profile
 
 __all__ = ["model_of", "read_profile"]
 

@@ -16,8 +16,8 @@ from tonnage.catalog.hub.fields import Config, flag, given, integer, optional_in
 from tonnage.catalog.hub.latent import LATENT
 from tonnage.catalog.hub.mixtures import sparse_step
 from tonnage.catalog.hub.recent import sparse_layers
+from tonnage.domain.model import LayerGroup, Model, Moe
 from tonnage.errors import BadFact, echo
-from tonnage.nouns.model import LayerGroup, Model, Moe
 
 __all__ = ["read_unknown"]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from tonnage.catalog.hub.blocks import hidden_size, layer_count
 from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, section
-from tonnage.nouns.model import Attention, LayerGroup, Mlp, Model, Tower
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Tower
 
 __all__ = ["TOWERS", "VISION", "blocks_parameters", "tower"]
 

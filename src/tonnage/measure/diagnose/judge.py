@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tonnage.domain.diagnosis import DIAGNOSIS_SCHEMA, Diagnosis, Evidence, Missing, Verdict
 from tonnage.measure.diagnose import device, serving, training
-from tonnage.nouns.diagnosis import DIAGNOSIS_SCHEMA, Diagnosis, Evidence, Missing, Verdict
 
 __all__ = ["RULES", "judge"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tonnage.nouns.diagnosis import Evidence, Fact
+from tonnage.domain.diagnosis import Evidence, Fact
 
 __all__ = ["Limit", "enough", "fact"]
 

@@ -7,9 +7,9 @@ import time
 from typing import Final
 from urllib.parse import urlsplit
 
+from tonnage.domain.diagnosis import Reading
 from tonnage.errors import BadRequest, echo
 from tonnage.measure.metrics import reading_of
-from tonnage.nouns.diagnosis import Reading
 
 __all__ = ["get", "watched"]
 

@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from tonnage.domain.diagnosis import Reading
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.diagnose.pages import get
 from tonnage.measure.metrics import Sample, all_names, reading_of_samples
-from tonnage.nouns.diagnosis import Reading
 
 __all__ = ["is_prometheus", "readings_between"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tonnage.domain.diagnosis import Evidence, Fact, LoadLevel
+from tonnage.domain.measurement import Measurement, Point
+from tonnage.domain.train_measurement import StepTimes, TrainMeasurement, TrainRun
 from tonnage.measure.diagnose.limits import fact
 from tonnage.measure.diagnose.window import evidence_of
 from tonnage.measure.knee import meets
 from tonnage.measure.records import Log
-from tonnage.nouns.diagnosis import Evidence, Fact, LoadLevel
-from tonnage.nouns.measurement import Measurement, Point
-from tonnage.nouns.train_measurement import StepTimes, TrainMeasurement, TrainRun
 
 __all__ = ["against", "of_log", "of_measurement", "of_training"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tonnage.domain.diagnosis import Evidence, Fact, Missing, Verdict
+from tonnage.domain.engine_spec import ServerMetrics
 from tonnage.engines.registry import server_metrics
 from tonnage.measure.diagnose import limits
 from tonnage.measure.diagnose.limits import enough, fact
-from tonnage.nouns.diagnosis import Evidence, Fact, Missing, Verdict
-from tonnage.nouns.engine_spec import ServerMetrics
 from tonnage.units import show
 
 __all__ = ["RULES"]

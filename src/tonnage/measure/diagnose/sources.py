@@ -9,6 +9,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from tonnage.domain.diagnosis import Diagnosis, Evidence
+from tonnage.domain.measurement import Measurement
+from tonnage.domain.train_measurement import TRAIN_MEASUREMENT_SCHEMA, TrainMeasurement
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.client import key_of
 from tonnage.measure.diagnose.judge import judge
@@ -23,9 +26,6 @@ from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import reading_of
 from tonnage.measure.records import LOG_SCHEMA, read_log
 from tonnage.measure.train.kineto import measurement_of_trace
-from tonnage.nouns.diagnosis import Diagnosis, Evidence
-from tonnage.nouns.measurement import Measurement
-from tonnage.nouns.train_measurement import TRAIN_MEASUREMENT_SCHEMA, TrainMeasurement
 from tonnage.units import read
 
 __all__ = ["Watch", "diagnose", "evidence_from", "training_of", "watch_of"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from tonnage.domain.diagnosis import Evidence, Fact, Missing, Verdict
 from tonnage.measure.diagnose import limits
 from tonnage.measure.diagnose.limits import fact
-from tonnage.nouns.diagnosis import Evidence, Fact, Missing, Verdict
 
 __all__ = ["RULES"]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from tonnage.domain.diagnosis import Evidence, Histogram, LoadLevel, Reading
 from tonnage.measure.metrics import COUNTERS
-from tonnage.nouns.diagnosis import Evidence, Histogram, LoadLevel, Reading
 
 __all__ = ["evidence_of", "grown", "merged", "percentile"]
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.domain.history import Entry, History
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.history.database import LATEST, Database, opened, version
 from tonnage.measure.history.place import Place
-from tonnage.nouns.history import Entry, History
 from tonnage.version import __version__
 
 __all__ = ["entries", "entry", "export", "remember"]

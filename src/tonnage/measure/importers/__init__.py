@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
+from tonnage.domain.measurement import Measurement
 from tonnage.errors import BadFact, echo
 from tonnage.measure.files import read_whole, refuse_heavy
-from tonnage.nouns.measurement import Measurement
 
 __all__ = ["read_report"]
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tonnage.engine.metrics import tpot_s
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.measure.summary import latency
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.simulation.metrics import tpot_s
 
 __all__ = ["read", "recognise"]
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tonnage.engine.metrics import e2e_s, tpot_s, ttft_s
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.measure.summary import latency
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.simulation.metrics import e2e_s, tpot_s, ttft_s
 
 __all__ = ["read", "recognise"]
 

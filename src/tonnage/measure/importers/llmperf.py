@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.measure.summary import latency
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 
 __all__ = ["read", "recognise"]
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 
 __all__ = ["read", "recognise"]
 

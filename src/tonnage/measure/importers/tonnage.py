@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement
 from tonnage.measure.records import LOG_SCHEMA, Header, Log, Outcome, Scrape, Segment, StageEnd
 from tonnage.measure.summary import measurement_of
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Measurement
 
 __all__ = ["read", "recognise"]
 

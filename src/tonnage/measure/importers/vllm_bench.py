@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tonnage.nouns.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 
 __all__ = ["read", "recognise"]
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from tonnage.nouns.profile import TracedOperator
+from tonnage.domain.profile import TracedOperator
 
 __all__ = ["Call", "traced_operator"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tonnage.domain.profile import Moment, TracedOperator
 from tonnage.measure.trace.operators import SKIPPED, Call, traced_operator
-from tonnage.nouns.profile import Moment, TracedOperator
 
 __all__ = ["Book", "book_of", "frontier", "hold", "merged", "settle", "storage_key", "written_down"]
 

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from datetime import date
 from typing import Any, Final
 
+from tonnage.domain.profile import PROFILE_SCHEMA, Profile, TracedInput
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.measure.trace.load import Given, InputSpec, load
 from tonnage.measure.trace.record import Book, book_of, frontier, hold, merged, settle, storage_key, written_down
-from tonnage.nouns.profile import PROFILE_SCHEMA, Profile, TracedInput
 
 __all__ = ["trace_module", "trace_named"]
 

@@ -17,15 +17,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tonnage.errors import BadFact, echo
-from tonnage.measure.files import read_whole, refuse_heavy
-from tonnage.nouns.train_measurement import (
+from tonnage.domain.train_measurement import (
     TRAIN_MEASUREMENT_SCHEMA,
     DeviceActivity,
     StepTimes,
     TrainMeasurement,
     TrainRun,
 )
+from tonnage.errors import BadFact, echo
+from tonnage.measure.files import read_whole, refuse_heavy
 from tonnage.version import __version__
 
 __all__ = ["measurement_of_trace"]

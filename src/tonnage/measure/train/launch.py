@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.domain.train_measurement import TrainMeasurement
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.train.probe import FOLDER
 from tonnage.measure.train.records import RankLog, read_ranks
 from tonnage.measure.train.summary import WARMUP, measurement_of
-from tonnage.nouns.train_measurement import TrainMeasurement
 
 __all__ = ["Bounds", "measure_train", "ranks_of"]
 

@@ -7,9 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage.errors import BadFact
-from tonnage.measure.train.records import PHASES, RankLog, Stepped
-from tonnage.nouns.train_measurement import (
+from tonnage.domain.train_measurement import (
     TRAIN_MEASUREMENT_SCHEMA,
     CheckpointTimes,
     RankSteps,
@@ -18,6 +16,8 @@ from tonnage.nouns.train_measurement import (
     TrainMemory,
     TrainRun,
 )
+from tonnage.errors import BadFact
+from tonnage.measure.train.records import PHASES, RankLog, Stepped
 
 __all__ = ["measurement_of", "run_of"]
 

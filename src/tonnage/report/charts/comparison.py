@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.nouns.compare import Comparison
+from tonnage.domain.compare import Comparison
 from tonnage.report.charts.chart import Chart, axis, records
 from tonnage.units import show
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.nouns.fleet_plan import FleetPlan, PoolInstances
+from tonnage.domain.fleet_plan import FleetPlan, PoolInstances
 from tonnage.report.charts.chart import Chart, axis, records
 
 __all__ = ["fleet_charts"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tonnage.nouns.batch_plan import BatchPlan
-from tonnage.nouns.compare import Comparison
-from tonnage.nouns.cost import RentOrBuy
-from tonnage.nouns.fit import FitAnswer
-from tonnage.nouns.fleet_plan import FleetPlan
-from tonnage.nouns.infer_plan import InferPlan
-from tonnage.nouns.lifecycle import LifecyclePlan
-from tonnage.nouns.plan import ServePlan
-from tonnage.nouns.simulate import Simulated
-from tonnage.nouns.train_plan import TrainPlan
+from tonnage.domain.batch_plan import BatchPlan
+from tonnage.domain.compare import Comparison
+from tonnage.domain.cost import RentOrBuy
+from tonnage.domain.fit import FitAnswer
+from tonnage.domain.fleet_plan import FleetPlan
+from tonnage.domain.infer_plan import InferPlan
+from tonnage.domain.lifecycle import LifecyclePlan
+from tonnage.domain.plan import ServePlan
+from tonnage.domain.simulate import Simulated
+from tonnage.domain.train_plan import TrainPlan
 from tonnage.report.charts.chart import Chart
 from tonnage.report.charts.comparison import comparison_charts
 from tonnage.report.charts.fleet import fleet_charts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.nouns.infer_plan import InferOption, InferPlan
+from tonnage.domain.infer_plan import InferOption, InferPlan
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.units import show

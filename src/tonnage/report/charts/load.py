@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.nouns.plan import LoadPoint
-from tonnage.nouns.workload import Slo
+from tonnage.domain.plan import LoadPoint
+from tonnage.domain.workload import Slo
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.units import show
 

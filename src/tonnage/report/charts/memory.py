@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.nouns.answer import Quantity
+from tonnage.domain.answer import Quantity
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.units import show
 

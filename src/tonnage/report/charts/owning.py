@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.nouns.cost import Rent, RentOrBuy
+from tonnage.domain.cost import Rent, RentOrBuy
 from tonnage.report.charts.chart import Chart, axis, layered, records
 
 __all__ = ["cost_charts"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.nouns.plan import Roofline
+from tonnage.domain.plan import Roofline
 from tonnage.report.charts.chart import Chart, axis, layered, records
 
 __all__ = ["roofline_chart"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.nouns.plan import ServeOption, ServePlan
+from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.report.charts.load import load_chart
 from tonnage.report.charts.memory import Stack, memory_chart

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.nouns.case import Latency
-from tonnage.nouns.simulate import Simulated
+from tonnage.domain.case import Latency
+from tonnage.domain.simulate import Simulated
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.units import show
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tonnage.nouns.answer import Quantity
-from tonnage.nouns.batch_plan import BatchOption, BatchPlan
-from tonnage.nouns.train_plan import Milestone, TrainOption, TrainPlan
+from tonnage.domain.answer import Quantity
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
+from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.units import show

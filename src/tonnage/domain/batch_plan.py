@@ -1,0 +1,109 @@
+"""A batch plan: the cheapest ways to finish a number of items, by a deadline, and what more speed costs.
+
+`tonnage plan batch` returns one; its JSON is of the same schema as other plans, `kind` is "batch".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.cost import EnergyUse
+from tonnage.domain.host import HostNeed
+from tonnage.domain.plan import Bill, Configuration, Flip, Provenance, Rejection
+from tonnage.domain.quality import QualityChange
+from tonnage.domain.workload import Batch
+
+__all__ = ["BatchOption", "BatchPlan", "TradeOff"]
+
+
+class BatchOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One configuration on a number of instances until all items are done."""
+
+    configuration: Configuration
+    replicas: int
+    accelerators: int
+    items_per_s: Quantity
+    """Of one replica, always full. [1/s]"""
+    concurrency: float
+    """Requests in flight on one replica."""
+    binds: str
+    """What keeps it from holding more: kv, batch."""
+    memory: Quantity
+    """Of one accelerator, the KV pool included. [bytes]"""
+    kv_tokens: float
+    bill: Bill
+    """By the hour, while it runs."""
+    wall_s: Quantity
+    """From the order to the last answer: start, work, interruptions. [s]"""
+    start_s: float
+    """Until the first token. [s]"""
+    billed_hours: float
+    """Of each instance. [h]"""
+    cost: Quantity
+    """Of the whole job, opened into work, start, lost work and rounding of hours. [USD]"""
+    usd_per_thousand_items: float
+    usd_per_million_output_tokens: float
+    usd_per_million_tokens: float
+    """Prompts and answers alike. [USD/1M tokens]"""
+    useful: float = 1.0
+    """Share of rented time that does useful work. [-]"""
+    available: float = 1.0
+    """Share of time in which the capacity is there. [-]"""
+    energy: EnergyUse | None = None
+    kwh: float | None = None
+    """Of the whole job. [kWh]"""
+    kg_co2: float | None = None
+    basis: str = ""
+    verdict: str = ""
+    sure: bool = True
+    """The deadline holds at the slow end of the interval too."""
+    ties: bool = False
+    """It may cost no more than the first, errors that both share left out."""
+    limit_bytes: float | None = None
+    """What the engine allows itself of one accelerator. [bytes]"""
+    sources: tuple[str, ...] = ()
+    needs: tuple[HostNeed, ...] = ()
+    """What the machine must bring around the accelerators, beside what the offer lists."""
+
+
+class TradeOff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One point of cost against time that no other beats in both."""
+
+    label: str
+    accelerators: int
+    term: str
+    wall_s: float
+    usd: float
+    times_the_price: float
+    """Over the cheapest point. [-]"""
+    times_faster: float
+    """Than the cheapest point. [-]"""
+
+
+class BatchPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="batch"):
+    """The answer to a batch request."""
+
+    schema: str
+    feasible: bool
+    sentence: str
+    request: Batch
+    model: dict[str, Any]
+    options: tuple[BatchOption, ...] = ()
+    frontier: tuple[TradeOff, ...] = ()
+    """Cheapest first, each faster than the one before."""
+    card_for_card: tuple[str, ...] = ()
+    """Each dearer kind of accelerator against the cheapest by the hour: times the price, times the speed."""
+    spot_against: str = ""
+    """What interruptible capacity saves, and what it risks."""
+    rejected: tuple[Rejection, ...] = ()
+    flips: tuple[Flip, ...] = ()
+    binding: Verdict | None = None
+    evaluated: int = 0
+    quality: tuple[QualityChange, ...] = ()
+    """What the formats of the options keep of the score as released, as published."""
+    relaxing: tuple[str, ...] = ()
+    """When nothing works: what dropping one constraint at a time buys."""
+    provenance: Provenance

@@ -1,0 +1,50 @@
+"""Several answers side by side: ways to serve the same requests, plans, or cases."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tonnage.domain.simulate import Simulated, Simulation
+
+__all__ = ["COMPARE_SCHEMA", "Compared", "Comparing", "Comparison"]
+
+COMPARE_SCHEMA = "tonnage.compare/1"
+
+
+class Comparing(msgspec.Struct, frozen=True, kw_only=True):
+    """Ways to serve the same requests, by name."""
+
+    ways: tuple[tuple[str, Simulation], ...]
+    notes: tuple[str, ...] = ()
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One figure of every side."""
+
+    what: str
+    """Stable name: p95 ttft, goodput, accelerators, cost, configuration, …"""
+    unit: str = ""
+    """A dimension of `units`; empty for a text."""
+    values: tuple[float | str | None, ...]
+    """In the order of the sides; absent = the side has none."""
+    best: int | None = None
+    """Place of the side that is best; absent where no way is better, or all are alike."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Sides and their figures."""
+
+    schema: str
+    sentence: str
+    kind: str
+    """simulate, serve, train, infer: what the sides answer."""
+    sides: tuple[str, ...]
+    figures: tuple[Compared, ...]
+    best: str | None = None
+    """The side that the sentence names."""
+    fits: bool = True
+    """At least one side runs."""
+    partial: bool = False
+    simulations: tuple[Simulated, ...] = ()
+    """What each side's simulation saw, where that is what is compared."""
+    assumed: tuple[str, ...] = ()

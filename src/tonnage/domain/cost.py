@@ -1,0 +1,285 @@
+"""What owning and renting cost: the machine in numbers, the answer, and how sure it is.
+
+`tonnage cost rent-or-buy` returns a `RentOrBuy` (`"schema": "tonnage.cost/1"`). Every number that
+owning is reckoned from is an `Input`, with its band and where it comes from, so that none hides
+in a formula; the same names are the command's flags.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tonnage.domain.answer import Quantity
+
+__all__ = [
+    "COST_SCHEMA",
+    "BillingRules",
+    "Claim",
+    "EnergyUse",
+    "Input",
+    "OwnedMachine",
+    "OwnedServer",
+    "Rent",
+    "RentOrBuy",
+    "RentOrBuyRequest",
+    "SampleCosts",
+    "Swing",
+    "UnitCosts",
+]
+
+COST_SCHEMA = "tonnage.cost/1"
+
+
+class OwnedServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A machine that can be bought, and which rows of the ownership table describe it."""
+
+    server: str
+    """Key of its price."""
+    accelerator: str
+    count: int
+    power: str = ""
+    """Key of its power; empty = no figure."""
+    network: str = ""
+    """Key of its fabric; empty = none is needed."""
+    place: str = "colocation"
+    """colocation, or office: no rent, a household or office tariff, and hours of its user's time instead of staff."""
+    resale: str = "residual_value_36m"
+
+
+class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that the cost of owning one machine follows from. Money is in USD, VAT excluded."""
+
+    accelerators: float
+    purchase: float
+    """[USD]"""
+    power: float
+    """The most it draws at the plug, accelerators, hosts and fans together. [W]"""
+    years: float
+    """It is kept. [years]"""
+    load: float
+    """Share of that power while it works. [-]"""
+    idle: float
+    """Share of that power while it waits. [-]"""
+    pue: float
+    electricity: float
+    """[USD/kWh]"""
+    hosting: float
+    """Rent of the room it stands in, by contracted power. [USD/kW-month]"""
+    network: float
+    """Its share of switches, adapters and cables. [USD]"""
+    storage: float
+    """Bought beside it. [USD]"""
+    staff: float
+    """[USD/year]"""
+    spares: float
+    """Share of the purchase kept as spare parts. [-]"""
+    support: float
+    """Vendor's support, share of the purchase. [1/year]"""
+    insurance: float
+    """Share of the purchase. [1/year]"""
+    interest: float
+    """[1/year]"""
+    resale_3y: float
+    """Share of the purchase that it still sells for after three years. [-]"""
+    interruptions: float
+    """Of any cause, of one accelerator. [1/year]"""
+    repair: float
+    """From an interruption until it works again. [s]"""
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One number of the machine: its value, the band it may lie in, and who says so."""
+
+    name: str
+    value: float
+    unit: str
+    meaning: str
+    source: str
+    low: float | None = None
+    high: float | None = None
+    confidence: str = ""
+    """high, medium, low; yours when the request gave it."""
+    as_of: str = ""
+
+
+class RentOrBuyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to compare: the machine, how much it is used, and which offers count."""
+
+    server: str
+    accelerator: str
+    utilisation: float
+    """Share of the machine's hours with useful work. [-]"""
+    country: str = "US"
+    """Whose tariff and where the machine stands."""
+    given: dict[str, float] = {}
+    """Inputs in place of the catalogue's, by name, in the units of `OwnedMachine`."""
+    providers: tuple[str, ...] = ()
+    countries: tuple[str, ...] = ()
+    eu: bool | None = None
+    terms: tuple[str, ...] = ()
+    """Empty = all of them."""
+    community: bool = False
+    rent_usd_per_hour: float | None = None
+    """A price per accelerator and hour to compare with, in place of the offers'. [USD/h]"""
+    rent_decline: float = 0.0
+    """Yearly fall of rental prices over the machine's life. [1/year]"""
+
+
+class Rent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to rent the same accelerator, against owning."""
+
+    provider: str
+    term: str
+    usd_per_accelerator_hour: float
+    """As listed. [USD/h]"""
+    paid: str
+    """used = hours of work only; always = every hour of the term."""
+    instance_type: str = ""
+    region: str = ""
+    kind: str = ""
+    """hyperscaler, neocloud, marketplace …"""
+    as_of: str = ""
+    stale: bool = False
+    useful: float = 1.0
+    """Share of rented hours that do useful work: below 1 where capacity is taken back. [-]"""
+    lifetime_usd: float = 0.0
+    """For the work the machine would do at the asked utilisation. [USD]"""
+    break_even_utilisation: float | None = None
+    """Owning costs no more from this share of hours on; absent = at no use."""
+    break_even_low: float | None = None
+    break_even_high: float | None = None
+    """90 % interval of the break-even over the bands of the inputs; absent = open on that side."""
+    break_even_hours: float | None = None
+    """The same in hours of one accelerator over the machine's life. [h]"""
+    payback_months: float | None = None
+    """Until the rent saved at the asked utilisation has paid for the machine, resale left out; absent = not in its
+    life. [months]"""
+    owning_wins: bool = False
+    note: str = ""
+
+
+class Swing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one input alone does to owning: the cost of a used hour and the break-even at both ends of its band."""
+
+    name: str
+    low: float
+    high: float
+    unit: str
+    usd_per_used_hour_at_low: float
+    usd_per_used_hour_at_high: float
+    break_even_at_low: float | None = None
+    break_even_at_high: float | None = None
+
+    @property
+    def width(self) -> float:
+        """[USD/h]"""
+        return abs(self.usd_per_used_hour_at_high - self.usd_per_used_hour_at_low)
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A popular rule, and what these prices make of it."""
+
+    rule: str
+    computed: str
+    verdict: str
+    """holds, fails, depends."""
+    source: str
+    evidence: dict[str, Any] = {}
+
+
+class RentOrBuy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rent-or-buy"):
+    """The answer: what owning costs, opened; what each offer costs; where the two meet; what decides it."""
+
+    schema: str
+    feasible: bool
+    """Whether there is an offer to compare with."""
+    sentence: str
+    request: RentOrBuyRequest
+    owning: Quantity
+    """Over the machine's life at the asked utilisation. [USD]"""
+    owned_usd_per_used_hour: Quantity
+    """Of one accelerator, by hours with useful work. [USD/h]"""
+    owned_usd_per_hour: float
+    """Of one accelerator, by hours of the calendar. [USD/h]"""
+    inputs: tuple[Input, ...]
+    rents: tuple[Rent, ...] = ()
+    tornado: tuple[Swing, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    assumed: tuple[str, ...] = ()
+    made: str = ""
+    version: str = ""
+
+
+class BillingRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a provider counts time and bytes."""
+
+    step_s: float
+    """Smallest unit that is charged. [s]"""
+    least_s: float
+    """Smallest charge or minimum term. [s]"""
+    egress_usd_per_gb: float | None = None
+    stated: str = ""
+    """In the provider's words."""
+    source: str = ""
+
+
+class UnitCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An hourly cost by what it delivers at the mean load."""
+
+    usd_per_request: float
+    usd_per_million_output_tokens: float
+    """The whole cost charged to the answers. [USD/1M tokens]"""
+    usd_per_million_blended_tokens: float
+    """The whole cost over prompts and answers. [USD/1M tokens]"""
+    usd_per_million_input_share: float
+    """Prompts pay for the time they take. [USD/1M tokens]"""
+    usd_per_million_answer_share: float
+    """Answers pay for the time they take. [USD/1M tokens]"""
+    requests_per_usd: float
+    max_requests_per_s_per_usd_hour: float
+    """Queries per second per dollar: largest rate within the objectives over the hourly price. [1/s per USD/h]"""
+
+
+class SampleCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What images, texts, frames or hours of audio cost at a load, and what they would at the most one may give."""
+
+    usd_per_month: float
+    usd_per_thousand: float | None = None
+    """A thousand images, texts, frames. [USD]"""
+    usd_per_thousand_full: float | None = None
+    """The same if the load used all of the capacity. [USD]"""
+    usd_per_audio_hour: float | None = None
+    """An hour of sound. [USD]"""
+    usd_per_audio_hour_full: float | None = None
+    usd_per_stream_month: float | None = None
+    """A camera that is watched all month. [USD/month]"""
+    per_s_per_usd_hour: float
+    """Samples per second, or hours of audio per hour, of all capacity for each dollar an hour. [1/s per USD/h]"""
+
+
+class EnergyUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Electricity and carbon of accelerators, their hosts and the cooling around them."""
+
+    power_w: float
+    """Mean draw of everything, cooling included. [W]"""
+    power_w_low: float
+    power_w_high: float
+    board_w: float
+    """Accelerators alone. [W]"""
+    host_w: float
+    """Processors, memory, adapters, fans. [W]"""
+    pue: float
+    kwh_per_month: float
+    kwh_per_million_tokens: float | None = None
+    """Output tokens. [kWh/1M tokens]"""
+    tokens_per_joule: float | None = None
+    """Output tokens at the plug of the building. [1/J]"""
+    kg_co2_per_month: float | None = None
+    """Absent where the grid of the region is not known. [kg/month]"""
+    g_co2_per_million_tokens: float | None = None
+    grams_per_kwh: float | None = None
+    grid: str = ""
+    """Whose grid: a cloud region or a country."""
+    sources: tuple[str, ...] = ()

@@ -1,0 +1,197 @@
+"""How much of an accelerator its kernels use, as measured: grids of times, a generic curve, and the ladder of both.
+
+A `Ladder` holds, for one accelerator, the measured time grids of its kernels and the generic curve
+that stands in where nothing was measured. Its rungs, best first: `own` (this accelerator was
+measured), `architecture` (a part with the same compute capability was), `generation` (a part of the
+same architecture name was), `generic` (a curve with a few efficiencies).
+
+Records only: the catalogue reads them from files, `tonnage.physics.efficiency` turns them into seconds.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final, Literal
+
+import msgspec
+
+__all__ = ["LOG_STEP", "PROCESSOR", "RUNGS", "Curve", "Grid", "Ladder", "Machine", "Origin", "Rung"]
+
+Rung = Literal["own", "architecture", "generation", "generic"]
+
+RUNGS: Final[tuple[Rung, ...]] = ("own", "architecture", "generation", "generic")
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a roofline needs to know about an accelerator, for one compute dtype or one link."""
+
+    peak_flop_per_s: float
+    memory_bytes_per_s: float
+    link_bytes_per_s: float = 0.0
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a grid comes from: what a prediction that rests on it names as its evidence."""
+
+    key: str
+    """Kind, format and variant, as in `Ladder.grids`."""
+    accelerator: str
+    """The part that was measured."""
+    file: str
+    """Of the catalogue's folder of efficiencies."""
+    package: str
+    """The published collection of kernel tables it was built from."""
+    date: str
+    """When it was built (ISO)."""
+
+
+class Grid(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """
+    Measured times over a regular grid of shapes, compared by identity.
+
+    `axes` are natural logarithms of the coordinates; the last is the one that grows with tokens,
+    context or message size. `excess` holds, in C order and in steps of LOG_STEP, the logarithm of the
+    measured time over `physics.efficiency.model_s` of the shape on the machine it was measured on.
+    """
+
+    kind: str
+    """Which demand function the coordinates feed: see `physics.efficiency.DEMANDS`."""
+    axes: tuple[tuple[float, ...], ...]
+    excess: array[int]
+    floor_s: float
+    """Part of every time that no faster memory, arithmetic or link shortens. [s]"""
+    weights_bytes: float = 2.0
+    """Bytes of one stored value (weights, cached keys and values). [bytes]"""
+    width: float = 128.0
+    """Head size of attention; sum of both sides of an expert's matrix; 1 elsewhere."""
+    rung: Rung = "own"
+    source: str = ""
+    """Software and its version, and the table."""
+    origin: Origin | None = None
+    """Absent for grids that no file holds."""
+    crowding: float = 1.0
+    """Multiprocessors of the measured part over those of the part it stands in for."""
+    arithmetic: float = 1.0
+    """Share of its peak that the part reaches, over the measured part's share of its own."""
+    memory: float = 1.0
+    """The same of the memory bandwidth."""
+
+
+LOG_STEP: Final = 1.0 / 2000.0
+"""Resolution of the stored logarithms: 0.05 % of a time."""
+
+_GEMM: Final[dict[str, tuple[float, float, float]]] = {
+    "fp32": (0.83, 0.81, 620.0),
+    "tf32": (0.83, 0.81, 620.0),
+    "fp16": (0.83, 0.81, 620.0),
+    "bf16": (0.83, 0.81, 620.0),
+    "fp8": (0.66, 0.73, 1200.0),
+    "int8": (0.66, 0.73, 1200.0),
+    "fp4": (0.61, 0.63, 2800.0),
+}
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    The generic curve: efficiencies of kernels where no grid applies.
+
+    Fits of tools/calibration/curve.py over all measured accelerators, each with equal weight; fp32 and tf32
+    take bf16's shares, int8 takes fp8's. State-space, convolution and gather shares are assumptions.
+    """
+
+    overlaps: bool = True
+    """Arithmetic goes on while data moves; otherwise one follows the other."""
+    launch_s: float = 3.1e-6
+    """One kernel inside a captured graph. [s]"""
+    eager_launch_s: float = 6e-6
+    """One kernel launched from Python. [s]"""
+    narrow_launch_s: float = 7.5e-6
+    """A product of 8 bits or less, with the kernel that quantises its input. [s]"""
+    gemm: dict[str, tuple[float, float, float]] = msgspec.field(default_factory=lambda: dict(_GEMM))
+    """By compute dtype: compute efficiency, memory efficiency, m0 of the small-shape penalty."""
+    dequantize: float = 0.95
+    """Compute efficiency of weight-only products over that of 16-bit ones, above 64 rows."""
+    prefill_launch_s: float = 17e-6
+    prefill_limit: float = 0.46
+    prefill_half: float = 720.0
+    """Query tokens at which prefill attention reaches half of its limit."""
+    decode_memory: float = 0.74
+    decode_occupancy: float = 0.05
+    decode_launch_s: float = 14e-6
+    elementwise_memory: float = 0.75
+    gather_memory: float = 0.5
+    state_space_compute: float = 0.25
+    state_space_memory: float = 0.65
+    convolution_compute: float = 0.6
+    convolution_memory: float = 0.7
+    link: float = 0.8
+    """Bus bandwidth of large collectives over the link rate, inside a node."""
+    link_small: float = 0.45
+    """The same for messages of a few hundred KiB: the second regime."""
+    network: float = 0.8
+    """Bus bandwidth of large collectives over the network rate, between nodes."""
+    host_link: float = 0.42
+    """Collectives over PCIe with peer access, over the PCIe rate of one direction."""
+    host_link_no_peer: float = 0.22
+    """The same through host memory: no peer access between cards."""
+    hop_s: float = 1.0e-6
+    collective_launch_s: float = 4e-6
+    network_hop_s: float = 8e-6
+
+
+PROCESSOR: Final = Curve(
+    overlaps=False,
+    launch_s=1e-6,
+    eager_launch_s=1e-6,
+    narrow_launch_s=1e-6,
+    gemm={dtype: (1.0, 1.0, 0.0) for dtype in _GEMM},
+    dequantize=1.0,
+    prefill_launch_s=1e-6,
+    prefill_limit=1.0,
+    prefill_half=0.0,
+    decode_memory=1.0,
+    decode_occupancy=0.0,
+    decode_launch_s=1e-6,
+    elementwise_memory=1.0,
+    gather_memory=1.0,
+)
+"""
+A processor whose own microbenchmarks give its peaks: rates that ran, and no multiprocessors that a small shape leaves
+idle. What an engine's kernels reach of them is for its measurements to say. Launches are calls of a function (assumed).
+A core that waits for a line of memory computes nothing meanwhile: steps of 1 to 16 rows and prompts of llama.cpp cost
+the stream of weights plus a fixed time a row (measurements/own/engine.csv).
+"""
+
+
+_SEED_SPREAD: Final[dict[Rung, float]] = {"own": 0.15, "architecture": 0.35, "generation": 0.5, "generic": 0.7}
+
+
+class Ladder(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """
+    Everything measured that helps to predict one accelerator, for one family of kernels.
+
+    `grids` is keyed by operator kind, format and variant ("gemm/bf16", "all_reduce/8"). Compared by
+    identity, so results can be cached by it. `Ladder()` is the generic curve alone.
+    """
+
+    accelerator: str = ""
+    family: str = ""
+    """Whose kernels: vllm, sglang, trtllm …"""
+    grids: dict[str, Grid] = {}
+    curve: Curve = Curve()
+    multiprocessors: float | None = None
+    """Streaming multiprocessors, compute units or cores. [units]"""
+    sustained: float = 1.0
+    """Clock under sustained load over the clock that the peaks assume; below 1 on power-capped parts."""
+    peer_access: bool | None = None
+    """Whether cards read each other's memory over PCIe; absent = only data-centre parts."""
+    inter_node_bytes_per_s: float | None = None
+    """Network between nodes, one accelerator, one direction; absent = 50 GB/s (400 Gb/s). [bytes/s]"""
+    spread: dict[str, dict[str, float]] = {}
+    """By operator kind and rung: the 90 % quantile of |log(measured / predicted)| on left-out shapes and parts."""
+    notes: tuple[str, ...] = ()
+
+    def half_width(self, kind: str, rung: Rung) -> float:
+        """90 % of measurements lie within exp(±this) of the prediction. [log ratio]"""
+        known = self.spread.get(kind) or self.spread.get("gemm") or {}
+        return known.get(rung, _SEED_SPREAD[rung])

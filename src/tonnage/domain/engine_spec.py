@@ -1,0 +1,239 @@
+"""What the house may know of a serving engine: defaults, scheduler, memory rule, kernels and names, as one record.
+
+The records themselves stand in `tonnage.engines`, a module each; formulas, simulation and planning take them as
+arguments and never look at a name. Whatever is absent in a record is how most engines do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model
+from tonnage.units import GiB
+
+__all__ = [
+    "Default", "EngineSpec", "MemoryRule", "ResolvedEngine", "Scheduling", "Series", "ServerMetrics", "Starting",
+    "counter", "gauge", "histogram",
+]  # fmt: skip
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a page states one of our numbers."""
+
+    names: tuple[str, ...]
+    """Spelled as on the page; an earlier one wins."""
+    kind: Literal["gauge", "counter", "histogram"] = "gauge"
+    over: Literal["sum", "mean", "most"] = "sum"
+    """How the values of several labels become one."""
+    where: tuple[tuple[str, str], ...] = ()
+    """Labels that must have these values."""
+    scale: float = 1.0
+
+
+def gauge(*names: str, **rest: Any) -> Series:
+    """A number that rises and falls."""
+    return Series(names=names, **rest)
+
+
+def counter(*names: str, **rest: Any) -> Series:
+    """A number whose growth matters."""
+    return Series(names=names, kind="counter", **rest)
+
+
+def histogram(*names: str, **rest: Any) -> Series:
+    """Times in buckets."""
+    return Series(names=names, kind="histogram", **rest)
+
+
+class ServerMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """The metrics page of one server."""
+
+    name: str
+    """Of the server, in readings and verdicts."""
+    series: Mapping[str, Series]
+    """Our names to its own."""
+    labels: tuple[tuple[str, str, str], ...] = ()
+    """Series, label, and what the label's text is."""
+    around: bool = False
+    """It stands around an engine that may have a page of its own: the engine names the reading, its numbers count."""
+    queue_advice: str
+    """How one gets to see its queue."""
+    cache_advice: str
+    """Settings that make more room in its cache."""
+    scaled_by: str | None = None
+    """Gauge of requests in flight that an autoscaler can take; absent = the page is not there by itself."""
+    cache_unstated: str | None = None
+    """Why its cache cannot be seen, and what bounds it; absent = it is seen where its queue is."""
+
+
+Release = tuple[int, ...]
+
+LIBRARY_BYTES: Final = 1.1 * GiB
+"""BLAS workspaces and loaded kernels of engines that allocate by need, beside the context, from what the device showed
+beyond weights and cache (two 7B models, seven engines, and three GPT sizes on A100; the median of all). [bytes]"""
+
+
+class Default(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting an engine chooses by itself, and where that is written."""
+
+    field: str
+    value: Any
+    source: str
+
+
+class Starting(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine looks at when it chooses: its release, the device, the model, the degrees, and who asks."""
+
+    engine: Engine
+    release: Release
+    accelerator: Accelerator
+    model: Model
+    layout: Layout
+    offline: bool
+    """The library's own batch class rather than the API server."""
+
+    @property
+    def memory_gib(self) -> float:
+        """Memory a process sees. [GiB]"""
+        return self.accelerator.visible_memory_bytes / GiB
+
+
+class MemoryRule(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    How an engine divides the memory of an accelerator.
+
+    - total: a share of all memory, less weights, profiled activations and what is not PyTorch's, is cache (vLLM);
+    - reserve: what is free after loading, less a share of what was free before, is cache (SGLang);
+    - free: a share of what is free after loading and one profiled step is cache (TensorRT-LLM and its like);
+    - need: no pool, memory is taken as the batch or the context asks for it (Transformers, llama.cpp).
+    """
+
+    kind: Literal["total", "reserve", "free", "need"]
+    fraction: float = 0.9
+    """The share, where no setting says another. [-]"""
+    setting: str = ""
+    """The engine's own word for that share."""
+    kept_bytes: float | None = None
+    """Of kind free: this is kept instead of a share. [bytes]"""
+    windows_since: Release = (0,)
+    """Release from which the cache of a sliding window is freed behind it."""
+    torch_alone_since: Release = (0,)
+    """Of kind total: release from which little is held beyond PyTorch (vLLM's V1 engine)."""
+    graphs_since: Release | None = None
+    """Of kind total: release from which captured graphs count against the share."""
+    all_reduce_held: tuple[Release, Release] | None = None
+    """Of kind total: releases from the first, before the second, keep the outputs of every all-reduce."""
+    library_bytes: float = LIBRARY_BYTES
+    """Of kind need: workspaces and kernels beside the context. [bytes]"""
+    activation_buffers: float = 1.0
+    """Of kind need: activation buffers over the peak of one layer. [-]"""
+    output_rows: float | None = None
+    """Of kind need: rows of 32-bit logits that are always there; absent = one a sequence. [-]"""
+    whole_context: bool = False
+    """Of kind need: the cache of max_model_len is allocated at the start."""
+    shared_context: bool = False
+    """Of kind need: max_model_len is the sum over all sequences, not of each."""
+
+
+class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine batches requests: who joins a step, what is kept for answers, and who goes back when room ends."""
+
+    separate_prompts: bool = False
+    """Prompts have steps of their own, unless the engine is told to mix."""
+    separate_whole_prompts: bool = False
+    """The same only where prompts are not cut into pieces."""
+    mixes_whole_prompts: bool = False
+    """Prompts share steps with decodes whether or not they are cut."""
+    watermark: float = 0.0
+    """Share of the blocks left free at admission where whole prompts have steps of their own. [-]"""
+    answer_share: tuple[float, float, float] | None = None
+    """Share of an answer's rest that admission keeps room for: at the start, at least, and less with every step."""
+    returns: Literal["last", "least"] = "last"
+    """Who goes back to the queue when blocks run out: who came last, or whose answer is shortest."""
+    reserves_output: bool = False
+    """Admission takes the blocks of the whole answer, so that nobody goes back."""
+    whole_batches: bool = False
+    """A batch runs to its end before the next starts."""
+    queues_batches: bool = False
+    """A batch beyond the seats waits in the engine's queue, and its prompts come in steps of the token budget."""
+    runs_alone: bool = False
+    """A compiled scheduler with an offline run of its own, where no client reads along and host time is not seen."""
+
+
+class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One serving engine."""
+
+    name: str
+    """In requests, answers and tables of measurements."""
+    title: str
+    """As its authors write it."""
+    defaults: Callable[[Starting], Iterable[Default]]
+    """Settings it chooses itself, by release, device and model."""
+    memory: MemoryRule
+    scheduling: Scheduling = Scheduling()
+    aliases: tuple[str, ...] = ()
+    """Other spellings, in lower case."""
+    planned: int | None = None
+    """Place among the engines that plans consider, best measured first; absent = fit and predict alone know it."""
+    releases: tuple[tuple[str, str], ...] = ()
+    """Month in which a release, line or build appeared, and which; oldest first."""
+    words: tuple[tuple[str, Release], ...] = ()
+    """Words a version may start with, and the least release each stands for."""
+    versions_below: Release | None = None
+    """Numbers from here on are another product's and say nothing about the release."""
+    kernels: str | None = None
+    """Family of kernels it runs, as the grids are filed; absent = its own name."""
+    timed_as: str | None = None
+    """Engine whose measured overheads stand for its own."""
+    stands_for: tuple[str, ...] = ()
+    """Engines nobody described whose overheads are like this one's."""
+    layered: bool = False
+    """A model is spread over devices by its layers, which take turns: memory of all, speed of one."""
+    piped_since: Release | None = None
+    """Release from which pieces of a prompt follow each other through devices that take turns."""
+    one_call_since: Release | None = None
+    """Release from which decodes and prompts of a step attend in one call."""
+    vendors: tuple[str, ...] | None = None
+    """Vendors whose accelerators it runs on; absent = anywhere."""
+    least_capability: float | None = None
+    """Lowest CUDA compute capability it supports (installation page of the project)."""
+    fp8_cache: bool = True
+    """It can keep its cache in FP8."""
+    bench_tool: str | None = None
+    """Measuring tool that comes with it and measures it alone, as imported measurements call it."""
+    single_user: bool = False
+    """People run it for themselves, one request at a time."""
+    vision_from: float | None = None
+    """CUDA compute capability from which image networks are planned on it, edge parts always; absent = not planned."""
+    network_mode: str = ""
+    """How it runs whole networks unasked, as the modes of fitted runtimes are called."""
+    network_mode_before: tuple[int, str] | None = None
+    """Year before which it ran them otherwise, and how."""
+
+    @property
+    def kernel_family(self) -> str:
+        """Whose kernels it runs."""
+        return self.kernels or self.name
+
+    @property
+    def overheads_of(self) -> str:
+        """Under whose name its overheads are filed."""
+        return self.timed_as or self.name
+
+    def attends_in_one_call(self, release: Release | None) -> bool:
+        """Whether this release gives decodes and prompts of a step to one call; no release stands for the newest."""
+        return self.one_call_since is not None and (release is None or release >= self.one_call_since)
+
+
+class ResolvedEngine(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine as it will run: what is known of it, which release, and its settings."""
+
+    spec: EngineSpec
+    settings: Engine
+    release: Release
+    """A release beyond all others stands for the newest."""

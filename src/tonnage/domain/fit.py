@@ -1,0 +1,140 @@
+"""What must be resident, and does it fit: the question of `tonnage fit` and its answer.
+
+One `FitRow` is one accelerator type in one arrangement: the memory of its fullest rank opened into parts, the limit
+those parts share, and the largest context, concurrency or batch that stays under it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.default_engines import SERVING_ENGINE
+
+__all__ = ["FIT_SCHEMA", "FitAnswer", "FitRequest", "FitRow", "Goal", "Largest", "Rule", "Solve"]
+
+FIT_SCHEMA = "tonnage.fit/1"
+
+Goal = Literal["serve", "train", "finetune"]
+Solve = Literal["context", "concurrency", "batch", "seq-len", "model"]
+
+
+class FitRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is asked. Absent = chosen, and said so in the answer."""
+
+    model: str = ""
+    goal: Goal = "serve"
+    accelerators: tuple[str, ...] = ()
+    """Empty = all of the usual segments, each with the smallest count that holds it."""
+    context: int | None = None
+    """Prompt and output of one request. [tokens]"""
+    concurrency: int | None = None
+    batch: int | None = None
+    """Sequences or samples per accelerator and step (training); samples of a batch through a network."""
+    seq_len: int | None = None
+    resolution: int | None = None
+    """Of images. [pixels of a side]"""
+    precision: str | None = None
+    kv: str | None = None
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    ep: int | None = None
+    count: int | None = None
+    """Accelerators of a training job."""
+    engine: str = SERVING_ENGINE
+    engine_version: str | None = None
+    method: str = "full"
+    """Of fine-tuning: full, lora, qlora, dora."""
+    optimizer: str = "adamw"
+    recompute: str | None = None
+    sharding: str | None = None
+    lora_rank: int = 16
+    shared_prefix: int = 0
+    """Leading tokens all requests share. [tokens]"""
+    kv_offload_bytes: float | None = None
+    """Cache that may lie in host memory. [bytes]"""
+    extend_context: bool = False
+    """A context beyond the model's own is meant."""
+    solve: Solve | None = None
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A rule of thumb beside the real number."""
+
+    name: str
+    rule_bytes: float
+    real_bytes: float
+    why: str
+    """What the rule leaves out or overstates."""
+
+    @property
+    def off(self) -> float:
+        """Rule over real, less one: -0.3 = the rule is 30 % too low. [-]"""
+        return self.rule_bytes / self.real_bytes - 1.0
+
+
+class Largest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The largest x that still fits, and what stops it."""
+
+    what: str
+    """context, concurrency, batch, seq-len, model."""
+    value: float
+    unit: str
+    binds: str
+    """memory, or the model's own limit."""
+    given: str = ""
+    """What was held fixed."""
+    name: str | None = None
+    """Of the model, when a model was looked for."""
+
+
+class FitRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One accelerator type in one arrangement."""
+
+    accelerator: str
+    name: str
+    count: int
+    layout: dict[str, Any]
+    precision: dict[str, Any]
+    verdict: Verdict
+    total_bytes: float
+    """Memory a process sees on one accelerator. [bytes]"""
+    limit_bytes: float
+    """What the engine or framework may use of it. [bytes]"""
+    memory: Quantity
+    """Needed on the fullest accelerator. [bytes]"""
+    kv_tokens: float | None = None
+    """Cache the engine would keep. [tokens]"""
+    largest: tuple[Largest, ...] = ()
+    remedies: tuple[str, ...] = ()
+    """What would make it fit, each tried."""
+    engine: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def free_bytes(self) -> float:
+        """Limit less need; negative = short by that much. [bytes]"""
+        return self.limit_bytes - self.memory.value
+
+
+class FitAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `tonnage fit`."""
+
+    sentence: str
+    fits: bool
+    goal: Goal
+    model: str
+    parameters: float
+    active_parameters: float
+    rows: tuple[FitRow, ...]
+    rules: tuple[Rule, ...]
+    request: FitRequest
+    schema: str = FIT_SCHEMA
+    version: str = ""
+    assumed: tuple[str, ...] = ()
+    """Everything that was not said and had to be chosen."""
+    too_small: int = 0
+    """Accelerator types left out because no count looked at holds the model."""

@@ -1,0 +1,62 @@
+"""A fleet while its load rises and falls: what each way of sizing it costs, and what a start from nothing takes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tonnage.domain.answer import Quantity
+
+__all__ = ["FleetDay", "FleetWay", "Valleys"]
+
+
+class FleetWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to size the fleet."""
+
+    name: str
+    """peak, average, autoscaled, scale-to-zero."""
+    replicas_mean: float
+    """Paid for, on average."""
+    replicas_most: int
+    usd_per_hour: float
+    """On average over the period."""
+    usd_per_month: float
+    arithmetic: str
+    """How the replicas follow from rates and capacity."""
+    meets: bool
+    """Whether the objectives hold all the time, at their percentile."""
+    cold_share: float = 0.0
+    """Requests that wait for a start, wholly or in part. [-]"""
+    note: str = ""
+
+
+class Valleys(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a fixed fleet could answer besides, while its load is low."""
+
+    replica_hours_per_day: float
+    requests_per_day: float
+    output_tokens_per_day: float
+    usd_per_day: float
+    """Paid anyway, for capacity that the load leaves free."""
+
+
+class FleetDay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The first option over the period that its load repeats."""
+
+    shape: str
+    source: str
+    period_s: float
+    interval_s: float
+    rates_per_s: tuple[float, ...]
+    """Mean arrivals of each interval. [1/s]"""
+    replicas: tuple[int, ...]
+    """On in each interval when the fleet follows the load, those that start included."""
+    usable_per_s: float
+    """What one replica is given at most: its capacity less the headroom. [1/s]"""
+    cold_start: Quantity
+    """From the decision to the first token, opened. [s]"""
+    ways: tuple[FleetWay, ...]
+    wasted_share: float
+    """Of the cost for the peak, what following the load saves. [-]"""
+    valleys: Valleys
+    best: str
+    """The cheapest way that meets the objectives."""

@@ -1,0 +1,124 @@
+"""A plan for models that do not decode text: cameras, images, audio, embeddings, on how many accelerators.
+
+`tonnage plan infer` returns one; its JSON is of the same schema as other plans, `kind` is "infer".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.cost import EnergyUse, SampleCosts
+from tonnage.domain.host import HostNeed
+from tonnage.domain.plan import Bill, Provenance, Rejection
+from tonnage.domain.workload import Filters
+
+__all__ = ["Infer", "InferOption", "InferPlan", "Video"]
+
+
+class Video(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Live video: streams, their frames per second, the frame's size, and who decodes it."""
+
+    streams: int
+    frames_per_s: float
+    frame_px: tuple[int, int] = (1920, 1080)
+    codec: str = "h264"
+    every: int = 1
+    """One frame in so many is looked at; all are decoded."""
+    decode: str = "accelerator"
+    """accelerator (NVDEC), host, or none where frames come decoded."""
+
+
+class Infer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="infer"):
+    """Samples that arrive at a rate, through a model that does not decode text."""
+
+    model: str
+    rate_per_s: float
+    """Samples; seconds of audio for speech. [1/s]"""
+    video: Video | None = None
+    latency_s: float | None = None
+    """Longest mean time from a sample's arrival to its answer. [s]"""
+    resolution: int | None = None
+    """Side of the square the network sees. [px]"""
+    seq_len: int | None = None
+    steps: int | None = None
+    frames: int | None = None
+    """Of a clip that is generated."""
+    beams: int = 1
+    """Hypotheses of a speech decoder."""
+    precisions: tuple[str, ...] = ("fp16",)
+    engine: str | None = None
+    """Absent = TensorRT on NVIDIA parts for vision, PyTorch elsewhere."""
+    headroom: float = 0.2
+    filters: Filters = Filters()
+    battery_wh: float | None = None
+    """Runs from a battery: how long it lasts is answered. [Wh]"""
+    hours: float | None = None
+    """And how long it must last. [h]"""
+
+
+class InferOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One kind of accelerator in one format, as many as the load needs."""
+
+    accelerator: str
+    count: int
+    precision: str
+    engine: str
+    batch: int
+    """Samples that run together at this load."""
+    capacity_per_s: Quantity
+    """Of one accelerator. [1/s]"""
+    latency_s: Quantity
+    """Mean, at this load: filling the batch, waiting, running. [s]"""
+    used: float
+    """Share of the capacity that the load takes. [-]"""
+    arithmetic_used: float
+    """Share of the peak arithmetic that the load takes. [-]"""
+    memory: Quantity
+    """Of one accelerator. [bytes]"""
+    basis: str
+    binds: str
+    """What sets the count: inference, decode, one is enough."""
+    streams_per_accelerator: float | None = None
+    """Streams that one could carry with the headroom kept."""
+    decode_used: float | None = None
+    """Share of the video decoders' capacity; absent where nobody published it or the host decodes. [-]"""
+    bill: Bill | None = None
+    """Absent where nobody rents it: a part to buy."""
+    price_usd: float | None = None
+    """What the parts cost to buy. [USD]"""
+    power_w: float | None = None
+    """Mean draw of all of them at this load, boards alone. [W]"""
+    battery_h: float | None = None
+    costs: SampleCosts | None = None
+    """Absent where nobody rents it."""
+    energy: EnergyUse | None = None
+    """Hosts and cooling included; absent for parts that are bought."""
+    source: str = ""
+    """Of the decoders' rate."""
+    limit_bytes: float | None = None
+    """What a driver leaves of one accelerator's memory. [bytes]"""
+    needs: tuple[HostNeed, ...] = ()
+    """What one instance must bring; empty where nobody rents it."""
+    verdict: str = ""
+
+
+class InferPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="infer"):
+    """The answer to a request for inference without decoding."""
+
+    schema: str
+    feasible: bool
+    sentence: str
+    request: Infer
+    model: dict[str, Any]
+    options: tuple[InferOption, ...] = ()
+    smaller: str = ""
+    """The smallest part that would do alone, beside the first option."""
+    rejected: tuple[Rejection, ...] = ()
+    binding: Verdict | None = None
+    relaxing: tuple[str, ...] = ()
+    """When nothing carries the load: what dropping one constraint at a time buys."""
+    evaluated: int = 0
+    provenance: Provenance

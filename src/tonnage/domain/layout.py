@@ -1,0 +1,100 @@
+"""How a model is arranged over accelerators, and which engine settings run it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tonnage.domain.default_engines import SERVING_ENGINE
+
+__all__ = ["Disaggregation", "Engine", "Layout", "Schedule", "Sharding", "TrainLayout"]
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    Parallel degrees of one serving replica (ranks: tp x pp x dp accelerators).
+
+    `dp` is attention data parallelism inside the replica (DP attention), `ep` the expert-parallel
+    degree: ep = 1 shards every expert over the tp x dp ranks, ep > 1 gives whole experts to ranks.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of one replica. [accelerators]"""
+        return self.tp * self.pp * self.dp
+
+
+class Disaggregation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Separate prefill and decode workers, with their own layouts and counts."""
+
+    prefill_workers: int
+    prefill: Layout
+    decode_workers: int
+    decode: Layout
+
+
+class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    Serving engine, version and the settings a user can give; absent = the engine's own default.
+
+    Absent settings are filled by `tonnage.engines.settings`, which knows each engine's defaults by
+    version and accelerator.
+    """
+
+    name: str = SERVING_ENGINE
+    version: str | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    memory_fraction: float | None = None
+    """vLLM gpu_memory_utilization (of total); SGLang mem_fraction_static, TensorRT-LLM (of free)."""
+    max_model_len: int | None = None
+    block_tokens: int | None = None
+    chunked_prefill: bool | None = None
+    prefix_caching: bool | None = None
+    cuda_graphs: bool | None = None
+    speculative_tokens: int | None = None
+    speculative_acceptance: float | None = None
+    kv_offload_bytes: float | None = None
+    receive_interval: int | None = None
+    """Decode steps between two looks at what has arrived (SGLang scheduler_recv_interval). [steps]"""
+    batch_wait_steps: int | None = None
+    """Most decode steps that a prompt waits for others (TensorRT-LLM batch_wait_timeout_iters or, with attention data
+    parallelism, attention_dp_config.timeout_iters). [steps]"""
+    mixed_chunk: bool | None = None
+    """Prompts share steps with decodes where an engine gives them steps of their own (SGLang enable_mixed_chunk)."""
+    async_scheduling: bool | None = None
+    """The host prepares the next step while the accelerator runs this one (vLLM async_scheduling)."""
+
+
+Schedule = Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"]
+
+Sharding = Literal["none", "zero1", "zero2", "zero3", "fsdp", "hsdp"]
+
+
+class TrainLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Parallel degrees of a training job; the data-parallel degree is what the others leave of the count."""
+
+    tp: int = 1
+    pp: int = 1
+    vpp: int = 1
+    cp: int = 1
+    ep: int = 1
+    dp: int = 1
+    sharding: Sharding = "none"
+    sequence_parallel: bool | None = None
+    """Megatron's activation sharding inside the TP group; absent = on when tp > 1."""
+    schedule: Schedule = "1f1b"
+    """Order of work in a pipeline; interleaving is `vpp`."""
+    async_tp: bool = False
+    """Products cut into pieces, so that the exchange of one runs beside the next."""
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of the job. [accelerators]"""
+        return self.tp * self.pp * self.cp * self.dp

@@ -1,0 +1,205 @@
+"""What was measured: a serving endpoint under one or several loads, whoever measured it.
+
+`tonnage measure serve` and `tonnage measure import` both return a `Measurement`
+(`"schema": "tonnage.measurement/1"`). TTFT, TPOT, ITL, E2E and goodput mean what
+`tonnage.simulation.metrics` says; a report of another tool is mapped by definition, and what it does not
+state in these words is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from tonnage.domain.workload import Slo
+
+__all__ = [
+    "CAPACITY_SCHEMA",
+    "MEASUREMENT_SCHEMA",
+    "Capacity",
+    "Knee",
+    "Latency",
+    "Load",
+    "Measurement",
+    "Point",
+    "ServerState",
+    "turning_point",
+]
+
+MEASUREMENT_SCHEMA = "tonnage.measurement/1"
+CAPACITY_SCHEMA = "tonnage.capacity/1"
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A latency over many requests or gaps; a statistic that was not reported is absent. [s]"""
+
+    count: int | None = None
+    mean: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    most: float | None = None
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    What is asked of a server: requests at a rate whatever it answers (open loop), or so many at once (closed).
+
+    Bounded by requests and by time, whichever ends first.
+    """
+
+    rate_per_s: float | None = None
+    concurrency: int | None = None
+    arrivals: Literal["constant", "poisson", "gamma"] = "poisson"
+    burstiness: float = 1.0
+    """Shape of gamma arrivals: 1 = Poisson, below 1 = bursts; 1 / (coefficient of variation)². [-]"""
+    requests: int = 200
+    """Requests that count. [requests]"""
+    warmup: int = 0
+    """Requests sent before them, which do not count. [requests]"""
+    duration_s: float = 60.0
+    """No request is sent after this time. [s]"""
+
+    @property
+    def level(self) -> float:
+        """Rate or concurrency, whichever is set."""
+        return self.rate_per_s if self.rate_per_s is not None else float(self.concurrency or 0)
+
+
+class ServerState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the server said of itself while it was measured; what it does not export is absent."""
+
+    engine: str
+    running: float | None = None
+    """Requests in its batch, the most seen. [requests]"""
+    waiting: float | None = None
+    """Requests in its queue, the most seen. [requests]"""
+    kv_used: float | None = None
+    """Share of its cache in use, the most seen. [-]"""
+    prompt_tokens: float | None = None
+    """Read during the measurement, by its own counter. [tokens]"""
+    output_tokens: float | None = None
+    """Written during the measurement, by its own counter. [tokens]"""
+    preemptions: float | None = None
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One load and what came of it; warm-up is left out, failures count in nothing but their own number."""
+
+    rate_per_s: float | None = None
+    """Offered, in an open loop. [requests/s]"""
+    concurrency: float | None = None
+    """Held, in a closed loop. [requests]"""
+    requests: int | None = None
+    """Sent. [requests]"""
+    completed: int
+    failures: dict[str, int] = {}
+    """Requests that failed, by kind."""
+    duration_s: float | None = None
+    """From the first request to the last token. [s]"""
+    arrivals_s: float | None = None
+    """From the first request to the last one sent. [s]"""
+    prompt_tokens: float | None = None
+    """Mean of a request. [tokens]"""
+    output_tokens: float | None = None
+    """Mean of a request. [tokens]"""
+    output_least: float | None = None
+    """Shortest answer. [tokens]"""
+    output_most: float | None = None
+    """Longest answer. [tokens]"""
+    requests_per_s: float | None = None
+    output_tokens_per_s: float | None = None
+    total_tokens_per_s: float | None = None
+    goodput_per_s: float | None = None
+    """Requests per second that met every objective. [requests/s]"""
+    ttft_s: Latency | None = None
+    tpot_s: Latency | None = None
+    itl_s: Latency | None = None
+    e2e_s: Latency | None = None
+    client_delay_s: float | None = None
+    """The measuring client's own delay, p99. [s]"""
+    stopped: str | None = None
+    """Why it ended before its bounds."""
+    server: ServerState | None = None
+
+    @property
+    def level(self) -> float:
+        """Offered rate or held concurrency, whichever is known."""
+        return self.rate_per_s if self.rate_per_s is not None else (self.concurrency or 0.0)
+
+    @property
+    def failed(self) -> int:
+        """Requests that failed. [requests]"""
+        return sum(self.failures.values())
+
+
+class Knee(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where more load stops paying."""
+
+    by: Literal["rate", "concurrency"]
+    level: float
+    """The highest load that is still sustained and meets the objectives. [requests/s or requests]"""
+    requests_per_s: float
+    output_tokens_per_s: float | None = None
+    turns_at: float | None = None
+    """Of a closed loop: requests at once where latency stops setting the rate and the server does. [requests]"""
+    first_bad: float | None = None
+    """The lowest load above it that was tried and is not sustained; absent when none was reached."""
+    limit: str
+    """What binds above it: "throughput", "queue", "ttft", "tpot", "e2e", "errors"; "none" when nothing did."""
+    reason: str
+
+
+def turning_point(points: Iterable[Point]) -> float | None:
+    """
+    Requests at once where a closed loop's two bounds meet: N* = X_max N_1 / X_1. [requests]
+
+    Up to there each client adds its own rate, X_1 / N_1 of the lowest level; beyond, the server's most, X_max, is
+    shared (asymptotic bounds: Lazowska and others, Quantitative System Performance, 1984, chapter 5). It lies between
+    levels, and a level more or less moves it little. Nothing without two levels.
+    """
+    rates = sorted((point.level, point.requests_per_s) for point in points if point.requests_per_s)
+    if len({level for level, _ in rates}) < 2:
+        return None
+    lowest, alone = rates[0]
+    return max(rate for _, rate in rates) * lowest / alone
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A measurement of a serving endpoint, by whichever tool."""
+
+    schema: str
+    tool: str
+    tool_version: str | None = None
+    model: str | None = None
+    url: str | None = None
+    date: str | None = None
+    slo: Slo = Slo()
+    points: tuple[Point, ...]
+    knee: Knee | None = None
+    stopped: str | None = None
+    """Why the whole run ended early."""
+    notes: tuple[str, ...] = ()
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Replicas for a load, from what one replica was measured to sustain."""
+
+    schema: str
+    replicas: int
+    needed: int
+    """Replicas the peak needs; the rest are spare."""
+    spare: int
+    peak_per_s: float
+    """[requests/s]"""
+    usable_per_s: float
+    """Of one replica, with the headroom kept free. [requests/s]"""
+    sustained_per_s: float
+    """Of one replica, as measured. [requests/s]"""
+    level: float
+    """The measured load that this is taken from, rate or concurrency."""
+    headroom: float
+    reasons: tuple[str, ...] = ()

@@ -1,0 +1,319 @@
+"""A plan: ranked, priced, explained options for one workload, and why each loser lost.
+
+`tonnage plan` returns one of these; its JSON (`"schema": "tonnage.plan/1"`) is the file that
+`explain`, `export`, `check` and `compare` read. Everything needed to make the plan again is inside:
+the request, the version, the catalogue's dates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tonnage.domain.answer import Part, Quantity, Verdict
+from tonnage.domain.cost import BillingRules, EnergyUse, UnitCosts
+from tonnage.domain.fleet import FleetDay
+from tonnage.domain.host import HostNeed
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.precision import Precision
+from tonnage.domain.quality import QualityChange
+from tonnage.domain.workload import Serve
+
+__all__ = [
+    "PLAN_SCHEMA",
+    "Bill",
+    "Capacity",
+    "Choice",
+    "Configuration",
+    "Decision",
+    "Flip",
+    "LoadPoint",
+    "Provenance",
+    "Rejection",
+    "Roofline",
+    "RooflinePoint",
+    "ServeOption",
+    "ServePlan",
+    "SimulatedCapacity",
+]
+
+PLAN_SCHEMA = "tonnage.plan/1"
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to run a model: accelerator, layout, formats, engine, and the link inside a replica."""
+
+    accelerator: str
+    layout: Layout
+    precision: Precision
+    engine: Engine
+    intra_link: str | None = None
+    """nvlink, pcie, …; absent = the accelerator's usual link."""
+
+    def label(self) -> str:
+        """A few words that name it in a table: "H200 x2 tp2 fp8 vllm"."""
+        degrees = [f"{name}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(self.layout, name)) > 1]
+        return " ".join([self.accelerator, *(degrees or ["tp1"]), self.precision.weights, self.engine.name])
+
+
+class LoadPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One rate that was simulated, and what requests saw at their 50th, 95th and 99th percentile."""
+
+    rate_per_s: float
+    ttft_s: tuple[float, float, float]
+    tpot_s: tuple[float, float, float] | None = None
+    """Absent where every answer has one token."""
+    passed: bool
+    """Every objective holds."""
+
+
+class SimulatedCapacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The largest rate of one replica within the objectives, request by request. [1/s]"""
+
+    rate_per_s: float
+    """0 = not even a lone request meets them."""
+    low_per_s: float
+    """5th percentile over blocks of requests: the value to plan with."""
+    high_per_s: float
+    limit: str
+    """The objective that fails beyond it, or the resource that is used up first."""
+    resource: str
+    """What the time goes to there: kv, batch limit, compute, bandwidth, host."""
+    cause: str
+    """The same in words."""
+    knee_per_s: float
+    """Beyond it first tokens take more than twice as long as at the least rate tried."""
+    simulations: int
+    requests: int
+    """Simulated, over all rates."""
+    tried: tuple[LoadPoint, ...] = ()
+    """Latency against load, at the rates that were simulated."""
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one replica sustains within the objectives, and what its requests see at the planned load."""
+
+    max_rate_per_s: Quantity
+    """Largest stable arrival rate that meets every objective: the lower bound where it was simulated. [1/s]"""
+    concurrency: float
+    """Requests in flight at the planned load."""
+    ttft_s: Quantity
+    """At the objectives' percentile and the planned load. [s]"""
+    tpot_s: Quantity
+    ttft_mean_s: float
+    tpot_mean_s: float
+    binds: str
+    """What stops it from taking more: kv, ttft, tpot, e2e, batch, compute."""
+    binds_text: str
+    prompt_share: float = 0.0
+    """Of the time at work, what prompts take from answers. [-]"""
+    simulated: SimulatedCapacity | None = None
+    """Absent = the mean field's estimate: its cost cannot be among the least."""
+
+
+class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the plan spends per hour: instances of one offer, opened into lines."""
+
+    provider: str
+    instance_type: str
+    region: str
+    term: str
+    instances: int
+    accelerators_per_instance: float
+    usd_per_instance_hour: float
+    lines: tuple[Part, ...]
+    as_of: str
+    as_of_kind: str = ""
+    stale: bool = False
+    """The price is older than 90 days."""
+    country: str = ""
+    notes: str = ""
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Sum of the lines. [USD/h]"""
+        return sum(line.value for line in self.lines)
+
+
+class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One configuration with enough replicas for the load, and its bill."""
+
+    configuration: Configuration
+    replicas: int
+    accelerators: int
+    capacity: Capacity
+    memory: Quantity
+    """Of one accelerator, the KV pool included. [bytes]"""
+    kv_tokens: float
+    bill: Bill
+    cost: Quantity
+    """Of the bill; its interval holds replicas at both ends of the capacity's interval. [USD/h]"""
+    headroom: float
+    """Share of capacity left free at peak load. [-]"""
+    usd_per_month: float
+    usd_per_million_output_tokens: float
+    basis: str
+    other_offers: tuple[Bill, ...] = ()
+    verdict: str = ""
+    """Why it leads, or why it lost to the option ranked first."""
+    sure: bool = True
+    """Its step times rest on measured kernels, or every objective holds at the far end of its interval too."""
+    ties: bool = False
+    """It may cost no more than the first: the two cannot be told apart within the errors that they do not share."""
+    limit_bytes: float | None = None
+    """What the engine allows itself of one accelerator: what the memory must stay under. [bytes]"""
+    unit_costs: UnitCosts | None = None
+    """The bill per request and per token, and queries per second per dollar."""
+    idle_usd_per_month: float | None = None
+    """What of the monthly cost pays for capacity that nobody uses at the mean load. [USD/month]"""
+    billing: BillingRules | None = None
+    """How the provider counts hours and bytes."""
+    energy: EnergyUse | None = None
+    """Absent where the accelerator's power is not published."""
+    needs: tuple[HostNeed, ...] = ()
+    """What the machine must bring around the accelerators, beside what the offer lists."""
+
+
+class Rejection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A configuration, or a whole accelerator, that cannot serve the workload, and why."""
+
+    what: str
+    verdict: Verdict
+
+
+class RooflinePoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One operator of a step, all its executions together."""
+
+    phase: str
+    """decode or prefill."""
+    operator: str
+    compute: str
+    """Format of the peak that it runs under."""
+    flop_per_byte: float
+    flop_per_s: float
+    share: float
+    """Of the step's time. [-]"""
+
+
+class Roofline(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one accelerator allows, and how near to it the operators of the first option come."""
+
+    accelerator: str
+    memory_bytes_per_s: float
+    peaks: dict[str, float]
+    """Format -> arithmetic at most. [FLOP/s]"""
+    points: tuple[RooflinePoint, ...]
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of the decision trail (C2)."""
+
+    question: str
+    answer: str
+    because: str
+
+
+class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change of one input at which the first option stops being the first."""
+
+    input: str
+    value: float
+    unit: str
+    becomes: str
+    low: float | None = None
+    """90 % interval of the value: from where the two cannot be told apart to where the other wins beyond errors."""
+    high: float | None = None
+    """Absent = open on that side, as far as was looked."""
+    now: float | None = None
+    """The input's present value."""
+    ties: bool = False
+    """The two cannot be told apart within error at the present value already."""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Minimum, recommended and comfortable: the same winner with less or more room."""
+
+    name: str
+    replicas: int
+    accelerators: int
+    usd_per_hour: float
+    covers: str
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is needed to make the same plan again."""
+
+    version: str
+    catalogue: dict[str, str]
+    """Date of each part of the catalogue."""
+    made: str
+    seed: int = 0
+    assumed: tuple[str, ...] = ()
+
+
+class SeparatePools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Prompts on some workers, answers on others: the cheapest such fleet found, its capacity simulated."""
+
+    configuration: Configuration
+    """Of every worker."""
+    prefill_workers: int
+    decode_workers: int
+    """Of one unit; units are alike."""
+    units: int
+    accelerators: int
+    rate_per_s: float
+    """What a unit takes within the objectives, by the lower bound of its simulations. [1/s]"""
+    together_per_s: float
+    """What as many workers take behind one router when each does both. [1/s]"""
+    limit: str
+    """The objective that fails beyond `rate_per_s`."""
+    ttft_s: float
+    """At the planned load and the objectives' percentile. [s]"""
+    tpot_s: float
+    transfer_s: float
+    """Moving the cache of a mean prompt. [s]"""
+    leaves_node: bool
+    """A unit is larger than an instance, so that caches move over the network."""
+    bill: Bill
+    saves: float
+    """Of what the first option costs; negative = dearer. [-]"""
+    simulations: int
+    sentence: str
+
+
+class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"):
+    """The answer to a serving request."""
+
+    schema: str
+    feasible: bool
+    sentence: str
+    request: Serve
+    model: dict[str, Any]
+    options: tuple[ServeOption, ...] = ()
+    frontier: tuple[int, ...] = ()
+    """Indices of options that no other beats in cost and latency at once."""
+    cheaper_at_risk: str = ""
+    """A cheaper option that may miss an objective within error."""
+    why_not_fewer: str = ""
+    choices: tuple[Choice, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
+    trail: tuple[Decision, ...] = ()
+    flips: tuple[Flip, ...] = ()
+    binding: Verdict | None = None
+    """When nothing works: the limit that binds, by how much, and the nearest thing that works."""
+    evaluated: int = 0
+    """Configurations looked at."""
+    simulated: int = 0
+    """Of them, those whose capacity was simulated."""
+    roofline: Roofline | None = None
+    """Operators of the first option at the planned load; absent when nothing works."""
+    day: FleetDay | None = None
+    """The first option over a day, a week, or bursts and pauses; absent when the load is not said to vary so."""
+    quality: tuple[QualityChange, ...] = ()
+    """What the formats of the options keep of the score as released, as published."""
+    relaxing: tuple[str, ...] = ()
+    """When nothing works: what dropping one constraint at a time buys."""
+    pools: SeparatePools | None = None
+    """Prefill and decode apart; absent when not asked for, or when no such fleet meets the objectives."""
+    provenance: Provenance

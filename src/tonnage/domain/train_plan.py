@@ -1,0 +1,202 @@
+"""A training plan: which accelerators, how many, arranged how, for how long, at what cost, and how sure.
+
+`tonnage plan train` and `plan finetune` return a `TrainPlan`; `kind` tells them apart. Times are of the whole run:
+steps, validation, start-up, checkpoints, interruptions, and the headroom kept for retries and experiments.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.cost import EnergyUse
+from tonnage.domain.host import HostNeed
+from tonnage.domain.layout import TrainLayout
+from tonnage.domain.plan import Bill, Decision, Flip, Provenance, Rejection
+from tonnage.domain.workload import FineTune, Train
+
+__all__ = [
+    "Milestone",
+    "Run",
+    "ScalingPoint",
+    "TrainConfiguration",
+    "TrainOption",
+    "TrainPlan",
+]
+
+
+class TrainConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to run the steps: accelerator, count, degrees, batches, formats, software."""
+
+    accelerator: str
+    count: int
+    layout: TrainLayout
+    micro_batch: int
+    num_micro_batches: int
+    seq_len: int
+    recompute: str
+    precision: str
+    weights: str
+    optimizer: str
+    software: str
+    method: str
+    recompute_share: float = 1.0
+    """Share of the layers that full recompute covers. [-]"""
+    intra_link: str | None = None
+    """pcie where offers of the accelerator lack its usual link."""
+    inter_bytes_per_s: float | None = None
+    """Network between instances, per accelerator, one direction. [bytes/s]"""
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences per optimizer step."""
+        return self.micro_batch * self.num_micro_batches * self.layout.dp
+
+    def degrees(self) -> str:
+        """The parallel degrees in a few words: "tp 8 pp 16 dp 128 zero1"."""
+        layout = self.layout
+        named = [
+            f"{name} {n}" for name in ("tp", "pp", "vpp", "cp", "ep", "dp") if (n := getattr(layout, name)) > 1
+        ]  # fmt: skip
+        return " ".join([*(named or ["1 rank"]), *([layout.sharding] if layout.sharding != "none" else [])])
+
+    def label(self) -> str:
+        """A few words that name it in a table: "64 x h100-sxm5-80gb tp 4 pp 4 dp 4 zero1"."""
+        return f"{self.count} x {self.accelerator} {self.degrees()}"
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The run over time."""
+
+    steps: float
+    training_s: float
+    """Optimizer steps alone. [s]"""
+    validation_s: float
+    start_s: float
+    """Loading, compilation, communicators, once. [s]"""
+    headroom_s: float
+    """Kept for retries and experiments. [s]"""
+    waiting_s: float
+    """Waiting for spot capacity; not billed. [s]"""
+    wall_s: Quantity
+    """From the first to the last minute, headroom included: half of such runs take no longer than the value. [s]"""
+    wall_p90_s: float
+    """Nine of ten such runs take no longer. [s]"""
+    useful_time_fraction: Quantity
+    """Share of the run's wall time, headroom and waiting aside, that ends up in the model. [-]"""
+    useful_p90: float
+    """Nine of ten such runs keep at least this share. [-]"""
+    interruptions: float
+    """Expected in the whole run."""
+    between_s: float
+    """Mean time between interruptions. [s]"""
+    recovery_s: float
+    """From an interruption to the first new step. [s]"""
+    checkpoint_bytes: float
+    blocking_s: float
+    """Time one checkpoint stops the work. [s]"""
+    write_s: float
+    """Time until it is on shared storage. [s]"""
+    checkpoint_interval_s: float
+    spares: int = 0
+    """Instances beyond the job's own."""
+
+    @property
+    def billed_s(self) -> float:
+        """What is paid: the wall time without waiting for capacity. [s]"""
+        return self.wall_s.value - self.waiting_s
+
+
+class Milestone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A point of the timeline."""
+
+    after_s: float
+    what: str
+    date: str = ""
+    """ISO."""
+
+
+class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The same accelerator at another count: strong = the same global batch, weak = the same share per rank."""
+
+    kind: Literal["strong", "weak"]
+    count: int
+    step_s: float
+    tokens_per_s: float
+    efficiency: float
+    """Tokens/s per accelerator over that of the smallest count. [-]"""
+    usd: float | None = None
+    """Of the whole run at the chosen offer's price per accelerator. [USD]"""
+    wall_s: float | None = None
+    layout: str = ""
+
+
+class TrainOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One configuration on one offer: its step, its run, its bill."""
+
+    configuration: TrainConfiguration
+    accelerators: int
+    """The job's own, spares aside."""
+    step_s: Quantity
+    tokens_per_s_per_accelerator: Quantity
+    mfu: float
+    memory: Quantity
+    """Of the fullest accelerator. [bytes]"""
+    limit_bytes: float
+    run: Run
+    bill: Bill
+    cost: Quantity
+    """Of the whole run. [USD]"""
+    energy_wh: float | None = None
+    """Of the accelerators at their power limit; absent = limit unknown. [Wh]"""
+    energy: EnergyUse | None = None
+    """Mean power while it runs, hosts and cooling included, and where its electricity comes from."""
+    kwh: float | None = None
+    """Of the whole run, hosts and cooling included. [kWh]"""
+    kg_co2: float | None = None
+    """Of the whole run; absent where the grid is not known. [kg]"""
+    needs: tuple[HostNeed, ...] = ()
+    timeline: tuple[Milestone, ...] = ()
+    basis: str = ""
+    other_offers: tuple[Bill, ...] = ()
+    verdict: str = ""
+    notes: tuple[str, ...] = ()
+    sure: bool = True
+    """Deadline and budget hold in nine of ten runs, memory keeps a reserve, and the architecture has been measured."""
+    ties: bool = False
+
+    @property
+    def accelerator_hours(self) -> float:
+        """Billed, spares aside. [h]"""
+        return self.accelerators * self.run.billed_s / 3600.0
+
+
+class TrainPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to a training or fine-tuning request."""
+
+    schema: str
+    kind: Literal["train", "finetune"]
+    feasible: bool
+    sentence: str
+    request: Train | FineTune
+    model: dict[str, Any]
+    options: tuple[TrainOption, ...] = ()
+    frontier: tuple[int, ...] = ()
+    """Indices of options that no other beats in cost and time at once."""
+    cheaper_at_risk: str = ""
+    """A cheaper option that may miss, or whose speed nobody has published."""
+    scaling: tuple[ScalingPoint, ...] = ()
+    stops_paying: str = ""
+    """Where adding accelerators stops paying."""
+    spot: str = ""
+    """Spot against on-demand with this deadline."""
+    rejected: tuple[Rejection, ...] = ()
+    trail: tuple[Decision, ...] = ()
+    flips: tuple[Flip, ...] = ()
+    binding: Verdict | None = None
+    evaluated: int = 0
+    relaxing: tuple[str, ...] = ()
+    """When nothing works: what dropping one constraint at a time buys."""
+    provenance: Provenance

@@ -1,0 +1,166 @@
+"""
+What a target needs to know of a training option: read once, checked, counted out over machines.
+
+Learning rate and data are no part of a plan; files name where they go and leave them to the user.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.domain.layout import TrainLayout
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.errors import BadRequest, echo
+from tonnage.export.text import label, safe_name
+
+__all__ = ["Job", "job"]
+
+FULL: Final = "full"
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One option, ready to be written down."""
+
+    model: str
+    """The checkpoint to start from: an id on the Hugging Face Hub."""
+    name: str
+    method: str
+    """pretrain, full, lora, qlora, dora."""
+    accelerator: str
+    count: int
+    nodes: int
+    per_node: int
+    layout: TrainLayout
+    micro_batch: int
+    accumulation: int
+    """Micro-batches of one optimizer step."""
+    seq_len: int
+    packed: bool
+    precision: str
+    weights: str
+    optimizer: str
+    recompute: str
+    lora_rank: int | None
+    steps: int
+    epochs: float | None
+    checkpoint_steps: int
+    asynchronous: bool
+    spot: bool
+    shape: dict[str, Any]
+    """Layers, widths and vocabulary, where the plan knows them; empty otherwise."""
+    provider: str
+    region: str
+    instance_type: str
+    lines: tuple[str, ...]
+    """The plan in a few sentences, for the head of a file."""
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences per optimizer step."""
+        return self.micro_batch * self.accumulation * self.layout.dp
+
+    @property
+    def adapters(self) -> bool:
+        """Only small matrices beside the weights are trained."""
+        return self.method in ("lora", "qlora", "dora")
+
+    def only(self, what: str, **degrees: int) -> None:
+        """
+        Refuse an option that a target cannot express.
+
+        Parameters
+        ----------
+        what : str
+            The target's title.
+        degrees
+            Parallel degree -> the most the target can do.
+
+        Raises
+        ------
+        BadRequest
+            A degree is larger.
+        """
+        for name, most in degrees.items():
+            asked = getattr(self.layout, name)
+            if asked > most:
+                raise BadRequest(
+                    f"{what} cannot do {name} {asked} in these files; export to megatron, or plan another framework"
+                )
+
+
+def job(plan: TrainPlan, option: TrainOption) -> Job:
+    """
+    The option as targets read it.
+
+    Raises
+    ------
+    BadRequest
+        The plan names no checkpoint that can be loaded, or one that no file can hold safely.
+    """
+    configuration, bill, request = option.configuration, option.bill, plan.request
+    per_node = max(1, min(configuration.count, int(bill.accelerators_per_instance)))
+    step_s = option.step_s.value
+    model = safe_name(_checkpoint(plan), what="model")
+    return Job(
+        model=model,
+        name=label(model),
+        method=configuration.method,
+        accelerator=configuration.accelerator,
+        count=configuration.count,
+        nodes=math.ceil(configuration.count / per_node),
+        per_node=per_node,
+        layout=configuration.layout,
+        micro_batch=configuration.micro_batch,
+        accumulation=configuration.num_micro_batches,
+        seq_len=configuration.seq_len,
+        packed=getattr(request, "packed", True),
+        precision=configuration.precision,
+        weights=configuration.weights,
+        optimizer=configuration.optimizer,
+        recompute=configuration.recompute,
+        lora_rank=getattr(request, "lora_rank", None),
+        steps=math.ceil(option.run.steps),
+        epochs=getattr(request, "epochs", None),
+        checkpoint_steps=max(1, round(option.run.checkpoint_interval_s / step_s)),
+        asynchronous=request.checkpoint == "async",
+        spot=bill.term == "spot",
+        shape=dict(plan.model.get("shape", {})),
+        provider=bill.provider,
+        region=bill.region,
+        instance_type=bill.instance_type,
+        lines=_lines(plan, option, model),
+    )
+
+
+def _checkpoint(plan: TrainPlan) -> str:
+    """The Hub id asked for or that of the catalogue's model; pre-training needs only a name for its shape."""
+    if plan.model.get("named"):
+        return str(plan.model["named"])
+    asked = re.sub(r"^https?://(?:www\.)?(?:huggingface\.co|hf\.co)/", "", plan.request.model).rstrip("/")
+    if asked.startswith(("/", "./", "../", "~")) or asked.lower().endswith((".json", ".gguf", ".safetensors")):
+        raise BadRequest(
+            f"model '{echo(asked)}' is a file where the plan was made; name the checkpoint with --checkpoint ID"
+        )
+    known = str(plan.model.get("id", ""))
+    name = asked if "/" in asked else known
+    if "/" not in name and plan.kind != "train":
+        raise BadRequest(
+            f"model '{echo(asked)}' is a size or a shape, not a checkpoint; name the one to load with --checkpoint ID"
+        )
+    return name or asked
+
+
+def _lines(plan: TrainPlan, option: TrainOption, model: str) -> tuple[str, ...]:
+    bill = option.bill
+    hours = option.run.wall_s.value / 3600
+    return (
+        f"Plan of {plan.provenance.made}: {option.configuration.method} of {model} on {option.configuration.label()}.",
+        f"{bill.instances} x {bill.instance_type}, {bill.provider} {bill.region}, {bill.term}: "
+        f"${bill.usd_per_hour:,.2f}/h (price of {bill.as_of}), about {hours:,.1f} h, ${option.cost.value:,.0f} in all.",
+        f"Step {option.step_s.value:.3g} s; checkpoint every {option.run.checkpoint_interval_s / 60:,.0f} min.",
+        "Learning rate, schedule and data are yours; the plan does not depend on them.",
+    )

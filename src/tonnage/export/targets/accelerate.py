@@ -1,0 +1,74 @@
+"""Hugging Face Accelerate: its configuration file and the command that launches a script with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.export.job import Job, job
+from tonnage.export.target import Target
+from tonnage.export.text import head, yaml_text
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="accelerate",
+    title="Hugging Face Accelerate",
+    version="1.15.0",
+    files=("accelerate.yaml", "launch.sh"),
+    start="SCRIPT=train.py bash launch.sh, on every node",
+    kinds=("train", "finetune"),
+    source="accelerate.commands.config.config_args.ClusterConfig, 1.15.0",
+)
+
+
+def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+    """`accelerate.yaml` and `launch.sh`."""
+    made = job(plan, option)
+    made.only(TARGET.title, tp=1, pp=1, cp=1, ep=1)
+    notes = [
+        *made.lines,
+        f"The script makes micro-batches of {made.micro_batch} x {made.seq_len} tokens, {made.accumulation} to a step,",
+        f"for {made.steps} steps, and saves every {made.checkpoint_steps} of them.",
+    ]
+    script = (
+        'set -euo pipefail\n: "${SCRIPT:?the training script, for example train.py}"\n'
+        "exec accelerate launch --config_file accelerate.yaml"
+    )
+    if made.nodes > 1:
+        script += ' \\\n  --machine_rank "${NODE_RANK:?0 on the first node}" \\\n'
+        script += '  --main_process_ip "${LEADER_ADDRESS:?address of the first node}" --main_process_port 29500'
+    return {
+        "accelerate.yaml": head(TARGET.title, TARGET.version, lines=made.lines) + yaml_text(_configuration(made)),
+        "launch.sh": "#!/usr/bin/env bash\n"
+        + head(TARGET.title, TARGET.version, lines=notes)
+        + f'{script} \\\n  "$SCRIPT" "$@"\n',
+    }
+
+
+def _configuration(made: Job) -> dict[str, Any]:
+    sharded = made.layout.sharding not in ("none",) and made.count > 1
+    kind = "FSDP" if sharded else "MULTI_GPU" if made.count > 1 else "NO"
+    found: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": kind,
+        "mixed_precision": made.precision if made.precision in ("bf16", "fp16", "fp8") else "no",
+        "num_machines": made.nodes,
+        "num_processes": made.count,
+        "machine_rank": 0,
+        "main_training_function": "main",
+        "rdzv_backend": "static",
+        "same_network": True,
+        "use_cpu": False,
+    }
+    if sharded:
+        found["fsdp_config"] = {
+            "fsdp_version": 2,
+            "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "fsdp_reshard_after_forward": made.layout.sharding not in ("zero1", "zero2"),
+            "fsdp_activation_checkpointing": made.recompute != "none",
+            "fsdp_cpu_ram_efficient_loading": True,
+            "fsdp_offload_params": False,
+            "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+        }
+    return found

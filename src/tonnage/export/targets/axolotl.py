@@ -1,0 +1,104 @@
+"""Axolotl: one YAML file for full, LoRA and QLoRA fine-tuning."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.errors import BadRequest
+from tonnage.export.job import Job, job
+from tonnage.export.target import Target
+from tonnage.export.text import head, yaml_text
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="axolotl",
+    title="Axolotl",
+    version="0.19.0",
+    files=("axolotl.yaml",),
+    start="axolotl train axolotl.yaml",
+    kinds=("finetune",),
+    source="axolotl.utils.schemas, 0.19.0",
+)
+OPTIMIZERS: Final = {
+    "adamw": "adamw_torch_fused", "adamw-8bit": "adamw_bnb_8bit", "adafactor": "adafactor", "lion": "lion_pytorch",
+    "muon": "muon", "sgd": "sgd",
+}  # fmt: skip
+ALPHA_PER_RANK: Final = 2
+"""lora_alpha over lora_r: it scales the update and costs nothing."""
+LEARNING_RATE: Final = {True: 0.0002, False: 0.00002}
+"""Where to start with adapters, and without: those of axolotl's examples for Llama 3 (lora-8b.yml, fft-8b.yaml)."""
+
+
+def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+    """`axolotl.yaml`."""
+    made = job(plan, option)
+    made.only(TARGET.title, pp=1, ep=1)
+    if made.optimizer not in OPTIMIZERS:
+        raise BadRequest(f"Axolotl has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZERS)}")
+    notes = [*made.lines, "Put your data into `datasets`; learning_rate is a start, not a part of the plan."]
+    return {"axolotl.yaml": head(TARGET.title, TARGET.version, lines=notes) + yaml_text(_configuration(made))}
+
+
+def _configuration(made: Job) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "base_model": made.model,
+        "datasets": [{"path": "your-name/your-data", "type": "chat_template"}],
+        "output_dir": f"./{made.name}-{made.method}",
+        "sequence_len": made.seq_len,
+        "sample_packing": made.packed,
+        "pad_to_sequence_len": made.packed,
+        "micro_batch_size": made.micro_batch,
+        "gradient_accumulation_steps": made.accumulation,
+        "max_steps": made.steps,
+        "optimizer": OPTIMIZERS[made.optimizer],
+        "learning_rate": LEARNING_RATE[made.adapters],
+        "lr_scheduler": "cosine",
+        "bf16": made.precision != "fp16",
+        "fp16": made.precision == "fp16",
+        "gradient_checkpointing": made.recompute != "none",
+        "flash_attention": True,
+        "save_steps": made.checkpoint_steps,
+        "logging_steps": 1,
+    }
+    found |= _adapters(made) | _parallel(made)
+    return found
+
+
+def _adapters(made: Job) -> dict[str, Any]:
+    if not made.adapters:
+        return {}
+    rank = made.lora_rank or 16
+    return {
+        "adapter": "qlora" if made.method == "qlora" else "lora",
+        "load_in_4bit": made.method == "qlora",
+        "lora_r": rank,
+        "lora_alpha": ALPHA_PER_RANK * rank,
+        "lora_dropout": 0.0,
+        "lora_target_linear": True,
+        "peft_use_dora": made.method == "dora",
+    }
+
+
+def _parallel(made: Job) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if made.layout.tp > 1:
+        found["tensor_parallel_size"] = made.layout.tp
+    if made.layout.cp > 1:
+        found["context_parallel_size"] = made.layout.cp
+    if made.count > 1 and made.layout.sharding != "none":
+        found |= {
+            "dp_shard_size": made.per_node if made.layout.sharding == "hsdp" else made.layout.dp,
+            "fsdp_version": 2,
+            "fsdp_config": {
+                "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+                "reshard_after_forward": made.layout.sharding not in ("zero1", "zero2"),
+                "state_dict_type": "SHARDED_STATE_DICT",
+                "cpu_ram_efficient_loading": True,
+                "offload_params": False,
+            },
+        }
+        if made.layout.sharding == "hsdp":
+            found["dp_replicate_size"] = made.nodes
+    return found

@@ -1,0 +1,90 @@
+"""Docker Compose: every replica that one machine of the plan holds, each on its own accelerators and port."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.names import names
+from tonnage.export.servers import server
+from tonnage.export.target import Server, Target
+from tonnage.export.text import head, yaml_text
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="compose",
+    title="Docker Compose",
+    version="Compose Specification, as of check-jsonschema 0.39",
+    files=("compose.yaml",),
+    start="docker compose up -d",
+    source="github.com/compose-spec/compose-spec",
+)
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`compose.yaml` for one machine."""
+    d = deployment(plan, option)
+    if d.nodes > 1:
+        raise BadRequest(
+            f"a replica spans {d.nodes} machines, and Docker Compose runs on one; export to kubernetes or slurm instead"
+        )
+    if names(d.accelerator).vendor not in {"nvidia", "amd"}:
+        raise BadRequest(
+            f"image and devices for '{d.accelerator}' are not known; export to {d.engine.name} and place it yourself"
+        )
+    made = server(d)
+    here = min(d.replicas, d.replicas_per_node)
+    lines = [
+        *d.lines,
+        *made.notes,
+        f"{here} of {d.replicas} replicas, for one machine; start it on each of {d.instances} and balance over them.",
+        "HF_TOKEN is read from the environment or from .env; it never stands here.",
+    ]
+    document = {
+        "name": d.name,
+        "services": {f"server-{index}": _service(d, made, index) for index in range(here)},
+        "volumes": {"models": {}},
+    }
+    return {
+        "compose.yaml": head(f"{TARGET.title} and {d.engine.name}", made.version, lines=lines) + yaml_text(document)
+    }
+
+
+def _service(d: Deployment, made: Server, index: int) -> dict[str, Any]:
+    ranks = d.layout.ranks
+    service: dict[str, Any] = {
+        "image": made.image,
+        "entrypoint": [],
+        "command": [_literal(argument) for argument in made.argv],
+        "environment": {"HF_TOKEN": "${HF_TOKEN:-}", "HF_HOME": "/models"},
+        "ports": [f"{d.port + index}:{d.port}"],
+        "volumes": ["models:/models"],
+        "ipc": "host",
+        "restart": "unless-stopped",
+        "healthcheck": {
+            "test": ["CMD", "curl", "-fsS", f"http://localhost:{d.port}{made.health}"],
+            "interval": "15s",
+            "timeout": "5s",
+            "retries": 4,
+            "start_period": "30m",
+        },
+    }
+    if names(d.accelerator).vendor == "amd":
+        service["devices"] = ["/dev/kfd", "/dev/dri"]
+        service["environment"]["HIP_VISIBLE_DEVICES"] = ",".join(_devices(index, ranks))
+    else:
+        device = {"driver": "nvidia", "device_ids": _devices(index, ranks), "capabilities": ["gpu"]}
+        service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    return service
+
+
+def _devices(index: int, ranks: int) -> list[str]:
+    return [str(index * ranks + rank) for rank in range(ranks)]
+
+
+def _literal(argument: str) -> str:
+    """Compose replaces $NAME in every text; a doubled dollar stays a dollar."""
+    return argument.replace("$", "$$")

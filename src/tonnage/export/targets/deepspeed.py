@@ -1,0 +1,66 @@
+"""DeepSpeed: its JSON configuration and the command that launches a script with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.export.job import Job, job
+from tonnage.export.target import Target
+from tonnage.export.text import head
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="deepspeed",
+    title="DeepSpeed",
+    version="0.19.8",
+    files=("deepspeed.json", "launch.sh"),
+    start="SCRIPT=train.py bash launch.sh",
+    kinds=("train", "finetune"),
+    source="deepspeed.runtime.zero.config.DeepSpeedZeroConfig, 0.19.8; www.deepspeed.ai/docs/config-json",
+)
+STAGES: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3}
+
+
+def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+    """`deepspeed.json` and `launch.sh`."""
+    made = job(plan, option)
+    made.only(TARGET.title, tp=1, pp=1, cp=1, ep=1)
+    hosts = ""
+    if made.nodes > 1:
+        hosts = ' \\\n  --hostfile "${HOSTFILE:?lines of HOST slots=' + str(made.per_node) + '}"'
+        hosts += f" --num_nodes {made.nodes}"
+    notes = [*made.lines, f"Run for {made.steps} steps; save every {made.checkpoint_steps} of them."]
+    script = (
+        'set -euo pipefail\n: "${SCRIPT:?the training script, for example train.py}"\n'
+        f'exec deepspeed --num_gpus {made.per_node}{hosts} \\\n  "$SCRIPT" --deepspeed deepspeed.json "$@"\n'
+    )
+    return {
+        "deepspeed.json": json.dumps(_configuration(made), indent=2) + "\n",
+        "launch.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + script,
+    }
+
+
+def _configuration(made: Job) -> dict[str, Any]:
+    stage = STAGES[made.layout.sharding]
+    zero: dict[str, Any] = {"stage": stage}
+    if stage:
+        zero |= {"overlap_comm": True, "contiguous_gradients": True}
+    if stage == 3:
+        zero |= {"stage3_gather_16bit_weights_on_model_save": True}
+    if made.layout.sharding == "hsdp":
+        zero |= {"zero_hpz_partition_size": made.per_node}
+    found: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": made.micro_batch,
+        "gradient_accumulation_steps": made.accumulation,
+        "train_batch_size": made.global_batch,
+        "gradient_clipping": 1.0,
+        "zero_optimization": zero,
+    }
+    if made.precision in ("bf16", "fp16"):
+        found[made.precision] = {"enabled": True}
+    if made.recompute != "none":
+        found["activation_checkpointing"] = {"partition_activations": False, "contiguous_memory_optimization": False}
+    return found

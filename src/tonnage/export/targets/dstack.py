@@ -1,0 +1,67 @@
+"""dstack: a service with the plan's replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.names import names
+from tonnage.export.servers import server
+from tonnage.export.target import Target
+from tonnage.export.text import head, shell, yaml_text
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="dstack",
+    title="dstack",
+    version="0.22.5",
+    files=("service.dstack.yml",),
+    start="dstack apply -f service.dstack.yml",
+    source="dstack.ai/docs/reference/dstack.yml/service; names from gpuhunt",
+)
+
+BACKENDS = frozenset({"aws", "azure", "gcp", "lambda", "nebius", "oci", "runpod", "vastai", "verda"})
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`service.dstack.yml`."""
+    d = deployment(plan, option)
+    if d.nodes > 1:
+        raise BadRequest(
+            f"a replica spans {d.nodes} nodes, and a dstack service runs on one; export to kubernetes or skypilot"
+        )
+    made = server(d)
+    document: dict[str, Any] = {
+        "type": "service",
+        "name": d.name,
+        "image": made.image,
+        "env": ["HF_TOKEN"],
+        "commands": [_literal(shell(made.argv))],
+        "port": d.port,
+        "model": _literal(d.model),
+        "replicas": d.replicas,
+        "spot_policy": "spot" if d.spot else "on-demand",
+        "resources": {"gpu": _gpu(d), "shm_size": "16GB", "disk": "512GB"},
+        "probes": [{"type": "http", "url": made.health, "interval": "15s"}],
+    }
+    if d.provider in BACKENDS:
+        document["backends"] = [d.provider]
+        # Only where regions are written as the provider's own tools do.
+        if d.provider in {"aws", "gcp"}:
+            document["regions"] = [d.region]
+    lines = [*d.lines, *made.notes, "HF_TOKEN is taken from the environment of `dstack apply`; it never stands here."]
+    return {"service.dstack.yml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document)}
+
+
+def _gpu(d: Deployment) -> dict[str, Any]:
+    found = names(d.accelerator)
+    gpu: dict[str, Any] = {"name": found.required("dstack"), "count": d.layout.ranks}
+    return {**gpu, "memory": f"{found.memory}.."} if found.memory and found.dstack in {"A100", "V100"} else gpu
+
+
+def _literal(text: str) -> str:
+    """dstack replaces ${{ name }} everywhere; in shell the quote between the two keeps it from seeing one."""
+    return text.replace("${{", "$''{{")

@@ -1,0 +1,67 @@
+"""Ray Serve: a config of its LLM application, which runs vLLM; Ray places the ranks over its own cluster."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import deployment
+from tonnage.export.names import names
+from tonnage.export.servers import server
+from tonnage.export.target import Target
+from tonnage.export.text import head, yaml_text
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="ray-serve",
+    title="Ray Serve LLM",
+    version="2.50",
+    files=("serve.yaml",),
+    start="serve deploy serve.yaml",
+    source="docs.ray.io/en/latest/serve/llm; ray.util.accelerators",
+)
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`serve.yaml`."""
+    from tonnage.export.targets.vllm import settings
+
+    d = deployment(plan, option)
+    if d.engine.name != "vllm":
+        raise BadRequest(
+            f"Ray Serve runs vLLM, and the option was planned for {d.engine.name}; plan with --engine vllm"
+        )
+    made = server(d)
+    config: dict[str, Any] = {
+        "model_loading_config": {"model_id": d.name, "model_source": d.model},
+        "deployment_config": {
+            "autoscaling_config": {
+                "min_replicas": d.replicas,
+                "max_replicas": d.replicas,
+                "target_ongoing_requests": max(1, math.floor(d.concurrency)),
+            }
+        },
+        "engine_kwargs": {name: value for name, value in settings(d).items() if name != "distributed_executor_backend"},
+    }
+    ray_name = names(d.accelerator).ray
+    if ray_name:
+        config["accelerator_type"] = ray_name
+    document = {
+        "applications": [
+            {
+                "name": d.name,
+                "route_prefix": "/",
+                "import_path": "ray.serve.llm:build_openai_app",
+                "args": {"llm_configs": [config]},
+            }
+        ],
+        "http_options": {"host": "0.0.0.0", "port": d.port},
+    }
+    lines = [*d.lines, *made.notes, "Ray workers read HF_TOKEN from their own environment; it never stands here."]
+    if not ray_name:
+        lines.append(f"Ray has no name for {d.accelerator}: it places ranks on any accelerator of the cluster.")
+    return {"serve.yaml": head(f"{TARGET.title} {TARGET.version} and vLLM", made.version, lines=lines)
+            + yaml_text(document)}  # fmt: skip

@@ -1,0 +1,88 @@
+"""SGLang: a shell script that starts `python3 -m sglang.launch_server`; it joins nodes by itself."""
+
+from __future__ import annotations
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.names import names
+from tonnage.export.servers import needs_quantised, script, version_of
+from tonnage.export.target import Server, Target
+from tonnage.export.text import shell
+
+__all__ = ["TARGET", "export", "serve"]
+
+TARGET = Target(
+    name="sglang",
+    title="SGLang",
+    version="0.5.23",
+    files=("serve.sh",),
+    start="bash serve.sh",
+    source="sglang.srt.server_args.ServerArgs, 0.5.23",
+)
+
+_DTYPE = {"bf16": "bfloat16", "fp16": "half", "fp32": "float32"}
+_KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8_e4m3"}
+JOIN_PORT = 20000
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`serve.sh`: starts one replica on this machine."""
+    return {"serve.sh": script(deployment(plan, option), TARGET)}
+
+
+def serve(d: Deployment) -> Server:
+    """One replica of SGLang's server; its tensor degree counts the ranks of data-parallel attention too."""
+    argv = ["python3", "-m", "sglang.launch_server", "--model-path", d.model, *_options(d)]
+    argv += ["--host", "0.0.0.0", "--port", str(d.port)]
+    version = version_of(d, TARGET)
+    rocm = names(d.accelerator).vendor == "amd"
+    many = (
+        shell([*argv, "--nnodes", str(d.nodes)])
+        + f' \\\n  --node-rank "$NODE_RANK" --dist-init-addr "$LEADER_ADDRESS:{JOIN_PORT}"'
+    )
+    return Server(
+        version=version,
+        image=f"lmsysorg/sglang:v{version}" + ("-rocm700-mi30x" if rocm else ""),
+        argv=tuple(argv),
+        leader="exec " + many if d.nodes > 1 else "",
+        worker="exec " + many if d.nodes > 1 else "",
+        notes=_notes(d),
+    )
+
+
+def _options(d: Deployment) -> list[str]:
+    if d.precision.kv not in _KV:
+        raise BadRequest(f"SGLang keeps no {d.precision.kv} KV cache; plan again with --kv-precision bf16 or fp8")
+    engine, layout = d.engine, d.layout
+    options = {
+        "dtype": _DTYPE.get(d.precision.activations, "auto"),
+        "quantization": "fp8" if needs_quantised(d, online=("fp8",)) else None,
+        "kv-cache-dtype": _KV[d.precision.kv],
+        "tp-size": layout.tp * layout.dp,
+        "pp-size": layout.pp,
+        "dp-size": layout.dp if layout.dp > 1 else None,
+        "ep-size": layout.ep if layout.ep > 1 else None,
+        "context-length": d.max_model_len,
+        "max-running-requests": engine.max_num_seqs,
+        "chunked-prefill-size": engine.max_num_batched_tokens if engine.chunked_prefill is not False else -1,
+        "mem-fraction-static": engine.memory_fraction,
+        "page-size": engine.block_tokens,
+    }
+    argv = [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
+    argv += ["--enable-dp-attention"] if layout.dp > 1 else []
+    argv += ["--enable-mixed-chunk"] if engine.mixed_chunk else []
+    argv += ["--disable-radix-cache"] if engine.prefix_caching is False else []
+    argv += ["--disable-cuda-graph"] if engine.cuda_graphs is False else []
+    return argv
+
+
+def _notes(d: Deployment) -> tuple[str, ...]:
+    notes = []
+    if needs_quantised(d, online=("fp8",)):
+        notes.append("Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit.")
+    elif d.precision.weights not in ("bf16", "fp16", "fp32"):
+        notes.append(f"The checkpoint must be stored in {d.precision.weights}; SGLang reads that from its config.json.")
+    if d.nodes > 1:
+        notes.append(f"A replica spans {d.nodes} nodes; port {JOIN_PORT} of the first must be open to the others.")
+    return tuple(notes)

@@ -1,0 +1,78 @@
+"""torchrun with FSDP2: a launch script, and a module that applies the plan's sharding to a model of one's own."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Final
+
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.export.job import Job, job
+from tonnage.export.target import Target
+from tonnage.export.text import head, shell
+
+__all__ = ["TARGET", "export", "launcher"]
+
+TARGET = Target(
+    name="torchrun",
+    title="PyTorch torchrun and FSDP2",
+    version="2.6",
+    files=("launch.sh", "plan.json", "fsdp2.py"),
+    start="SCRIPT=train.py bash launch.sh, on every node",
+    kinds=("train", "finetune"),
+    source="docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html, torchrun",
+)
+PORT: Final = 29500
+DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16"}
+
+
+def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+    """`launch.sh`, `plan.json` with the settings, and `fsdp2.py`, which reads them."""
+    made = job(plan, option)
+    made.only(TARGET.title, tp=1, pp=1, cp=1, ep=1)
+    notes = [
+        *made.lines,
+        "SCRIPT is your training script. It calls fsdp2.parallelise(model) after building the model on the meta",
+        "device or on CPU, and reads batch, accumulation and steps from plan.json.",
+    ]
+    return {
+        "launch.sh": "#!/usr/bin/env bash\n"
+        + head(TARGET.title, TARGET.version, lines=notes)
+        + f'set -euo pipefail\n: "${{SCRIPT:?the training script, for example train.py}}"\n{launcher(made)}\n',
+        "plan.json": json.dumps(_settings(made), indent=2) + "\n",
+        "fsdp2.py": files("tonnage.export").joinpath("data/fsdp2.py.txt").read_text(encoding="utf-8"),
+    }
+
+
+def launcher(made: Job, *, program: str = '"$SCRIPT"') -> str:
+    """The torchrun command of one node; where there are several, LEADER_ADDRESS and NODE_RANK say which."""
+    argv = ["torchrun", "--nproc-per-node", str(made.per_node)]
+    if made.nodes == 1:
+        argv += ["--standalone"]
+    else:
+        argv += ["--nnodes", str(made.nodes), "--rdzv-backend", "c10d", "--rdzv-id", made.name]
+        argv += ["--max-restarts", "3"] if made.spot else []
+    command = shell(argv)
+    if made.nodes > 1:
+        command += f' \\\n  --rdzv-endpoint "${{LEADER_ADDRESS:?address of the first node}}:{PORT}"'
+    return f'exec {command} \\\n  {program} "$@"'
+
+
+def _settings(made: Job) -> dict[str, object]:
+    return {
+        "model": made.model,
+        "sharding": made.layout.sharding,
+        "ranks_per_node": made.per_node,
+        "parameter_dtype": DTYPES.get(made.precision, "bfloat16" if made.precision != "fp32" else "float32"),
+        "activation_checkpointing": made.recompute,
+        "micro_batch": made.micro_batch,
+        "accumulation": made.accumulation,
+        "global_batch": made.global_batch,
+        "seq_len": made.seq_len,
+        "steps": made.steps,
+        "optimizer": made.optimizer,
+        "checkpoint_every_steps": made.checkpoint_steps,
+        "asynchronous_checkpoints": made.asynchronous,
+        "method": made.method,
+        "lora_rank": made.lora_rank if made.adapters else None,
+    }

@@ -1,0 +1,95 @@
+"""TensorRT-LLM: a shell script that starts `trtllm-serve` with its PyTorch backend.
+
+What has no flag (the KV cache's format, data-parallel attention, block reuse) stands in a small options file, which the
+command writes before it starts, so that no second file has to travel.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.servers import needs_quantised, script, version_of
+from tonnage.export.target import Server, Target
+from tonnage.export.text import shell
+
+__all__ = ["TARGET", "export", "serve"]
+
+TARGET = Target(
+    name="trtllm",
+    title="TensorRT-LLM",
+    version="1.2.0",
+    files=("serve.sh",),
+    start="bash serve.sh",
+    source="tensorrt_llm/commands/serve.py, tensorrt_llm/llmapi/llm_args.py, @00209af",
+)
+
+_KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8", "nvfp4": "nvfp4"}
+OPTIONS_FILE = "trtllm-options.yaml"
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`serve.sh`: starts one replica on this machine."""
+    return {"serve.sh": script(deployment(plan, option), TARGET)}
+
+
+def serve(d: Deployment) -> Server:
+    """One replica of `trtllm-serve`."""
+    if d.nodes > 1:
+        raise BadRequest(
+            f"a replica spans {d.nodes} nodes, where TensorRT-LLM needs an MPI launcher of the site's own; "
+            f"choose an option of one node, or plan again with --engine vllm"
+        )
+    needs_quantised(d)
+    engine, layout = d.engine, d.layout
+    flags = {
+        "tp_size": layout.tp * layout.dp,
+        "pp_size": layout.pp,
+        "ep_size": layout.ep if layout.ep > 1 else None,
+        "max_batch_size": engine.max_num_seqs,
+        "max_num_tokens": engine.max_num_batched_tokens,
+        "max_seq_len": d.max_model_len,
+        "kv_cache_free_gpu_memory_fraction": engine.memory_fraction,
+    }
+    argv = ["trtllm-serve", d.model, "--backend", "pytorch"]
+    argv += [part for name, value in flags.items() if value is not None for part in (f"--{name}", str(value))]
+    argv += ["--config", OPTIONS_FILE, "--host", "0.0.0.0", "--port", str(d.port)]
+    written = json.dumps(_options(d), sort_keys=True)
+    line = f"{shell(['printf', '%s', written])} > {OPTIONS_FILE} && exec {shell(argv)}"
+    version = version_of(d, TARGET)
+    stored = d.precision.weights
+    notes = [f"Written for {TARGET.version}; options without a flag are put into {OPTIONS_FILE}, which is YAML."]
+    if stored not in ("bf16", "fp16", "fp32"):
+        notes.append(f"The checkpoint must be stored in {stored}, as TensorRT Model Optimizer writes it.")
+    return Server(
+        version=version,
+        image=f"nvcr.io/nvidia/tensorrt-llm/release:{version}",
+        argv=("bash", "-c", line),
+        notes=tuple(notes),
+    )
+
+
+def _options(d: Deployment) -> dict[str, Any]:
+    if d.precision.kv not in _KV:
+        raise BadRequest(f"TensorRT-LLM keeps no {d.precision.kv} KV cache; plan again with --kv-precision bf16 or fp8")
+    if d.layout.dp > 1 and d.layout.tp > 1:
+        raise BadRequest(
+            f"TensorRT-LLM replicates attention over all ranks or none, not tp {d.layout.tp} with dp {d.layout.dp}; "
+            f"choose another option"
+        )
+    cache: dict[str, Any] = {"dtype": _KV[d.precision.kv]}
+    if d.engine.prefix_caching is not None:
+        cache["enable_block_reuse"] = d.engine.prefix_caching
+    if d.engine.block_tokens is not None:
+        cache["tokens_per_block"] = d.engine.block_tokens
+    options: dict[str, Any] = {"kv_cache_config": cache}
+    if d.layout.dp > 1:
+        options["enable_attention_dp"] = True
+    if d.engine.chunked_prefill is not None:
+        options["enable_chunked_prefill"] = d.engine.chunked_prefill
+    if d.engine.cuda_graphs is False:
+        options["cuda_graph_config"] = None
+    return options

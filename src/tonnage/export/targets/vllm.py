@@ -1,0 +1,100 @@
+"""vLLM: a shell script that starts `vllm serve`; Ray joins the nodes where a replica spans several."""
+
+from __future__ import annotations
+
+import shlex
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.names import names
+from tonnage.export.servers import needs_quantised, script, version_of
+from tonnage.export.target import Server, Target
+from tonnage.export.text import shell
+
+__all__ = ["TARGET", "export", "serve", "settings"]
+
+TARGET = Target(
+    name="vllm",
+    title="vLLM",
+    version="0.32.0",
+    files=("serve.sh",),
+    start="bash serve.sh",
+    source="vllm.engine.arg_utils.EngineArgs, vllm.entrypoints.launchers.cli_args, 0.32.0",
+)
+
+_DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+_KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"}
+RAY_PORT = 6379
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`serve.sh`: starts one replica on this machine."""
+    return {"serve.sh": script(deployment(plan, option), TARGET)}
+
+
+def settings(d: Deployment) -> dict[str, str | int | float | bool]:
+    """The plan's settings by the names of vLLM's engine arguments; None of them is left to a default that moves."""
+    if d.precision.kv not in _KV:
+        raise BadRequest(f"vLLM keeps no {d.precision.kv} KV cache; plan again with --kv-precision bf16 or fp8")
+    engine, layout = d.engine, d.layout
+    found: dict[str, str | int | float | bool | None] = {
+        "dtype": _DTYPE.get(d.precision.activations, "auto"),
+        "quantization": "fp8" if needs_quantised(d, online=("fp8",)) else None,
+        "kv_cache_dtype": _KV[d.precision.kv],
+        "tensor_parallel_size": layout.tp,
+        "pipeline_parallel_size": layout.pp,
+        "data_parallel_size": layout.dp if layout.dp > 1 else None,
+        "enable_expert_parallel": True if layout.ep > 1 else None,
+        "max_model_len": d.max_model_len,
+        "max_num_seqs": engine.max_num_seqs,
+        "max_num_batched_tokens": engine.max_num_batched_tokens,
+        "gpu_memory_utilization": engine.memory_fraction,
+        "block_size": engine.block_tokens,
+        "enable_chunked_prefill": engine.chunked_prefill,
+        "enable_prefix_caching": engine.prefix_caching,
+        "enforce_eager": True if engine.cuda_graphs is False else None,
+        "distributed_executor_backend": "ray" if d.nodes > 1 else None,
+        "data_parallel_backend": "ray" if d.nodes > 1 and layout.dp > 1 else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def serve(d: Deployment) -> Server:
+    """One replica of vLLM's OpenAI server."""
+    argv = ["vllm", "serve", d.model]
+    for name, value in settings(d).items():
+        flag = name.replace("_", "-")
+        argv += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    argv += ["--host", "0.0.0.0", "--port", str(d.port)]
+    version = version_of(d, TARGET)
+    maker = {"amd": "vllm-openai-rocm"}.get(names(d.accelerator).vendor, "vllm-openai")
+    return Server(
+        version=version,
+        image=f"vllm/{maker}:v{version}",
+        argv=tuple(argv),
+        leader=_leader(d, argv) if d.nodes > 1 else "",
+        worker=f'exec ray start --address="$LEADER_ADDRESS:{RAY_PORT}" --block' if d.nodes > 1 else "",
+        notes=_notes(d),
+    )
+
+
+def _leader(d: Deployment, argv: list[str]) -> str:
+    wait = (
+        "import ray, time; ray.init(address='auto'); "
+        f"[time.sleep(2) for _ in iter(lambda: sum(n['Alive'] for n in ray.nodes()) < {d.nodes}, False)]"
+    )
+    return f"ray start --head --port={RAY_PORT}\npython3 -c {shlex.quote(wait)}\nexec {shell(argv)}"
+
+
+def _notes(d: Deployment) -> tuple[str, ...]:
+    notes = []
+    if needs_quantised(d, online=("fp8",)):
+        notes.append("Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit.")
+    elif d.precision.weights not in ("bf16", "fp16", "fp32"):
+        notes.append(f"The checkpoint must be stored in {d.precision.weights}; vLLM reads that from its config.json.")
+    if d.layout.ep > 1:
+        notes.append(f"Whole experts on {d.layout.tp * d.layout.dp} ranks (--enable-expert-parallel).")
+    if d.nodes > 1:
+        notes.append(f"A replica spans {d.nodes} nodes, joined by Ray: the image must hold ray (pip install ray).")
+    return tuple(notes)

@@ -1,0 +1,340 @@
+"""Which machines, on which terms, for how long, carry several workloads at the least cost? An integer programme.
+
+A *pool* is the replicas of one workload; its load comes in *buckets* (requests of like lengths) and *periods* (hours
+of the week). A *machine* is something that can be had in any number on one or more *terms*: always (reserved) or by
+the hour, firm or not. A *way* is a replica of a pool on a machine: the slots it takes, and what it finishes of each
+bucket. Then, for every period,
+
+    work of a bucket       sum of its flows over ways  >=  demand
+    time of a replica      sum over buckets of flow / rate  <=  replicas
+    slots of a machine     sum of charge x replicas  <=  slots x instances          (and cores likewise)
+                           of machines that are alike together, for every charge (`fleet_kinds`)
+    quota                  sum of slots x instances  <=  most
+    loss of one domain     the same work without its machines, for the share that must survive
+    loss of zones          the same work from what stands in each of the zones that are left (`fleet_zones`)
+    loss of k replicas     the same work without the k fastest that are in use
+
+and cost = always-terms x all hours + hourly terms x their hours + starts. Slots pack exactly: charges of one machine
+divide each other (the caller sees to that), so the largest first fills instances without waste. A slice is a share
+of one slot: all slices of a slot are equal, and pools share them.
+
+What a cost is measured in is the caller's: this file knows no money.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from tonnage.optimize.fleet_dominance import undominated
+from tonnage.optimize.fleet_kinds import merged, put_apart
+from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, classes_of
+from tonnage.optimize.fleet_zones import slot_rows, zone_columns, zone_rows
+from tonnage.optimize.programme import MOST, Column, Programme, Row, Solved, solve
+
+__all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Term", "Way", "cheapest_fleet"]
+
+
+Key = tuple[Any, ...]
+
+
+def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | None = None, near: bool = False) -> Fleet:
+    """
+    The cheapest fleet that carries every pool, to within a relative gap where so many nodes reach it.
+
+    `near`: a good one soon, however far its bound is.
+    """
+    asked, problem = problem, merged(undominated(problem))
+    columns = dict(_columns(problem))
+    at = {key: i for i, key in enumerate(columns)}
+    rows = [
+        Row({at[key]: factor for key, factor in terms.items()}, lower, upper, elastic)
+        for terms, lower, upper, elastic in _rows(problem, columns)
+    ]
+    solved = solve(Programme(list(columns.values()), rows, len(problem.hours)), gap=gap, nodes=nodes, near=near)
+    return put_apart(problem, asked, fleet=_told(problem, at, solved))
+
+
+# One loop for each family of variables, in the order in which the solver numbers them.
+def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:  # noqa: C901 - families of variables, one by one
+    hours, all_hours = problem.hours, sum(problem.hours)
+    for m, machine in enumerate(problem.machines):
+        for term in machine.terms:
+            if term.always:
+                yield ("held", m, term.name), Column(term.cost_per_hour * all_hours)
+                continue
+            for t, span in enumerate(hours):
+                yield ("hired", m, term.name, t), Column(term.cost_per_hour * span, period=t)
+            if machine.start_h > 0:
+                for n, (_, then, times) in enumerate(problem.follows):
+                    cost = term.cost_per_hour * machine.start_h * times
+                    yield ("starts", m, term.name, n), Column(cost, whole=False, period=then)
+    split = {(way.machine, way.slices, firm) for way in problem.ways if way.slices > 1 for firm in (True, False)}
+    for m, slices, firm in sorted(split):
+        for t in range(len(hours)):
+            yield ("split", m, slices, firm, t), Column(0.0, period=t)
+    for w, way in enumerate(problem.ways):
+        pool = problem.pools[way.pool]
+        if pool.spares:
+            yield ("used", w), Column(0.0, upper=1.0)
+        for firm in classes_of(problem, way):
+            for t in range(len(hours)):
+                yield ("runs", w, firm, t), Column(0.0, whole=way.whole, period=t, upper=_most(pool, way, t))
+                if len(pool.demand) > 1:
+                    for b in range(len(pool.demand)):
+                        yield ("flow", w, firm, b, t), Column(0.0, whole=False, period=t, upper=pool.demand[b][t])
+        if pool.survives > 0 and len(pool.demand) > 1 and problem.zones == 1:
+            for lost in _domains(problem, way.pool):
+                if problem.machines[way.machine].domain != lost:
+                    for t in range(len(hours)):
+                        for b in range(len(pool.demand)):
+                            yield ("kept", w, lost, b, t), Column(0.0, whole=False, period=t)
+
+    yield from zone_columns(problem)
+
+
+def _most(pool: Pool, way: Way, t: int) -> float:
+    """More replicas than carry all of the load on a way that does survive nothing are of no use."""
+    if pool.work is not None:
+        return MOST if not pool.when or t in pool.when else 0.0
+    if not way.whole:
+        return MOST
+    able = [load[t] / rate for load, rate in zip(pool.demand, way.rates, strict=True) if rate > 0]
+    return 0.0 if not able else min(MOST, 4.0 * math.ceil(sum(able) + len(able)) + 4.0)
+
+
+Terms = tuple[dict[Key, float], float, float, bool]
+
+
+def _rows(problem: FleetProblem, columns: dict[Key, Column]) -> Iterator[Terms]:
+    for t in range(len(problem.hours)):
+        yield from _room(problem, columns, t)
+        yield from _quotas(problem, t)
+        yield from zone_rows(problem, t)
+        for p in range(len(problem.pools)):
+            yield from _served(problem, p, t)
+            yield from _surviving(problem, p, t)
+            yield from _spared(problem, p, t)
+    for p, pool in enumerate(problem.pools):
+        if pool.work is not None:
+            yield from _worked(problem, p)
+    for key in columns:
+        if key[0] == "starts":
+            _, m, name, n = key
+            before, then, _ = problem.follows[n]
+            terms = {key: 1.0, ("hired", m, name, then): -1.0, ("hired", m, name, before): 1.0}
+            yield terms, 0.0, math.inf, True
+
+
+def _room(problem: FleetProblem, columns: dict[Key, Column], t: int) -> Iterator[Terms]:
+    """Replicas fit the slots and the cores of the instances that stand."""
+    for m in sorted({way.machine for way in problem.ways}):
+        for firm in (True, False):
+            standing: dict[Key, Machine] = {
+                ("held", n, term.name) if term.always else ("hired", n, term.name, t): problem.machines[n]
+                for n in problem.alike(m)
+                for term in problem.machines[n].terms
+                if term.firm is firm
+            }
+            slots: dict[Key, float] = {}
+            cores: dict[Key, float] = {}
+            parts: dict[int, dict[Key, float]] = defaultdict(dict)
+            for w, way in enumerate(problem.ways):
+                key = ("runs", w, firm, t)
+                if way.machine != m or key not in columns:
+                    continue
+                if way.slices > 1:
+                    parts[way.slices][key] = 1.0
+                elif way.charge > 0:
+                    slots[key] = way.charge
+                if way.cores > 0 and problem.machines[m].cores is not None:
+                    cores[key] = way.cores
+            for slices, users in parts.items():
+                whole = ("split", m, slices, firm, t)
+                yield {**users, whole: -float(slices)}, -math.inf, 0.0, False
+                slots[whole] = 1.0
+            yield from slot_rows(slots, {key: machine.slots for key, machine in standing.items()})
+            if cores:
+                there = {key: -(machine.cores or 0.0) for key, machine in standing.items()}
+                yield {**cores, **there}, -math.inf, 0.0, False
+
+
+def _quotas(problem: FleetProblem, t: int) -> Iterator[Terms]:
+    for quota in problem.quotas:
+        terms = {
+            ("held", m, term.name) if term.always else ("hired", m, term.name, t): problem.machines[m].slots
+            for m in quota.machines
+            for term in problem.machines[m].terms
+            if quota.term in {None, term.name}
+        }
+        if terms:
+            yield terms, -math.inf, quota.most, False
+
+
+def _served(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
+    """Each bucket's demand is carried, and the firm share of it on firm terms."""
+    pool = problem.pools[p]
+    ways = [(w, way) for w, way in enumerate(problem.ways) if way.pool == p]
+    if pool.work is not None:
+        return
+    several = len(pool.demand) > 1
+    for b, load in enumerate(pool.demand):
+        if load[t] <= 0:
+            continue
+        for classes, share in (((True, False), 1.0), ((True,), 1.0 - pool.loose)):
+            if share <= 0 or (classes == (True,) and pool.loose <= 0):
+                continue
+            terms: dict[Key, float] = {}
+            for w, way in ways:
+                for firm in classes_of(problem, way):
+                    if firm not in classes or way.rates[b] <= 0:
+                        continue
+                    if several:
+                        terms["flow", w, firm, b, t] = 1.0 / load[t]
+                    else:
+                        # A replica that could carry more than all of it counts for all of it: the tighter row.
+                        does = way.rates[b] * _useful(problem, way, firm=firm)
+                        terms["runs", w, firm, t] = min(share, does / load[t])
+            yield terms, share, math.inf, False
+    if several:
+        yield from _timed(problem, pool, ways, t)
+
+
+def _timed(problem: FleetProblem, pool: Pool, ways: list[tuple[int, Way]], t: int) -> Iterator[Terms]:
+    """A replica that serves several buckets divides its time between them."""
+    for w, way in ways:
+        for firm in classes_of(problem, way):
+            useful = _useful(problem, way, firm=firm)
+            terms: dict[Key, float] = {
+                ("flow", w, firm, b, t): 1.0 / (rate * useful) for b, rate in enumerate(way.rates) if rate > 0
+            }
+            spare: dict[Key, float] = {("used", w): float(pool.spares)} if pool.spares and firm else {}
+            yield {**terms, **spare, ("runs", w, firm, t): -1.0}, -math.inf, 0.0, False
+            for b, rate in enumerate(way.rates):
+                if rate <= 0:
+                    yield {("flow", w, firm, b, t): 1.0}, -math.inf, 0.0, False
+                elif rate * useful > (load := problem.pools[way.pool].demand[b][t]) > 0:
+                    yield {("flow", w, firm, b, t): 1.0, ("runs", w, firm, t): -load}, -math.inf, 0.0, False
+
+
+def _surviving(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
+    """The share that must survive is carried without any one domain."""
+    pool = problem.pools[p]
+    if pool.survives <= 0 or pool.work is not None or problem.zones > 1:
+        return
+    for lost in _domains(problem, p):
+        left = [
+            (w, way)
+            for w, way in enumerate(problem.ways)
+            if way.pool == p and problem.machines[way.machine].domain != lost
+        ]
+        several = len(pool.demand) > 1
+        for b, load in enumerate(pool.demand):
+            if load[t] <= 0:
+                continue
+            if several:
+                carried: dict[Key, float] = {
+                    ("kept", w, lost, b, t): 1.0 / load[t] for w, way in left if way.rates[b] > 0
+                }
+            else:
+                carried = {
+                    ("runs", w, True, t): min(pool.survives, way.rates[b] / load[t])
+                    for w, way in left
+                    if way.rates[b] > 0 and True in classes_of(problem, way)
+                }
+            yield carried, pool.survives, math.inf, False
+        if several:
+            for w, way in left:
+                used: dict[Key, float] = {
+                    ("kept", w, lost, b, t): 1.0 / rate for b, rate in enumerate(way.rates) if rate > 0
+                }
+                if True in classes_of(problem, way):
+                    used["runs", w, True, t] = -1.0
+                yield used, -math.inf, 0.0, False
+
+
+def _spared(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
+    """The demand is carried without any so many replicas: the fastest ones in use are the ones to lose."""
+    pool = problem.pools[p]
+    if not pool.spares or pool.work is not None:
+        return
+    ways = [(w, way) for w, way in enumerate(problem.ways) if way.pool == p and way.whole]
+    for w, way in ways:
+        for firm in classes_of(problem, way):
+            yield {("runs", w, firm, t): 1.0, ("used", w): -_most(pool, way, t)}, -math.inf, 0.0, False
+        if len(pool.demand) > 1:
+            continue  # `_timed` keeps them free
+        load = pool.demand[0][t]
+        if load <= 0 or way.rates[0] <= 0:
+            continue
+        terms: dict[Key, float] = {
+            ("runs", v, firm, t): other.rates[0] * _useful(problem, other, firm=firm) / load
+            for v, other in ways
+            for firm in classes_of(problem, other)
+        }
+        yield {**terms, ("used", w): -pool.spares * way.rates[0] / load}, 1.0, math.inf, False
+
+
+def _worked(problem: FleetProblem, p: int) -> Iterator[Terms]:
+    """Work that may be done at any time is done in all periods together, the firm share of it on firm terms."""
+    pool = problem.pools[p]
+    for classes, share in (((True, False), 1.0), ((True,), 1.0 - pool.loose)):
+        if share <= 0 or (classes == (True,) and pool.loose <= 0):
+            continue
+        terms: dict[Key, float] = {
+            ("runs", w, firm, t): span * way.rates[0] * _useful(problem, way, firm=firm)
+            for w, way in enumerate(problem.ways)
+            if way.pool == p
+            for firm in classes_of(problem, way)
+            if firm in classes
+            for t, span in enumerate(problem.hours)
+        }
+        yield terms, share * (pool.work or 0.0), math.inf, False
+
+
+def _useful(problem: FleetProblem, way: Way, *, firm: bool) -> float:
+    return min(term.available for term in problem.machines[way.machine].terms if term.firm is firm)
+
+
+def _domains(problem: FleetProblem, p: int) -> list[str]:
+    return sorted({problem.machines[way.machine].domain for way in problem.ways if way.pool == p})
+
+
+def _told(problem: FleetProblem, at: dict[Key, int], solved: Solved) -> Fleet:
+    if solved.values is None:
+        return Fleet(feasible=False)
+    values, periods = solved.values, range(len(problem.hours))
+    instances: dict[tuple[int, str], tuple[float, ...]] = {}
+    starts: dict[tuple[int, str], float] = {}
+    for m, machine in enumerate(problem.machines):
+        for term in machine.terms:
+            if term.always:
+                found = (values[at["held", m, term.name]],) * len(problem.hours)
+            else:
+                found = tuple(values[at["hired", m, term.name, t]] for t in periods)
+                begun = [
+                    times * values[at["starts", m, term.name, n]]
+                    for n, (_, _, times) in enumerate(problem.follows)
+                    if ("starts", m, term.name, n) in at
+                ]
+                if any(begun):
+                    starts[m, term.name] = math.fsum(begun)
+            if any(found):
+                instances[m, term.name] = found
+    replicas: dict[tuple[int, bool], tuple[float, ...]] = {}
+    flows: dict[tuple[int, bool, int], tuple[float, ...]] = {}
+    for w, way in enumerate(problem.ways):
+        for firm in classes_of(problem, way):
+            runs = tuple(values[at["runs", w, firm, t]] for t in periods)
+            if not any(runs):
+                continue
+            replicas[w, firm] = runs
+            if len(problem.pools[way.pool].demand) > 1:
+                for b in range(len(way.rates)):
+                    flows[w, firm, b] = tuple(values[at["flow", w, firm, b, t]] for t in periods)
+    return Fleet(
+        feasible=True, cost=solved.cost, bound=solved.bound, instances=instances, replicas=replicas, flows=flows,
+        starts=starts,
+    )  # fmt: skip

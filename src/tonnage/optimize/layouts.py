@@ -1,0 +1,101 @@
+"""Which layouts of one serving replica are legal on an accelerator, and which are worth looking at.
+
+A layout is legal when every matrix divides: tp divides the query heads, KV heads divide by tp or
+are replicated, ep divides the experts, pp leaves every stage a layer. Illegal ones keep their
+reason, so that a user who asks for one reads why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Verdict
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import LatentAttention, Model, Moe
+
+__all__ = ["legal", "replica_layouts"]
+
+
+_STAGES: Final = (1, 2, 3, 4, 6, 8)
+"""Devices over which layers are spread."""
+
+
+def legal(model: Model, layout: Layout) -> Verdict:
+    """Whether the model divides over this layout; the reason names the degree and the nearest legal one."""
+    num_layers = sum(group.count for group in model.layers)
+    if layout.pp > max(1, num_layers):
+        return _no("pp", f"pp {layout.pp} exceeds the {num_layers} layers", f"pp {num_layers}")
+    for heads in _head_counts(model):
+        if heads % layout.tp:
+            return _no(
+                "tp", f"tp {layout.tp} does not divide {heads} attention heads", f"tp {_below(heads, layout.tp)}"
+            )
+    for experts in _expert_counts(model):
+        if layout.ep > 1 and experts % layout.ep:
+            return _no("ep", f"ep {layout.ep} does not divide {experts} experts", f"ep {_below(experts, layout.ep)}")
+    if layout.ep > 1 and not any(True for _ in _expert_counts(model)):
+        return _no("ep", f"ep {layout.ep} needs a mixture of experts, and {model.id} is dense", "ep 1")
+    if layout.ep not in {1, layout.tp * layout.dp}:
+        return _no(
+            "ep", f"ep {layout.ep} must be 1 or tp x dp = {layout.tp * layout.dp}", f"ep {layout.tp * layout.dp}"
+        )
+    return Verdict(ok=True)
+
+
+def replica_layouts(
+    model: Model, accelerator: Accelerator, *, per_node: int, max_ranks: int, layered: bool = False
+) -> Iterator[Layout]:
+    """
+    Layouts of one replica worth evaluating, smallest first.
+
+    A `layered` engine spreads layers over the devices of a node, and nothing else.
+
+    Tensor parallelism stays inside a node (its all-reduces need the fast link); pipeline stages
+    span nodes when one node is too small. Latent attention adds data-parallel attention with expert
+    parallelism, because its cache is replicated under tp.
+    """
+    if layered:
+        stages = (Layout(pp=n) for n in _STAGES if n <= min(per_node, max_ranks))
+        yield from (layout for layout in stages if legal(model, layout).ok)
+        return
+    moe = any(True for _ in _expert_counts(model))
+    latent = any(isinstance(group.mixer, LatentAttention) for group in model.layers)
+    tp = 1
+    while tp <= min(per_node, max_ranks):
+        options = [Layout(tp=tp)]
+        if moe and tp > 1:
+            options.append(Layout(tp=tp, ep=tp))
+        if moe and latent and tp > 1:
+            options.append(Layout(dp=tp, ep=tp))
+        yield from (layout for layout in options if legal(model, layout).ok)
+        tp *= 2
+    nodes = 2
+    while accelerator.max_per_node and nodes * per_node <= max_ranks and per_node >= accelerator.max_per_node:
+        layout = Layout(tp=per_node, pp=nodes)
+        if legal(model, layout).ok:
+            yield layout
+        nodes *= 2
+
+
+def _head_counts(model: Model) -> Iterator[int]:
+    for group in model.layers:
+        if group.mixer is not None:
+            heads = getattr(group.mixer, "num_attention_heads", None)
+            if heads is not None:
+                yield heads
+
+
+def _expert_counts(model: Model) -> Iterator[int]:
+    for group in model.layers:
+        if isinstance(group.feed_forward, Moe):
+            yield group.feed_forward.num_experts
+
+
+def _below(whole: int, degree: int) -> int:
+    return max(d for d in range(1, degree + 1) if whole % d == 0)
+
+
+def _no(limit: str, reason: str, nearest: str) -> Verdict:
+    return Verdict(ok=False, limit=limit, reason=reason, nearest=nearest)

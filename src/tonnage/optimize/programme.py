@@ -1,0 +1,474 @@
+"""The cheapest values of a mixed-integer programme whose columns belong to periods, and a bound no solution undercuts.
+
+Most columns belong to one period (an hour of the day); a few are shared by all (what is reserved). A small programme
+goes to HiGHS whole. A large one, given to HiGHS so, still has gaps of 20-35 % after a minute, because it finds no good
+solution to start from and its bound is that of fractions of machines. So:
+
+1. The relaxation is solved and tightened by rows that whole numbers keep (`programme_cuts`). That is the bound.
+2. Its shared columns are made whole one after the other, the relaxation solved again after each.
+3. With those held and the rows between periods priced by duals, each period is a small programme of its own. A last
+   relaxation with every whole number held sets the rest.
+4. Unless that is near enough, or the programme too large, HiGHS improves it among the columns that the relaxation takes
+   or nearly takes: a few seconds, in which it finds what the whole finds in ten times as many.
+5. Unless that is near enough, or only a good solution was asked for, HiGHS takes the whole from there.
+
+Costs are plain numbers: this file knows no money.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from tonnage.optimize.programme_cuts import Cover, Point, Room, broken
+
+__all__ = ["Column", "Programme", "Row", "Solved", "solve"]
+
+WHOLE_AT_MOST: Final = 200
+"""Whole-number columns up to which HiGHS takes the programme as it is. [-]"""
+FEASIBLE: Final = 2
+"""HiGHS's kSolutionStatusFeasible."""
+SAFETY_S: Final = 600.0
+"""Wall time that no sound programme takes. Effort is counted in nodes: the answer is the same on a busy machine. [s]"""
+WHOLE_AT_ONCE: Final = 3000
+"""Whole-number columns up to which HiGHS improves a solution of the whole programme: beyond, its root takes longer than
+all else and gains nothing. [-]"""
+NODES: Final = 60
+"""Of the search of the whole programme from a first solution: more nodes gain a quarter of a percent in as long. [-]"""
+NEARBY: Final = 0.0002
+"""Reduced cost, over the bound, up to which a column is near the relaxation. [-]"""
+NEARBY_NODES: Final = 10
+ENOUGH: Final = 0.06
+"""Gap to the relaxation, itself 3 to 5 % below the least, up to which a solution is taken for a good one. [-]"""
+FEW: Final = 500
+"""Whole-number columns whose root takes no time. [-]"""
+SMALL_NODES: Final = 20_000
+"""Of a small programme's search. [-]"""
+ROUNDS: Final = 8
+GAIN: Final = 1e-3
+"""Of the bound, by one round of rows. [-]"""
+NEW: Final = 2.5
+"""Rows added in a round for each that demands something. [-]"""
+SLACK: Final = 1e-4
+"""Share of its right side beyond which an added row is idle. [-]"""
+NEAR: Final = 0.1
+"""Distance to a whole number at which a shared column is taken for it. [-]"""
+DEAR: Final = 0.001
+"""Reduced cost, over the mean cost of a period, beyond which a column is left out of its programme. [-]"""
+PERIOD_GAP: Final = 0.006
+PERIOD_NODES: Final = 60
+TINY: Final = 1e-7
+MOST: Final = 1e6
+"""Upper bound of a count that nothing limits."""
+
+
+class Column(NamedTuple):
+    """One unknown, at least zero."""
+
+    cost: float
+    whole: bool = True
+    period: int | None = None
+    """Absent = shared by all periods."""
+    upper: float = MOST
+
+
+class Row(NamedTuple):
+    """lower <= sum of factor x column <= upper."""
+
+    terms: dict[int, float]
+    lower: float = -math.inf
+    upper: float = math.inf
+    elastic: bool = False
+    """A column of its own makes it hold whatever the others are."""
+
+
+class Programme(NamedTuple):
+    """Columns, rows, and how many periods the columns speak of."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    periods: int = 1
+
+
+class Solved(NamedTuple):
+    """Values of every column; none when nothing satisfies the rows."""
+
+    values: tuple[float, ...] | None
+    cost: float = math.inf
+    bound: float = math.inf
+    """No solution costs less."""
+
+    @property
+    def gap(self) -> float:
+        """What may be left to gain, over the cost. [-]"""
+        return 0.0 if self.cost <= self.bound + TINY else (self.cost - self.bound) / self.cost
+
+
+def solve(programme: Programme, *, gap: float = 0.01, nodes: int | None = None, near: bool = False) -> Solved:
+    """
+    The programme to within a relative gap where that is reached; the gap it has is part of the answer.
+
+    It ends when the gap is reached or after so many nodes of the search, which no other load on the machine changes;
+    `near` is content with a good solution, whose bound may be the relaxation's.
+    """
+    if not programme.columns:
+        met = all(row.lower <= TINY and row.upper >= -TINY for row in programme.rows)
+        return Solved(values=(), cost=0.0, bound=0.0) if met else Solved(values=None)
+    whole = sum(column.whole for column in programme.columns)
+    if programme.periods == 1 or whole <= WHOLE_AT_MOST:
+        return _direct(programme, gap=gap, nodes=nodes or SMALL_NODES)
+    return _apart(programme, gap=gap, nodes=nodes or NODES, near=near)
+
+
+def _direct(
+    programme: Programme, *, gap: float, nodes: int, start: tuple[float, ...] | None = None, few: bool = False
+) -> Solved:
+    model = _model(programme.columns, programme.rows)
+    if start is not None:
+        import highspy
+
+        known = highspy.HighsSolution()
+        known.col_value = list(start)
+        model.setSolution(known)
+        # What presolve finds at the root makes HiGHS restart: worth it of few columns, of all longer than it saves.
+        model.setOptionValue("presolve", "on" if few else "off")
+    model.setOptionValue("mip_rel_gap", gap)
+    model.setOptionValue("time_limit", SAFETY_S)
+    model.setOptionValue("mip_max_nodes", nodes)
+    model.run()
+    info = model.getInfo()
+    if info.primal_solution_status != FEASIBLE:
+        return Solved(values=None)
+    values = _tidy(programme.columns, model.getSolution().col_value)
+    cost = _cost(programme.columns, values)
+    whole = any(column.whole for column in programme.columns)
+    bound = float(info.mip_dual_bound) if whole else float(info.objective_function_value)
+    return Solved(values=values, cost=cost, bound=min(bound, cost))
+
+
+def _apart(programme: Programme, *, gap: float, nodes: int, near: bool) -> Solved:
+    """A tight bound, a first solution period by period near it, then as much of the rest as effort allows."""
+    tight = _tightened(programme)
+    if tight is None:
+        return Solved(values=None)
+    cut = programme._replace(rows=tight.rows)
+    found = [values for values in (_dived(cut, tight.model), _rounded(programme, tight.relaxed)) if values is not None]
+    first = min(found, key=lambda values: _cost(programme.columns, values), default=None)
+    bound = tight.relaxed.cost
+    if first is not None:
+        cost = _cost(programme.columns, first)
+        best = Solved(first, cost, min(bound, cost))
+        count = sum(column.whole for column in programme.columns)
+        if best.gap <= gap or count > WHOLE_AT_ONCE:
+            return best
+        few = cut._replace(columns=_nearby(programme, tight.relaxed, first))
+        better = _direct(few, gap=gap, start=first, nodes=NEARBY_NODES, few=True)
+        if better.values is not None and better.cost < cost:
+            first, best = better.values, Solved(better.values, better.cost, min(bound, better.cost))
+        if best.gap <= gap or (near and best.gap <= ENOUGH and count > FEW):
+            return best
+    whole = _direct(cut, gap=gap, start=first, nodes=1 if near else nodes)
+    if whole.values is None:
+        return whole
+    return whole._replace(bound=min(max(bound, whole.bound), whole.cost))
+
+
+def _nearby(programme: Programme, relaxed: _Relaxed, first: Sequence[float]) -> list[Column]:
+    """The columns, those at nothing that neither the relaxation takes, or nearly takes, nor a first solution."""
+    dear = NEARBY * abs(relaxed.cost)
+    return [
+        column
+        if not column.whole or max(relaxed.values[i], first[i]) > TINY or relaxed.reduced[i] <= dear
+        else column._replace(upper=0.0)
+        for i, column in enumerate(programme.columns)
+    ]
+
+
+class _Tight(NamedTuple):
+    """The rows with those added that the relaxation broke, its solution under them, and HiGHS where it ended."""
+
+    rows: Sequence[Row]
+    relaxed: _Relaxed
+    model: Any
+
+
+def _tightened(programme: Programme) -> _Tight | None:
+    """The relaxation with rows by rounding, until another round raises its bound by less than `GAIN`."""
+    columns, whole = programme.columns, [column.whole for column in programme.columns]
+    covers, rooms = _covers(programme), _rooms(programme)
+    model = _model([column._replace(whole=False) for column in columns], programme.rows)
+    model.run()
+    if model.getInfo().primal_solution_status != FEASIBLE:
+        return None
+    known: list[Cover] = []
+    bound = -math.inf
+    for _ in range(ROUNDS):
+        before, bound = bound, float(model.getInfo().objective_function_value)
+        if bound - before < GAIN * abs(bound):
+            break
+        values = tuple(model.getSolution().col_value)
+        slack = [sum(f * values[i] for i, f in cover.terms.items()) > cover.least * (1.0 + SLACK) for cover in known]
+        new = broken(covers, known, rooms=rooms, point=Point(values, whole))[: math.ceil(NEW * len(covers))]
+        gone = [len(programme.rows) + n for n, idle in enumerate(slack) if idle]
+        if gone:
+            model.deleteRows(len(gone), gone)
+        known = [cover for cover, idle in zip(known, slack, strict=True) if not idle] + new
+        _add(model, [Row(cover.terms, cover.least) for cover in new])
+        model.run()
+    rows = [*programme.rows, *(Row(cover.terms, cover.least) for cover in known)]
+    return _Tight(rows, _solution(model), model)
+
+
+def _covers(programme: Programme) -> list[Cover]:
+    """Rows of one period that demand something of whole columns."""
+    columns = programme.columns
+    return [
+        Cover(row.terms, row.lower)
+        for row in programme.rows
+        if 0 < row.lower < math.inf
+        and row.terms
+        and min(row.terms.values()) > 0
+        and len({columns[i].period for i in row.terms}) == 1
+        and any(columns[i].whole for i in row.terms)
+    ]
+
+
+def _rooms(programme: Programme) -> list[Room]:
+    """Rows in which some columns hold others."""
+    found = []
+    for row in programme.rows:
+        if row.upper == 0.0 and row.lower == -math.inf:
+            takes = {i: factor for i, factor in row.terms.items() if factor > 0}
+            holds = {i: -factor for i, factor in row.terms.items() if factor < 0}
+            if takes and holds:
+                found.append(Room(takes, holds))
+    return found
+
+
+def _dived(programme: Programme, model: Any) -> tuple[float, ...] | None:
+    """A solution: shared columns made whole one after the other in a solved model, then each period by itself."""
+    columns = programme.columns
+    left = {i for i, column in enumerate(columns) if column.period is None and column.whole}
+    held: dict[int, float] = {}
+    while True:
+        model.run()
+        if model.getInfo().primal_solution_status != FEASIBLE:
+            return None
+        if not left:
+            break
+        values = model.getSolution().col_value
+        far = {i: abs(values[i] - round(values[i])) for i in left}
+        closest = min(far, key=lambda i: (far[i], i))
+        for i in [i for i in left if far[i] < NEAR] or [closest]:
+            held[i] = float(_nearest(values[i]))
+            model.changeColBounds(i, held[i], held[i])
+            left.discard(i)
+    relaxed = _solution(model)
+    priced = _priced(programme, relaxed)
+    pieces = [_piece(programme, priced, period) for period in range(programme.periods)]
+    return _held(programme, relaxed, priced=priced, pieces=pieces, held=held)
+
+
+class _Relaxed(NamedTuple):
+    values: tuple[float, ...]
+    duals: tuple[float, ...]
+    reduced: tuple[float, ...]
+    """What each column costs beyond what it is worth."""
+    cost: float
+
+
+class _Priced(NamedTuple):
+    """What the relaxation's duals make of the programme."""
+
+    shared: tuple[int, ...]
+    period_of_row: tuple[int | None, ...]
+    """Absent = between periods."""
+    costs: tuple[float, ...]
+    """Of each column, the rows between periods priced in; of a shared one, in all periods together."""
+    shares: dict[tuple[int, int], float]
+    """(shared column, period) -> what it costs there."""
+    constant: float
+
+
+class _Piece(NamedTuple):
+    """One period's programme, and where its columns stand in the whole."""
+
+    programme: Programme
+    places: tuple[int, ...]
+
+
+def _solution(model: Any) -> _Relaxed:
+    found = model.getSolution()
+    cost = float(model.getInfo().objective_function_value)
+    return _Relaxed(tuple(found.col_value), tuple(found.row_dual), tuple(found.col_dual), cost)
+
+
+def _priced(programme: Programme, relaxed: _Relaxed) -> _Priced:
+    columns = programme.columns
+    shared = tuple(i for i, column in enumerate(columns) if column.period is None)
+    costs = [column.cost for column in columns]
+    constant = 0.0
+    shares: dict[tuple[int, int], float] = {}
+    periods: list[int | None] = []
+    for row, dual in zip(programme.rows, relaxed.duals, strict=True):
+        seen = {columns[i].period for i in row.terms} - {None}
+        period = next(iter(seen), 0) if len(seen) <= 1 else None
+        periods.append(period)
+        if period is None:
+            constant += dual * (row.lower if dual > 0 else row.upper) if dual else 0.0
+        for i, factor in row.terms.items():
+            if period is None:
+                costs[i] -= dual * factor
+            elif columns[i].period is None:
+                shares[i, period] = shares.get((i, period), 0.0) + dual * factor
+    for i in shared:
+        # What the periods do not account for is spread evenly.
+        rest = costs[i] - sum(shares.get((i, period), 0.0) for period in range(programme.periods))
+        for period in range(programme.periods):
+            shares[i, period] = shares.get((i, period), 0.0) + rest / programme.periods
+    return _Priced(shared, tuple(periods), tuple(costs), shares, constant)
+
+
+def _piece(programme: Programme, priced: _Priced, period: int) -> _Piece:
+    columns = programme.columns
+    own = tuple(i for i, column in enumerate(columns) if column.period == period) + priced.shared
+    at = {i: k for k, i in enumerate(own)}
+    cut = [
+        columns[i]._replace(cost=priced.costs[i] if columns[i].period == period else priced.shares[i, period])
+        for i in own
+    ]
+    rows = [
+        row._replace(terms={at[i]: factor for i, factor in row.terms.items()})
+        for row, where in zip(programme.rows, priced.period_of_row, strict=True)
+        if where == period
+    ]
+    return _Piece(Programme(cut, rows), own)
+
+
+def _held(
+    programme: Programme,
+    relaxed: _Relaxed,
+    *,
+    priced: _Priced,
+    pieces: list[_Piece],
+    held: dict[int, float],
+) -> tuple[float, ...] | None:
+    """A solution of the whole with the shared columns held, or nothing when a period cannot follow."""
+    values = dict(held)
+    # Of the mean period: what is reserved may pay for all that a quiet one takes, and its own cost be nothing.
+    dear = DEAR * abs(relaxed.cost) / max(1, programme.periods)
+    for period, piece in enumerate(pieces):
+        extra = _portion(programme, relaxed, priced=priced, piece=piece, period=period)
+        here = {k: held[i] for k, i in enumerate(piece.places) if i in held}
+        columns = piece.programme.columns
+        worth = [i in held or relaxed.values[i] > TINY or relaxed.reduced[i] <= dear for i in piece.places]
+        for some in (worth, [True] * len(worth)):
+            able = [
+                column if keep or not column.whole else column._replace(upper=0.0)
+                for column, keep in zip(columns, some, strict=True)
+            ]
+            found = _piecewise(able, [*piece.programme.rows, *extra], here)
+            if found is not None:
+                break
+        if found is None:
+            return None
+        values |= {i: value for i, value in zip(piece.places, found, strict=True) if programme.columns[i].whole}
+    columns = [column._replace(whole=False) for column in programme.columns]
+    final = _model(columns, programme.rows, held=values)
+    final.run()
+    if final.getInfo().primal_solution_status != FEASIBLE:
+        return None
+    return _tidy(programme.columns, final.getSolution().col_value)
+
+
+def _piecewise(columns: Sequence[Column], rows: Sequence[Row], held: dict[int, float]) -> tuple[float, ...] | None:
+    model = _model(columns, rows, held=held)
+    model.setOptionValue("mip_rel_gap", PERIOD_GAP)
+    model.setOptionValue("mip_max_nodes", PERIOD_NODES)
+    model.setOptionValue("time_limit", SAFETY_S)
+    model.run()
+    if model.getInfo().primal_solution_status != FEASIBLE:
+        return None
+    return _tidy(columns, model.getSolution().col_value)
+
+
+def _rounded(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
+    """The relaxation rounded up: first the whole columns that cost nothing, then those that pay for them."""
+    values = relaxed.values
+    held: dict[int, float] = {}
+    for free in (True, False):
+        held |= {
+            i: float(math.ceil(values[i] - TINY))
+            for i, column in enumerate(programme.columns)
+            if column.whole and (column.cost == 0) is free
+        }
+        model = _model([column._replace(whole=False) for column in programme.columns], programme.rows, held=held)
+        model.run()
+        if model.getInfo().primal_solution_status != FEASIBLE:
+            return None
+        values = tuple(model.getSolution().col_value)
+    return _tidy(programme.columns, values)
+
+
+def _portion(programme: Programme, relaxed: _Relaxed, *, priced: _Priced, piece: _Piece, period: int) -> list[Row]:
+    """What the relaxation lets this period do for rows between periods that someone must fill."""
+    at = {i: k for k, i in enumerate(piece.places)}
+    found = []
+    for row, where in zip(programme.rows, priced.period_of_row, strict=True):
+        if where is not None or row.elastic or not math.isfinite(row.lower):
+            continue
+        terms = {i: factor for i, factor in row.terms.items() if programme.columns[i].period == period}
+        share = sum(factor * relaxed.values[i] for i, factor in terms.items())
+        if terms and share > TINY:
+            found.append(Row({at[i]: factor for i, factor in terms.items()}, lower=share * (1.0 - 1e-9)))
+    return found
+
+
+def _model(columns: Sequence[Column], rows: Sequence[Row], *, held: dict[int, float] | None = None) -> Any:
+    """The programme as HiGHS takes it; imported here, because only fleets need it."""
+    import highspy
+
+    model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    model.silent()
+    model.setOptionValue("threads", 1)  # the same answer on every machine
+    fixed = held or {}
+    count = len(columns)
+    lower = [fixed.get(i, 0.0) for i in range(count)]
+    upper = [fixed.get(i, column.upper) for i, column in enumerate(columns)]
+    model.addVars(count, lower, upper)
+    model.changeColsCost(count, list(range(count)), [float(column.cost) for column in columns])
+    whole = [i for i, column in enumerate(columns) if column.whole]
+    if whole:
+        model.changeColsIntegrality(len(whole), whole, [highspy.HighsVarType.kInteger] * len(whole))
+    _add(model, rows)
+    return model
+
+
+def _add(model: Any, rows: Sequence[Row]) -> None:
+    starts: list[int] = []
+    index: list[int] = []
+    factors: list[float] = []
+    for row in rows:
+        starts.append(len(index))
+        index += row.terms.keys()
+        factors += (float(factor) for factor in row.terms.values())
+    if rows:
+        low, high = [row.lower for row in rows], [row.upper for row in rows]
+        model.addRows(len(rows), low, high, len(index), starts, index, factors)
+
+
+def _tidy(columns: Sequence[Column], values: Sequence[float]) -> tuple[float, ...]:
+    """Whole numbers whole, nothing below zero."""
+    return tuple(
+        float(round(value)) if column.whole else max(0.0, float(value))
+        for column, value in zip(columns, values, strict=True)
+    )
+
+
+def _cost(columns: Sequence[Column], values: Sequence[float]) -> float:
+    return math.fsum(column.cost * value for column, value in zip(columns, values, strict=True))
+
+
+def _nearest(value: float) -> int:
+    return math.floor(value + 0.5)

@@ -1,0 +1,271 @@
+"""Every legal arrangement of a training step on a count of accelerators, best first, with reasons for what is left out.
+
+Degrees multiply to the count: tp x pp x cp x dp; ep cuts the experts over the ranks that share them. Each arrangement
+is tried with the micro-batches and kinds of recomputation that its software has. The search is a branch and bound:
+
+1. bounds on the step, from the pipeline's bubble and what no arrangement undercuts, order the candidates;
+2. memory, cheap, removes those that do not fit;
+3. the step time, dearest, is asked only while a candidate's bound is below the best times found.
+
+What may fit, how long a step takes and what bounds it are functions of the caller, so that this file knows neither
+calibration nor accelerators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.domain.layout import Sharding, TrainLayout
+from tonnage.domain.model import Model, Moe
+from tonnage.domain.training import Recompute, TrainSetup
+from tonnage.physics.pipeline import bubble_turns, stage_layers
+
+__all__ = ["Arrangement", "Found", "Space", "arrangements", "bubble_factor", "degrees", "search"]
+
+LEAST_TOKENS_PER_CONTEXT_RANK: Final = 4096
+"""Tokens of one sequence that a context-parallel rank keeps: fewer leave it nothing to overlap. [tokens]"""
+MOST_TOKENS: Final = 32768
+"""Of one micro-batch on one rank: larger ones gain nothing and hold memory. [tokens]"""
+LARGEST_TP: Final = 16
+LARGEST_CP: Final = 16
+LARGEST_PP: Final = 64
+MOST_VIRTUAL_STAGES: Final = 8
+
+
+class Space(msgspec.Struct, frozen=True, kw_only=True):
+    """What the search may vary, and within which bounds."""
+
+    count: int
+    domain: int
+    """Accelerators joined by the fast link: tensor parallelism stays inside. [accelerators]"""
+    global_batch: int
+    templates: tuple[TrainSetup, ...]
+    """One per family of software: everything that the layout does not change."""
+    tp: int | None = None
+    """Degrees that are fixed; absent = searched."""
+    pp: int | None = None
+    cp: int | None = None
+    ep: int | None = None
+    sharding: Sharding | None = None
+    micro_batch: int | None = None
+    recompute: Recompute | None = None
+
+
+class Arrangement(msgspec.Struct, frozen=True, kw_only=True):
+    """A setup that fits, and its step."""
+
+    setup: TrainSetup
+    step_s: float
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search returns."""
+
+    best: tuple[Arrangement, ...]
+    """Fastest first, no two with the same degrees."""
+    pruned: dict[str, int]
+    """Arrangements left out, by reason."""
+    timed: int
+    """Step times asked for."""
+    smallest: TrainSetup | None = None
+    """When nothing fits: what comes closest."""
+    short_bytes: float = 0.0
+    """By how much that misses. [bytes]"""
+
+
+Fits = Callable[[TrainSetup], float]
+"""Bytes by which a setup exceeds its accelerator's memory; zero or less = it fits."""
+Seconds = Callable[[TrainSetup], float]
+
+
+def search(
+    model: Model, space: Space, *, fits: Fits, seconds: Seconds, bounds: tuple[Seconds, ...], keep: int = 4
+) -> Found:
+    """
+    The `keep` fastest arrangements that fit, by branch and bound.
+
+    `bounds` never exceed `seconds`; the first is the cheapest to ask and the last the tightest. A candidate is asked
+    the next one only when it comes up again.
+    """
+    pruned: Counter[str] = Counter()
+    queue = [
+        (bounds[0](setup), index, 0, setup) for index, setup in enumerate(arrangements(model, space, pruned=pruned))
+    ]  # fmt: skip
+    heapify(queue)
+    best: dict[TrainLayout, Arrangement] = {}
+    smallest: TrainSetup | None = None
+    short, timed, limit = math.inf, 0, math.inf
+    while queue:
+        least, index, level, setup = heappop(queue)
+        if least >= limit:
+            pruned["slower than the best at the roofline"] += len(queue) + 1
+            break
+        if level + 1 < len(bounds):
+            heappush(queue, (max(least, bounds[level + 1](setup)), index, level + 1, setup))
+            continue
+        over = fits(setup)
+        if over > 0:
+            pruned["memory"] += 1
+            if over < short:
+                smallest, short = setup, over
+            continue
+        timed += 1
+        took = seconds(setup)
+        known = best.get(setup.layout)
+        if known is None or took < known.step_s:
+            best[setup.layout] = Arrangement(setup=setup, step_s=took)
+            times = sorted(a.step_s for a in best.values())
+            limit = times[keep - 1] if len(times) >= keep else math.inf
+    ranked = tuple(sorted(best.values(), key=lambda a: a.step_s)[:keep])
+    return Found(
+        best=ranked,
+        pruned=dict(pruned),
+        timed=timed,
+        smallest=None if ranked else smallest,
+        short_bytes=0.0 if ranked or smallest is None else short,
+    )
+
+
+def bubble_factor(setup: TrainSetup, *, layers: int) -> float:
+    """How much longer than its ideal share a pipelined step lasts: uneven stages and the bubble. [-]"""
+    layout, m = setup.layout, setup.num_micro_batches
+    if layout.pp == 1:
+        return 1.0
+    uneven = stage_layers(layers=layers, pp=layout.pp, vpp=layout.vpp) * layout.pp / layers
+    return max(1.0, (m * (uneven - layout.pp / layers) + bubble_turns(pp=layout.pp, vpp=layout.vpp)) / m)
+
+
+def arrangements(model: Model, space: Space, *, pruned: Counter[str]) -> Iterator[TrainSetup]:
+    """Every legal setup of the space; what is illegal is counted by reason."""
+    for template in space.templates:
+        for layout in degrees(model, space, template=template, pruned=pruned):
+            if space.global_batch % layout.dp:
+                pruned["global batch is no multiple of dp"] += 1
+                continue
+            yield from _batches(space, template, layout, pruned)
+
+
+def degrees(model: Model, space: Space, *, template: TrainSetup, pruned: Counter[str]) -> Iterator[TrainLayout]:
+    """Degrees of parallelism that multiply to the count and divide the model."""
+    layers = max(1, _layers(model))
+    pipelined = template.software.model_parallel and not template.adapter
+    for tp in [space.tp] if space.tp else _tensor_degrees(model, space, template, pruned):
+        for cp in [space.cp] if space.cp else _context_degrees(space, template, pruned):
+            if space.count % (tp * cp):
+                pruned["degrees do not divide the count"] += 1
+                continue
+            stages = [p for p in _divisors(space.count // (tp * cp)) if p <= LARGEST_PP] if pipelined else [1]
+            for pp in [space.pp] if space.pp else stages:
+                if pp > layers or (space.count // (tp * cp)) % pp:
+                    pruned["more stages than layers"] += 1
+                    continue
+                dp = space.count // (tp * cp * pp)
+                for ep in _expert_degrees(model, space, template, ranks=tp * cp * dp):
+                    for sharding in _shardings(space, template, ranks=dp * cp):
+                        for vpp in _virtual_stages(space, template, layers=layers, pp=pp):
+                            yield TrainLayout(
+                                tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, dp=dp, sharding=sharding,
+                                sequence_parallel=tp > 1 and template.software.sequence_parallel,
+                            )  # fmt: skip
+
+
+def _batches(space: Space, template: TrainSetup, layout: TrainLayout, pruned: Counter[str]) -> Iterator[TrainSetup]:
+    """Micro-batches and recomputation of one set of degrees."""
+    per_rank = space.global_batch // layout.dp
+    for micro in [space.micro_batch] if space.micro_batch else _powers(per_rank):
+        if per_rank % micro:
+            pruned["micro-batch does not divide the batch of a rank"] += 1
+            continue
+        if micro > 1 and micro * template.seq_len / layout.cp > MOST_TOKENS:
+            pruned["micro-batch beyond any gain"] += 1
+            continue
+        steps = per_rank // micro
+        if layout.vpp > 1 and steps % layout.pp:
+            pruned["interleaving needs micro-batches in multiples of pp"] += 1
+            continue
+        for recompute in [space.recompute] if space.recompute else _recomputes(template):
+            yield replace(
+                template, layout=layout, micro_batch=micro, num_micro_batches=steps, recompute=recompute,
+                recompute_share=1.0,
+            )  # fmt: skip
+
+
+def _recomputes(template: TrainSetup) -> tuple[Recompute, ...]:
+    """Flash attention recomputes its core anyway: selective mode changes nothing where it repeats the core alone."""
+    core = template.flash_attention and template.software.selective == "attention"
+    if core or not template.software.tries_selective:
+        return ("none", "full")
+    return ("none", "selective", "full")
+
+
+def _tensor_degrees(model: Model, space: Space, template: TrainSetup, pruned: Counter[str]) -> Iterator[int]:
+    if not template.software.tensor_parallel or template.adapter or not _layers(model):
+        yield 1
+        return
+    heads = {
+        h for g in (*model.encoder, *model.layers) if (h := getattr(g.mixer, "num_attention_heads", None)) is not None
+    }
+    for tp in _powers(LARGEST_TP):
+        if any(h % tp for h in heads):
+            pruned["tp does not divide the heads"] += 1
+        elif tp > space.domain:
+            pruned["tp leaves the fast link"] += 1
+        elif tp <= space.count:
+            yield tp
+
+
+def _context_degrees(space: Space, template: TrainSetup, pruned: Counter[str]) -> Iterator[int]:
+    if not template.software.context_parallel or template.adapter:
+        yield 1
+        return
+    for cp in _powers(min(LARGEST_CP, space.count)):
+        if cp > 1 and template.seq_len / cp < LEAST_TOKENS_PER_CONTEXT_RANK:
+            pruned["cp leaves a rank too few tokens"] += 1
+            return
+        yield cp
+
+
+def _expert_degrees(model: Model, space: Space, template: TrainSetup, *, ranks: int) -> list[int]:
+    if space.ep:
+        return [space.ep]
+    experts = [g.feed_forward.num_experts for g in model.layers if isinstance(g.feed_forward, Moe)]
+    if not experts or not template.software.expert_parallel or template.adapter:
+        return [1]
+    whole = math.gcd(*experts)
+    return [ep for ep in _powers(min(whole, ranks)) if whole % ep == 0 and ranks % ep == 0]
+
+
+def _shardings(space: Space, template: TrainSetup, *, ranks: int) -> list[Sharding]:
+    if space.sharding:
+        return [space.sharding]
+    if ranks == 1:
+        return ["none"]
+    several = space.count > template.accelerators_per_node
+    return [sharding for sharding in template.software.searched_shardings if several or sharding != "hsdp"]
+
+
+def _virtual_stages(space: Space, template: TrainSetup, *, layers: int, pp: int) -> list[int]:
+    """Chunks per stage: the layers divide evenly, or do with embedding and head counted as one each."""
+    if pp == 1 or not template.software.interleaves:
+        return [1]
+    found = [v for v in range(2, MOST_VIRTUAL_STAGES + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0]
+    return [1, *found]
+
+
+def _layers(model: Model) -> int:
+    return sum(group.count for group in (*model.encoder, *model.layers))
+
+
+def _powers(most: int) -> list[int]:
+    return [2**i for i in range(max(1, most).bit_length())]
+
+
+def _divisors(whole: int) -> list[int]:
+    return [d for d in range(1, min(whole, LARGEST_PP) + 1) if whole % d == 0]

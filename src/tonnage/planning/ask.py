@@ -1,0 +1,117 @@
+"""A question as people write it, with its kind and its fields, becomes an answer, whichever face it came through.
+
+One row of `QUESTIONS` per kind. A row names its reader (texts -> request) and its planner (request -> plan) as
+"module:function", so that asking one question imports no other.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.planning.files import read_mapping
+from tonnage.planning.plans import Plan
+
+__all__ = ["QUESTIONS", "Question", "answer", "answer_file", "kind_of"]
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one kind of plan is read and answered, each as "module:function"."""
+
+    reader: str
+    planner: str
+
+
+QUESTIONS: Final[dict[str, Question]] = {
+    "serve": Question(reader="tonnage.planning.door:serve_request", planner="tonnage.planning.serve.plan:plan_serve"),
+    "batch": Question(
+        reader="tonnage.planning.batch.door:batch_request", planner="tonnage.planning.batch.plan:plan_batch"
+    ),
+    "train": Question(reader="tonnage.planning.door:train_request", planner="tonnage.planning.train.plan:plan_train"),
+    "finetune": Question(
+        reader="tonnage.planning.door:finetune_request", planner="tonnage.planning.train.plan:plan_train"
+    ),
+    "infer": Question(
+        reader="tonnage.planning.infer.door:infer_request", planner="tonnage.planning.infer.plan:plan_infer"
+    ),
+    "lifecycle": Question(
+        reader="tonnage.planning.lifecycle.door:lifecycle_request",
+        planner="tonnage.planning.lifecycle.plan:plan_lifecycle",
+    ),
+    "fleet": Question(
+        reader="tonnage.planning.fleet.door:fleet_request", planner="tonnage.planning.fleet.plan:plan_fleet"
+    ),
+}
+"""Every kind of plan, in the order people meet them."""
+
+
+def answer(
+    kind: str, fields: Mapping[str, Any], *, additions: Additions = catalog.NOTHING, today: date | None = None
+) -> Plan:
+    """
+    The plan of one kind for fields as people write them.
+
+    Parameters
+    ----------
+    kind : str
+        A key of `QUESTIONS`.
+    fields : mapping
+        Field name -> text or number, as in a request file without its `plan` line.
+    additions : Additions
+        The user's own accelerators, models, offers and what-ifs.
+    today : date, optional
+        The day prices are aged from.
+
+    Raises
+    ------
+    TonnageError
+        No such kind, or a wrong request.
+    """
+    if kind not in QUESTIONS:
+        raise UnknownName("kind of plan", kind, known=QUESTIONS)
+    question = QUESTIONS[kind]
+    request = _function(question.reader)(fields, additions=additions)
+    planned: Plan = _function(question.planner)(request, additions=additions, today=today)
+    return planned
+
+
+def answer_file(path: str, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> Plan:
+    """
+    The plan for the request in a YAML or JSON file (`-` = standard input).
+
+    Raises
+    ------
+    TonnageError
+        The file cannot be read, or the request is wrong.
+    """
+    kind, fields = kind_of(read_mapping(path), source=path)
+    return answer(kind, fields, additions=additions, today=today)
+
+
+def kind_of(request: Mapping[str, Any], *, source: str = "the request") -> tuple[str, dict[str, Any]]:
+    """
+    What a request file asks, and its other fields.
+
+    Raises
+    ------
+    BadRequest
+        It has no `plan` line.
+    """
+    fields = dict(request)
+    kind = fields.pop("plan", None)
+    if kind is None:
+        others = ", ".join(list(QUESTIONS)[1:])
+        raise BadRequest(f"'{echo(source)}' does not say what to plan; add a line 'plan: serve' (or {others})")
+    return str(kind), fields
+
+
+def _function(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)

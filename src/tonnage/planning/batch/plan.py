@@ -1,0 +1,312 @@
+"""Plan a batch: finish N items by a deadline for the least money, and say what more speed would cost.
+
+Nobody waits for a single answer, so replicas run full: each holds as many requests as its cache and its engine take,
+and finishes them at the saturated rate that `tonnage predict` gives for the same case. Instances follow from the
+deadline at the slow end of that rate's interval; start, interruptions and billing steps are on the bill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.answer import Verdict
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
+from tonnage.domain.case import Traffic
+from tonnage.domain.layout import Engine
+from tonnage.domain.model import Model
+from tonnage.domain.money import Offer
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Provenance
+from tonnage.domain.workload import Batch, Serve
+from tonnage.engines.registry import engine_spec
+from tonnage.errors import BadRequest
+from tonnage.optimize.layouts import replica_layouts
+from tonnage.physics.memory import stored_bytes
+from tonnage.planning.batch import story
+from tonnage.planning.batch.flips import Chance, batch_flips
+from tonnage.planning.batch.option import Found, Work, option_of
+from tonnage.planning.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
+from tonnage.planning.deployment import case_of, deploy
+from tonnage.planning.error_model import ErrorModel, serve_level
+from tonnage.planning.missed import Missed
+from tonnage.planning.quality import changes_among, floored
+from tonnage.planning.relax import bought
+from tonnage.planning.serve import formats, limits
+from tonnage.planning.serve.story import catalogue_dates, model_facts
+from tonnage.planning.serve.traffic import served
+from tonnage.planning.sites import Site, sites
+from tonnage.version import __version__
+
+__all__ = ["LARGEST_FLEET", "plan_batch"]
+
+LARGEST_FLEET: Final = 256
+"""Accelerators of the largest fleet looked at, where the request names no limit. List prices are no stock."""
+LARGEST_REPLICA: Final = 32
+SIZES_LOOKED_AT: Final = 3
+"""Layouts from the smallest that fits: larger ones only cost more when nobody waits."""
+WORTH_THE_HASTE: Final = 1.05
+"""Without a deadline, as many instances are taken as raise the cost by no more than this. [-]"""
+KEPT_PER_SITE: Final = 2
+
+
+def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> BatchPlan:
+    """
+    Options that finish the items in time, cheapest first; the frontier of cost against time; reasons for losers.
+
+    Raises
+    ------
+    TonnageError
+        The model or an accelerator is unknown, or the request contradicts itself. That nothing finishes in time is
+        an answer: `feasible` is False and `binding` says what would.
+    """
+    plan = _planned(request, additions=additions, today=today or date.today())
+    if plan.feasible:
+        return plan
+
+    def leads(other: Batch) -> str | None:
+        again = _planned(other, additions=additions, today=today or date.today())
+        return story.led_by(again.options[0]) if again.options else None
+
+    return replace(plan, relaxing=bought(request, leads))
+
+
+def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
+    """The plan, without what relaxing its constraints would buy."""
+    model = resolve(request.model, additions=additions)
+    if not model.layers:
+        raise BadRequest(f"model: {model.id} is no language model; ask `tonnage plan infer {model.id} --rate …`")
+    formats.check_context(model, _as_serve(request))
+    allowed, refused, no_format = floored(request, model)
+    open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
+    options: list[BatchOption] = []
+    found: list[Found] = []
+    missed: list[Missed] = []
+    chances: list[Chance] = []
+    evaluated = 0
+    for site in open_sites:
+        here: list[Found] = []
+        for outcome in _works(allowed, model, site, additions=additions):
+            evaluated += 1
+            if isinstance(outcome, Missed):
+                missed.append(outcome)
+                continue
+            places = _chances(request, site, outcome)
+            runs, misses = _runs(request, site, work=outcome, chances=places)
+            here += runs
+            missed += misses
+            chances += places
+        found += here
+        made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
+        options += made
+    ranked = story.with_verdicts(tuple(sorted(options, key=lambda option: (not option.sure, option.cost.value))))
+    binding = None if ranked else no_format or story.binding(missed, excluded)
+    return BatchPlan(
+        schema=PLAN_SCHEMA,
+        feasible=bool(ranked),
+        sentence=story.sentence(request, ranked, binding=binding),
+        request=request,
+        model=model_facts(model),
+        options=ranked,
+        frontier=story.trade_offs(found),
+        card_for_card=story.card_for_card(ranked),
+        spot_against=story.spot_against(ranked),
+        rejected=(*refused, *story.rejections(missed, ranked), *excluded),
+        flips=batch_flips(
+            request,
+            ranked,
+            chances=chances,
+            sized=_sized,
+            remade=lambda asked, work: _remade(asked, model, work, additions=additions),
+        ),
+        binding=binding,
+        evaluated=evaluated,
+        quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
+        provenance=Provenance(
+            version=__version__,
+            catalogue=catalogue_dates(option.bill for option in ranked),
+            made=today.isoformat(),
+            assumed=story.assumptions(request, model, largest=_most(request)),
+        ),
+    )
+
+
+def _as_serve(request: Batch) -> Serve:
+    """The same lengths, formats and filters, for the parts that serving and batch share."""
+    return Serve(
+        model=request.model,
+        lengths=request.lengths,
+        concurrency=1.0,
+        precisions=request.precisions,
+        engines=request.engines,
+        filters=request.filters,
+    )
+
+
+def _works(request: Batch, model: Model, site: Site, *, additions: Additions) -> Iterator[Work | Missed]:
+    """Every configuration of one site, small layouts first."""
+    asked = _as_serve(request)
+    most = min(LARGEST_REPLICA, request.filters.max_count or LARGEST_REPLICA)
+    for engine in request.engines:
+        worth = formats.precisions(asked, model, accelerator=site.accelerator, engine=engine)
+        for precision in worth:
+            served = 0
+            for layout in replica_layouts(
+                model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=engine_spec(engine).layered
+            ):
+                configuration = Configuration(
+                    accelerator=site.accelerator.id,
+                    layout=layout,
+                    precision=precision,
+                    engine=Engine(name=engine),
+                    intra_link=site.intra_link,
+                )
+                work = _work(request, model, configuration, additions=additions)
+                yield work
+                served += isinstance(work, Work)
+                if served >= SIZES_LOOKED_AT:
+                    break
+
+
+def _work(request: Batch, model: Model, configuration: Configuration, *, additions: Additions) -> Work | Missed:
+    """How fast one full replica of a configuration works, or why it cannot."""
+    # As full as it gets: what `tonnage predict` calls saturated.
+    case = case_of(configuration, model=model, lengths=request.lengths, traffic=Traffic(saturated=True))
+    at = deploy(case, model=model, accelerator=catalog.accelerator(case.accelerator, additions))
+    if not at.pool.verdict.ok:
+        return Missed(configuration=configuration, verdict=at.pool.verdict)
+    lengths = request.lengths
+    whole = lengths.prompt_tokens + lengths.output_tokens
+    if at.pool.sequences < 1:
+        return Missed(configuration=configuration, verdict=limits.too_little_cache(whole, at.pool.tokens))
+    found, tier = served(at)
+    basis = at.basis(tier)
+    level = serve_level(model, basis=basis, load="saturated", engine=at.times.engine)
+    errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+    return Work(
+        configuration=configuration,
+        job=Job(
+            items=request.items,
+            items_per_s=found.requests_per_s,
+            # Items are tokens over a fixed length, and tokens per second is what most measurements state.
+            factor=errors.factor("output_tokens_per_s"),
+            ranks=configuration.layout.ranks,
+            weight_bytes=stored_bytes(model, configuration.precision),
+            item_s=found.e2e_s,
+        ),
+        memory=at.pool.memory,
+        kv_tokens=min(at.pool.tokens, 1e12),
+        limit_bytes=at.pool.limit_bytes,
+        basis=basis,
+        lengths=lengths,
+        concurrency=found.running,
+        binds="batch" if found.running >= at.max_num_seqs else "kv",
+    )
+
+
+def _chances(request: Batch, site: Site, work: Work) -> list[Chance]:
+    """The work on every offer of the site that holds it and lists a price."""
+    places = ((offer, place_of(work.job, offer, term=term)) for offer, term in _offers(request, site, work.job))
+    return [
+        Chance(work=work, place=place, fastest=_fleet(request, work.job, place))
+        for _, place in places
+        if place is not None
+    ]
+
+
+def _runs(request: Batch, site: Site, *, work: Work, chances: list[Chance]) -> tuple[list[Found], list[Missed]]:
+    """The work at each of its places, on as many instances as the request needs."""
+    found: list[Found] = []
+    missed: list[Missed] = []
+    for chance in chances:
+        place, outcome = chance.place, _sized(request, work, chance.place)
+        if isinstance(outcome, Verdict):
+            missed.append(Missed(configuration=work.configuration, verdict=outcome))
+        else:
+            run, sure = outcome
+            step = _step(work.job, place)
+            found.append(Found(work=work, place=place, run=run, sure=sure, step=step, fastest=chance.fastest))
+    if not chances:
+        missed.append(Missed(configuration=work.configuration, verdict=limits.no_offer(site, work.configuration)))
+    return found, missed
+
+
+def _remade(request: Batch, model: Model, work: Work, *, additions: Additions) -> Work | None:
+    """The configuration of a work with the lengths of another request; None where it does not hold one."""
+    most = request.lengths.prompt_tokens + request.lengths.output_tokens
+    if model.max_context is not None and most > model.max_context:
+        return None
+    made = _work(request, model, work.configuration, additions=additions)
+    return made if isinstance(made, Work) else None
+
+
+def _offers(request: Batch, site: Site, job: Job) -> list[tuple[Offer, str]]:
+    """The cheapest region of each provider, instance size and term: others only cost more for the same work."""
+    cheapest: dict[tuple[str, str, float], tuple[float, Offer]] = {}
+    for offer in site.offers:
+        whole = offer.count >= job.ranks or (offer.count == site.per_node and job.ranks % offer.count == 0)
+        if not whole:
+            continue
+        for term in request.filters.terms:
+            price = offer.usd_per_hour(term)
+            key = (offer.provider, term, offer.count)
+            if price is not None and (key not in cheapest or price < cheapest[key][0]):
+                cheapest[key] = (price, offer)
+    return [(offer, key[1]) for key, (_, offer) in cheapest.items()]
+
+
+def _sized(request: Batch, work: Work, place: Place) -> tuple[JobRun, bool] | Verdict:
+    """Instances for the deadline at the slow end of the interval, else at the estimate, else why not."""
+    job, most = work.job, _fleet(request, work.job, place)
+    if most < 1:
+        return story.too_many(request, work, place=place)
+    if request.deadline_s is None:
+        run, sure = _without_haste(job, place, most), True
+    else:
+        slow = instances_by(job, place, deadline_s=request.deadline_s, speed=1.0 / job.factor)
+        middle = instances_by(job, place, deadline_s=request.deadline_s, speed=1.0)
+        if middle is None or middle > most:
+            return story.too_late(request, place=place, fastest=run_on(job, place, instances=most))
+        sure = slow is not None and slow <= most
+        run = run_on(job, place, instances=slow if sure and slow is not None else middle)
+    if request.budget_usd is not None and run.usd > request.budget_usd:
+        return story.too_dear(request, run, work=work)
+    return run, sure
+
+
+def _without_haste(job: Job, place: Place, most: int) -> JobRun:
+    """As many instances as cost next to nothing more than the cheapest number."""
+    sizes = [_step(job, place) * 2**power for power in range(10)]
+    runs = [run_on(job, place, instances=size) for size in sizes if size <= most]
+    least = min(run.usd for run in runs)
+    return [run for run in runs if run.usd <= least * WORTH_THE_HASTE][-1]
+
+
+def _step(job: Job, place: Place) -> int:
+    """Instances that one replica takes, or one that holds several."""
+    return max(1, -(-job.ranks // int(place.offer.count)))
+
+
+def _fleet(request: Batch, job: Job, place: Place) -> int:
+    """Most instances that the request's limit allows, in whole replicas."""
+    step = _step(job, place)
+    return int(_most(request) / place.offer.count) // step * step
+
+
+def _most(request: Batch) -> int:
+    return request.filters.max_count or LARGEST_FLEET
+
+
+def _best(found: list[Found]) -> list[Found]:
+    """The cheapest of a site, and the cheapest of each other term."""
+    ranked = sorted(found, key=lambda one: (not one.sure, one.run.usd))
+    terms: dict[str, list[Found]] = {}
+    for one in ranked:
+        terms.setdefault(one.place.term, []).append(one)
+    kept = [one for group in terms.values() for one in group[:KEPT_PER_SITE]]
+    return sorted(kept, key=lambda one: (not one.sure, one.run.usd))

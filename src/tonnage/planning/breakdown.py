@@ -1,0 +1,262 @@
+"""Any configuration opened: an option of a plan, a case, or a prediction that holds its parts already.
+
+An option is opened as the case that it is: one replica under its share of the planned load. Where the plan simulated
+that load, what the simulation adds to the steady state (bursts, spread lengths, queues) is a part of its own.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog.hub import resolve
+from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.breakdown import BREAKDOWN_SCHEMA, Breakdown, Evidence, Node
+from tonnage.domain.case import Case, InferCase, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
+from tonnage.domain.lifecycle import LifecyclePlan
+from tonnage.domain.model import Model
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.domain.training import TrainSetup
+from tonnage.engines.training import software_spec
+from tonnage.errors import BadRequest, TonnageError, echo
+from tonnage.planning.deployment import case_of
+from tonnage.planning.files import read_text, read_written
+from tonnage.planning.plans import Plan, plan_of_text
+from tonnage.planning.predict.case_lines import case_of_object, raw_cases
+from tonnage.planning.predict.predict import predict
+from tonnage.planning.serve.option import share_of
+from tonnage.planning.train.job import job_of
+from tonnage.planning.train.search import Place, templates
+
+__all__ = ["Explained", "explain_case", "explain_file", "explain_plan"]
+
+Kind = Literal["serve", "train"]
+
+_SIMULATED: Final = Evidence(tier="formula", source="the plan's request-level simulation beyond the steady state")
+_STEADY: Final = Evidence(tier="formula", source="the plan's requests in flight beyond those of its rate")
+
+_REBUILT: Final = Evidence(tier="formula", source="settings of the plan that its option does not carry")
+ROUNDING: Final = 1e-9
+"""Of a number, below which two ways of adding it up are the same. [-]"""
+
+
+class Explained(NamedTuple):
+    """What a file holds, opened: a plan with one of its options, or cases and predictions."""
+
+    plan: Plan | None
+    breakdowns: tuple[Breakdown, ...]
+
+
+def explain_file(path: str, *, rank: int = 1, additions: Additions = NOTHING) -> Explained:
+    """
+    A plan, cases, or predictions in a file (`-` = standard input), opened.
+
+    Raises
+    ------
+    TonnageError
+        Not readable, nothing of the kind, a prediction without its parts, or no option of that rank.
+    """
+    text = read_text(path, what="plan or case")
+    if _is_lines(text):
+        return Explained(None, tuple(_opened(each, additions) for each in _lines(text)))
+    value = read_written(text, what=path)
+    if isinstance(value, list):
+        if not value:
+            raise BadRequest(f"'{echo(path)}' holds nothing to explain; give a plan, a case or a prediction")
+        return Explained(None, tuple(_opened(each, additions) for each in value))
+    if isinstance(value, dict) and _known(value):
+        return Explained(None, (_opened(value, additions),))
+    plan = plan_of_text(text if isinstance(value, dict) else "{}", path)
+    halves = (plan.make, plan.serve) if isinstance(plan, LifecyclePlan) else (plan,)
+    opened = (explain_plan(half, rank=rank, additions=additions) for half in halves)
+    return Explained(plan, tuple(found for found in opened if found is not None))
+
+
+def _is_lines(text: str) -> bool:
+    """Whether it holds an object a line."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return len(lines) > 1 and all(line.lstrip().startswith("{") for line in lines)
+
+
+def _lines(text: str) -> list[Any]:
+    return [raw for _, raw in raw_cases(io.BytesIO(text.encode()))]
+
+
+def _known(value: dict[str, Any]) -> bool:
+    """Whether it is a case, a prediction or a breakdown; anything else is read as a plan."""
+    if "schema" in value:
+        return bool(value["schema"] == BREAKDOWN_SCHEMA)
+    return "fits" in value or ("kind" in value and "accelerator" in value)
+
+
+def _opened(raw: Any, additions: Additions) -> Breakdown:
+    if isinstance(raw, TonnageError):
+        raise raw
+    if isinstance(raw, dict) and raw.get("schema") == BREAKDOWN_SCHEMA:
+        found: Breakdown = _converted(raw, Breakdown)
+        return found
+    if isinstance(raw, dict) and "fits" in raw:
+        return _of_prediction(raw)
+    return explain_case(case_of_object(raw), additions=additions)
+
+
+def _of_prediction(raw: dict[str, Any]) -> Breakdown:
+    kind = raw.get("kind")
+    if kind not in {"serve", "train"}:
+        raise BadRequest(f"a prediction of kind '{echo(kind)}' holds no parts to open; explain one of serve or train")
+    result: ServeResult | TrainResult = _converted(raw, ServeResult if kind == "serve" else TrainResult)
+    if not result.opened:
+        why = f"it does not fit: {result.why}" if not result.fits else "predict with --why, or explain the case itself"
+        raise BadRequest(f"this prediction holds no parts; {why}")
+    label = f"prediction {result.id}" if result.id else "prediction"
+    return _made(kind=kind, label=label, numbers=result.opened, notes=result.notes, id=result.id)
+
+
+def _converted(raw: dict[str, Any], struct: Any) -> Any:
+    try:
+        return msgspec.convert(raw, struct)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"this prediction cannot be read: {echo(error)}; predict again with --why") from None
+
+
+def explain_case(case: Case, *, additions: Additions = NOTHING) -> Breakdown:
+    """
+    The numbers of one case, opened; none where it does not fit, and a note says why.
+
+    Raises
+    ------
+    TonnageError
+        As `predict`; or a case of a kind whose numbers are not opened.
+    """
+    if isinstance(case, InferCase):
+        raise BadRequest(
+            "kind: cases of infer are not opened to operators; `tonnage predict` gives the latency's parts"
+        )
+    result = predict(case, additions=additions, why=True)
+    assert isinstance(result, ServeResult | TrainResult)
+    notes = result.notes if result.fits else (f"does not fit: {result.why}", *result.notes)
+    kind: Kind = "serve" if isinstance(case, ServeCase) else "train"
+    return _made(kind=kind, label=_label(case), numbers=result.opened, notes=notes, id=case.id)
+
+
+def _made(
+    *, kind: Kind, label: str, numbers: tuple[Node, ...] = (), notes: tuple[str, ...] = (), id: str | None = None
+) -> Breakdown:
+    return Breakdown(schema=BREAKDOWN_SCHEMA, kind=kind, label=label, numbers=numbers, notes=notes, id=id)
+
+
+def _label(case: ServeCase | TrainCase) -> str:
+    name = case.model if isinstance(case.model, str) else getattr(case.model, "id", "a model of your own")
+    if isinstance(case, TrainCase):
+        return f"{name}, {case.method} on {case.count} x {case.accelerator}"
+    layout = case.layout
+    degrees = " ".join(f"{key}{n}" for key in ("tp", "pp", "dp", "ep") if (n := getattr(layout, key)) > 1)
+    t = case.traffic
+    load = (
+        "saturated" if t.saturated else f"{t.concurrency:g} clients" if t.concurrency is not None
+        else f"{t.rate_per_s:g} requests/s" if t.rate_per_s is not None
+        else f"{'a batch' if t.static else 'a burst'} of {t.batch}"
+    )  # fmt: skip
+    count = layout.ranks * case.replicas
+    where = f"{count} x {case.accelerator}" + (f" {degrees}" if degrees else "")
+    return f"{name} on {where}, {case.engine}, {load}, {case.isl:g} tokens in and {case.osl:g} out"
+
+
+def explain_plan(plan: Plan, *, rank: int = 1, additions: Additions = NOTHING) -> Breakdown | None:
+    """
+    The latencies or the step time of one option of a plan to serve or to train; none of other plans.
+
+    What cannot be opened (a model or an accelerator that is not at hand) is said in the notes.
+
+    Raises
+    ------
+    BadRequest
+        The plan has options, but none of that rank.
+    """
+    if not isinstance(plan, ServePlan | TrainPlan) or not plan.options:
+        return None
+    if rank > len(plan.options):
+        raise BadRequest(f"option {rank}: the plan has {len(plan.options)}; choose 1 to {len(plan.options)}")
+    if isinstance(plan, TrainPlan):
+        return _training(plan, plan.options[rank - 1], rank, additions)
+    option = plan.options[rank - 1]
+    label = f"option {rank}: {option.configuration.label()}"
+    try:
+        result = predict(_case_of(plan, option), additions=additions, why=True)
+    except TonnageError as error:
+        return _made(kind="serve", label=label, notes=(f"its times cannot be opened: {error}",))
+    assert isinstance(result, ServeResult)
+    numbers = tuple(_planned(node, option) for node in result.opened)
+    return Breakdown(
+        schema=BREAKDOWN_SCHEMA,
+        kind="serve",
+        label=f"{label}, a replica at the planned load",
+        numbers=numbers,
+        notes=result.notes,
+    )
+
+
+def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additions) -> Breakdown:
+    """The step of an option, rebuilt from its degrees; what the rebuilding misses is a part of its own."""
+    from tonnage.planning.predict.training import step_numbers
+
+    label = f"option {rank}: {option.configuration.label()}"
+    try:
+        model = with_training_totals(resolve(str(plan.model.get("id") or plan.request.model), additions=additions))
+        part = catalog.accelerator(option.configuration.accelerator, additions)
+        numbers = step_numbers(model, part, setup=_setup_of(plan, option, model=model, part=part))
+    except TonnageError as error:
+        return _made(kind="train", label=label, notes=(f"its step cannot be opened: {error}",))
+    step, planned = numbers[0], option.step_s.value
+    if abs(step.value - planned) > ROUNDING * planned:
+        beyond = Node(name="as planned, beyond this", value=planned - step.value, unit="s", evidence=_REBUILT)
+        step = Node.total("step", (msgspec.structs.replace(step, name="rebuilt"), beyond))
+        numbers = (step, *numbers[1:])
+    return _made(kind="train", label=label, numbers=numbers, notes=model.assumed)
+
+
+def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accelerator) -> TrainSetup:
+    """The setup that the plan's search timed: its software's template in the layout found."""
+    c = option.configuration
+    place = Place(
+        accelerator=part, count=c.count, per_node=max(1, round(option.bill.accelerators_per_instance)),
+        intra_link=c.intra_link, inter_bytes_per_s=c.inter_bytes_per_s,
+    )  # fmt: skip
+    names = (plan.request.framework or software_spec(c.software).example,)
+    found = templates(
+        model, place, job=job_of(plan.request, model), coefficients=training_coefficients(), frameworks=names
+    )
+    return msgspec.structs.replace(
+        found[0], layout=c.layout, micro_batch=c.micro_batch, num_micro_batches=c.num_micro_batches,
+        recompute=c.recompute, recompute_share=c.recompute_share,
+    )  # fmt: skip
+
+
+def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
+    """One replica of the option under its share of the planned load."""
+    request, c = plan.request, option.capacity
+    rate = share_of(request, option.replicas)
+    if request.rate_per_s is None:
+        # Requests in flight on a replica, at the latencies of the plan, are what its share of the rate amounts to.
+        rate /= c.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * c.tpot_mean_s
+    name = str(plan.model.get("id") or request.model)
+    return case_of(option.configuration, model=name, lengths=request.lengths, traffic=Traffic(rate_per_s=rate))
+
+
+def _planned(node: Node, option: ServeOption) -> Node:
+    """A mean latency of the steady state under what the plan says of it."""
+    c = option.capacity
+    planned = {"TTFT": c.ttft_mean_s, "TPOT": c.tpot_mean_s}.get(node.name)
+    if planned is None or planned == node.value:
+        return node
+    told = "bursts, spread lengths and queues" if c.simulated is not None else "requests in flight instead of a rate"
+    evidence = _SIMULATED if c.simulated is not None else _STEADY
+    beyond = Node(name="beyond the steady state", value=planned - node.value, unit="s", how=told, evidence=evidence)
+    steady = msgspec.structs.replace(node, name="steady state")
+    return Node.total(node.name, (steady, beyond), how="mean at the planned load, as the plan has it")

@@ -1,0 +1,245 @@
+"""Rent or buy: what owning a machine costs in full, what renting the same work costs, where the two meet.
+
+Every number of the machine is an input with a band. The interval of the answer and the tornado both come from moving
+one input at a time to the ends of its band; no offer is averaged with another, since which price is compared decides
+the answer.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.cost import (
+    COST_SCHEMA,
+    Input,
+    OwnedMachine,
+    OwnedServer,
+    Rent,
+    RentOrBuy,
+    RentOrBuyRequest,
+    Swing,
+)
+from tonnage.errors import BadRequest
+from tonnage.planning.cost.claims import claims
+from tonnage.planning.cost.inputs import inputs_of, machine_of
+from tonnage.planning.cost.rents import listed_rents, meeting, priced, relaxations
+from tonnage.pricing.owning import HOURS_PER_YEAR, availability, owned_usd, owned_usd_per_used_hour
+from tonnage.units import show
+from tonnage.version import __version__
+
+__all__ = ["rent_or_buy", "server_of"]
+
+FASTEST_DECLINE: Final = 0.19
+"""Yearly fall of a rental price that has been seen: p5.48xlarge on demand cost 98.32 USD/h at its launch in July 2023
+and 55.04 in July 2026, ln(98.32 / 55.04) / 3. [1/year]"""
+
+
+def rent_or_buy(
+    request: RentOrBuyRequest, *, additions: Additions = catalog.NOTHING, today: date | None = None
+) -> RentOrBuy:
+    """
+    Owning against every offer of the same accelerator.
+
+    Raises
+    ------
+    TonnageError
+        An unknown server or country, or an input that neither the catalogue nor the request gives. That no offer
+        rents the accelerator is an answer: `feasible` is False, and owning is still opened.
+    """
+    today = today or date.today()
+    server = server_of(request)
+    inputs = inputs_of(request, server)
+    machine = machine_of(inputs)
+    _check(machine)
+    ends = tuple(_ends(inputs, machine))
+    rents = priced(
+        listed_rents(request, additions=additions, today=today),
+        machine,
+        request=request,
+        band=(end for _, *pair in ends for end in pair),
+    )
+    cost = _per_used_hour(request, machine, ends)
+    reference = _reference(rents)
+    return RentOrBuy(
+        schema=COST_SCHEMA,
+        feasible=bool(rents),
+        sentence=_sentence(request, server, cost, rents=rents, reference=reference)
+        if rents
+        else _nothing_to_compare(server, cost, relaxations(request, additions=additions, today=today)),
+        request=request,
+        owning=owned_usd(machine, utilisation=request.utilisation),
+        owned_usd_per_used_hour=cost,
+        owned_usd_per_hour=owned_usd(machine, utilisation=request.utilisation).value
+        / (machine.accelerators * HOURS_PER_YEAR * machine.years),
+        inputs=inputs,
+        rents=rents,
+        tornado=_tornado(request, machine, ends, reference=reference),
+        claims=claims(request, machine, rents=rents),
+        assumed=_assumed(request, machine, reference=reference),
+        made=today.isoformat(),
+        version=__version__,
+    )
+
+
+def server_of(request: RentOrBuyRequest) -> OwnedServer:
+    """The machine of a request: a row of the ownership table, or one that only the request describes."""
+    known = catalog.servers().get(request.server)
+    if known is not None:
+        return known
+    part = catalog.accelerators().get(request.accelerator)
+    office = part is not None and part.segment in {"consumer", "workstation", "edge", "apple"}
+    return OwnedServer(
+        server="",
+        accelerator=request.accelerator,
+        count=int(request.given.get("accelerators", 1.0)),
+        place="office" if office else "colocation",
+        resale="residual_value_consumer_36m" if office else "residual_value_36m",
+    )
+
+
+def _check(machine: OwnedMachine) -> None:
+    if machine.idle > machine.load:
+        raise BadRequest(
+            f"idle: {machine.idle:.0%} of the power while it waits exceeds the {machine.load:.0%} while it works; "
+            f"give --load above --idle"
+        )
+
+
+End = tuple[Input, OwnedMachine, OwnedMachine]
+
+
+def _ends(inputs: tuple[Input, ...], machine: OwnedMachine) -> list[End]:
+    """The machine with one input at the low and at the high end of its band, for every banded input."""
+    return [
+        (
+            given,
+            replace(machine, **{given.name: given.low if given.low is not None else given.value}),
+            replace(machine, **{given.name: given.high if given.high is not None else given.value}),
+        )
+        for given in inputs
+        if given.low is not None or given.high is not None
+    ]
+
+
+def _per_used_hour(request: RentOrBuyRequest, machine: OwnedMachine, ends: tuple[End, ...]) -> Quantity:
+    """Cost of an accelerator's useful hour; deviations of one input at a time are added in squares."""
+    middle = owned_usd_per_used_hour(machine, utilisation=request.utilisation)
+    moved = [
+        owned_usd_per_used_hour(end, utilisation=request.utilisation) - middle for _, *pair in ends for end in pair
+    ]
+    below = sum(min(0.0, change) ** 2 for change in moved) ** 0.5
+    above = sum(max(0.0, change) ** 2 for change in moved) ** 0.5
+    return Quantity(value=middle, unit="USD/h", low=max(0.0, middle - below), high=middle + above, basis=Basis.ASSUMED)
+
+
+def _reference(rents: tuple[Rent, ...]) -> Rent | None:
+    """The price that the tornado and the sentence speak of: the cheapest that is paid by the hour and stays."""
+    steady = [rent for rent in rents if rent.term == "on-demand"]
+    return min(steady or rents, key=lambda rent: rent.usd_per_accelerator_hour / rent.useful, default=None)
+
+
+def _tornado(
+    request: RentOrBuyRequest, machine: OwnedMachine, ends: tuple[End, ...], *, reference: Rent | None
+) -> tuple[Swing, ...]:
+    """What each input does alone, the widest first; the last of equal width keep the order of the inputs."""
+
+    def at(end: OwnedMachine, decline: float | None = None) -> tuple[float, float | None]:
+        fall = request.rent_decline if decline is None else decline
+        cost = owned_usd_per_used_hour(end, utilisation=request.utilisation)
+        if reference is None:
+            return cost, None
+        return cost, meeting(end, reference, utilisation=request.utilisation, decline=fall).break_even
+
+    swings = []
+    for given, low_end, high_end in ends:
+        (low, even_low), (high, even_high) = at(low_end), at(high_end)
+        swings.append(
+            Swing(
+                name=given.name,
+                low=given.low if given.low is not None else given.value,
+                high=given.high if given.high is not None else given.value,
+                unit=given.unit,
+                usd_per_used_hour_at_low=low,
+                usd_per_used_hour_at_high=high,
+                break_even_at_low=even_low,
+                break_even_at_high=even_high,
+            )
+        )
+    swings.sort(key=lambda swing: -swing.width)
+    if reference is not None:
+        (cost, still), (_, falling) = at(machine, 0.0), at(machine, FASTEST_DECLINE)
+        swings.append(
+            Swing(
+                name="rent_decline",
+                low=0.0,
+                high=FASTEST_DECLINE,
+                unit="fraction",
+                usd_per_used_hour_at_low=cost,
+                usd_per_used_hour_at_high=cost,
+                break_even_at_low=still,
+                break_even_at_high=falling,
+            )
+        )
+    return tuple(swings)
+
+
+def _sentence(
+    request: RentOrBuyRequest, server: OwnedServer, cost: Quantity, *, rents: tuple[Rent, ...], reference: Rent | None
+) -> str:
+    assert reference is not None
+    what = _name(server)
+    use = f"in {request.utilisation:.0%} of its hours"
+    owned = _bounded(cost)
+    wins = sum(rent.owning_wins for rent in rents)
+    price = show(reference.usd_per_accelerator_hour, "USD/h")
+    where = f"{reference.provider} {reference.term} at {price} ({reference.as_of})"
+    verb = "Buy" if wins == len(rents) else "Rent" if wins == 0 else "Rent" if not reference.owning_wins else "Buy"
+    even = reference.break_even_utilisation
+    meets = (
+        "owning never breaks even against the cheapest"
+        if even is None
+        else f"owning breaks even against the cheapest, {where}, from {even:.0%} use"
+        if even <= 1
+        else f"against the cheapest, {where}, owning would need {even:.0%} use, more than there is"
+    )
+    return (
+        f"{verb}: owning {what} used {use} costs {owned} per accelerator-hour of work, and beats {wins} of "
+        f"{len(rents)} rental prices; {meets}."
+    )
+
+
+def _nothing_to_compare(server: OwnedServer, cost: Quantity, wider: tuple[str, ...]) -> str:
+    hint = "; ".join(wider) or f"nobody in the catalogue rents {server.accelerator}, give --rent '$2.50/h'"
+    return f"Owning {_name(server)} costs {_bounded(cost)} per accelerator-hour of work; no price to compare: {hint}."
+
+
+def _name(server: OwnedServer) -> str:
+    return server.server or f"a machine with {server.count} x {server.accelerator}"
+
+
+def _bounded(cost: Quantity) -> str:
+    return f"${cost.value:,.2f} ({cost.low or 0.0:,.2f}-{cost.high or 0.0:,.2f})"
+
+
+def _assumed(request: RentOrBuyRequest, machine: OwnedMachine, *, reference: Rent | None) -> tuple[str, ...]:
+    said = [
+        f"the machine works {request.utilisation:.0%} of its {machine.years:g} years, repairs take "
+        f"{1 - availability(machine):.2%} of them, and it is sold at the end",
+        "bands of inputs count as 90 % intervals, independent of each other",
+        "prices exclude VAT; rented prices hold for the whole time"
+        if request.rent_decline == 0
+        else f"prices exclude VAT; rents fall by {request.rent_decline:.0%} a year",
+        "spot loses a restart and half of a quarter of an hour's work at each reclaim",
+        f"rent_decline in the sensitivities: p5.48xlarge fell {FASTEST_DECLINE:.0%} a year from July 2023 to July 2026",
+    ]
+    if reference is not None and reference.stale:
+        said.append(f"the cheapest price is of {reference.as_of}, older than 90 days: ask again before deciding")
+    if not request.community and request.rent_usd_per_hour is None:
+        said.append("community marketplaces and brokers are left out (--community includes them)")
+    return tuple(said)

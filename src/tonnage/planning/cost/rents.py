@@ -1,0 +1,199 @@
+"""What renting the same accelerator costs, provider by provider and term by term, against owning it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from typing import Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.failures import run_fact, spot_uptime
+from tonnage.domain.cost import OwnedMachine, Rent, RentOrBuyRequest
+from tonnage.domain.money import Offer, is_stale
+from tonnage.pricing.break_even import break_even_utilisation, mean_price_factor, payback_years
+from tonnage.pricing.owning import HOURS_PER_YEAR, availability, owned_usd
+from tonnage.pricing.terms import PREPAID, mean_between_reclaims_s, useful_share
+
+__all__ = ["Meeting", "between_reclaims_s", "listed_rents", "meeting", "priced", "relaxations"]
+
+UPFRONT: Final = ("purchase", "network", "storage", "spares")
+YEARLY: Final = ("support", "insurance", "energy", "hosting", "staff")
+
+
+class Meeting(msgspec.Struct, frozen=True, kw_only=True):
+    """Owning one machine against one rental price, for the same work."""
+
+    rent_usd: float
+    owned_usd: float
+    break_even: float | None
+    """Share of hours; above 1 = not even at full use. [-]"""
+    payback_years: float | None
+
+
+def listed_rents(request: RentOrBuyRequest, *, additions: Additions, today: date) -> tuple[Rent, ...]:
+    """The cheapest offer of each provider and term, per accelerator; or the one price that the request gives."""
+    if request.rent_usd_per_hour is not None:
+        return (
+            Rent(
+                provider="your price",
+                term="on-demand",
+                usd_per_accelerator_hour=request.rent_usd_per_hour,
+                paid="used",
+                as_of=today.isoformat(),
+            ),
+        )
+    best: dict[tuple[str, str], Rent] = {}
+    for offer in catalog.offers(additions=additions):
+        if offer.accelerator != request.accelerator or offer.history or offer.count < 1:
+            continue
+        if not _passes(request, offer):
+            continue
+        for price in offer.prices:
+            if request.terms and price.term not in request.terms:
+                continue
+            found = _rent(offer, price.term, usd=price.usd_per_hour / offer.count, today=today)
+            key = (offer.provider, price.term)
+            if key not in best or found.usd_per_accelerator_hour < best[key].usd_per_accelerator_hour:
+                best[key] = found
+    return tuple(best.values())
+
+
+def meeting(machine: OwnedMachine, rent: Rent, *, utilisation: float, decline: float = 0.0) -> Meeting:
+    """
+    Where owning a machine and renting the same work meet.
+
+    Work is what the machine gets done: hours of its life x utilisation x availability. Rented by the hour it costs
+    that many hours over the share that is useful; prepaid terms cost every hour of the life.
+    """
+    idle, full = (owned_usd(machine, utilisation=share).value for share in (0.0, 1.0))
+    hours = machine.accelerators * HOURS_PER_YEAR * machine.years
+    mean_price = rent.usd_per_accelerator_hour * mean_price_factor(decline_per_year=decline, years=machine.years)
+    whole_life = mean_price * hours
+    owned = owned_usd(machine, utilisation=utilisation)
+    if rent.paid == "always":
+        rented = whole_life
+        # A prepaid price does not depend on use, and owning hardly: the comparison is the same at any use.
+        break_even = 0.0 if whole_life >= full else None
+    else:
+        by_use = whole_life * availability(machine) / rent.useful
+        rented = by_use * utilisation
+        break_even = break_even_utilisation(fixed_usd=idle, full_use_usd=full - idle, rent_usd=by_use)
+    pays = payback_years(
+        upfront_usd=sum(owned.part(name) for name in UPFRONT),
+        running_usd_per_year=sum(owned.part(name) for name in YEARLY) / machine.years,
+        interest_usd_per_year=machine.purchase * machine.interest,
+        rent_usd_per_year=rented / machine.years,
+        years=machine.years,
+    )
+    return Meeting(rent_usd=rented, owned_usd=owned.value, break_even=break_even, payback_years=pays)
+
+
+def priced(
+    rents: Iterable[Rent], machine: OwnedMachine, *, request: RentOrBuyRequest, band: Iterable[OwnedMachine]
+) -> tuple[Rent, ...]:
+    """Each rent with its meeting point and the interval it has over the band of machines, cheapest price first."""
+    swings = tuple(band)
+    done = []
+    for rent in sorted(rents, key=lambda rent: (rent.usd_per_accelerator_hour / rent.useful, rent.provider)):
+        at = meeting(machine, rent, utilisation=request.utilisation, decline=request.rent_decline)
+        low, high = _interval(rent, at.break_even, swings, request)
+        hours = HOURS_PER_YEAR * machine.years * availability(machine)
+        done.append(
+            msgspec.structs.replace(
+                rent,
+                lifetime_usd=at.rent_usd,
+                break_even_utilisation=at.break_even,
+                break_even_low=low,
+                break_even_high=high,
+                break_even_hours=at.break_even * hours if at.break_even is not None and rent.paid == "used" else None,
+                payback_months=at.payback_years * 12.0 if at.payback_years is not None else None,
+                owning_wins=at.owned_usd <= at.rent_usd,
+            )
+        )
+    return tuple(done)
+
+
+def _interval(
+    rent: Rent, middle: float | None, band: tuple[OwnedMachine, ...], request: RentOrBuyRequest
+) -> tuple[float | None, float | None]:
+    """Deviations of one input at a time, added in squares; open where one of them never breaks even."""
+    if middle is None or rent.paid == "always":
+        return None, None
+    ends = [
+        meeting(machine, rent, utilisation=request.utilisation, decline=request.rent_decline).break_even
+        for machine in band
+    ]
+    below = sum(min(0.0, end - middle) ** 2 for end in ends if end is not None) ** 0.5
+    above = None if any(end is None for end in ends) else sum(max(0.0, end - middle) ** 2 for end in ends if end) ** 0.5
+    return max(0.0, middle - below), None if above is None else middle + above
+
+
+def relaxations(request: RentOrBuyRequest, *, additions: Additions, today: date) -> tuple[str, ...]:
+    """When no price is left: what dropping one constraint at a time would bring back."""
+    wider = {
+        "--provider": msgspec.structs.replace(request, providers=()),
+        "--rent-country": msgspec.structs.replace(request, countries=()),
+        "--eu": msgspec.structs.replace(request, eu=None),
+        "--term": msgspec.structs.replace(request, terms=()),
+        "no --community": msgspec.structs.replace(request, community=True),
+    }
+    found = []
+    for flag, without in wider.items():
+        prices = [r.usd_per_accelerator_hour for r in listed_rents(without, additions=additions, today=today)]
+        if prices:
+            found.append(f"without {flag} {len(prices)} prices are left, from ${min(prices):,.2f}/h")
+    return tuple(found)
+
+
+def _passes(request: RentOrBuyRequest, offer: Offer) -> bool:
+    provider = catalog.providers().get(offer.provider)
+    kind = provider.kind if provider is not None else ""
+    strangers = any(word in kind for word in ("marketplace", "broker"))
+    return (
+        (not request.providers or offer.provider in request.providers)
+        and (request.community or bool(request.providers) or not strangers)
+        and (not request.countries or offer.country in request.countries)
+        and (request.eu is None or offer.eu is request.eu)
+    )
+
+
+def _rent(offer: Offer, term: str, *, usd: float, today: date) -> Rent:
+    provider = catalog.providers().get(offer.provider)
+    useful, note = _useful(offer) if term == "spot" else (1.0, "")
+    return Rent(
+        provider=offer.provider,
+        term=term,
+        usd_per_accelerator_hour=usd,
+        paid="always" if term in PREPAID else "used",
+        instance_type=offer.instance_type,
+        region=offer.region,
+        kind=provider.kind if provider is not None else "",
+        as_of=offer.as_of,
+        stale=is_stale(offer.as_of, today=today),
+        useful=useful,
+        note=note,
+    )
+
+
+def _useful(offer: Offer) -> tuple[float, str]:
+    """Share of spot hours that do useful work: each reclaim costs a restart and half a checkpoint's interval."""
+    between, source = between_reclaims_s(offer)
+    lost = run_fact("detect_and_restart").value + run_fact("start_up").value
+    # Work saved every quarter of an hour, as long-running jobs on spot do at most.
+    return useful_share(between_s=between, lost_s=lost + 450.0), source
+
+
+def between_reclaims_s(offer: Offer) -> tuple[float, str]:
+    """How long spot capacity of this offer stays, and who says so: the provider's own record, else old traces. [s]"""
+    for record in catalog.spot_records():
+        if (record.provider, record.instance_type, record.region) == (
+            offer.provider, offer.instance_type, offer.region
+        ):  # fmt: skip
+            own = mean_between_reclaims_s(monthly_fraction=record.interruption_fraction_max)
+            if own is not None:
+                return own, f"interrupted {record.interruption_band} a month ({record.source}, {record.as_of})"
+    up = spot_uptime(instances=1)
+    return up.mean_up_s, f"stays {up.mean_up_s / 3600:.1f} h on average: {up.source}"

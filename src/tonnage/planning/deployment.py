@@ -1,0 +1,363 @@
+"""
+A configuration settled: what an engine runs of a model on accelerators, and everything that holds before any traffic.
+
+The only way from a configuration to its engine, overheads, kernels, memory and layout. `resolve` reads the names of a
+case from the catalogue, `deploy` takes nouns that are known already (a plan's candidates, what-if accelerators). Plans,
+predictions, simulations, batches and fleets all start here, so that one configuration has one number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions, accelerators, hub
+from tonnage.catalog.efficiency import ladder
+from tonnage.catalog.overheads import EngineTimes, engine_times
+from tonnage.catalog.support import support
+from tonnage.domain.accelerator import Accelerator, Link
+from tonnage.domain.answer import Basis
+from tonnage.domain.calibration import Calibration, Stretch
+from tonnage.domain.case import Links, ServeCase, Traffic
+from tonnage.domain.efficiency import Ladder, Rung
+from tonnage.domain.engine_spec import ResolvedEngine
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model
+from tonnage.domain.plan import Configuration
+from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.workload import Lengths
+from tonnage.engines.registry import engine_spec, find_engine, unlisted_engine
+from tonnage.engines.settings import defaults, resolved, stated_release
+from tonnage.errors import BadRequest, UnknownName
+from tonnage.physics.memory import checkpoint_precision
+from tonnage.planning.error_model import basis_of_tier
+from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
+from tonnage.simulation.overheads import Overheads, ahead
+from tonnage.simulation.own_kernels import mixed_attention
+from tonnage.simulation.steps import Placement, Speculation
+
+__all__ = [
+    "THROUGH_HOST", "Deployment", "calibration_of", "case_of", "deploy", "note_of", "notes_among", "overheads_under",
+    "reachable", "resolve", "settled_precision",
+]  # fmt: skip
+
+THROUGH_HOST: Final = "pcie-host"
+"""PCIe between accelerators that do not reach each other's memory: no peer access, or a host that redirects it."""
+_LINKS: Final = ("nvlink", "pcie", THROUGH_HOST, "xgmi", "ici", "none")
+_EXCHANGES: Final = ("all_reduce/", "all_gather/", "reduce_scatter/", "all_to_all/")
+HOPPER_BYTES_PER_S: Final = 36.4e9
+"""Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
+
+
+_OPTIONS: Final = tuple(name for name in Engine.__struct_fields__ if name not in {"name", "version"})
+"""Settings of an engine that a case may state."""
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration with every default filled in: everything that holds before any traffic comes."""
+
+    case: ServeCase
+    placement: Placement
+    memory_layout: Layout
+    """Ranks that hold the weights; differs from the placement's where layers are split without pipelining."""
+    engine: Engine
+    running: ResolvedEngine
+    """The same with its record: what is particular to it."""
+    release: tuple[int, ...] | None
+    times: EngineTimes
+    overheads: Overheads
+    pool: KvPool
+    calibration: Calibration | None = None
+    """The user's own, of this engine on this accelerator."""
+    notes: tuple[str, ...] = ()
+
+    def basis(self, tier: Rung) -> Basis:
+        """How a number is founded whose weakest kernel stands on an evidence tier."""
+        return basis_of_tier(tier, overheads_borrowed=self.times.borrowed, calibrated=self.calibration is not None)
+
+    @property
+    def max_num_seqs(self) -> float:
+        """Requests that the engine's own setting lets run together on the replica; infinite where it has none."""
+        return float(self.engine.max_num_seqs or math.inf) * self.memory_layout.dp
+
+
+def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deployment:
+    """
+    The deployment of a case, its names read from the catalogue.
+
+    Raises
+    ------
+    TonnageError
+        The model, accelerator, engine or a format is unknown, or the case contradicts itself.
+    """
+    model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
+    return deploy(case, model=model, accelerator=catalog.predictable(case.accelerator, additions))
+
+
+def case_of(
+    configuration: Configuration, *, model: Model | str, lengths: Lengths, traffic: Traffic, replicas: int = 1
+) -> ServeCase:
+    """The case that `predict` would be asked about a plan's configuration under a load."""
+    layout = configuration.layout
+    options = {name: value for name in _OPTIONS if (value := getattr(configuration.engine, name)) is not None}
+    layered = engine_spec(configuration.engine.name).layered and layout.tp == 1 and layout.ranks > 1
+    return ServeCase(
+        model=model,
+        accelerator=configuration.accelerator,
+        traffic=traffic,
+        isl=lengths.prompt_tokens,
+        osl=lengths.output_tokens,
+        layout=layout,
+        precision=configuration.precision,
+        engine=configuration.engine.name,
+        engine_version=configuration.engine.version,
+        engine_options=options,
+        links=Links(intra=configuration.intra_link),
+        split_mode="layer" if layered else "tensor",
+        replicas=replicas,
+    )
+
+
+def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deployment:
+    """The deployment of a case whose model and accelerator are known, with its engine's defaults and its memory."""
+    if case.isl < 0 or case.osl < 0 or case.isl + case.osl <= 0:
+        raise BadRequest(
+            f"isl {case.isl:g} and osl {case.osl:g} must be at least 0 and not both 0; give prompt and output tokens"
+        )
+    case = _at_mean_lengths(case)
+    accelerator = _counted(accelerator, case)
+    known, note = _engine(case)
+    precision = with_usual_activations(settled_precision(case.precision, model), accelerator, engine=known.name)
+    layout, memory_layout = _layouts(case)
+    offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
+    engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
+    version = stated_release(known, case.year)
+    running = resolved(engine, case.year)
+    times = engine_times(_timed_as(case.engine), vendor=accelerator.vendor, release=version)
+    pool = kv_pool(
+        model, accelerator, precision=precision, engine=running, layout=memory_layout,
+        demand=Demand(context_tokens=max(1.0, case.isl + case.osl)),
+    )  # fmt: skip
+    kernels = _cabled(
+        ladder(
+            accelerator,
+            family=running.spec.kernel_family,
+            inter_node_bytes_per_s=case.links.inter_bytes_per_s,
+        ),
+        case.links.intra,
+    )
+    own = calibration_of(accelerator, engine.name)
+    shipped = ahead(Overheads(**times.values), engine.async_scheduling)
+    overheads = overheads_under(shipped, own.stretch if own else None)
+    placement = Placement(
+        model=model,
+        accelerator=reachable(accelerator, kernels.multiprocessors, reach=overheads.reach_bytes_per_s),
+        precision=precision,
+        layout=layout,
+        ladder=kernels,
+        # Accelerators that reach each other without the network.
+        domain=max(accelerator.link.domain, accelerator.max_per_node or 8),
+        graphs=engine.cuda_graphs is not False,
+        speculation=_speculation(engine),
+        mixed_attention=mixed_attention(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
+    )
+    told = filter(None, (catalog.standing(accelerator),))
+    notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
+    if times.borrowed and own is None:
+        notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
+    return Deployment(
+        case=case,
+        placement=placement,
+        memory_layout=memory_layout,
+        engine=engine,
+        running=running,
+        release=version,
+        times=times,
+        overheads=overheads,
+        pool=pool,
+        calibration=own,
+        notes=notes,
+    )
+
+
+def reachable(accelerator: Accelerator, multiprocessors: float | None, *, reach: float) -> Accelerator:
+    """
+    The accelerator with the bandwidth that its multiprocessors can ask for.
+
+    A Hopper multiprocessor keeps about 28 GB/s in flight (H200: 132 of them reach 0.78 of 4.8 TB/s), so a part with
+    few of them beside fast memory (H20: 78 at 4.0 TB/s) decodes at half of its data sheet. An engine whose kernels
+    keep less in flight (llama.cpp) says how much: 1/b = 1/(data sheet) + 1/(multiprocessors x reach).
+    """
+    if multiprocessors is None:
+        return accelerator
+    reached = accelerator.memory_bytes_per_s
+    if (accelerator.compute_capability or "").startswith("9."):
+        reached = min(reached, multiprocessors * HOPPER_BYTES_PER_S)
+    if reach:
+        reached = 1.0 / (1.0 / reached + 1.0 / (multiprocessors * reach))
+    if reached == accelerator.memory_bytes_per_s:
+        return accelerator
+    return msgspec.structs.replace(accelerator, memory_bytes_per_s=reached)
+
+
+def _at_mean_lengths(case: ServeCase) -> ServeCase:
+    """Lengths as means: a uniform draw between fractions of nominal averages below it."""
+    if case.length_spread is None:
+        return case
+    low, high = case.length_spread
+    if not 0 < low <= high <= 2:
+        raise BadRequest(f"length_spread {low:g}-{high:g}: fractions of nominal, 0 < low <= high <= 2")
+    mean = (low + high) / 2.0
+    return msgspec.structs.replace(case, isl=case.isl * mean, osl=case.osl * mean)
+
+
+def settled_precision(given: Precision | None, model: Model) -> Precision:
+    """
+    The formats that run: the checkpoint's own when none are given.
+
+    A mixture published with experts in a format of their own (gpt-oss) keeps its other weights at
+    16 bits when the case names only that format.
+    """
+    if given is None:
+        return checkpoint_precision(model)
+    for name in (given.weights, given.kv, given.activations, given.experts or given.weights):
+        number_format(name)
+    if model.experts_dtype and given.experts is None and number_format(given.weights).bits < 8:
+        return msgspec.structs.replace(given, weights=model.native_dtype, experts=given.weights)
+    return given
+
+
+def with_usual_activations(precision: Precision, accelerator: Accelerator, *, engine: str) -> Precision:
+    """
+    The formats with the activations that engines use with these weights, where none but 16 bits are named.
+
+    FP8 weights come with FP8 activations wherever the part multiplies FP8: no engine widens them there. Where it does
+    not (Ampere), or where the engine's kernels for a format multiply at 16 bits, weight-only kernels run.
+    """
+    stored = number_format(precision.weights)
+    native = not stored.weight_only and stored.bits < 16 and stored.compute in accelerator.peaks
+    if precision.experts is not None or not native or number_format(precision.activations).bits < 16:
+        return precision
+    runs = support(engine, accelerator, weights=stored.name)
+    if runs is None or runs.at_16_bits:
+        return precision
+    return msgspec.structs.replace(precision, activations=stored.name)
+
+
+def _counted(accelerator: Accelerator, case: ServeCase) -> Accelerator:
+    """The device that is counted: a share of the part, with the links the case has."""
+    share = case.accelerator_fraction
+    if not 0 < share <= 1:
+        raise BadRequest(f"accelerator_fraction {share:g} must be above 0 and at most 1")
+    if share < 1:
+        accelerator = msgspec.structs.replace(
+            accelerator,
+            memory_bytes=accelerator.memory_bytes * share,
+            usable_memory_bytes=accelerator.driver_memory_bytes * share,
+            memory_bytes_per_s=accelerator.memory_bytes_per_s * share,
+            peaks={dtype: peak * share for dtype, peak in accelerator.peaks.items()},
+        )
+    if case.links.intra is not None and case.links.intra not in _LINKS:
+        raise UnknownName("link", case.links.intra, known=_LINKS)
+    if case.links.intra in {"pcie", THROUGH_HOST, "none"} and accelerator.link.bytes_per_s:
+        accelerator = msgspec.structs.replace(accelerator, link=Link(kind="none"))
+    return accelerator
+
+
+def _cabled(kernels: Ladder, intra: str | None) -> Ladder:
+    """The ladder without exchanges that were measured between peers, where accelerators pass data through the host."""
+    if intra != THROUGH_HOST:
+        return kernels
+    alone = {key: grid for key, grid in kernels.grids.items() if not key.startswith(_EXCHANGES)}
+    return msgspec.structs.replace(kernels, grids=alone, peer_access=False)
+
+
+def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
+    """The engine noun of a case; one whose settings nobody listed allocates by need, as libraries do."""
+    options: dict[str, Any] = {key: value for key, value in case.engine_options.items() if key in _OPTIONS}
+    notes: tuple[str, ...] = ()
+    spec = find_engine(case.engine)
+    if spec is None:
+        spec = unlisted_engine()
+        notes = (f"{case.engine}: its defaults are not known; it is taken to allocate by need",)
+    return msgspec.convert({"name": spec.name, "version": case.engine_version, **options}, Engine), notes
+
+
+def _speculation(engine: Engine) -> Speculation | None:
+    """Speculative decoding, when the case gives both the drafted tokens and how often they are accepted."""
+    if not engine.speculative_tokens:
+        return None
+    if engine.speculative_acceptance is None or not 0.0 <= engine.speculative_acceptance <= 1.0:
+        raise BadRequest(
+            f"speculative_tokens {engine.speculative_tokens} needs speculative_acceptance, the share of drafted "
+            "tokens kept, from 0 to 1; it depends on the text and cannot be guessed"
+        )
+    return Speculation(tokens=float(engine.speculative_tokens), acceptance=engine.speculative_acceptance)
+
+
+def _timed_as(name: str) -> str:
+    """The name an engine's overheads are filed under: its own, that of its kin, or the spelling given."""
+    spec = find_engine(name)
+    if spec is not None:
+        return spec.overheads_of
+    spelt, other = name.strip().lower(), unlisted_engine()
+    return other.name if spelt in other.stands_for else spelt
+
+
+def _layouts(case: ServeCase) -> tuple[Layout, Layout]:
+    """Layout that runs, and layout that holds the weights."""
+    layout = case.layout
+    if case.split_mode == "layer" and layout.ranks > 1:
+        # Layers are spread over the devices, which take turns: memory of all, speed of one.
+        return Layout(), Layout(pp=layout.ranks)
+    return layout, layout
+
+
+def calibration_of(accelerator: Accelerator, engine: str) -> Calibration | None:
+    """The user's own calibration of an engine on an accelerator; absent where there is none."""
+    return accelerator.calibrations.get(engine)
+
+
+def overheads_under(base: Overheads, stretch: Stretch | None) -> Overheads:
+    """The catalogue's overheads with the user's factors on them; host times replace the catalogue's."""
+    if stretch is None:
+        return base
+    return msgspec.structs.replace(
+        base,
+        memory=base.memory * stretch.memory,
+        attention=base.attention * stretch.memory,
+        touch=base.touch * stretch.memory,
+        compute=base.compute * stretch.compute,
+        prefill_attention=base.prefill_attention * stretch.compute,
+        step_s=stretch.step_s,
+        request_s=stretch.request_s,
+    )
+
+
+def note_of(own: Calibration | None) -> tuple[str, ...]:
+    """The sentence that tells whose measurements a number rests on."""
+    if own is None:
+        return ()
+    s = own.stretch
+    where = f" on {own.machine}" if own.machine else ""
+    return (
+        f"{own.engine} on {own.accelerator} as calibrated {own.date}{where} from {own.points} loads of "
+        f"{', '.join(own.models) or 'own models'}: x{s.memory:.3g} what memory bounds, x{s.compute:.3g} what "
+        f"arithmetic bounds, {s.step_s * 1e3:.3g} ms of host a step ({own.source or 'not stored'})",
+    )
+
+
+def notes_among(configurations: Iterable[Configuration], *, additions: Additions) -> tuple[str, ...]:
+    """The same for every stack among some configurations."""
+    known = accelerators(additions)
+    stacks = dict.fromkeys((c.accelerator, c.engine.name) for c in configurations)
+    return tuple(
+        note
+        for part, engine in stacks
+        if part in known and known[part].calibrations
+        for note in note_of(known[part].calibrations.get(engine))
+    )

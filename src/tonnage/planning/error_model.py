@@ -1,0 +1,258 @@
+"""
+How sure is a prediction? The one place that gives an interval its width, and an objective its chance of being met.
+
+Errors are log-normal around the prediction: ln(measured / predicted) is normal with mean 0, and 90 % of measurements
+of such cases lie between value / factor and value x factor. The factor is looked up by a *level*: what the number rests
+on, the load, the structure of the model and the software, in order of how much they tell
+(`calibrated:steady:dense:vllm`; `catalog.intervals` drops words from the end until it has a row). The user's own
+calibration comes before any level.
+
+An error has named causes (`CAUSES`): kernels of the accelerator, host work of the software, the two together, and a
+rest of its own. Two stacks share the causes whose subjects they have in common, so their errors correlate
+(`correlation`), and a comparison between them is surer than either number: `ratio` gives the interval of the ratio of
+two costs, `tied` whether the dearer of two options may cost no more than the other.
+
+Whether a number was simulated or computed in the steady state, and what else was looked at, does not enter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from tonnage.catalog.intervals import causes, factor
+from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.calibration import Calibration
+from tonnage.domain.case import InferCase, Traffic
+from tonnage.domain.efficiency import Rung
+from tonnage.domain.model import Model, Moe
+from tonnage.domain.plan import Configuration
+from tonnage.domain.train_plan import TrainConfiguration
+
+__all__ = [
+    "NINETY", "ErrorModel", "Pair", "Ratio", "basis_of_tier", "correlation", "crowding", "infer_level", "ratio",
+    "serve_level", "serve_load", "structure", "tied", "train_level", "within",
+]  # fmt: skip
+
+Kind = Literal["serve", "train", "infer"]
+
+BASIS_OF_TIER: Final[dict[Rung, Basis]] = {
+    "own": Basis.CALIBRATED, "architecture": Basis.DERIVED, "generation": Basis.DERIVED, "generic": Basis.ASSUMED,
+}  # fmt: skip
+"""How a number is founded whose kernels were measured on the accelerator itself, on kin of it, or nowhere."""
+NINETY: Final = 1.6448536269514722
+"""Standard deviations from the mean to the end of a 90 % interval."""
+_ONE_STEP_TOKENS: Final = 8192.0
+"""Prompts that one step takes, by the usual chunk budget."""
+_MANY_STEPS: Final = 16.0
+"""Steps of prompts from which a first token is mostly waiting for other clients' prompts."""
+
+
+class ErrorModel(msgspec.Struct, frozen=True, kw_only=True):
+    """The error of every number of one stack under one load."""
+
+    kind: Kind
+    level: str
+    calibration: Calibration | None = None
+    """The user's own of this stack; its widths come first."""
+    queueing: Mapping[str, tuple[float, float]] = {}
+    """
+    By latency, what queueing makes of it where the load is a fixed arrival rate: if the replica is as much faster, or
+    slower, as its step times may be, it is also less, or more, loaded (`replica.queueing_of`). [-]
+    """
+
+    def factor(self, quantity: str) -> float:
+        """The 90 % factor: measurements lie between value / factor and value x factor nine times in ten. [-]"""
+        own = None if self.calibration is None else self.calibration.factors.get(quantity)
+        return factor(self.kind, quantity, rung=self.level) if own is None else own
+
+    def bounds(self, name: str, value: float) -> tuple[float, float]:
+        """The ends of the 90 % interval of a value."""
+        error, (less, more) = self.factor(name), self.queueing.get(name, (1.0, 1.0))
+        return value / error * less, value * error * more
+
+    def quantity(self, name: str, value: float, *, unit: str, basis: Basis) -> Quantity:
+        """A value with its 90 % interval."""
+        low, high = self.bounds(name, value)
+        return Quantity(value=value, unit=unit, basis=basis, low=low, high=high)
+
+    def chance(self, name: str, value: float, *, limit: float) -> float:
+        """
+        Probability that a quantity predicted as `value` turns out at most `limit`. [-]
+
+        Examples
+        --------
+        >>> errors = ErrorModel(kind="serve", level="calibrated:steady:dense:vllm")
+        >>> round(errors.chance("tpot_s", 0.02, limit=0.02), 2)
+        0.5
+        >>> errors.chance("tpot_s", 0.02, limit=0.03) > 0.95
+        True
+        """
+        if value <= 0.0 or limit <= 0.0:
+            return float(value <= limit)
+        low, high = self.bounds(name, value)
+        # Each side is as wide as its own end says.
+        spread = math.log(high / value) if limit >= value else math.log(value / low)
+        if spread == 0.0:
+            return float(value <= limit)
+        return 0.5 * (1.0 + math.erf(math.log(limit / value) * NINETY / spread / math.sqrt(2.0)))
+
+
+def basis_of_tier(tier: Rung, *, overheads_borrowed: bool = False, calibrated: bool = False) -> Basis:
+    """
+    How a number is founded: by the evidence of its weakest kernel, the engine's own overheads, the user's calibration.
+
+    Examples
+    --------
+    >>> basis_of_tier("own").value, basis_of_tier("own", overheads_borrowed=True).value, basis_of_tier("generic").value
+    ('calibrated', 'derived', 'assumed')
+    """
+    if calibrated:
+        return Basis.CALIBRATED
+    basis = BASIS_OF_TIER[tier]
+    return Basis.DERIVED if overheads_borrowed and basis is Basis.CALIBRATED else basis
+
+
+def correlation(
+    one: Configuration | TrainConfiguration | None, other: Configuration | TrainConfiguration | None
+) -> float:
+    """Correlation of the errors of two configurations of one model: the causes they share; 1 for the same. [-]"""
+    if one is None or other is None:
+        return 0.0
+    if one == other:
+        return 1.0
+    kind: Kind = "train" if isinstance(one, TrainConfiguration) else "serve"
+    same = one.accelerator == other.accelerator, _software(one) == _software(other)
+    return _shared_variance(kind, *same)
+
+
+@cache
+def _shared_variance(kind: Kind, same_accelerator: bool, same_software: bool) -> float:
+    """Share of the variance whose causes two stacks have in common. [-]"""
+    common = {"accelerator": same_accelerator, "software": same_software}
+    return sum(cause.share for cause in causes(kind) if all(common[subject] for subject in cause.shared_by))
+
+
+def _software(configuration: Configuration | TrainConfiguration) -> str:
+    return configuration.engine.name if isinstance(configuration, Configuration) else configuration.software
+
+
+def serve_level(model: Model, *, basis: str, load: str, engine: str) -> str:
+    """The level of a served language model."""
+    return ":".join((basis, load, structure(model), engine))
+
+
+def serve_load(traffic: Traffic, *, in_flight: float, prompt_tokens: float, saturated: bool = False) -> str:
+    """
+    The class of a load on one replica, by which its error differs.
+
+    `saturated`: offline, or as much as the replica takes and more. Clients and arrivals: `light` (the prompts of all in
+    flight fit into one step), `steady`, `crowded` (they need sixteen and more). A batch given as such is `steady`.
+    """
+    if saturated or traffic.saturated:
+        return "saturated"
+    if traffic.concurrency is None and traffic.rate_per_s is None:
+        return "steady"
+    return crowding(in_flight, prompt_tokens)
+
+
+def crowding(in_flight: float, prompt_tokens: float) -> str:
+    """
+    The load of so many requests at once on a replica: `light`, `steady` or `crowded`.
+
+    Examples
+    --------
+    >>> crowding(4, 1000), crowding(64, 1000), crowding(512, 1000)
+    ('light', 'steady', 'crowded')
+    """
+    steps = in_flight * prompt_tokens / _ONE_STEP_TOKENS
+    return "light" if steps <= 1.0 else "steady" if steps <= _MANY_STEPS else "crowded"
+
+
+def train_level(model: Model, *, basis: str, method: str, software: str) -> str:
+    """Of training: whole models and adapters apart, then the structure and the software."""
+    return ":".join((basis, "whole" if method in {"pretrain", "full"} else "adapter", structure(model), software))
+
+
+def infer_level(case: InferCase, model: Model, *, basis: str, engine: str) -> str:
+    """Of a batch through a network."""
+    load = "open" if case.rate_per_s is not None else "saturated" if case.saturated else "steady"
+    return ":".join((basis, load, structure(model), engine))
+
+
+def structure(model: Model) -> str:
+    """mixture (routed experts), dense, or network (known by its totals, not by layers)."""
+    groups = (*model.layers, *model.encoder)
+    if not groups:
+        return "network"
+    return "mixture" if any(isinstance(group.feed_forward, Moe) for group in groups) else "dense"
+
+
+EXACT: Final = 1e-9
+
+
+class Pair(NamedTuple):
+    """What is weighed: a cost, the first option's, and the correlation of their errors."""
+
+    cost: Quantity
+    first: Quantity
+    shared: float = 0.0
+
+
+class Ratio(NamedTuple):
+    """Of an option's cost over the first's, with its 90 % interval. [-]"""
+
+    value: float
+    low: float
+    high: float
+
+
+def ratio(*pairs: Pair) -> Ratio | None:
+    """The ratio of the pairs' sums; their errors are independent. Nothing where a sum is no positive number."""
+    total, base = sum(pair.cost.value for pair in pairs), sum(pair.first.value for pair in pairs)
+    if not (0.0 < total < math.inf and 0.0 < base < math.inf):
+        return None
+    down = math.hypot(*(_apart(pair, total=total, base=base, up=False) for pair in pairs))
+    up = math.hypot(*(_apart(pair, total=total, base=base, up=True) for pair in pairs))
+    value = total / base
+    return Ratio(value, value * math.exp(-down), value * math.exp(up))
+
+
+def tied(*pairs: Pair) -> Ratio | None:
+    """The ratio, where the dearer option may cost no more than the first; nothing where they can be told apart."""
+    if any(None in {pair.cost.low, pair.cost.high, pair.first.low, pair.first.high} for pair in pairs):
+        return None
+    found = ratio(*pairs)
+    return found if found is not None and found.low <= 1.0 + EXACT <= found.value + 2 * EXACT else None
+
+
+def within(found: Ratio | None) -> str:
+    """What stands behind the ratio of a tie: " (0.91x-1.28x within error)"; empty for none."""
+    if found is None or found.high / found.low < 1.0 + EXACT:
+        return ""
+    return f" ({found.low:.2f}x-{found.high:.2f}x within error)"
+
+
+def _apart(pair: Pair, *, total: float, base: float, up: bool) -> float:
+    """How far one pair may move the logarithm of the ratio up, or down, weighted by its share of both sums."""
+    mine, lead = _reaches(pair.cost, of=total), _reaches(pair.first, of=base)
+    if pair.shared >= 1.0:
+        # Both are quicker than predicted, or both slower.
+        moves = (lead[0] - mine[0], mine[1] - lead[1])
+        return max(0.0, *(move if up else -move for move in moves))
+    one, other = (mine[1], lead[0]) if up else (mine[0], lead[1])
+    return math.sqrt(max(0.0, one * one + other * other - 2.0 * pair.shared * one * other))
+
+
+def _reaches(cost: Quantity, *, of: float) -> tuple[float, float]:
+    """Logarithms from the value to the low and to the high end, times its share of a sum."""
+    if cost.value <= 0:
+        return 0.0, 0.0
+    low = cost.value if cost.low is None or cost.low <= 0 else min(cost.low, cost.value)
+    high = cost.value if cost.high is None else max(cost.high, cost.value)
+    share = cost.value / of
+    return math.log(cost.value / low) * share, math.log(high / cost.value) * share

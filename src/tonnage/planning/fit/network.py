@@ -1,0 +1,93 @@
+"""Does a batch through a model without layers fit, and how large may it be? CNNs, denoisers, recommenders, traces.
+
+Such a model keeps nothing between requests: what is resident is weights and the activations of the batch that runs.
+`--batch` (or `--concurrency`) is the samples of that batch.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tonnage.catalog import NOTHING, Additions
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Verdict
+from tonnage.domain.case import InferCase
+from tonnage.domain.fit import FitRequest, FitRow, Largest
+from tonnage.domain.model import Model
+from tonnage.errors import BadRequest
+from tonnage.optimize.largest import largest_whole
+from tonnage.planning.predict.infer_work import precision_of
+from tonnage.planning.predict.inference import batch_times, memory_of, setup_of
+from tonnage.units import show
+
+__all__ = ["PRECISION", "is_network", "network_row", "samples_of", "smallest_network"]
+
+PRECISION = "fp16"
+MOST = 65536
+
+
+def is_network(model: Model) -> bool:
+    """Whether the model is known without layers that a cache could belong to."""
+    return not model.layers and not model.encoder
+
+
+def samples_of(request: FitRequest) -> int:
+    """Samples of the batch asked for, one when not said."""
+    return request.batch or request.concurrency or 1
+
+
+def network_row(
+    model: Model, accelerator: Accelerator, *, request: FitRequest, additions: Additions = NOTHING
+) -> FitRow:  # fmt: skip
+    """One accelerator of a type with the batch asked for (one when not said), and the largest that fits."""
+    if (request.tp or 1) * (request.pp or 1) * (request.dp or 1) > 1:
+        raise BadRequest(f"{model.id} runs whole on each accelerator; leave out tp, pp and dp")
+    if request.context is not None or request.solve == "context":
+        raise BadRequest(f"{model.id} has no context; give --batch, its samples")
+    case = InferCase(
+        model=model, accelerator=accelerator.id, precision=request.precision or PRECISION, resolution=request.resolution
+    )
+    setup = setup_of(case, additions)
+    usable = accelerator.driver_memory_bytes
+
+    def needs(batch: int) -> float:
+        return memory_of(setup, batch_times(setup, batch)).value
+
+    most = largest_whole(lambda batch: needs(batch) <= usable, most=MOST)
+    solved = request.solve if request.solve in {"batch", "concurrency"} else None
+    batch = most if solved and most else samples_of(request)
+    memory = memory_of(setup, batch_times(setup, batch))
+    verdict = Verdict(ok=True)
+    if memory.value > usable:
+        short = memory.value - usable
+        biggest = max(memory.parts, key=lambda part: part.value)
+        verdict = Verdict(
+            ok=False, limit="memory", short_by=short, unit="bytes",
+            reason=f"a batch of {batch:,} exceeds {show(usable, 'bytes')} by {show(short, 'bytes')}; largest part: "
+            f"{biggest.name}",
+            nearest=f"a batch of {most:,}" if most else "an accelerator with more memory",
+        )  # fmt: skip
+    return FitRow(
+        accelerator=accelerator.id,
+        name=accelerator.name,
+        count=1,
+        layout={},
+        precision=msgspec.structs.asdict(precision_of(case.precision)),
+        verdict=verdict,
+        total_bytes=usable,
+        limit_bytes=usable,
+        memory=memory,
+        largest=(
+            Largest(what=solved or "batch", value=float(most), unit="samples", given=case.precision,
+                    binds="memory" if most < MOST else "the largest looked at"),
+        ) if most else (),
+        notes=batch_times(setup, 1).stages.notes,
+    )  # fmt: skip
+
+
+def smallest_network(
+    model: Model, accelerator: Accelerator, *, request: FitRequest, additions: Additions = NOTHING
+) -> FitRow | None:
+    """The row of one accelerator, where the batch fits."""
+    row = network_row(model, accelerator, request=request, additions=additions)
+    return row if row.verdict.ok else None

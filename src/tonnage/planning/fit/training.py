@@ -1,0 +1,267 @@
+"""Does a training or fine-tuning job fit, and what would make it?
+
+The rows of `tonnage fit --train` and `--finetune`: each a `TrainCase` whose open degrees `train.setup` chooses, its
+peak memory from `physics/training_memory.py`, the larger batch and sequence that still fit, and remedies that were
+tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+import msgspec
+
+from tonnage.catalog.training import training_coefficients
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Verdict
+from tonnage.domain.case import TrainCase, TrainCaseLayout
+from tonnage.domain.fit import FitRequest, FitRow, Largest, Rule
+from tonnage.domain.model import Model
+from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.training import Method, Recompute
+from tonnage.errors import BadRequest
+from tonnage.optimize.largest import largest_whole
+from tonnage.physics.memory import checkpoint_precision, weight_bytes
+from tonnage.physics.parameters import parameters
+from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes
+from tonnage.planning.fit.network import is_network
+from tonnage.planning.train.search import KEPT_FREE
+from tonnage.planning.train.setup import Chosen, resolve_setup
+from tonnage.units import show
+
+__all__ = ["purpose", "smallest_training", "training_assumptions", "training_row", "training_rules"]
+
+SEQ_LEN: Final = 2048
+"""Sequence length when none is given; said in the answer. [tokens]"""
+_MOST: Final = 4096
+"""Largest batch looked at."""
+_SHORT: Final = 512
+"""Shortest sequence that is offered in place of one that does not fit, and the step of longer ones. [tokens]"""
+COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+ADAPTERS: Final = ("lora", "qlora", "dora")
+
+
+def training_row(model: Model, accelerator: Accelerator, *, request: FitRequest) -> FitRow:
+    """One accelerator type, as many as asked for (one when not said), with largest values and remedies."""
+    count = request.count or _least_count(request)
+    chosen = _choose(model, accelerator, request=request, count=count)
+    row = _row(accelerator, chosen, count=count)
+    row = msgspec.structs.replace(row, notes=(*row.notes, _trade(model, accelerator, request=request, count=count)))
+    largest = _largest(model, accelerator, request=request, chosen=chosen)
+    value = next((int(found.value) for found in largest if found.what == request.solve), 0)
+    if value >= 1:
+        solved = msgspec.structs.replace(request, **{str(request.solve).replace("-", "_"): value})
+        row = _row(accelerator, _choose(model, accelerator, request=solved, count=count), count=count)
+    if row.verdict.ok:
+        return msgspec.structs.replace(row, largest=largest)
+    remedies = tuple(_remedies(model, accelerator, request=request, count=count))
+    nearest = remedies[0] if remedies else f"nothing up to {COUNTS[-1]} accelerators"
+    verdict = msgspec.structs.replace(row.verdict, nearest=nearest)
+    return msgspec.structs.replace(row, largest=largest, remedies=remedies, verdict=verdict)
+
+
+def smallest_training(model: Model, accelerator: Accelerator, *, request: FitRequest) -> FitRow | None:
+    """The smallest count that holds the job; absent when none looked at does."""
+    for count in (request.count,) if request.count else COUNTS[:7]:
+        if count % _least_count(request):
+            continue
+        chosen = _choose(model, accelerator, request=request, count=count)
+        if chosen.fits:
+            return _row(accelerator, chosen, count=count)
+    return None
+
+
+def training_rules(model: Model, request: FitRequest, *, row: FitRow) -> tuple[Rule, ...]:
+    """The rules people quote for this kind of job beside the real need of all its accelerators."""
+    real = row.memory.value * row.count
+    values = parameters(model).value
+    kept = show(row.memory.part("activations") * row.count, "bytes")
+    if _method(request) in ADAPTERS:
+        base = Precision(weights="nf4") if _method(request) == "qlora" else checkpoint_precision(model)
+        held = weight_bytes(model, base).value
+        return tuple(
+            Rule(
+                name=f"base model and {share:.0%}",
+                rule_bytes=adapter_rule_bytes(base_bytes=held, share=share),
+                real_bytes=real,
+                why=f"ignores activations, here {kept}",
+            )
+            for share in (0.10, 0.20)
+        )
+    return tuple(
+        Rule(
+            name=f"{16 + 2 * wide} bytes per parameter",
+            rule_bytes=training_rule_bytes(parameters=values, fp32_gradients=wide),
+            real_bytes=real,
+            why=f"leaves out activations, here {kept}" + (f" on {row.count} accelerators" if row.count > 1 else ""),
+        )
+        for wide in (0, 1)
+    )
+
+
+def training_assumptions(model: Model, request: FitRequest) -> tuple[str, ...]:
+    """What was not said and had to be chosen."""
+    found = []
+    if request.batch is None:
+        found.append(f"batch not given: 1 {_sample(model)} per accelerator and step")
+    if request.seq_len is None and not is_network(model):
+        found.append(f"sequence length not given: {SEQ_LEN:,} tokens")
+    if request.precision is None:
+        found.append("precision not given: bf16 products")
+    return tuple(found)
+
+
+def purpose(model: Model, request: FitRequest) -> str:
+    """The job in a few words, for the sentence."""
+    how = {"pretrain": "trained", "full": "fine-tuned in full"}.get(
+        _method(request), f"fine-tuned with {request.method}"
+    )
+    if request.solve is not None:
+        return f"{how} in {request.precision or 'bf16'}"
+    batch, length = request.batch or 1, f"{request.seq_len or SEQ_LEN:,} tokens"
+    each = f"{batch:,} sample{'s' if batch != 1 else ''}" if is_network(model) else f"{batch} x {length}"
+    return f"{how} in {request.precision or 'bf16'} with {each} per accelerator"
+
+
+def _sample(model: Model) -> str:
+    """What a batch counts."""
+    return "sample" if is_network(model) else "sequence"
+
+
+def _method(request: FitRequest) -> Method:
+    return cast("Method", "pretrain" if request.goal == "train" else request.method)
+
+
+def _least_count(request: FitRequest) -> int:
+    return (request.tp or 1) * (request.pp or 1) * (request.dp or 1)
+
+
+def _choose(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> Chosen:
+    """The job's setup; recomputation is part of the choice unless it is said."""
+    qlora = _method(request) == "qlora"
+    case = TrainCase(
+        model=model.id,
+        accelerator=accelerator.id,
+        method=_method(request),
+        count=count,
+        layout=TrainCaseLayout(tp=request.tp, pp=request.pp, ep=request.ep, dp=request.dp, sharding=request.sharding),
+        precision=_precision(request),
+        weight_precision="nf4" if qlora else None,
+        micro_batch=request.batch or 1,
+        seq_len=None if is_network(model) else request.seq_len or SEQ_LEN,
+        image_px=request.resolution,
+        recompute=cast("Recompute | None", request.recompute),
+        optimizer=request.optimizer,
+        lora_rank=request.lora_rank,
+    )
+    return resolve_setup(case, model=model, accelerator=accelerator, coefficients=training_coefficients())
+
+
+def _precision(request: FitRequest) -> str:
+    name = number_format(request.precision or "bf16").name
+    if name not in {"fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"}:
+        raise BadRequest(
+            f"precision: products of a training step do not run in '{name}'; give bf16, fp16, tf32, fp32 or fp8, and "
+            f"--finetune qlora for a 4-bit base"
+        )
+    return name
+
+
+def _row(accelerator: Accelerator, chosen: Chosen, *, count: int) -> FitRow:
+    setup, layout = chosen.setup, chosen.setup.layout
+    limit = accelerator.driver_memory_bytes
+    short = chosen.memory.value - limit
+    verdict = Verdict(ok=True)
+    if not chosen.fits:
+        biggest = max(chosen.memory.parts, key=lambda part: part.value)
+        verdict = Verdict(
+            ok=False, limit="memory", short_by=short, unit="bytes",
+            reason=f"the peak exceeds {show(limit, 'bytes')} by {show(short, 'bytes')}; largest part: {biggest.name}",
+        )  # fmt: skip
+    degrees = {n: d for n in ("tp", "pp", "cp", "ep", "dp") if isinstance(d := getattr(layout, n), int) and d > 1}
+    return FitRow(
+        accelerator=accelerator.id,
+        name=accelerator.name,
+        count=count,
+        layout={**degrees, "sharding": layout.sharding, "recompute": setup.recompute},
+        precision={"compute": setup.precision, "weights": setup.weights, "optimizer": setup.optimizer},
+        verdict=verdict,
+        total_bytes=limit,
+        limit_bytes=limit,
+        memory=chosen.memory,
+        notes=(*chosen.notes, *_tight(chosen, limit)),
+    )
+
+
+def _tight(chosen: Chosen, limit: float) -> tuple[str, ...]:
+    """A plan keeps some memory free where it can; what fits without that is said to be near the edge."""
+    if not chosen.fits or chosen.memory.value <= (1.0 - KEPT_FREE) * limit:
+        return ()
+    return (f"less than {KEPT_FREE:.0%} stays free, about as much as a predicted peak is off",)
+
+
+def _trade(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> str:
+    """Activation checkpointing as a trade: memory of each mode beside the compute it repeats."""
+    sizes = []
+    for mode in ("none", "selective", "full"):
+        tried = msgspec.structs.replace(request, recompute=mode)
+        sizes.append(f"{mode} {show(_choose(model, accelerator, request=tried, count=count).memory.value, 'bytes')}")
+    return f"activation recomputation: {', '.join(sizes)}; full repeats the forward pass (a third more FLOP)"
+
+
+def _largest(model: Model, accelerator: Accelerator, *, request: FitRequest, chosen: Chosen) -> tuple[Largest, ...]:
+    """Largest batch and sequence in the arrangement chosen, recomputation included."""
+    layout, setup = chosen.setup.layout, chosen.setup
+    count = layout.ranks
+    fixed = msgspec.structs.replace(
+        request, tp=layout.tp, pp=layout.pp, dp=layout.dp, sharding=layout.sharding, recompute=setup.recompute
+    )
+
+    def fits(**changed: Any) -> bool:
+        tried = msgspec.structs.replace(fixed, **changed)
+        return _choose(model, accelerator, request=tried, count=count).fits
+
+    batch, length = request.batch or 1, request.seq_len or SEQ_LEN
+    kept = f"recompute {setup.recompute}"
+    widest = float(largest_whole(lambda n: fits(batch=n), most=_MOST))
+    bound = "memory" if widest < _MOST else "the largest looked at"
+    if is_network(model):
+        return (Largest(what="batch", value=widest, unit="samples", given=kept, binds=bound),)
+    most = model.max_context or 2**20
+    longest = largest_whole(lambda n: fits(seq_len=n), most=most)
+    return (
+        Largest(what="batch", value=widest, unit="sequences", given=f"{length:,} tokens, {kept}", binds=bound),
+        Largest(what="seq-len", value=float(longest), unit="tokens",
+                given=f"{batch:,} sequence{'s' if batch != 1 else ''}, {kept}",
+                binds="memory" if longest < most else "the model's own limit"),
+    )  # fmt: skip
+
+
+def _remedies(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> Iterator[str]:
+    """What would make it fit, the smallest change first; each was tried."""
+
+    def fits(count: int = count, **changed: Any) -> bool:
+        tried = msgspec.structs.replace(request, **changed)
+        return _choose(model, accelerator, request=tried, count=count).fits
+
+    if request.recompute not in {None, "full"} and fits(recompute="full"):
+        yield "full activation recomputation (--recompute full)"
+    batch, length = request.batch or 1, request.seq_len or SEQ_LEN
+    if batch > 1 and fits(batch=1):
+        most = largest_whole(lambda n: fits(batch=n), most=batch - 1)
+        yield f"{most} {_sample(model)}{'' if most == 1 else 's'} per accelerator and step (--batch {most})"
+    if not is_network(model) and length > _SHORT and fits(seq_len=_SHORT):
+        longest = largest_whole(lambda n: fits(seq_len=n * _SHORT), most=(length - 1) // _SHORT) * _SHORT
+        yield f"sequences of {longest:,} tokens (--seq-len {longest})"
+    if request.optimizer == "adamw" and request.goal == "finetune" and fits(optimizer="adamw-8bit"):
+        yield "8-bit optimizer states (--optimizer adamw-8bit)"
+    if not (request.tp or request.pp or request.dp):
+        more = next((n for n in COUNTS if n > count and fits(n)), None)
+        if more is not None:
+            yield f"{more} x {accelerator.name}"
+    if request.goal == "finetune":
+        for method in ADAPTERS[:2]:
+            if method != request.method and fits(method=method):
+                yield f"{method} instead of {request.method} (--finetune {method})"
+                break

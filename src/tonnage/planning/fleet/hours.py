@@ -1,0 +1,120 @@
+"""The hours of a fleet: which of them are alike, how much of each load falls into them, and what follows what.
+
+Hours in which every load is nearly the same are planned as one period, for the highest of each load: the programme
+gets smaller and the fleet is never too small. A day or a week repeats.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload, HourRange
+
+__all__ = ["Hours", "hours_of", "ranges"]
+
+MOST_PERIODS: Final = 8
+DAY: Final = 24
+
+
+class Hours(msgspec.Struct, frozen=True, kw_only=True):
+    """Periods of like hours."""
+
+    spans: tuple[float, ...]
+    """Of each period. [h]"""
+    period_of: tuple[int, ...]
+    """Of each hour of the day or week."""
+    loads: tuple[tuple[float, ...], ...]
+    """Of each workload in each period: arrivals, or 1 where a batch may run. [1/s]"""
+    follows: tuple[tuple[int, int, float], ...]
+    """(period, next period, how often in the day or week)."""
+
+    @property
+    def total_h(self) -> float:
+        """Hours that repeat. [h]"""
+        return sum(self.spans)
+
+
+def hours_of(request: FleetRequest) -> Hours:
+    """The hours of all workloads together."""
+    lengths = [len(w.shape.hours) for w in request.workloads if w.shape.hours]
+    n = max([DAY, *lengths])
+    by_hour = [tuple(_load(w, hour) for w in request.workloads) for hour in range(n)]
+    groups = _merged(by_hour, request.workloads)
+    # In the order of the day, so that the answer reads like one.
+    groups.sort(key=min)
+    period_of = [0] * n
+    for period, group in enumerate(groups):
+        for hour in group:
+            period_of[hour] = period
+    steps: dict[tuple[int, int], float] = {}
+    for before, after in itertools.pairwise([*period_of, period_of[0]]):
+        if before != after:
+            steps[before, after] = steps.get((before, after), 0.0) + 1.0
+    return Hours(
+        spans=tuple(float(len(group)) for group in groups),
+        period_of=tuple(period_of),
+        loads=tuple(
+            tuple(max(by_hour[hour][w] for hour in group) for group in groups) for w in range(len(request.workloads))
+        ),
+        follows=tuple((a, b, times) for (a, b), times in steps.items()),
+    )
+
+
+def ranges(hours: Hours, counts: tuple[float, ...]) -> tuple[HourRange, ...]:
+    """A count of each period as runs of hours."""
+    found: list[HourRange] = []
+    for hour, period in enumerate(hours.period_of):
+        count = counts[period]
+        if found and found[-1].count == count:
+            found[-1] = msgspec.structs.replace(found[-1], stop=hour + 1)
+        else:
+            found.append(HourRange(start=hour, stop=hour + 1, count=count))
+    return tuple(found)
+
+
+def _load(workload: FleetWorkload, hour: int) -> float:
+    if workload.kind == "batch":
+        if workload.window is None:
+            return 1.0
+        start, stop = workload.window
+        of_day = hour % DAY
+        inside = start <= of_day < stop if start < stop else of_day >= start or of_day < stop
+        return float(inside)
+    shape = workload.shape
+    if shape.hours:
+        return workload.rate_per_s * shape.hours[hour % len(shape.hours)]
+    return workload.rate_per_s * shape.peak_to_mean
+
+
+def _merged(by_hour: list[tuple[float, ...]], workloads: tuple[FleetWorkload, ...]) -> list[list[int]]:
+    """Groups of hours: those with equal loads, then the pair whose highest loads add least, until few are left."""
+    batch = [i for i, w in enumerate(workloads) if w.kind == "batch"]
+    peaks = [max(loads) or 1.0 for loads in zip(*by_hour, strict=True)]
+    equal: dict[tuple[float, ...], list[int]] = {}
+    for hour, loads in enumerate(by_hour):
+        equal.setdefault(loads, []).append(hour)
+    groups = [(loads, hours) for loads, hours in equal.items()]
+
+    def excess(pair: tuple[int, int]) -> float:
+        (a, these), (b, those) = groups[pair[0]], groups[pair[1]]
+        top = [max(x, y) for x, y in zip(a, b, strict=True)]
+        return sum(
+            ((t - x) * len(these) + (t - y) * len(those)) / peak for t, x, y, peak in zip(top, a, b, peaks, strict=True)
+        )
+
+    while len(groups) > MOST_PERIODS:
+        pairs = [
+            (i, j)
+            for i, j in itertools.combinations(range(len(groups)), 2)
+            if all(groups[i][0][w] == groups[j][0][w] for w in batch)
+        ]
+        if not pairs:
+            break
+        i, j = min(pairs, key=excess)
+        (a, these), (b, those) = groups[i], groups[j]
+        joined = (tuple(map(max, a, b)), [*these, *those])
+        groups = [group for k, group in enumerate(groups) if k not in {i, j}] + [joined]
+    return [hours for _, hours in groups]

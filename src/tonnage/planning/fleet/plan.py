@@ -1,0 +1,286 @@
+"""Plan a fleet: several workloads on a mix of accelerators and terms over the hours of a day or a week.
+
+The path: filters leave machines; each workload's model gets the configurations worth having on them, the mean field
+says what one replica carries of each bucket of lengths, the simulation corrects those near the least cost; an
+integer programme picks instances, terms and hours; the fleet it picks is simulated, and where an objective is missed
+the load is raised and the programme asked again.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
+from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
+from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet
+from tonnage.planning.fleet import others, story
+from tonnage.planning.fleet.chance import Chance
+from tonnage.planning.fleet.hours import hours_of
+from tonnage.planning.fleet.problem import Asked, problem_of
+from tonnage.planning.fleet.samples import sample_chances
+from tonnage.planning.fleet.stock import stock
+from tonnage.planning.fleet.told import bill_of, instances_of, replicas_of
+from tonnage.planning.fleet.verify import checks_of
+from tonnage.planning.fleet.ways import chances, simulated, worth
+from tonnage.planning.missed import Missed
+from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.simulation.simulated import Requests
+from tonnage.version import __version__
+
+__all__ = ["plan_fleet"]
+
+GAP: Final = 0.01
+QUICK_GAP: Final = 0.1
+"""Of a quick plan, which says how far it may be from the least cost. [-]"""
+ROUNDS: Final = 4
+"""Times that what was picked unsimulated is simulated and the programme asked again."""
+ADOPTED: Final = 4
+"""Times that a cheaper fleet found beside the answer takes its place."""
+RAISES: Final = 2
+RAISE: Final = 1.12
+"""Load over that before, where an objective is missed. [-]"""
+
+_NAMED: Final = frozenset({"accelerator", "exclude", "vendor", "segment", "provider", "region", "country"})
+
+Solution = tuple[FleetProblem, tuple[Chance | None, ...], Fleet]
+Settled = tuple[Asked, Solution, tuple[FleetCheck, ...]]
+Known = dict[int, tuple[Requests, Any]]
+"""Requests drawn for each workload, and the bucket of each."""
+
+
+def plan_fleet(
+    request: FleetRequest, *, additions: Additions = catalog.NOTHING, today: date | None = None
+) -> FleetPlan:
+    """
+    The cheapest fleet found for all workloads, simulated, with what binds and what else would do.
+
+    Raises
+    ------
+    TonnageError
+        A model or an accelerator is unknown, or the request contradicts itself. That nothing carries the load is an
+        answer: `feasible` is False and `binding` says which limit stands in the way.
+    """
+    today = today or date.today()
+    held, excluded = stock(request, additions=additions)
+    found: list[Chance] = []
+    missed: dict[int, list[Missed]] = {}
+    evaluated = 0
+    for number, workload in enumerate(request.workloads):
+        if workload.kind == "cpu":
+            continue
+        looking = sample_chances if workload.kind == "infer" else chances
+        mine, misses, looked = looking(request, number, held=held, additions=additions)
+        found += mine
+        missed[number] = misses
+        evaluated += looked
+    machines, found, near = worth(request, held, found=found)
+    asked = Asked(
+        request=request,
+        hours=hours_of(request),
+        held=machines,
+        chances=tuple(found),
+        raised=(1.0,) * len(request.workloads),
+    )
+    base = FleetPlan(
+        schema=PLAN_SCHEMA,
+        feasible=False,
+        sentence="",
+        request=request,
+        period_h=asked.hours.total_h,
+        rejected=_rejected(request, missed, found, excluded),
+        evaluated=evaluated,
+        provenance=Provenance(
+            version=__version__, catalogue=story.dates(machines), made=today.isoformat(),
+            assumed=story.assumptions(request, asked.hours),
+        ),
+    )  # fmt: skip
+    nothing = others.nobody_serves(asked, missed, excluded=excluded)
+    if nothing is not None:
+        return replace(base, binding=nothing, sentence=story.refusal(nothing))
+    known: Known = {}
+    if not request.quick:
+        asked = replace(asked, chances=tuple(simulated(request, found, names=near, known=known)))
+    asked, solution, checks = _settled(asked, known)
+    if not solution[2].feasible:
+        binding = others.what_stops(asked)
+        return replace(base, simulated=_simulations(asked), binding=binding, sentence=story.refusal(binding))
+    settled: Settled = (asked, solution, checks)
+    if request.quick:
+        return _answer(base, settled, beside=())
+    settled, beside = _bettered(settled, known)
+    return _answer(replace(base, simulated=_simulations(settled[0])), settled, beside=beside)
+
+
+def _simulations(asked: Asked) -> int:
+    return len({chance.name for chance in asked.chances if chance.simulated})
+
+
+def _bettered(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlternative, ...]]:
+    """
+    The answer with other fleets beside it, none of which does the same for less.
+
+    The programme ends within a gap. Under one more condition it ends elsewhere, at times at a cheaper fleet: that is
+    then the answer.
+    """
+    tried: dict[str, Fleet] = {}
+    refused: dict[str, str] = {}
+    found = _beside(settled, tried)
+    for _ in range(ADOPTED):
+        better = others.cheaper([one for one in found if one.row.name not in refused], settled[1][2])
+        if better is None or better.fleet is None:
+            break
+        before = settled[1][0]
+        settled, why = _adopted(settled, better.fleet, known=known)
+        refused |= {better.row.name: why} if why else {}
+        # What needs more than it is now known to have is looked for again.
+        tried = {name: one for name, one in tried.items() if _stands(one, settled[1][0], before=before)}
+        found = _beside(settled, tried)
+    return settled, tuple(
+        replace(row, what=f"{row.what}; {refused.get(row.name, 'not simulated')}")
+        if could is not None and row.more is not None and row.more < 0
+        else row
+        for row, could in found
+    )
+
+
+def _beside(settled: Settled, tried: dict[str, Fleet]) -> tuple[others.Other, ...]:
+    asked, (problem, _, fleet), _ = settled
+    return others.alternatives(others.Beside(asked, problem, fleet, tried))
+
+
+def _adopted(settled: Settled, fleet: Fleet, *, known: Known) -> tuple[Settled, str]:
+    """The answer with a cheaper fleet in its place, or why that is none."""
+    asked, (problem, behind, old), checks = settled
+    unsure = _unsure(asked, behind, fleet)
+    if unsure:
+        # Cheaper by what is only reckoned.
+        before, asked = problem, _surer(asked, unsure, known)
+        problem, behind = problem_of(asked)
+        if any(_rises(one, was) for one, was in zip(problem.ways, before.ways, strict=True)):
+            # What nothing undercut with less capacity may be undercut now.
+            asked, (problem, behind, again) = _solved(asked, known)
+            stands = _stands(fleet, problem, before=before) and fleet.cost <= again.cost
+            fleet = replace(fleet if stands else again, bound=again.bound)
+            old = replace(old, bound=min(again.bound, old.cost))
+        elif not _stands(fleet, problem, before=before):
+            fleet = old
+    if fleet.cost >= old.cost:
+        return (asked, (problem, behind, old), checks), ""
+    seen = checks_of(asked, problem, behind=behind, fleet=fleet, known=known)
+    missing = [one.workload for one in seen if not one.meets]
+    if not set(missing) <= {one.workload for one in checks if not one.meets}:
+        return settled, f"simulated, {missing[0]} may miss the objectives"
+    return (asked, (problem, behind, replace(fleet, bound=min(old.bound, fleet.cost))), seen), ""
+
+
+def _stands(fleet: Fleet, problem: FleetProblem, *, before: FleetProblem) -> bool:
+    """Whether replicas carry at least what they were picked for."""
+    return not any(_rises(before.ways[w], problem.ways[w]) for w, _ in fleet.replicas)
+
+
+def _rises(one: Way, was: Way) -> bool:
+    return any(rate > before for rate, before in zip(one.rates, was.rates, strict=True))
+
+
+def _settled(asked: Asked, known: Known) -> Settled:
+    """The fleet whose replicas are simulated, as often raised as its objectives need; the last one when none does."""
+    asked, solution = _solved(asked, known)
+    checks: tuple[FleetCheck, ...] = ()
+    for again in range(RAISES + 1):
+        if asked.request.quick or not solution[2].feasible:
+            break
+        problem, behind, fleet = solution
+        checks = checks_of(asked, problem, behind=behind, fleet=fleet, known=known)
+        missing = {check.workload for check in checks if not check.meets}
+        if not missing or again == RAISES:
+            break
+        raised = tuple(
+            up * (RAISE if w.name in missing else 1.0)
+            for up, w in zip(asked.raised, asked.request.workloads, strict=True)
+        )
+        higher, better = _solved(replace(asked, raised=raised), known)
+        if not better[2].feasible:
+            break
+        asked, solution = higher, better
+    return asked, solution, checks
+
+
+def _solved(asked: Asked, known: Known) -> tuple[Asked, Solution]:
+    """The cheapest fleet, all of whose replicas are simulated."""
+    earlier: tuple[FleetProblem, Fleet] | None = None
+    for again in range(ROUNDS):
+        problem, behind = problem_of(asked)
+        # The first round only says what is worth simulating.
+        fleet = cheapest_fleet(problem, gap=QUICK_GAP if asked.request.quick else GAP, near=not again)
+        # A further search may end at a dearer one.
+        if earlier and earlier[1].cost < fleet.cost and _stands(earlier[1], problem, before=earlier[0]):
+            fleet = replace(earlier[1], bound=min(fleet.bound, earlier[1].cost))
+        earlier = problem, fleet
+        if asked.request.quick or again == ROUNDS - 1:
+            break
+        unsure = _unsure(asked, behind, fleet)
+        if unsure:
+            asked = _surer(asked, unsure, known)
+        elif again or fleet.gap <= GAP:
+            break
+    return asked, (problem, behind, fleet)
+
+
+def _unsure(asked: Asked, behind: tuple[Chance | None, ...], fleet: Fleet) -> set[str]:
+    """Names of what a fleet runs that could be simulated and is not."""
+    return {
+        chance.name
+        for w, _ in fleet.replicas
+        if (chance := behind[w]) is not None
+        and not chance.simulated
+        and asked.request.workloads[chance.workload].kind != "infer"
+    }
+
+
+def _surer(asked: Asked, names: set[str], known: Known) -> Asked:
+    return replace(asked, chances=tuple(simulated(asked.request, list(asked.chances), names=names, known=known)))
+
+
+def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative, ...]) -> FleetPlan:
+    asked, solution, checks = settled
+    problem, behind, fleet = solution
+    bill = bill_of(asked, problem, fleet=fleet, ends=others.ends(asked, solution))
+    request = asked.request
+    mean = bill.value / HOURS_PER_MONTH
+    over = others.over_budget(request, mean)
+    plan = replace(
+        base,
+        feasible=over is None,
+        bill=bill,
+        gap=fleet.gap,
+        instances=instances_of(asked, problem, fleet=fleet),
+        replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
+        checks=checks,
+        alternatives=beside,
+        binds=() if request.quick else others.binds(asked, problem, fleet=fleet),
+        binding=over,
+    )
+    return replace(plan, sentence=story.sentence(plan) if over is None else story.refusal(over))
+
+
+def _rejected(
+    request: FleetRequest, missed: dict[int, list[Missed]], found: list[Chance], excluded: tuple[Rejection, ...]
+) -> tuple[Rejection, ...]:
+    """One line for each workload and accelerator that serves it in no configuration."""
+    lines: list[Rejection] = []
+    for number, misses in missed.items():
+        able = {chance.site.accelerator.id for chance in found if chance.workload == number}
+        seen: set[str] = set()
+        for miss in misses:
+            name = miss.configuration.accelerator.partition(":")[0]
+            if name not in able and name not in seen:
+                seen.add(name)
+                what = f"{request.workloads[number].name} on {name}"
+                lines.append(Rejection(what=what, verdict=miss.verdict))
+    # What the request itself rules out by name is no news.
+    return (*lines, *(one for one in excluded if one.verdict.limit not in _NAMED))

@@ -1,0 +1,106 @@
+"""A fleet request with what can be had for it becomes the programme of `tonnage.optimize.fleet`, and back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
+from tonnage.optimize.fleet import FleetProblem, Pool, Way
+from tonnage.planning.fleet.chance import Chance, usable
+from tonnage.planning.fleet.hours import Hours
+from tonnage.planning.fleet.stock import Stock, machine_of, quotas_on
+from tonnage.planning.host import serving_processes
+
+__all__ = ["Asked", "problem_of"]
+
+SECONDS_PER_HOUR: Final = 3600.0
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The request with its hours, its machines, its chances, and what is known of how they turn out."""
+
+    request: FleetRequest
+    hours: Hours
+    held: tuple[Stock, ...]
+    chances: tuple[Chance, ...]
+    raised: tuple[float, ...]
+    """Load that each workload is planned for over the one asked. [-]"""
+    speed: float = 1.0
+    """All capacities over those predicted, for the interval. [-]"""
+    kept: tuple[int, ...] | None = None
+    """Machines that may be used; absent = all."""
+    loss: bool = True
+    """Whether the loss of a failure domain is planned for."""
+    free: tuple[str, ...] = ()
+    """Quotas left out."""
+
+
+def problem_of(asked: Asked) -> tuple[FleetProblem, tuple[Chance | None, ...]]:
+    """The programme, and the chance behind each of its ways; none for work of host cores."""
+    request, hours = asked.request, asked.hours
+    keep = set(range(len(asked.held)) if asked.kept is None else asked.kept)
+    ways: list[Way] = []
+    behind: list[Chance | None] = []
+    weights: dict[int, float] = {}
+    for m, held in enumerate(asked.held):
+        if m not in keep:
+            continue
+        for chance in asked.chances:
+            if not usable(chance, held):
+                continue
+            ways.append(
+                Way(
+                    pool=chance.workload,
+                    machine=m,
+                    charge=float(chance.ranks),
+                    slices=1 if chance.piece is None else chance.piece.most,
+                    rates=tuple(rate * asked.speed for rate in chance.rates),
+                    cores=cores_of(chance),
+                )
+            )
+            behind.append(chance)
+            held_bytes = sum(p.value for p in chance.memory.parts if p.name.startswith("weights"))
+            weights[m] = max(weights.get(m, 0.0), held_bytes * chance.ranks)
+        if held.offer.vcpus:
+            for p, workload in enumerate(request.workloads):
+                if workload.kind == "cpu" and p in held.users:
+                    ways.append(Way(pool=p, machine=m, charge=0.0, rates=(1.0,), cores=1.0, whole=False))
+                    behind.append(None)
+    machines = tuple(machine_of(held, weight_bytes=weights.get(m, 0.0)) for m, held in enumerate(asked.held))
+    problem = FleetProblem(
+        hours=hours.spans,
+        machines=machines,
+        pools=tuple(_pool(asked, p, workload) for p, workload in enumerate(request.workloads)),
+        ways=tuple(ways),
+        quotas=tuple(quota for quota in quotas_on(request, asked.held) if quota.name not in asked.free),
+        follows=hours.follows,
+        zones=request.zones,
+        lost_zones=request.lost_zones,
+    )
+    return problem, tuple(behind)
+
+
+def cores_of(chance: Chance) -> float:
+    """Virtual cores of the host that a replica keeps busy."""
+    return float(serving_processes(chance.configuration.layout))
+
+
+def _pool(asked: Asked, number: int, workload: FleetWorkload) -> Pool:
+    loads = asked.hours.loads[number]
+    raised = asked.raised[number]
+    if workload.kind == "batch":
+        days = asked.hours.total_h / 24.0
+        work = (workload.items_per_day or 0.0) * days * raised / SECONDS_PER_HOUR
+        when = tuple(t for t, load in enumerate(loads) if load > 0)
+        return Pool(id=workload.name, work=work, loose=workload.spot_share, when=when)
+    if workload.kind == "cpu":
+        demand: tuple[tuple[float, ...], ...] = (tuple(load * raised * (workload.cpu_s or 0.0) for load in loads),)
+    else:
+        room = raised / (1.0 - workload.headroom)
+        demand = tuple(tuple(load * bucket.share * room for load in loads) for bucket in workload.buckets)
+    survives = workload.survives if asked.loss else 0.0
+    return Pool(
+        id=workload.name, demand=demand, loose=workload.spot_share, survives=survives, spares=workload.spare_replicas
+    )

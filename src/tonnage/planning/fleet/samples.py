@@ -1,0 +1,165 @@
+"""What one accelerator, or one slice of it, carries of a workload of samples: frames, images, texts, audio.
+
+As `plan infer` reckons it: the batch that carries most within the latency while the headroom is kept, at most what the
+part's decoders take in where it decodes video. A server that collects batches up to that size collects smaller ones
+under less load, so that a quiet hour waits no longer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.media import decoder
+from tonnage.catalog.slices import Slice, part_of, slices_of
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Verdict
+from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
+from tonnage.domain.infer_plan import Infer
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model
+from tonnage.domain.plan import Configuration
+from tonnage.domain.precision import Precision
+from tonnage.errors import TonnageError
+from tonnage.planning.fleet.chance import Chance
+from tonnage.planning.fleet.stock import Stock
+from tonnage.planning.infer.plan import BATCHES, case_of, engine_on, mean_latency_s, no_unit, refused_text
+from tonnage.planning.missed import Missed
+from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
+from tonnage.planning.sites import Site
+
+__all__ = ["sample_chances", "served_s"]
+
+
+def sample_chances(
+    request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions
+) -> tuple[list[Chance], list[Missed], int]:
+    """What each kind of accelerator and slice carries, why others cannot, and how many were looked at."""
+    workload = request.workloads[number]
+    asked = workload.infer
+    assert asked is not None
+    model = resolve(asked.model, additions=additions)
+    refused_text(asked, model)
+    found: list[Chance] = []
+    missed: list[Missed] = []
+    sites = {id(one.site): one.site for one in held if not one.host_only and number in one.users}
+    # A part is as fast behind every link: nothing is exchanged.
+    for site in sites.values():
+        for part, piece in _parts(workload, site):
+            for precision in asked.precisions:
+                outcome = _one(asked, model, part, site=site, precision=precision, additions=additions)
+                if isinstance(outcome, Missed):
+                    missed.append(outcome)
+                    continue
+                found.append(msgspec.structs.replace(outcome, workload=number, site=site, piece=piece))
+    return found, missed, len(found) + len(missed)
+
+
+def _parts(workload: FleetWorkload, site: Site) -> Iterator[tuple[Accelerator, Slice | None]]:
+    yield site.accelerator, None
+    if workload.slices:
+        for piece in slices_of(site.accelerator.id):
+            if piece.most > 1:
+                yield part_of(site.accelerator, piece), piece
+
+
+def _one(
+    asked: Infer, model: Model, part: Accelerator, *, site: Site, precision: str, additions: Additions
+) -> Chance | Missed:
+    engine = engine_on(asked, model, part=part)
+    run = Configuration(
+        accelerator=part.id, layout=Layout(), precision=Precision(weights=precision), engine=Engine(name=engine)
+    )
+    if (why := no_unit(part, precision)) is not None:
+        return Missed(configuration=run, verdict=Verdict(ok=False, limit="precision", reason=why))
+    if _decoded(asked, part) <= 0:
+        reason = f"{part.name} has no video decoder of its own"
+        return Missed(configuration=run, verdict=Verdict(ok=False, limit="decode", reason=reason))
+    try:
+        setup = setup_of(case_of(asked, model, part=part.id, precision=precision, engine=engine), additions)
+        tried = _fitting(setup)
+    except TonnageError as problem:
+        return Missed(configuration=run, verdict=Verdict(ok=False, limit="unmeasured", reason=str(problem)))
+    if not tried:
+        short = memory_of(setup, batch_times(setup, 1)).value - part.driver_memory_bytes
+        reason = f"a batch of 1 does not fit {part.name}"
+        return Missed(
+            configuration=run,
+            verdict=Verdict(ok=False, limit="memory", reason=reason, short_by=short, unit="bytes"),
+        )
+    best, quickest = _largest(asked, setup, tried)
+    if best is None:
+        limit = asked.latency_s or 0.0
+        return Missed(
+            configuration=run,
+            verdict=Verdict(
+                ok=False, limit="latency", short_by=quickest - limit, unit="s",
+                reason=f"answers take {quickest * 1e3:,.0f} ms at best",
+            ),
+        )  # fmt: skip
+    times, rate = best
+    spread = errors_of(setup).factor("samples_per_s")
+    # With the headroom kept or at the low end of the interval without, whichever is less, as `plan infer` counts.
+    sure = min(1.0, 1.0 / (spread * (1.0 - asked.headroom)))
+    return Chance(
+        workload=0, site=site, configuration=run, memory=memory_of(setup, times), rate_factor=spread, points=(None,),
+        rates=(rate * sure,),
+        batches=tuple(one for one in tried if one.batch <= times.batch),
+    )  # fmt: skip
+
+
+def _fitting(setup: Setup) -> list[Times]:
+    found = []
+    for size in BATCHES:
+        times = batch_times(setup, size)
+        if memory_of(setup, times).value > setup.accelerator.driver_memory_bytes:
+            break
+        found.append(times)
+    return found
+
+
+def _largest(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Times, float] | None, float]:
+    """The smallest batch of those that carry most within the latency, and the shortest answer of any."""
+    best: tuple[Times, float] | None = None
+    quickest = math.inf
+    seen = _decoded(asked, setup.accelerator)
+    for times in tried:
+        rate = min(times.batch / times.interval_s * times.stages.per_sample, seen)
+        waits = waits_s(asked, times, each=rate * (1.0 - asked.headroom))
+        quickest = min(quickest, waits)
+        late = asked.latency_s is not None and waits > asked.latency_s
+        if not late and (best is None or rate > best[1] * (1.0 + 1e-9)):
+            best = (times, rate)
+    return best, quickest
+
+
+def waits_s(asked: Infer, times: Times, *, each: float) -> float:
+    """Mean time to an answer in batches of one size where one accelerator takes so many samples per second. [s]"""
+    return mean_latency_s(msgspec.structs.replace(asked, rate_per_s=each), times, count=1)
+
+
+def served_s(asked: Infer, chance: Chance, *, each: float) -> float:
+    """The same in the batches that suit the load best; without end where none keeps up. [s]"""
+    able = [times for times in chance.batches if times.batch / times.interval_s * times.stages.per_sample >= each]
+    return min((waits_s(asked, times, each=each) for times in able), default=math.inf)
+
+
+def _decoded(asked: Infer, part: Accelerator) -> float:
+    """Looked-at frames per second that the part's decoders take in; unlimited where they decode nothing or unknown."""
+    video = asked.video
+    if video is None or video.decode != "accelerator":
+        return math.inf
+    whole, _, profile = part.id.partition(":")
+    known = decoder(whole, codec=video.codec)
+    if known is None:
+        return math.inf
+    share = 1.0
+    if profile:
+        mine = {piece.profile: piece for piece in slices_of(whole)}
+        every = max((piece.decoders or 0.0) * piece.most for piece in mine.values())
+        share = (mine[profile].decoders or 0.0) / every if every else 0.0
+    return known.pixels_per_s * share / (video.frame_px[0] * video.frame_px[1]) / video.every

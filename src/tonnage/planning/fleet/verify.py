@@ -1,0 +1,304 @@
+"""Does the fleet hold the objectives? Each workload in its hardest hour, request by request, behind a router.
+
+The router deals each bucket's requests to the kinds of replica in the proportions that the programme chose, and
+among replicas of one kind to the one with the fewest in flight.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from tonnage.domain.fleet_plan import FleetCheck, FleetRequest, FleetWorkload
+from tonnage.optimize.fleet import Fleet, FleetProblem
+from tonnage.planning.fleet.chance import Chance
+from tonnage.planning.fleet.hours import Hours
+from tonnage.planning.fleet.problem import Asked
+from tonnage.planning.fleet.requests import SEED, drawn_for
+from tonnage.planning.fleet.samples import served_s
+from tonnage.planning.replica_arrays import replica_arrays
+from tonnage.simulation.simulated import Requests
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tonnage.simulation.serving import Simulated
+
+__all__ = ["Group", "checks_of", "groups_at"]
+
+MOST_REPLICAS: Final = 12
+"""Simulated of one kind: of more, so many get their share of the load. [replicas]"""
+REQUESTS: Final = 12_000
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Equal replicas of one workload, wherever they stand."""
+
+    chance: Chance
+    replicas: int
+    """Up: of spot ones, the share that is there."""
+    flows: tuple[float, ...]
+    """Of each bucket, in any unit."""
+
+
+def checks_of(
+    asked: Asked,
+    problem: FleetProblem,
+    *,
+    behind: tuple[Chance | None, ...],
+    fleet: Fleet,
+    known: dict[int, tuple[Requests, Any]],
+) -> tuple[FleetCheck, ...]:
+    """A check of every workload with objectives, whole and with the failure domain lost that carries most."""
+    found: list[FleetCheck] = []
+    for number, workload in enumerate(asked.request.workloads):
+        if workload.kind not in {"serve", "infer"}:
+            continue
+        if workload.kind == "serve" and number not in known:
+            known[number] = drawn_for(workload)
+        drawn = known.get(number)
+        period, groups = _hardest(asked.hours, problem, number=number, behind=behind, fleet=fleet)
+        base = FleetCheck(
+            workload=workload.name, hour=asked.hours.period_of.index(period), replicas=0, requests=0, meets=True,
+            rate_per_s=asked.hours.loads[number][period],
+            percentile=workload.serve.slo.percentile if workload.serve else 95.0, raised=asked.raised[number],
+        )  # fmt: skip
+        found.append(_check(base, workload, groups, drawn=drawn))
+        if workload.spare_replicas:
+            plural = "s" if workload.spare_replicas > 1 else ""
+            spared = msgspec.structs.replace(base, lost=f"{workload.spare_replicas} replica{plural}")
+            found.append(_check(spared, workload, _failed(groups, workload.spare_replicas), drawn=drawn))
+        if workload.survives <= 0 or not asked.loss:
+            continue
+        lost, left = _worst_loss(
+            problem, number=number, period=period, behind=behind, fleet=fleet, request=asked.request
+        )
+        if lost:
+            rate = base.rate_per_s * workload.survives
+            found.append(_check(msgspec.structs.replace(base, lost=lost, rate_per_s=rate), workload, left, drawn=drawn))
+    return tuple(found)
+
+
+def groups_at(
+    problem: FleetProblem,
+    *,
+    number: int,
+    period: int,
+    behind: tuple[Chance | None, ...],
+    fleet: Fleet,
+    left: dict[int, float] | None = None,
+) -> list[Group]:
+    """Replicas of a workload in a period by their kind; `left` of each machine after a loss, on firm terms alone."""
+    kinds: dict[str, tuple[Chance, float, list[float]]] = {}
+    for (w, firm), counts in fleet.replicas.items():
+        way, chance = problem.ways[w], behind[w]
+        if way.pool != number or chance is None or counts[period] <= 0:
+            continue
+        machine = problem.machines[way.machine]
+        if left is not None and (not firm or left.get(way.machine, 0.0) <= 0):
+            continue
+        up = counts[period] if firm else counts[period] * min(t.available for t in machine.terms if not t.firm)
+        up *= 1.0 if left is None else left[way.machine]
+        able = [up * rate for rate in chance.rates]
+        chosen = [fleet.flows[w, firm, b][period] if (w, firm, b) in fleet.flows else None for b in range(len(able))]
+        flows = [a if left is not None or f is None else f for a, f in zip(able, chosen, strict=True)]
+        _, before, carried = kinds.get(chance.name, (chance, 0.0, [0.0] * len(flows)))
+        kinds[chance.name] = (chance, before + up, [x + y for x, y in zip(carried, flows, strict=True)])
+    return [
+        Group(chance=chance, replicas=max(1, math.floor(up + 1e-9)), flows=tuple(flows))
+        for chance, up, flows in kinds.values()
+    ]
+
+
+def _failed(groups: list[Group], number: int) -> list[Group]:
+    """The groups without so many of the replicas that carry most each."""
+    left = []
+    for group in sorted(groups, key=lambda one: -max(one.chance.rates)):
+        gone = min(number, group.replicas)
+        number -= gone
+        if group.replicas > gone:
+            share = 1.0 - gone / group.replicas
+            flows = tuple(flow * share for flow in group.flows)
+            left.append(msgspec.structs.replace(group, replicas=group.replicas - gone, flows=flows))
+    return left
+
+
+def _hardest(
+    hours: Hours, problem: FleetProblem, *, number: int, behind: tuple[Chance | None, ...], fleet: Fleet
+) -> tuple[int, list[Group]]:
+    """The period in which replicas are busiest, and its replicas."""
+    best: tuple[float, int, list[Group]] = (-1.0, 0, [])
+    for period, load in enumerate(hours.loads[number]):
+        groups = groups_at(problem, number=number, period=period, behind=behind, fleet=fleet)
+        # Time of replicas that a unit of load takes, over what there is.
+        able = sum(g.replicas * max(g.chance.rates) for g in groups)
+        busy = load / able if able else math.inf if load > 0 else 0.0
+        if busy > best[0]:
+            best = (busy, period, groups)
+    return best[1], best[2]
+
+
+def _worst_loss(
+    problem: FleetProblem, *, number: int, period: int, behind: tuple[Chance | None, ...], fleet: Fleet,
+    request: FleetRequest,
+) -> tuple[str, list[Group]]:  # fmt: skip
+    """The failure domain that carries most of a workload, and the replicas that are left without it."""
+    standing = _standing(problem, fleet, period)
+    if request.zones > 1:
+        each = _zones(problem, standing, request.zones)
+        domains = {
+            f"zone{'s' if request.lost_zones > 1 else ''} {' and '.join(str(z + 1) for z in gone)}": {
+                m: max(0.0, sum(each[z][m] for z in gone) - (len(gone) - 1)) for m in standing
+            }
+            for gone in itertools.combinations(range(request.zones), request.lost_zones)
+        }
+    else:
+        names = sorted({machine.domain for machine in problem.machines})
+        domains = {
+            name: {m: float(machine.domain != name) for m, machine in enumerate(problem.machines)} for name in names
+        }
+    worst: tuple[float, str, list[Group]] = (math.inf, "", [])
+    for name, left in domains.items():
+        groups = groups_at(problem, number=number, period=period, behind=behind, fleet=fleet, left=left)
+        able = sum(group.replicas * max(group.chance.rates) for group in groups)
+        if able < worst[0]:
+            worst = (able, name, groups)
+    return worst[1], worst[2]
+
+
+def _standing(problem: FleetProblem, fleet: Fleet, period: int) -> dict[int, float]:
+    """Firm instances of each machine in a period."""
+    found: dict[int, float] = {}
+    for (m, name), counts in fleet.instances.items():
+        if any(term.name == name and term.firm for term in problem.machines[m].terms):
+            found[m] = found.get(m, 0.0) + counts[period]
+    return found
+
+
+def _zones(problem: FleetProblem, standing: dict[int, float], zones: int) -> list[dict[int, float]]:
+    """For the loss of each zone, the share of each machine's instances that is left when they are spread evenly."""
+    filled = [0.0] * zones
+    lost: list[dict[int, float]] = [{} for _ in range(zones)]
+
+    def price(m: int) -> float:
+        return max(term.cost_per_hour for term in problem.machines[m].terms)
+
+    for m in sorted(standing, key=lambda m: (-price(m), m)):
+        for _ in range(round(standing[m])):
+            zone = min(range(zones), key=lambda z: (lost[z].get(m, 0.0), filled[z]))
+            filled[zone] += price(m)
+            lost[zone][m] = lost[zone].get(m, 0.0) + 1.0
+    return [{m: 1.0 - gone.get(m, 0.0) / number if number else 0.0 for m, number in standing.items()} for gone in lost]
+
+
+def _check(
+    base: FleetCheck, workload: FleetWorkload, groups: list[Group], *, drawn: tuple[Requests, Any] | None
+) -> FleetCheck:
+    import numpy as np
+
+    if base.rate_per_s <= 0:
+        return base
+    if drawn is None:
+        return _waited(base, workload, groups)
+    serve = workload.serve
+    assert serve is not None
+    n = min(REQUESTS, len(drawn[0].prompt))
+    times: list[tuple[Any, Any, Any]] = []
+    refused = 0
+    for group, run in _runs(base, groups, drawn, n):
+        from tonnage.simulation.slo import settled
+
+        kept = settled(run)
+        weight = max(1.0, group.replicas / MOST_REPLICAS)
+        # What was thinned out counts again.
+        times += [(run.ttft_s[kept], run.tpot_s[kept], run.e2e_s[kept])] * round(weight)
+        refused += run.num_refused
+    replicas = sum(group.replicas for group in groups)
+    if not times:
+        return msgspec.structs.replace(base, meets=False, replicas=replicas)
+    ttft, tpot, e2e = (np.concatenate(column) for column in zip(*times, strict=True))
+    p = base.percentile
+    # Requests that no replica takes miss every objective.
+    p_left = min(100.0, p * (1.0 + refused / max(1, len(ttft))))
+    seen = [float(np.nanpercentile(x, p_left)) if not np.isnan(x).all() else 0.0 for x in (ttft, tpot, e2e)]
+    slo = serve.slo
+    limits = (slo.ttft_s, slo.tpot_s, slo.e2e_s)
+    meets = all(limit is None or value <= limit for value, limit in zip(seen, limits, strict=True))
+    return msgspec.structs.replace(
+        base, replicas=replicas, requests=len(ttft), meets=meets and p_left < 100.0,
+        ttft_s=seen[0], tpot_s=seen[1], e2e_s=seen[2],
+    )  # fmt: skip
+
+
+def _waited(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> FleetCheck:
+    """Samples: the mean time to an answer where every kind of replica gets the share that it was chosen for."""
+    asked = workload.infer
+    assert asked is not None
+    whole = sum(group.flows[0] for group in groups)
+    replicas = sum(group.replicas for group in groups)
+    if whole <= 0:
+        return msgspec.structs.replace(base, meets=False, replicas=replicas)
+    waits = 0.0
+    for group in groups:
+        share = group.flows[0] / whole
+        waits += share * served_s(asked, group.chance, each=base.rate_per_s * share / group.replicas)
+    meets = math.isfinite(waits) and (asked.latency_s is None or waits <= asked.latency_s)
+    seen = waits if math.isfinite(waits) else None
+    return msgspec.structs.replace(base, replicas=replicas, meets=meets, e2e_s=seen, percentile=50.0)
+
+
+def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n: int) -> list[tuple[Group, Simulated]]:
+    import numpy as np
+
+    from tonnage.simulation.arrivals import at_rate
+    from tonnage.simulation.router import simulate_fleet
+    from tonnage.simulation.serving import kept
+
+    requests = drawn[0]._replace(
+        **{name: getattr(drawn[0], name)[:n] for name in
+           ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")}
+    )  # fmt: skip
+    requests = requests._replace(sent_s=at_rate(requests.sent_s, base.rate_per_s))
+    dealt = _dealt(groups, drawn[1][:n])
+    rng = np.random.Generator(np.random.PCG64(SEED + 1))
+    thinned = rng.random(n)
+    found = []
+    for i, group in enumerate(groups):
+        replicas = min(group.replicas, MOST_REPLICAS)
+        mine = kept(requests, (dealt == i) & (thinned < replicas / group.replicas))
+        if not len(mine.prompt):
+            continue
+        replica = group.chance.replica
+        assert replica is not None
+        arrays = replica_arrays(
+            replica.deployment, kv_tokens=replica.kv_tokens,
+            prompt_tokens=float(mine.prompt.mean()), output_tokens=float(mine.output.mean()),
+            options={"longest": int((mine.prompt + mine.output).max())},
+        )  # fmt: skip
+        run = simulate_fleet(
+            arrays.table, arrays.limits, requests=mine, replicas=replicas, rule="least-loaded",
+            delivery_s=arrays.delivery_s,
+        )  # fmt: skip
+        found.append((group, run))
+    return found
+
+
+def _dealt(groups: list[Group], which: np.ndarray[Any, Any]) -> Any:
+    """Which group each request goes to; -1 = none takes its bucket."""
+    import numpy as np
+
+    rng = np.random.Generator(np.random.PCG64(SEED))
+    dealt = np.full(len(which), -1)
+    draws = rng.random(len(which))
+    for bucket in range(len(groups[0].flows) if groups else 0):
+        flows = np.array([group.flows[bucket] for group in groups])
+        if flows.sum() <= 0:
+            continue
+        mine = which == bucket
+        dealt[mine] = np.minimum(
+            np.searchsorted(np.cumsum(flows) / flows.sum(), draws[mine], side="right"), len(groups) - 1
+        )
+    return dealt

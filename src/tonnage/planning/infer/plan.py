@@ -1,0 +1,351 @@
+"""Plan inference: which accelerators carry a load of frames, images, texts or audio, and how much of them it uses.
+
+Every part that passes the filters is tried in every format it multiplies. The batch is the smallest that carries the
+load on the fewest accelerators within the latency; capacity is what `tonnage predict` gives for a saturated server.
+Video is decoded by the part's own decoders where their rate is published. Parts that nobody rents are answered too,
+with their price: an edge module is bought. Whole replicas alone: a model that needs several accelerators is not split.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.media import decoder
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.case import InferCase
+from tonnage.domain.default_engines import NETWORK_ENGINE
+from tonnage.domain.infer_plan import Infer, InferOption, InferPlan
+from tonnage.domain.model import Model
+from tonnage.domain.plan import PLAN_SCHEMA, Bill, Provenance, Rejection
+from tonnage.domain.precision import number_format
+from tonnage.engines.registry import engines
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.host import offer_of, sampling_needs
+from tonnage.planning.infer import story
+from tonnage.planning.infer.account import accounted
+from tonnage.planning.predict.infer_work import precision_of, stages_of
+from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
+from tonnage.planning.relax import bought
+from tonnage.planning.serve.story import catalogue_dates, model_facts
+from tonnage.planning.sites import ACCELERATOR_TESTS, sites
+from tonnage.pricing.bills import bill
+from tonnage.simulation.offline import peak_of
+from tonnage.version import __version__
+
+__all__ = ["BATCHES", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
+
+BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LARGEST_FLEET: Final = 4096
+TEXT: Final = frozenset({"llm", "llm-moe", "hybrid-moe", "hybrid", "ssm", "vlm"})
+VISION: Final = ("cnn", "vision", "diffusion")
+IDLE: Final = 0.15
+"""Share of the power limit that a part draws without work: T4 10 of 70 W, A100 50 to 60 of 400 W (nvidia-smi). [-]"""
+
+
+def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> InferPlan:
+    """
+    Options that carry the load, cheapest first; what is used of them; the smallest part that would do.
+
+    Raises
+    ------
+    TonnageError
+        The model or an accelerator is unknown, or the request contradicts itself. That nothing carries the load is an
+        answer: `feasible` is False and `binding` says what would.
+    """
+    today = today or date.today()
+    plan = _planned(request, additions=additions, today=today)
+    if plan.feasible:
+        return plan
+
+    def leads(other: Infer) -> str | None:
+        again = _planned(other, additions=additions, today=today)
+        return story.led_by(again.options[0]) if again.options else None
+
+    return msgspec.structs.replace(plan, relaxing=bought(request, leads))
+
+
+def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
+    """The plan, without what relaxing its constraints would buy."""
+    model = resolve(request.model, additions=additions)
+    refused_text(request, model)
+    # What the model cannot be asked is said once, not for each part.
+    stages_of(model, case_of(request, model, part="", precision=request.precisions[0]), batch=1)
+    bills = _bills(request, additions=additions, today=today)
+    options: list[InferOption] = []
+    rejected: list[Rejection] = []
+    for part in _parts(request, bills, additions=additions):
+        for precision in request.precisions:
+            outcome = _option(request, model, part, precision=precision, bills=bills, additions=additions)
+            if isinstance(outcome, Rejection):
+                rejected.append(outcome)
+            else:
+                options.append(outcome)
+    wanted = set(request.filters.accelerators)
+    everything = sorted(options, key=_order)
+    parts, audio = catalog.accelerators(additions), story.is_audio(model)
+    kept = (o for o in everything if not wanted or o.accelerator in wanted)
+    ranked = story.with_verdicts(
+        tuple(
+            _hosted(request, accounted(request, o, accelerator=parts[o.accelerator], audio=audio), additions=additions)
+            for o in kept
+        ),
+        request,
+    )
+    turned = tuple(r for r in rejected if not wanted or r.what.split()[0] in wanted)
+    binding = None if ranked else story.binding(turned)
+    return InferPlan(
+        schema=PLAN_SCHEMA,
+        feasible=bool(ranked),
+        sentence=story.sentence(request, model, options=ranked, binding=binding),
+        request=request,
+        model=model_facts(model),
+        options=ranked,
+        smaller=story.smaller(ranked, everything),
+        rejected=turned,
+        binding=binding,
+        evaluated=len(options) + len(rejected),
+        provenance=Provenance(
+            version=__version__,
+            catalogue=catalogue_dates(option.bill for option in ranked if option.bill is not None),
+            made=today.isoformat(),
+            assumed=story.assumptions(request, model),
+        ),
+    )
+
+
+def refused_text(request: Infer, model: Model) -> None:
+    """Raises where a model decodes text: that is another question."""
+    seen = model.kind == "vlm" and request.resolution is not None
+    if model.layers and model.has_head and model.kind in TEXT and not seen:
+        images = "; for images give resolution" if model.kind == "vlm" else ""
+        raise BadRequest(f"model: {model.id} decodes text; ask `tonnage plan serve {model.id}`{images}")
+
+
+def _bills(request: Infer, *, additions: Additions, today: date) -> dict[str, list[Bill]]:
+    """Bills of one instance of every offer, by the part it rents."""
+    open_sites, _ = sites(msgspec.structs.replace(request.filters, accelerators=()), additions=additions)
+    found: dict[str, list[Bill]] = {}
+    for site in open_sites:
+        for offer in site.offers:
+            for term in request.filters.terms:
+                made = bill(offer, replicas=1, ranks=1, term=term, today=today)
+                if isinstance(made, Bill):
+                    found.setdefault(site.accelerator.id, []).append(made)
+    return found
+
+
+def _parts(request: Infer, bills: dict[str, list[Bill]], *, additions: Additions) -> Iterator[Accelerator]:
+    """Parts to try: those rented, those named, and where edge or power is asked for, those bought."""
+    bought = request.battery_wh is not None or "edge" in request.filters.segments or bool(request.filters.max_power_w)
+    filters = msgspec.structs.replace(request.filters, accelerators=())
+    for part in catalog.accelerators(additions).values():
+        named = part.id in request.filters.accelerators
+        if not (named or part.id in bills or (bought and part.segment in {"edge", "workstation", "consumer"})):
+            continue
+        if request.battery_wh is not None and part.power_w is None and not named:
+            continue
+        if named or all(test(filters, part) for test in ACCELERATOR_TESTS.values()):
+            yield part
+
+
+def case_of(request: Infer, model: Model, *, part: str, precision: str, engine: str = NETWORK_ENGINE) -> InferCase:
+    return InferCase(
+        model=model, accelerator=part, precision=precision, engine=engine, saturated=True,
+        resolution=request.resolution, seq_len=request.seq_len, steps=request.steps, frames=request.frames,
+        beams=request.beams,
+    )  # fmt: skip
+
+
+def _option(
+    request: Infer, model: Model, part: Accelerator, *, precision: str, bills: dict[str, list[Bill]],
+    additions: Additions,
+) -> InferOption | Rejection:  # fmt: skip
+    label = f"{part.id} {precision}"
+    if (missing := no_unit(part, precision)) is not None:
+        return _lost(label, "precision", missing)
+    setup = setup_of(
+        case_of(request, model, part=part.id, precision=precision, engine=engine_on(request, model, part=part)),
+        additions,
+    )
+    try:
+        return _fleet(request, setup, label=label, made=bills.get(part.id, []))
+    except TonnageError as problem:
+        if part.id in request.filters.accelerators:
+            raise
+        return _lost(label, "unmeasured", str(problem))
+
+
+def no_unit(part: Accelerator, precision: str) -> str | None:
+    """Why a part cannot multiply in a format; absent where it can."""
+    compute = number_format(precision_of(precision).activations).compute
+    if compute in {"fp8", "int8", "fp4"} and part.peak(compute) is None:
+        return f"{part.name} has no {compute} unit"
+    return None
+
+
+def engine_on(request: Infer, model: Model, *, part: Accelerator) -> str:
+    """The engine asked for; else one that compiles vision for NVIDIA parts that its releases know, or the usual one."""
+    if request.engine:
+        return request.engine
+    if part.vendor != "NVIDIA" or not model.kind.startswith(VISION):
+        return NETWORK_ENGINE
+    capability = math.inf if part.segment == "edge" else float(part.compute_capability or 0.0)
+    knowing = (e.name for e in engines().values() if e.vision_from is not None and capability >= e.vision_from)
+    return next(knowing, NETWORK_ENGINE)
+
+
+def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> InferOption | Rejection:
+    """The fewest accelerators for the load, and the smallest batch that carries it there in time."""
+    usable = setup.accelerator.driver_memory_bytes
+    tried = [times for size in BATCHES if memory_of(setup, times := batch_times(setup, size)).value <= usable]
+    if not tried:
+        need = memory_of(setup, batch_times(setup, 1)).value
+        return _lost(
+            label, "memory", f"a batch of 1 needs {need / 2**30:.1f} GiB of {usable / 2**30:.1f}", need - usable
+        )
+    decoded, decode_used = _decode(request, setup.accelerator)
+    spread = errors_of(setup).factor("samples_per_s")
+    best: tuple[int, int, Times, float] | None = None
+    quickest = math.inf
+    for times in tried:
+        capacity = times.batch / times.interval_s * times.stages.per_sample
+        # As many as the load needs with the headroom kept, and at the low end of the capacity's interval without.
+        sure = capacity * min(1.0 - request.headroom, 1.0 / spread)
+        count = max(math.ceil(request.rate_per_s / sure - 1e-9), decoded, 1)
+        waits = mean_latency_s(request, times, count=count)
+        quickest = min(quickest, waits)
+        if request.latency_s is not None and waits > request.latency_s:
+            continue
+        if best is None or count < best[0]:
+            best = (count, decoded, times, waits)
+    if best is None:
+        limit = request.latency_s or 0.0
+        return _lost(label, "latency", f"answers take {quickest * 1e3:,.0f} ms at best", quickest - limit, unit="s")
+    if best[0] > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET):
+        return _lost(label, "count", f"needs {best[0]} accelerators", float(best[0]), unit="accelerators")
+    option = _made(request, setup, best, decode_used=decode_used, made=made)
+    if request.hours is not None and option.battery_h is not None and option.battery_h < request.hours:
+        return _lost(label, "battery", f"the battery lasts {option.battery_h:.1f} h", request.hours - option.battery_h,
+                     unit="h")  # fmt: skip
+    return option
+
+
+def mean_latency_s(request: Infer, times: Times, *, count: int) -> float:
+    """Filling the batch, the batch before it as often as it is there, and its own time."""
+    each = request.rate_per_s / times.stages.per_sample / count
+    load = min(each * times.interval_s / times.batch, 1.0)
+    return (times.batch - 1) / (2.0 * each) + load * times.interval_s + times.latency_s
+
+
+def _decode(request: Infer, part: Accelerator) -> tuple[int, float | None]:
+    """Accelerators that the decoders alone call for, and the share of one's decoders that the streams take."""
+    video = request.video
+    known = decoder(part.id, codec=video.codec) if video is not None and video.decode == "accelerator" else None
+    if video is None or known is None:
+        return 0, None
+    pixels = video.streams * video.frames_per_s * video.frame_px[0] * video.frame_px[1]
+    share = pixels / known.pixels_per_s
+    return math.ceil(share / (1.0 - request.headroom) - 1e-9), share
+
+
+def _decoder_source(request: Infer, part: Accelerator) -> str:
+    video = request.video
+    known = decoder(part.id, codec=video.codec) if video is not None and video.decode == "accelerator" else None
+    return known.source if known is not None else ""
+
+
+def _made(
+    request: Infer, setup: Setup, best: tuple[int, int, Times, float], *, decode_used: float | None, made: list[Bill]
+) -> InferOption:  # fmt: skip
+    count, decoded, times, waits = best
+    capacity = times.batch / times.interval_s * times.stages.per_sample
+    spread = errors_of(setup).factor("samples_per_s")
+    used = request.rate_per_s / (capacity * count)
+    flop = sum(op.flop * op.count * stage.times for stage in times.stages.stages for op in stage.work) / times.batch
+    peak, _ = peak_of(setup.machine.peaks, number_format(precision_of(setup.case.precision).activations).compute)
+    part = setup.accelerator
+    samples = request.rate_per_s / times.stages.per_sample
+    power = None
+    if part.power_w is not None:
+        power = part.power_w * (IDLE * count + (1.0 - IDLE) * used * count)
+    video = request.video
+    streams = None
+    if video is not None:
+        streams = capacity * (1.0 - request.headroom) * video.every / video.frames_per_s
+        if decode_used:
+            streams = min(streams, video.streams / decode_used * (1.0 - request.headroom))
+    price = part.street_price_usd or part.launch_price_usd
+    return InferOption(
+        accelerator=part.id,
+        count=count,
+        precision=setup.case.precision,
+        engine=setup.runtime.engine,
+        batch=times.batch,
+        capacity_per_s=Quantity(value=capacity, unit="1/s", basis=setup.basis).within(spread),
+        latency_s=Quantity(value=waits, unit="s", basis=setup.basis).within(errors_of(setup).factor("latency_s")),
+        used=used,
+        arithmetic_used=samples * flop / (peak * count),
+        memory=memory_of(setup, times),
+        limit_bytes=setup.accelerator.driver_memory_bytes,
+        basis=setup.basis.value,
+        binds="decode" if decoded == count and decoded > 1 else "inference" if count > 1 else "one is enough",
+        streams_per_accelerator=streams,
+        decode_used=None if decode_used is None else decode_used / count,
+        bill=_cheapest(made, count),
+        source=_decoder_source(request, part),
+        price_usd=None if price is None else price * count,
+        power_w=power,
+        battery_h=request.battery_wh / power if request.battery_wh and power else None,
+    )
+
+
+def _hosted(request: Infer, option: InferOption, *, additions: Additions) -> InferOption:
+    """The option with what one of its instances must bring."""
+    bill = option.bill
+    if bill is None:
+        return option
+    per = min(float(option.count), bill.accelerators_per_instance)
+    needs = sampling_needs(
+        request, per=per, rate_per_s=request.rate_per_s * per / option.count,
+        weight_bytes=sum(part.value for part in option.memory.parts if part.name == "weights"),
+        link_bytes_per_s=catalog.accelerators(additions)[option.accelerator].host_link.bytes_per_s,
+        offer=offer_of(bill, additions=additions),
+    )  # fmt: skip
+    return msgspec.structs.replace(option, needs=needs)
+
+
+def _cheapest(made: list[Bill], count: int) -> Bill | None:
+    """The least that so many accelerators cost, on whole instances of one offer."""
+    grown = []
+    for one in made:
+        instances = math.ceil(count / one.accelerators_per_instance)
+        line = msgspec.structs.replace(
+            one.lines[0], name=f"{instances} x {one.instance_type}", value=instances * one.usd_per_instance_hour
+        )
+        grown.append(msgspec.structs.replace(one, instances=instances, lines=(line,)))
+    return min(grown, key=lambda one: one.usd_per_hour, default=None)
+
+
+def _order(option: InferOption) -> tuple[bool, float, float]:
+    """From a battery the lightest first; else rented before bought, the cheapest first, then the lightest."""
+    draw = option.power_w or math.inf
+    if option.battery_h is not None:
+        return False, draw, 0.0
+    cost = option.bill.usd_per_hour if option.bill is not None else option.price_usd or math.inf
+    return option.bill is None, cost, draw
+
+
+def _lost(label: str, limit: str, reason: str, short: float | None = None, *, unit: str = "bytes") -> Rejection:
+    return Rejection(
+        what=label,
+        verdict=Verdict(ok=False, limit=limit, reason=reason, short_by=short, unit=None if short is None else unit),
+    )

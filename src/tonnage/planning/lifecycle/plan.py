@@ -1,0 +1,253 @@
+"""Make a model here, serve it there: two plans, one bill, one timeline; can one kind of accelerator do both?
+
+Nothing is searched anew: `plan_train` and `plan_serve` answer their halves, and are asked again with one accelerator
+allowed, or with a smaller way to do the same, to say what that would cost.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.answer import Basis, Part, Quantity, weakest
+from tonnage.domain.lifecycle import LifecyclePlan, LifecycleRequest, OneType
+from tonnage.domain.plan import PLAN_SCHEMA, Provenance, ServeOption, ServePlan
+from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
+from tonnage.physics.memory import stored_bytes
+from tonnage.planning.cold_start import cold_start
+from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
+from tonnage.planning.lifecycle.levers import levers
+from tonnage.planning.serve.plan import plan_serve
+from tonnage.planning.train.plan import plan_train
+from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.pricing.terms import egress_usd
+from tonnage.units import show
+from tonnage.version import __version__
+
+__all__ = ["plan_lifecycle"]
+
+MOST_TYPES: Final = 10
+"""Kinds of accelerator asked whether they can do both: the cheapest to serve on."""
+SECONDS_PER_MONTH: Final = HOURS_PER_MONTH * 3600.0
+
+
+def plan_lifecycle(
+    request: LifecycleRequest, *, additions: Additions = catalog.NOTHING, today: date | None = None
+) -> LifecyclePlan:
+    """
+    Both halves of a model's life and what they cost together.
+
+    Raises
+    ------
+    TonnageError
+        Either half is wrong. That one of them cannot be done is an answer: `feasible` is False and `binding` says
+        which limit stands in the way.
+    """
+    today = today or date.today()
+    make = plan_train(request.make, additions=additions, today=today)
+    serve = plan_serve(request.serve, additions=additions, today=today)
+    dates = {**make.provenance.catalogue, **serve.provenance.catalogue}
+    provenance = Provenance(version=__version__, catalogue=dates, made=today.isoformat(), assumed=_assumed(request))
+    if not (make.feasible and serve.feasible):
+        half, binding = ("serving", serve.binding) if make.feasible else ("making", make.binding)
+        reason = binding.reason if binding is not None else "no option is left"
+        return LifecyclePlan(
+            schema=PLAN_SCHEMA,
+            feasible=False,
+            sentence=f"{half} the model cannot be done so: {reason}.",
+            request=request,
+            make=make,
+            serve=serve,
+            binding=binding,
+            provenance=provenance,
+        )
+    trained, served = make.options[0], serve.options[0]
+    bill = _bill(request, trained, served=served, additions=additions)
+    share = bill.part("serving") / bill.value
+    plan = LifecyclePlan(
+        schema=PLAN_SCHEMA,
+        feasible=True,
+        sentence=_sentence(request, trained, served=served, bill=bill, share=share),
+        request=request,
+        make=make,
+        serve=serve,
+        bill=bill,
+        serve_share=share,
+        kwh=_life(request, trained.kwh, served.energy.kwh_per_month if served.energy else None),
+        kg_co2=_life(request, trained.kg_co2, served.energy.kg_co2_per_month if served.energy else None),
+        timeline=_timeline(request, trained, served=served, additions=additions),
+        provenance=provenance,
+    )
+    if request.quick:
+        return plan
+    types = _one_type(request, make, serve=serve, additions=additions, today=today)
+    smaller = levers(request, make, serve=serve, additions=additions, today=today)
+    return replace(plan, one_type=types, one_type_text=_one_type_text(types), levers=smaller)
+
+
+def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions) -> Quantity:
+    """Making (and making again), moving the weights out of the place they were made in, serving."""
+    times = 1.0 + request.retrainings
+    hours = request.months * HOURS_PER_MONTH
+    provider = catalog.providers().get(made.bill.provider)
+    moved = made.bill.provider != served.bill.provider
+    price = provider.egress_usd_per_gb if provider is not None else None
+    size = stored_bytes(resolve(request.serve.model, additions=additions), served.configuration.precision)
+    egress = egress_usd(out_bytes=size * times, usd_per_gb=price) if moved and price else 0.0
+    parts = (
+        Part(name="making", value=made.cost.value * times, basis=made.cost.basis, source=_where(made.bill.provider)),
+        Part(
+            name="moving weights",
+            value=egress,
+            basis=Basis.MEASURED,
+            source=f"{show(size, 'bytes')} out of {made.bill.provider} at ${price or 0:g}/GB",
+        ),
+        Part(
+            name="serving",
+            value=served.cost.value * hours,
+            basis=served.cost.basis,
+            source=f"{_where(served.bill.provider)}, {show(served.cost.value, 'USD/h')} x {hours:,.0f} h",
+        ),
+    )
+    kept = tuple(part for part in parts if part.value > 0)
+    low = (made.cost.low or made.cost.value) * times + egress + (served.cost.low or served.cost.value) * hours
+    high = (made.cost.high or made.cost.value) * times + egress + (served.cost.high or served.cost.value) * hours
+    return Quantity(
+        value=sum(part.value for part in kept),
+        unit="USD",
+        low=low,
+        high=high,
+        basis=weakest(part.basis for part in kept),
+        parts=kept,
+    )
+
+
+def _life(request: LifecycleRequest, each_making: float | None, each_month: float | None) -> float | None:
+    """Making as often as asked and serving as long; unknown where a half is."""
+    if each_making is None or each_month is None:
+        return None
+    return each_making * (1.0 + request.retrainings) + each_month * request.months
+
+
+def _where(provider: str) -> str:
+    return f"rented at {provider}"
+
+
+def _one_type(
+    request: LifecycleRequest, make: TrainPlan, *, serve: ServePlan, additions: Additions, today: date
+) -> tuple[OneType, ...]:
+    """The kinds of accelerator that can do both, cheapest together first."""
+    cheapest: dict[str, ServeOption] = {}
+    for option in serve.options:
+        cheapest.setdefault(option.configuration.accelerator, option)
+    names = list(dict.fromkeys([*list(cheapest)[:MOST_TYPES], make.options[0].configuration.accelerator]))
+    mix = _life_usd(request, make.options[0], serve.options[0])
+    found = []
+    for name in names:
+        served = cheapest.get(name)
+        if served is None:
+            continue
+        filters = replace(request.make.filters, accelerators=(name,))
+        trained = plan_train(replace(request.make, filters=filters), additions=additions, today=today)
+        if not trained.feasible:
+            continue
+        total = _life_usd(request, trained.options[0], served)
+        making = trained.options[0].cost.value * (1.0 + request.retrainings)
+        over = _over_the_mix(request, (trained.options[0], served), mix=(make.options[0], serve.options[0]))
+        found.append(
+            OneType(
+                accelerator=name,
+                make_usd=making,
+                serve_usd=total - making,
+                total_usd=total,
+                times_the_mix=total / mix,
+                times_low=over.low if over is not None else None,
+                times_high=over.high if over is not None else None,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: one.total_usd))
+
+
+def _over_the_mix(
+    request: LifecycleRequest, one: tuple[TrainOption, ServeOption], *, mix: tuple[TrainOption, ServeOption]
+) -> Ratio | None:
+    """What both halves on one kind cost over the mix; a half that is the same in both has no error of its own."""
+    (made, served), (first, serving) = one, mix
+    often, hours = 1.0 + request.retrainings, request.months * HOURS_PER_MONTH
+    return ratio(
+        Pair(_by(made.cost, often), _by(first.cost, often), correlation(made.configuration, first.configuration)),
+        Pair(
+            _by(served.cost, hours), _by(serving.cost, hours), correlation(served.configuration, serving.configuration)
+        ),
+    )
+
+
+def _by(cost: Quantity, often: float) -> Quantity:
+    low, high = (end * often if end is not None else None for end in (cost.low, cost.high))
+    return Quantity(value=cost.value * often, unit=cost.unit, low=low, high=high)
+
+
+def _life_usd(request: LifecycleRequest, made: TrainOption, served: ServeOption) -> float:
+    """Making and serving, without moving weights. [USD]"""
+    return made.cost.value * (1.0 + request.retrainings) + served.cost.value * request.months * HOURS_PER_MONTH
+
+
+def _one_type_text(types: tuple[OneType, ...]) -> str:
+    if not types:
+        return "no single kind of accelerator does both within the constraints"
+    best = types[0]
+    more = best.times_the_mix - 1.0
+    if more < 0.005:
+        return f"yes: {best.accelerator} does both at the cost of the mix"
+    low, high = best.times_low, best.times_high
+    tie = f" ({low - 1.0:+.0%} to {high - 1.0:+.0%} within error: they tie)" if low and high and low <= 1.0 else ""
+    return f"yes, {best.accelerator} does both for {show(best.total_usd, 'USD')}, {more:.0%} more than the mix{tie}"
+
+
+def _timeline(
+    request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions
+) -> tuple[Milestone, ...]:
+    """Start, model made, service up, end of service."""
+    done = made.run.wall_s.value
+    size = stored_bytes(resolve(request.serve.model, additions=additions), served.configuration.precision)
+    start = cold_start(weight_bytes=size, provider=served.bill.provider).total_s
+    end = done + start + request.months * SECONDS_PER_MONTH
+    return (
+        Milestone(after_s=0.0, what=f"making starts on {made.accelerators} x {made.configuration.accelerator}"),
+        Milestone(after_s=done, what="the model is made; nine of ten runs by " + show(made.run.wall_p90_s, "s")),
+        Milestone(
+            after_s=done + start, what=f"service is up on {served.accelerators} x {served.configuration.accelerator}"
+        ),
+        Milestone(after_s=end, what=f"end of {request.months:g} months of service"),
+    )
+
+
+def _sentence(
+    request: LifecycleRequest, made: TrainOption, *, served: ServeOption, bill: Quantity, share: float
+) -> str:
+    again = f" (and {request.retrainings:g} times again)" if request.retrainings else ""
+    return (
+        f"Make it{again} on {made.accelerators} x {made.configuration.accelerator} at {made.bill.provider} in "
+        f"{show(made.run.wall_s.value, 's')}, serve it on {served.accelerators} x {served.configuration.accelerator} "
+        f"at {served.bill.provider}: {show(bill.value, 'USD')} ({show(bill.low or 0.0, 'USD')}-"
+        f"{show(bill.high or 0.0, 'USD')}) over {request.months:g} months, {share:.0%} of it for serving."
+    )
+
+
+def _assumed(request: LifecycleRequest) -> tuple[str, ...]:
+    own = request.make.model
+    same = (
+        []
+        if own == request.serve.model
+        else [f"what is made from {own} serves with the shape of {request.serve.model}"]
+    )
+    return (
+        *same,
+        "the fleet that serves stands for the whole time, at today's prices",
+        "prices exclude VAT and storage; a month is 730 hours",
+    )

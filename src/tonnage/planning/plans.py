@@ -1,0 +1,88 @@
+"""Plan files: the JSON that `tonnage plan --output` wrote becomes the same noun again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tonnage.catalog.hub.jsonfile import decode_json
+from tonnage.domain.batch_plan import BatchPlan
+from tonnage.domain.fleet_plan import FleetPlan
+from tonnage.domain.infer_plan import InferPlan
+from tonnage.domain.lifecycle import LifecyclePlan
+from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
+from tonnage.domain.train_plan import TrainPlan
+from tonnage.errors import BadFact, echo
+from tonnage.planning.files import read_text
+
+__all__ = ["Plan", "plan_of_text", "read_plan"]
+
+Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan
+"""Any plan; `kind` in the file tells which."""
+
+_NOUNS: Final[
+    dict[
+        str,
+        type[ServePlan] | type[TrainPlan] | type[BatchPlan] | type[LifecyclePlan] | type[InferPlan] | type[FleetPlan],
+    ]
+] = {
+    "serve": ServePlan, "train": TrainPlan, "finetune": TrainPlan, "batch": BatchPlan,
+    "lifecycle": LifecyclePlan, "infer": InferPlan, "fleet": FleetPlan,
+}  # fmt: skip
+
+
+_AGAIN: Final = "plan the request again with `tonnage plan REQUEST.yaml -o PLAN.json`"
+
+
+class _Envelope(msgspec.Struct):
+    schema: str | None = None
+    kind: str | None = None
+
+
+def read_plan(path: str) -> Plan:
+    """
+    The plan in a file.
+
+    Raises
+    ------
+    BadFact
+        Not readable, not JSON, another schema or kind, or a field of the wrong type.
+    """
+    return plan_of_text(read_text(path, what="plan"), path)
+
+
+def plan_of_text(text: str, path: str) -> Plan:
+    """
+    The plan that a text is; `path` names it in errors.
+
+    Raises
+    ------
+    BadFact
+        As `read_plan`.
+    """
+    decode_json(text, where=f"plan '{echo(path)}'")
+    try:
+        envelope = msgspec.json.decode(text, type=_Envelope)
+        if envelope.schema != PLAN_SCHEMA:
+            raise BadFact(_other_schema(path, envelope.schema))
+        noun = _NOUNS.get(envelope.kind or "")
+        if noun is None:
+            known = ", ".join(_NOUNS)
+            raise BadFact(f"plan '{echo(path)}' is of kind '{echo(envelope.kind)}'; kinds that can be read: {known}")
+        return msgspec.json.decode(text, type=noun)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadFact(f"plan '{echo(path)}' cannot be read: {echo(error)}; {_AGAIN}") from None
+
+
+def _other_schema(path: str, schema: str | None) -> str:
+    """What to do about a file that this release does not read."""
+    kind, _, number = PLAN_SCHEMA.partition("/")
+    theirs, _, other = (schema or "").partition("/")
+    if theirs == kind and other.isdecimal() and int(other) > int(number):
+        return (
+            f"plan '{echo(path)}' says '{echo(schema)}', and this release reads '{PLAN_SCHEMA}': "
+            f"a newer release wrote it; install that, or {_AGAIN}"
+        )
+    found = f"says '{echo(schema)}'" if schema else "has no 'schema'"
+    return f'plan \'{echo(path)}\' {found}; expected "schema": "{PLAN_SCHEMA}" as `tonnage plan` writes: {_AGAIN}'

@@ -1,0 +1,248 @@
+"""
+How are many cases read and answered? One JSON object a line in, one a line out, in order, nothing lost.
+
+A line that cannot be read or predicted is answered in its place by {"error": sentence, "line": number} and the run
+goes on. A file may also hold one JSON array, or (named .yaml or .yml) one YAML list, of the same objects; "line" is
+then the place in the list. Field names are checked to the letter: an unknown one is refused with the nearest known
+one, because a misspelt field would otherwise silently not count. A training case may say `batch` and `resolution`,
+as vision cases do, for its micro-batch and image size.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, Final, Union
+
+import msgspec
+
+from tonnage.catalog.hub.jsonfile import decode_json
+from tonnage.domain.case import Case, InferCase, Result, ServeCase, TrainCase
+from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
+from tonnage.planning.files import read_yaml
+
+__all__ = ["LARGEST_LIST", "LONGEST_LINE", "Answer", "answers", "case_of_object", "checked", "raw_cases"]
+
+LONGEST_LINE: Final = 1024 * 1024
+"""Of one case; an inline model with every layer is some 10 kB. [bytes]"""
+LARGEST_LIST: Final = 64 * 1024 * 1024
+"""Of a JSON array or YAML list, which cannot be read line by line. [bytes]"""
+
+_KINDS: Final[dict[str, type[Case]]] = {"serve": ServeCase, "train": TrainCase, "infer": InferCase}
+_ALIASES: Final = {"train": {"batch": "micro_batch", "resolution": "image_px"}}
+_LOADS: Final = ("concurrency", "rate_per_s", "batch", "trace")
+_LARGEST: Final = 1e18
+MOST_CLIENTS: Final = 100_000
+"""Of a closed loop: each is simulated, 20 microseconds of the processor and more."""
+_AT_LEAST_ZERO: Final = {"isl", "replicas"}
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One line out."""
+
+    text: bytes
+    failed: bool = False
+
+
+def answers(cases: Iterable[tuple[int, Any]], predict: Callable[[Case], Result]) -> Iterator[Answer]:
+    """
+    One answer for each numbered raw case, in order.
+
+    Parameters
+    ----------
+    cases : iterable of (line number, raw case)
+        As `raw_cases` gives them: an object, or the `TonnageError` that its line was.
+    predict : callable
+        Case -> Result.
+    """
+    for line, raw in cases:
+        name = raw.get("id") if isinstance(raw, dict) else None
+        try:
+            if isinstance(raw, TonnageError):
+                raise raw
+            yield Answer(text=msgspec.json.encode(predict(case_of_object(raw))))
+        except TonnageError as error:
+            yield _failure(str(error), line, name)
+        except Exception as error:  # a crash of ours in one case must not lose the others
+            yield _failure(f"internal error: {type(error).__name__}: {error}", line, name)
+
+
+def raw_cases(file: IO[bytes], *, yaml: bool = False) -> Iterator[tuple[int, Any]]:
+    """
+    Numbered raw cases of an open file, read as they are asked for.
+
+    Raises
+    ------
+    BadFact
+        A list as a whole is too large or malformed. A bad line is no exception: it comes as one.
+    """
+    if yaml:
+        yield from enumerate(_list_of(read_yaml(_whole(file), where="the list")), 1)
+        return
+    number, first = 0, b""
+    while not first.strip():
+        first, number = _line(file), number + 1
+        if not first:
+            return
+    if first.lstrip().startswith(b"["):
+        yield from enumerate(_list_of(decode_json(first + _whole(file), where="the list")), 1)
+        return
+    while first:
+        if first.strip():
+            yield number, _json_line(first)
+        first, number = _line(file), number + 1
+
+
+def case_of_object(raw: Any) -> Case:
+    """
+    The case that a decoded JSON or YAML object is.
+
+    Raises
+    ------
+    BadRequest
+        No object, an unknown or missing field, a value of the wrong kind or out of range.
+    """
+    if not isinstance(raw, dict):
+        raise BadRequest(f'a case is an object such as {{"kind": "serve", …}}, not {echo(raw)}')
+    kind = raw.get("kind")
+    if kind is None:
+        raise BadRequest("kind is missing: write serve, train or infer")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise UnknownName("kind of case", str(kind), known=_KINDS)
+    named = _renamed(raw, kind)
+    _refuse_unknown(named, _KINDS[kind], "")
+    _refuse_numbers(named, "")
+    try:
+        case: Case = msgspec.convert(named, _KINDS[kind], strict=True)
+    except msgspec.ValidationError as error:
+        raise BadRequest(_sentence(error)) from None
+    _check_load(case)
+    return case
+
+
+def checked(case: Case) -> Case:
+    """
+    A case noun after the checks that its JSON form passes.
+
+    Raises
+    ------
+    BadRequest
+        A number out of range, or a load that is missing or contradicts itself.
+    """
+    for name, value in msgspec.to_builtins(case, builtin_types=(type(case.model),)).items():
+        _refuse_numbers({name: value}, "")
+    _check_load(case)
+    return case
+
+
+def _renamed(raw: dict[str, Any], kind: str) -> dict[str, Any]:
+    named = dict(raw)
+    for alias, name in _ALIASES.get(kind, {}).items():
+        if alias in named:
+            if name in named:
+                raise BadRequest(f"{alias} and {name} are the same field; give one of them")
+            named[name] = named.pop(alias)
+    return named
+
+
+def _refuse_unknown(raw: dict[str, Any], struct: type, path: str) -> None:
+    hints = typing.get_type_hints(struct)
+    known = set(hints) | ({"kind"} if not path else set())
+    for name, value in raw.items():
+        if name not in known:
+            raise UnknownName("field", f"{path}{name}", known=[f"{path}{field}" for field in known])
+        inner = _struct_in(hints.get(name))
+        if inner is not None and isinstance(value, dict):
+            _refuse_unknown(value, inner, f"{path}{name}.")
+
+
+def _struct_in(hint: Any) -> type | None:
+    choices = typing.get_args(hint) if typing.get_origin(hint) in {Union, types.UnionType} else (hint,)
+    return next((c for c in choices if isinstance(c, type) and issubclass(c, msgspec.Struct)), None)
+
+
+def _refuse_numbers(raw: dict[str, Any], path: str) -> None:
+    """No count, length or rate of a case is negative, zero (lengths apart), infinite or absurd."""
+    for name, value in raw.items():
+        if isinstance(value, dict) and name not in {"model", "engine_options"}:
+            _refuse_numbers(value, f"{path}{name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool) and name != "id":
+            enough = value >= 0 if name in _AT_LEAST_ZERO else value > 0
+            if not (enough and value <= _LARGEST):  # not a number is neither
+                raise BadRequest(f"{path}{name}: {echo(value)} is out of range; expected a positive number")
+
+
+def _check_load(case: Case) -> None:
+    if not isinstance(case, ServeCase):
+        if case.accelerator_fraction > 1:
+            raise BadRequest(
+                f"accelerator_fraction: {case.accelerator_fraction} is more than the whole part; at most 1"
+            )
+        return
+    traffic = case.traffic
+    given = [name for name in _LOADS if getattr(traffic, name) is not None]
+    given += ["saturated"] if traffic.saturated else []
+    if len(given) != 1:
+        what = f"{' and '.join(given)} contradict" if given else "no load is given"
+        raise BadRequest(f"traffic: {what}; give exactly one of concurrency, rate_per_s, batch, saturated or trace")
+    if traffic.concurrency is not None and traffic.concurrency > MOST_CLIENTS:
+        raise BadRequest(
+            f"traffic.concurrency: {traffic.concurrency:g} clients at once are more than {MOST_CLIENTS:,}, the "
+            "most that is simulated; give the load of one replica"
+        )
+    if traffic.static and traffic.batch is None:
+        raise BadRequest("traffic.static needs traffic.batch: the size of the batch that starts together")
+    if case.osl < 1:
+        raise BadRequest(f"osl: {case.osl:g} is out of range; an answer has at least one token")
+    spread = case.length_spread
+    if spread is not None and not 0 < spread[0] <= spread[1] <= 10:
+        raise BadRequest(f"length_spread: [{spread[0]:g}, {spread[1]:g}] must rise within (0, 10], as in [0.8, 1.0]")
+    if case.accelerator_fraction > 1:
+        raise BadRequest(f"accelerator_fraction: {case.accelerator_fraction} is more than the whole part; at most 1")
+
+
+def _sentence(error: msgspec.ValidationError) -> str:
+    """msgspec's message with the field first: "isl: expected `float`, got `str`"."""
+    message, _, place = str(error).partition(" - at `$.")
+    field = place.rstrip("`")
+    return f"{field}: {message[:1].lower()}{message[1:]}" if field else message[:1].lower() + message[1:]
+
+
+def _failure(sentence: str, line: int, name: Any) -> Answer:
+    said = {"error": " ".join(sentence.split()), "line": line}
+    if isinstance(name, str | int):
+        said["id"] = name
+    return Answer(text=msgspec.json.encode(said), failed=True)
+
+
+def _line(file: IO[bytes]) -> bytes:
+    """The next line; of one that is too long, its beginning (which cannot be read as a case) and the rest skipped."""
+    line = file.readline(LONGEST_LINE + 1)
+    if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+        while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+            pass
+    return line
+
+
+def _json_line(line: bytes) -> Any:
+    if len(line) > LONGEST_LINE:
+        return BadFact(f"the line is longer than {LONGEST_LINE // 1024} KiB, which no case needs")
+    try:
+        return decode_json(line, where="the line")
+    except TonnageError as error:
+        return error
+
+
+def _whole(file: IO[bytes]) -> bytes:
+    data = file.read(LARGEST_LIST + 1)
+    if len(data) > LARGEST_LIST:
+        size = LARGEST_LIST // 1024**2
+        raise BadFact(f"a list of cases larger than {size} MiB cannot be read at once; write one case a line instead")
+    return data
+
+
+def _list_of(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise BadFact(f"a list of cases is expected, not {echo(value)}")
+    return value

@@ -1,0 +1,167 @@
+"""One training configuration on one accelerator type: step time, throughput, memory, verdict.
+
+The path: case -> nouns (model, accelerator) -> setup with every open degree chosen -> peak memory (does it
+fit) -> step time -> result with intervals. What does not fit is answered with the reason and the shortfall.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import NOTHING, Additions, hub
+from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Quantity
+from tonnage.domain.breakdown import Node
+from tonnage.domain.case import TrainCase, TrainResult
+from tonnage.domain.model import Model
+from tonnage.domain.precision import number_format
+from tonnage.domain.training import TrainSetup
+from tonnage.errors import BadRequest
+from tonnage.planning.train.setup import Chosen, resolve_setup
+from tonnage.planning.train.training_job import TrainingJob, mfu
+from tonnage.units import show
+
+__all__ = ["predict_train", "step_numbers"]
+
+
+def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool = False) -> TrainResult:
+    """
+    Step time, throughput and peak memory of a training case; `fits` is False, with the reason, when memory is short.
+
+    Time fields are given even then: they say what the step would take if it fitted. With `why` the step is opened down
+    to operators.
+
+    Raises
+    ------
+    TonnageError
+        The model, accelerator, optimizer or a format is unknown, or the degrees contradict the count.
+    """
+    _check(case)
+    model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
+    model = with_training_totals(model)
+    accelerator = catalog.predictable(case.accelerator, additions)
+    if case.seq_len is None and (model.layers or model.encoder):
+        raise BadRequest("seq_len: a model with layers needs a sequence length; give the tokens of one sequence")
+    coefficients = training_coefficients()
+    chosen = resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients)
+    job = TrainingJob(model=model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
+    step, memory = job.step(_counted(accelerator, case)), job.memory(case.memory_kind)
+    found = _result(case, model, accelerator, chosen, step=step, memory=memory)
+    opened = step_numbers(model, _counted(accelerator, case), setup=chosen.setup) if why else ()
+    return msgspec.structs.replace(found, level=job.errors.level, opened=opened)
+
+
+def step_numbers(model: Model, accelerator: Accelerator, *, setup: TrainSetup) -> tuple[Node, ...]:
+    """A step and its rate, opened down to operators."""
+    from tonnage.simulation.training_tree import step_tree
+
+    step = step_tree(model, accelerator=accelerator, setup=setup, coefficients=training_coefficients())
+    tokens = setup.seq_len > 1
+    work = setup.global_batch * (setup.seq_len if tokens else 1) / setup.layout.ranks
+    unit = "tokens/s" if tokens else "samples/s"
+    what = f"{setup.global_batch} sequences of {setup.seq_len:,} tokens" if tokens else f"{setup.global_batch} samples"
+    told = f"{what} on {setup.layout.ranks} accelerators over a step"
+    name = f"{unit.removesuffix('/s')} per second and accelerator"
+    return step, Node.rate(name, (step,), times=work, unit=unit, how=told)
+
+
+def _check(case: TrainCase) -> None:
+    for name in ("count", "micro_batch", "global_batch", "seq_len", "image_px", "lora_rank"):
+        value = getattr(case, name)
+        if value is not None and value < 1:
+            raise BadRequest(f"{name}: {value} must be at least 1")
+    number_format(case.precision)
+    if case.recompute_share is not None and not 0 < case.recompute_share <= 1:
+        raise BadRequest(
+            f"recompute_share: {case.recompute_share} must be above 0 and at most 1 (0.5: every second layer)"
+        )
+    if not 1 <= case.expert_load <= 1000:
+        raise BadRequest(f"expert_load: {case.expert_load} must be at least 1, the fullest rank's tokens over the mean")
+    if not 0 < case.accelerator_fraction <= 1:
+        raise BadRequest(f"accelerator_fraction: {case.accelerator_fraction} must be above 0 and at most 1")
+
+
+def _counted(accelerator: Accelerator, case: TrainCase) -> Accelerator:
+    """The share of the catalogue's part that one counted device is: one die of two."""
+    share = case.accelerator_fraction
+    if share == 1:
+        return accelerator
+    return msgspec.structs.replace(
+        accelerator,
+        memory_bytes=accelerator.memory_bytes * share,
+        memory_bytes_per_s=accelerator.memory_bytes_per_s * share,
+        peaks={dtype: peak * share for dtype, peak in accelerator.peaks.items()},
+    )
+
+
+def _result(
+    case: TrainCase, model: Model, accelerator: Accelerator, chosen: Chosen, *, step: Quantity, memory: Quantity
+) -> TrainResult:
+    setup = chosen.setup
+    ranks = setup.layout.ranks
+    usable = accelerator.driver_memory_bytes * case.accelerator_fraction
+    return TrainResult(
+        fits=chosen.fits,
+        basis=step.basis,
+        step_s=step,
+        tokens_per_s_per_accelerator=_rate(setup.global_batch * setup.seq_len / ranks, step, "tokens/s")
+        if setup.seq_len > 1
+        else None,
+        samples_per_s_per_accelerator=_rate(setup.global_batch / ranks, step, "samples/s"),
+        mfu=mfu(model, accelerator=accelerator, setup=setup, step_s=step.value, share=case.accelerator_fraction),
+        memory_peak_bytes=memory,
+        layout=_layout(setup),
+        why="" if chosen.fits else _shortfall(chosen, accelerator, usable),
+        notes=(*model.assumed, *_said_of(accelerator, case), *chosen.notes, *_batch_note(case, setup)),
+        id=case.id,
+    )
+
+
+def _rate(amount: float, step: Quantity, unit: str) -> Quantity:
+    """Work per second, with the step's interval turned round."""
+    assert step.low is not None and step.high is not None
+    return Quantity(
+        value=amount / step.value, unit=unit, low=amount / step.high, high=amount / step.low, basis=step.basis
+    )
+
+
+def _layout(setup: TrainSetup) -> dict[str, Any]:
+    layout = setup.layout
+    degrees: dict[str, Any] = {name: getattr(layout, name) for name in ("tp", "pp", "vpp", "cp", "ep", "dp")}
+    return degrees | {
+        "sharding": layout.sharding,
+        "sequence_parallel": setup.sequence_parallel,
+        "micro_batch": setup.micro_batch,
+        "num_micro_batches": setup.num_micro_batches,
+        "global_batch": setup.global_batch,
+        "recompute": setup.recompute,
+        "software": setup.software.name,
+    }
+
+
+def _shortfall(chosen: Chosen, accelerator: Accelerator, usable: float) -> str:
+    need = chosen.memory
+    largest = max(need.parts, key=lambda part: part.value)
+    return (
+        f"needs {show(need.value, 'bytes')} of {show(usable, 'bytes')} on each {accelerator.name}, "
+        f"{show(need.value - usable, 'bytes')} too much; largest part: {largest.name} {show(largest.value, 'bytes')}"
+    )
+
+
+def _said_of(accelerator: Accelerator, case: TrainCase) -> tuple[str, ...]:
+    return tuple(filter(None, (catalog.ambiguity(case.accelerator), catalog.standing(accelerator))))
+
+
+def _batch_note(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:
+    if case.global_batch and setup.global_batch != case.global_batch:
+        return (
+            f"global batch {case.global_batch} is not a multiple of micro-batch x data-parallel ranks "
+            f"({setup.micro_batch} x {setup.layout.dp}); timed as {setup.global_batch}",
+        )
+    if not case.global_batch:
+        return (f"global batch not stated: {setup.global_batch}, one micro-step",)
+    return ()

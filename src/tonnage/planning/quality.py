@@ -1,0 +1,114 @@
+"""
+What does an answer cost in quality, and which formats keep the floor that was asked for?
+
+Published evaluations alone decide. A format passes a floor when the model's own evaluation, or that of another tuning
+of the same weights, keeps so much of its score; scores of other models are told and pass nothing, for a model may be
+the one that loses. Weights as released always pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from tonnage.catalog.quality import cache_change, format_change
+from tonnage.domain.answer import Verdict
+from tonnage.domain.model import Model
+from tonnage.domain.plan import Rejection
+from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.quality import QualityChange
+from tonnage.domain.workload import Batch, Serve
+
+__all__ = ["changes_among", "floored", "judged", "quality_text", "weights_change"]
+
+OWN: Final = frozenset({"this model", "another tuning of it"})
+SIXTEEN_BITS: Final = frozenset({"bf16", "fp16", "fp32", "gguf-f16", "gguf-bf16", "gguf-f32"})
+Request = TypeVar("Request", Serve, Batch)
+
+
+def weights_change(name: str, model: Model, *, weights: str) -> QualityChange | None:
+    """What weights in this format keep of the model's score; None where they are as released."""
+    own = {model.quantization, model.experts_dtype, model.native_dtype}
+    if weights in own or (weights in SIXTEEN_BITS and model.quantization is None):
+        return None
+    return format_change(name, weights)
+
+
+def changes_among(
+    precisions: Iterable[Precision], *, request: Serve | Batch, model: Model
+) -> tuple[QualityChange, ...]:
+    """What weights and caches in fewer bits keep of the score, each once, in the order of the options."""
+    found: dict[QualityChange, None] = {}
+    for precision in dict.fromkeys(precisions):
+        changes = [weights_change(request.model, model, weights=precision.weights)]
+        if number_format(precision.kv).bits < 16:
+            changes.append(cache_change(request.model, precision.kv))
+        found.update((judged(change, request.quality_floor), None) for change in changes if change is not None)
+    return tuple(found)
+
+
+def judged(change: QualityChange, floor: float | None) -> QualityChange:
+    """The change in words, and its verdict under a floor; what nobody published of this model does not pass."""
+    told = quality_text(change)
+    if floor is None:
+        return replace(change, told=told)
+    passes = change.kept is not None and change.on in OWN and change.kept >= floor
+    return replace(change, told=told, passes=passes)
+
+
+def floored(request: Request, model: Model) -> tuple[Request, tuple[Rejection, ...], Verdict | None]:
+    """
+    The request without the formats that its quality floor refuses, what was refused, and why nothing is left.
+
+    A request without a floor comes back as it is.
+    """
+    floor = request.quality_floor
+    if floor is None:
+        return request, (), None
+    own = model.quantization or model.native_dtype
+    as_released = bool(model.quantization or model.experts_dtype)
+    names = request.precisions or ((own,) if as_released else (own, "fp8"))
+    changes = {name: weights_change(request.model, model, weights=number_format(name).name) for name in names}
+    bad = {n: c for n, c in changes.items() if c is not None and not judged(c, floor).passes}
+    refused = tuple(Rejection(what=change.what, verdict=_refusal(change, floor)) for change in bad.values())
+    kept = tuple(name for name in names if name not in bad)
+    if not kept:
+        verdicts = (each.verdict for each in refused)
+        return request, refused, min(verdicts, key=lambda v: v.short_by if v.short_by is not None else 2.0)
+    return replace(request, precisions=kept) if bad else request, refused, None
+
+
+def _refusal(change: QualityChange, floor: float) -> Verdict:
+    known = change.kept is not None and change.on in OWN
+    short = floor - change.kept if known and change.kept is not None else None
+    nearest = "the weights as released" + (f", or quality {change.kept:.1%}" if known else ", or no quality floor")
+    return Verdict(
+        ok=False, limit="quality", reason=f"{quality_text(change)}; at least {floor:.1%} is asked for",
+        short_by=short, unit="fraction" if short is not None else None, nearest=nearest,
+    )  # fmt: skip
+
+
+def quality_text(change: QualityChange) -> str:
+    """
+    What is known, in one line.
+
+    Examples
+    --------
+    >>> quality_text(QualityChange(what="int4 weights"))
+    'int4 weights: nobody published what it keeps of the score; compare both on your own tasks before shipping'
+    """
+    if change.kept is None:
+        more = "" if change.perplexity is None else f" (perplexity rises by {change.perplexity:.1%} on {change.on})"
+        return (
+            f"{change.what}: nobody published what it keeps of the score{more}; compare both on your own tasks before "
+            "shipping"
+        )
+    low, high = change.low or change.kept, change.high or change.kept
+    count = f"{change.evaluations} published evaluation{'' if change.evaluations == 1 else 's'} of {change.on}"
+    spread = f", {low:.1%} to {high:.1%}" if change.evaluations > 1 else ""
+    noise = f", one of which is good to about {change.noise:.0%}" if change.noise else ""
+    first = f"; look first at {change.worst}" if change.evaluations > 1 and low < 1.0 else ""
+    own = "" if change.on in OWN else "; not of this model: compare both on your own tasks before shipping"
+    return f"{change.what}: keeps {change.kept:.1%} of the score in {count}{spread}{noise}{first}{own}"

@@ -1,0 +1,254 @@
+"""One replica of a deployment in the steady state: cache, step times, and how sure its numbers are."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Basis, Quantity, Verdict
+from tonnage.domain.case import Traffic
+from tonnage.domain.efficiency import Rung
+from tonnage.domain.layout import Engine
+from tonnage.domain.model import Model
+from tonnage.domain.plan import Configuration
+from tonnage.domain.workload import Lengths
+from tonnage.physics.transformer import Tokens
+from tonnage.planning.deployment import Deployment, case_of, deploy
+from tonnage.planning.error_model import ErrorModel, crowding, serve_level
+from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, quantile_factor
+from tonnage.simulation.steps import StepGrid, StepTable, seconds, step_grid, step_parts, step_table
+
+__all__ = [
+    "LEAST_PREFILL",
+    "MOST_CACHE",
+    "Replica",
+    "build_replica",
+    "concurrency_limit",
+    "decode_tokens",
+    "drafting_grid",
+    "prefill_tokens",
+    "queueing_of",
+    "replica_of",
+    "steady_state",
+]  # fmt: skip
+
+BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0)
+"""Decode batches whose step is computed; between them it is interpolated. [requests]"""
+USUAL_BATCH: Final = 256.0
+"""Where the engine sets no limit of its own. [requests]"""
+LEAST_PREFILL: Final = 0.05
+"""Of a prompt alone, what it takes from decodes at least, however well it rides on their steps. [-]"""
+MOST_QUEUEING: Final = 10.0
+"""Most that queueing adds to an interval's end: beyond it the replica is overloaded, and latency depends on how long
+the overload lasts. [-]"""
+MOST_CACHE: Final = 1e12
+"""Stands for a cache that nothing limits. [tokens]"""
+
+
+class Replica(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica for requests of some lengths. Without times it does not fit, and the verdict says why."""
+
+    deployment: Deployment
+    kv_tokens: float = 0.0
+    """Tokens of cache, counted as requests of these lengths use them. [tokens]"""
+    times: ReplicaTimes | None = None
+    basis: Basis = Basis.DERIVED
+    rate_factor: float = 1.0
+    """The 90 % factor of the rate it takes, which is as sure as its tokens per second under a steady load. [-]"""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the model and one request fit."""
+        return self.deployment.pool.verdict
+
+    @property
+    def memory(self) -> Quantity:
+        """Of the fullest accelerator: what is allocated, or what would be needed where it does not fit. [bytes]"""
+        pool = self.deployment.pool
+        return pool.memory if pool.verdict.ok else pool.need
+
+    @property
+    def limit_bytes(self) -> float | None:
+        """What the engine allows itself of one accelerator. [bytes]"""
+        return self.deployment.pool.limit_bytes if self.verdict.ok else None
+
+    @property
+    def engine(self) -> Engine:
+        """With every default filled in."""
+        return self.deployment.engine
+
+    def errors(self, point: Point, *, prompt_tokens: float, load: ReplicaLoad | None = None) -> ErrorModel:
+        """
+        The error model at a point of the steady state; `load` is given where requests arrive at a rate of their own.
+        """
+        at = self.deployment
+        level = serve_level(
+            at.placement.model, basis=self.basis, load=crowding(point.concurrency, prompt_tokens),
+            engine=at.times.engine,
+        )  # fmt: skip
+        errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+        if load is None or self.times is None:
+            return errors
+        queueing = queueing_of(self.times, load, rate_per_s=point.rate_per_s, error=errors.factor("tpot_s"))
+        return msgspec.structs.replace(errors, queueing=queueing)
+
+
+def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:
+    """The replica of a plan's configuration for requests of these lengths; memory is looked at before any time."""
+    case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
+    return replica_of(deploy(case, model=model, accelerator=accelerator), lengths)
+
+
+def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
+    """The replica of a deployment for requests of these lengths."""
+    pool = deployment.pool
+    if not pool.verdict.ok:
+        return Replica(deployment=deployment)
+    whole = lengths.prompt_tokens + lengths.output_tokens
+    times, tier = _times(deployment, lengths)
+    basis = deployment.basis(tier)
+    level = serve_level(deployment.placement.model, basis=basis, load="steady", engine=deployment.times.engine)
+    errors = ErrorModel(kind="serve", level=level, calibration=deployment.calibration)
+    return Replica(
+        deployment=deployment,
+        kv_tokens=_cache_tokens(deployment, whole),
+        times=times,
+        basis=basis,
+        rate_factor=errors.factor("output_tokens_per_s"),
+    )
+
+
+def _cache_tokens(at: Deployment, whole: float) -> float:
+    """Tokens of cache as requests of so many tokens use them: sliding windows and states make some free. [tokens]"""
+    return min(max(at.pool.tokens, at.pool.sequences * whole), MOST_CACHE)
+
+
+def concurrency_limit(at: Deployment, lengths: Lengths) -> float:
+    """
+    Requests whose caches fit at once, within the engine's own limit: R c + z sqrt(R) s <= pool.
+
+    c is what a request holds on average over its life, prompt plus half the output (all of it where the engine
+    reserves room), s the spread of lengths.
+    """
+    whole = lengths.prompt_tokens + lengths.output_tokens
+    if not math.isfinite(at.pool.sequences):
+        return at.max_num_seqs
+    tokens = _cache_tokens(at, whole)
+    reserves = at.running.spec.scheduling.reserves_output
+    mean = whole if reserves else max(1.0, lengths.prompt_tokens + lengths.output_tokens / 2.0)
+    z = quantile_factor(95.0)
+    spread = max(0.0, (lengths.prompt_p95 or lengths.prompt_tokens) - lengths.prompt_tokens) / z
+    root = (-z * spread + math.sqrt((z * spread) ** 2 + 4.0 * mean * tokens)) / (2.0 * mean)
+    held = root**2 if tokens >= whole else 0.0
+    return min(held, at.max_num_seqs)
+
+
+def steady_state(times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float) -> tuple[Point, bool]:
+    """What requests see at a rate, and whether the rate is more than the replica takes: then at its most."""
+    most = at_concurrency(times, load, concurrency=max(0.01, min(load.max_concurrency, times.batches[-1])))
+    if most.rate_per_s <= rate_per_s:
+        return most, True
+    return at_rate(times, load, rate_per_s=rate_per_s), False
+
+
+def queueing_of(
+    times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float, error: float
+) -> dict[str, tuple[float, float]]:
+    """
+    What the queue makes of latencies at a rate, if every step takes 1 / error or error times as long. [-]
+
+    With all steps k times as long, T(rate; k D) = k T(k rate; D): the k is the interval's own factor, what is left is
+    the steady state at k times the rate, at most overload.
+    """
+    known = _at_most(times, load, rate_per_s)
+    less, more = (_at_most(times, load, rate_per_s * k) for k in (1.0 / error, error))
+    found = {}
+    for name in ("ttft", "tpot", "e2e"):
+        base, low, high = (_latency(point, name, load) for point in (known, less, more))
+        found[f"{name}_s"] = (
+            max(1.0 / MOST_QUEUEING, min(1.0, low / base)), min(MOST_QUEUEING, max(1.0, high / base))
+        )  # fmt: skip
+    return found
+
+
+def _latency(point: Point, name: str, load: ReplicaLoad) -> float:
+    """Mean TTFT, TPOT or end-to-end latency of a point. [s]"""
+    ttft, tpot = point.ttft_mean_s, point.tpot_mean_s
+    return {"ttft": ttft, "tpot": tpot, "e2e": ttft + max(0.0, load.output_tokens - 1.0) * tpot}[name]
+
+
+def _at_most(times: ReplicaTimes, load: ReplicaLoad, rate_per_s: float) -> Point:
+    return steady_state(times, load, rate_per_s=rate_per_s)[0]
+
+
+def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
+    """Decode steps at a few batch sizes and the mean context, and the time of a mean and of a long prompt."""
+    prompt, output = lengths.prompt_tokens, lengths.output_tokens
+    context = prompt + output / 2.0
+    most = at.max_num_seqs if math.isfinite(at.max_num_seqs) else USUAL_BATCH
+    top = max(1.0, min(most, at.pool.sequences * 2.0))
+    sizes = (*(size for size in BATCH_SIZES if size < top), top)
+    drafting = None
+    if at.placement.speculation is not None:
+        drafting = step_table(drafting_grid(at, lengths, batch=top), at.overheads)
+    steps = [_decode_s(at, size, context=context, drafting=drafting) for size in sizes]
+    # Host work may make a larger batch look no slower; a step never gets shorter with more requests.
+    rising = [max(times for times, _ in steps[: i + 1]) for i in range(len(steps))]
+    budget = float(at.engine.max_num_batched_tokens or prompt)
+    alone = _prefill_s(at, prompt)
+    tail = _prefill_s(at, lengths.prompt_p95) if lengths.prompt_p95 else alone
+    # Prompts that join a running step share its weights' traffic, and each other's: what one adds is its part of a
+    # full step's excess over an empty one.
+    filled = max(prompt, budget)
+    excess = (_prefill_s(at, filled) - steps[0][0]) * prompt / filled
+    layout = at.placement.layout
+    times = ReplicaTimes(
+        batches=sizes,
+        decode_s=tuple(rising),
+        prefill_s=alone,
+        prefill_tail_s=max(tail, alone),
+        # It keeps one rank or stage of several busy.
+        prefill_work_s=max(excess, alone * LEAST_PREFILL) / (layout.dp * layout.pp),
+        step_share=prompt / budget,
+    )
+    return times, steps[-1][1]
+
+
+def drafting_grid(at: Deployment, lengths: Lengths, *, batch: float) -> StepGrid:
+    """Steps of speculative decoding up to a batch, whose drafts and verified tokens the table knows."""
+    whole = lengths.prompt_tokens + lengths.output_tokens
+    return step_grid(at.placement, batch=batch, context=max(2.0, whole), chunk=1.0, prompt=lengths.prompt_tokens)
+
+
+def _decode_s(
+    at: Deployment, sequences: float, *, context: float, drafting: StepTable | None = None
+) -> tuple[float, Rung]:
+    if drafting is not None:
+        return drafting.decode_s(sequences, context), drafting.rung
+    parts = step_parts(at.placement, decode_tokens(at, sequences, context=context))
+    return seconds(parts, at.overheads, sequences=sequences / at.placement.layout.dp), parts.rung
+
+
+def decode_tokens(at: Deployment, sequences: float, *, context: float) -> Tokens:
+    """What one rank and stage does in a decode step of so many sequences on the replica."""
+    layout = at.placement.layout
+    mine = max(1.0, sequences / (layout.dp * layout.pp))
+    return Tokens(decodes=mine, context=context, emitted=mine)
+
+
+def _prefill_s(at: Deployment, prompt: float) -> float:
+    """One prompt on an idle replica: whole chunks of the token budget, then the rest."""
+    tokens, steps = prefill_tokens(at, prompt)
+    parts = step_parts(at.placement, tokens)
+    return at.overheads.request_s + steps * seconds(parts, at.overheads, sequences=0.0, prompts=1.0)
+
+
+def prefill_tokens(at: Deployment, prompt: float) -> tuple[Tokens, float]:
+    """The mean step of a prompt on an idle replica, and how many of them it takes."""
+    chunk = min(prompt, float(at.engine.max_num_batched_tokens or prompt))
+    # Equal chunks: attention of all of them sums to that of the whole prompt, so the mean cached length is right.
+    cached = (prompt - chunk) / 2.0
+    return Tokens(prompts=1.0, chunk=chunk, cached=cached, emitted=1.0), prompt / chunk

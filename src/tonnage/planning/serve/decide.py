@@ -1,0 +1,196 @@
+"""
+Which candidates are worth simulating, and which option of each accelerator is kept?
+
+The mean field prunes, the simulation decides: a candidate that could not come among the first even if one replica
+took `MARGIN` times what the mean field says stays an estimate, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from tonnage.domain.plan import Configuration, ServeOption
+from tonnage.domain.workload import Serve
+from tonnage.planning.missed import Missed
+from tonnage.planning.serve import limits
+from tonnage.planning.serve.option import Candidate, accounted, bills_of, option_of, replicas_of, share_of
+
+if TYPE_CHECKING:
+    from tonnage.planning.serve.tried import Tried
+    from tonnage.simulation.simulated import Requests
+
+__all__ = ["MARGIN", "best_of_each", "decided", "estimated"]
+
+MARGIN: Final = 1.8
+"""Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-21)."""
+COARSE: Final = 1.3
+"""A close look's capacity over a coarse one's, at most: a step of the coarse search, and chance."""
+ENOUGH: Final = 12
+"""Looks after which what they showed is trusted."""
+BEYOND: Final = 1.25
+"""Times the most that was seen, for those that were not."""
+CONTENDERS: Final = 8
+"""Sure options after which a candidate that is dearer at best is no longer simulated: as many as are shown."""
+KEPT_PER_SITE: Final = 3
+
+Priced = tuple[Candidate, ServeOption]
+
+
+def estimated(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Missed]:
+    """Every candidate as the mean field sees it."""
+    return [_priced(request, candidate, today=today) for candidate in candidates]
+
+
+def decided(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Missed]:
+    """
+    Candidates with their simulated capacity where that may bring them among the first; the others as estimated.
+
+    Twice: in large steps and few requests for all that may matter, then closely for those that still may.
+    """
+    from tonnage.planning.serve.tried import drawn
+
+    if not candidates:
+        return []
+    requests = drawn(request)
+    found = _contended(request, candidates, today=today, margin=MARGIN, look=_look(request, requests, close=False))
+    seen = [pair[0] for pair in found if not isinstance(pair, Missed) and pair[0].simulated is not None]
+    others = [pair for pair in found if isinstance(pair, Missed) or pair[0].simulated is None]
+    look = _look(request, requests, close=True)
+    closely = _contended(request, seen, today=today, margin=COARSE, look=look)
+    return _completed(request, [*others, *closely], today=today, look=look)
+
+
+def _completed(request: Serve, found: list[Priced | Missed], *, today: date, look: Look) -> list[Priced | Missed]:
+    """A close look may leave the leaders dearer; what is then shown among the first as estimated is looked at, too."""
+    while True:
+        shown = _shown([pair for pair in found if not isinstance(pair, Missed) and pair[1].sure])[:CONTENDERS]
+        pair = next((pair for pair in shown if pair[0].simulated is None), None)
+        if pair is None:
+            return found
+        seen = look(pair[0])
+        place = next(i for i, other in enumerate(found) if other is pair)
+        found[place] = seen if isinstance(seen, Missed) else _priced(request, seen, today=today)
+
+
+def _contended(
+    request: Serve, candidates: list[Candidate], *, today: date, margin: float, look: Look
+) -> list[Priced | Missed]:
+    """
+    Looks at candidates in the order of what they cost at best, until none that is left can come among the first.
+
+    At best, a replica takes `margin` times what is known of it, or less once enough looks have shown less. Once
+    `CONTENDERS` sure options that were looked at cost no more than a candidate at best, it stays as it is.
+    """
+    order = sorted(((_least_cost(request, c, today=today, margin=margin), i) for i, c in enumerate(candidates)))
+    leaders: list[float] = []
+    ratios: list[float] = []
+    found: list[Priced | Missed] = []
+    for least, i in order:
+        candidate = candidates[i]
+        if len(leaders) >= CONTENDERS:
+            learnt = min(margin, BEYOND * max(ratios)) if len(ratios) >= ENOUGH else margin
+            at_best = max(least, _least_cost(request, candidate, today=today, margin=learnt))
+            if at_best > sorted(leaders)[CONTENDERS - 1]:
+                found.append(_priced(request, candidate, today=today))
+                continue
+        seen = look(candidate)
+        outcome = seen if isinstance(seen, Missed) else _priced(request, seen, today=today)
+        found.append(outcome)
+        ratios.append(0.0 if isinstance(seen, Missed) else seen.best.rate_per_s / candidate.best.rate_per_s)
+        if not isinstance(outcome, Missed) and outcome[1].sure:
+            leaders.append(outcome[1].bill.usd_per_hour)
+    return found
+
+
+Look = Callable[[Candidate], Candidate | Missed]
+
+
+def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
+    """A look at a candidate by simulation; one configuration that is rented in two ways is simulated once."""
+    from tonnage.planning.serve import tried as simulation
+
+    known: dict[str, Tried] = {}
+
+    def look(candidate: Candidate) -> Candidate | Missed:
+        name = _name(candidate.configuration)
+        if name not in known:
+            known[name] = simulation.tried(
+                request, candidate.replica, requests=requests, guess=candidate.best, close=close
+            )
+        return _simulated(request, candidate, tested=known[name])
+
+    return look
+
+
+def _name(configuration: Configuration) -> str:
+    """A configuration by what its speed depends on: one accelerator alone has no use for a link."""
+    link = configuration.intra_link if configuration.layout.ranks > 1 else None
+    return f"{configuration.label()} {link or ''}"
+
+
+def _least_cost(request: Serve, candidate: Candidate, *, today: date, margin: float) -> float:
+    """What it costs if one replica takes `margin` times what is known. [USD/h]"""
+    replicas = replicas_of(request, candidate.best, factor=margin)
+    ranks = candidate.configuration.layout.ranks
+    bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
+    return bills[0].usd_per_hour if bills else math.inf
+
+
+def _simulated(request: Serve, candidate: Candidate, *, tested: Tried) -> Candidate | Missed:
+    """The candidate with its simulated capacity in place of the mean field's, and what its requests see."""
+    from tonnage.planning.serve.tried import point_at
+
+    if tested.best is None:
+        limit = tested.found.limit if tested.found.limit in {"ttft", "tpot", "e2e"} else "ttft"
+        missing = limits.misses_objective(request, tested.alone, limit=limit)
+        return Missed(configuration=candidate.configuration, verdict=missing, alone=tested.alone)
+    share = share_of(request, replicas_of(request, tested.best))
+    point = point_at(request, tested, share=share)
+    return replace(candidate, best=tested.best, binds=tested.found.limit, simulated=tested.found, point=point)
+
+
+def _priced(request: Serve, candidate: Candidate, *, today: date) -> Priced | Missed:
+    """The candidate as an option on the cheapest offer, or the limit of the request that it breaks."""
+    replicas = replicas_of(request, candidate.best)
+    configuration = candidate.configuration
+    ranks = configuration.layout.ranks
+    bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
+    if not bills:
+        return Missed(configuration=configuration, verdict=limits.no_offer(candidate.site, configuration))
+    beyond = limits.beyond_limits(request, replicas * ranks, bills=bills)
+    if beyond is not None:
+        return Missed(configuration=configuration, verdict=beyond)
+    return candidate, option_of(request, candidate, bills=bills)
+
+
+def _rank(option: ServeOption) -> tuple[bool, float, float]:
+    """Those on measured kernels, or that hold within error, come first; then the cheapest, at one price the faster."""
+    return not option.sure, option.bill.usd_per_hour, option.capacity.tpot_s.value
+
+
+def best_of_each(request: Serve, found: list[Priced]) -> list[ServeOption]:
+    """Options in their order, the best few of each accelerator and link, each with its account."""
+    return [accounted(request, option, accelerator=c.site.accelerator) for c, option in _shown(found)]
+
+
+def _shown(found: list[Priced]) -> list[Priced]:
+    """In their order, each configuration once, the best few of each accelerator and link."""
+    kept: list[Priced] = []
+    seen: set[str] = set()
+    counts: Counter[tuple[str, str | None]] = Counter()
+    for pair in sorted(found, key=lambda pair: _rank(pair[1])):
+        candidate = pair[0]
+        place = (candidate.site.accelerator.id, candidate.site.intra_link)
+        name = _name(candidate.configuration)
+        if name in seen or counts[place] >= KEPT_PER_SITE:
+            continue
+        seen.add(name)
+        counts[place] += 1
+        kept.append(pair)
+    return kept

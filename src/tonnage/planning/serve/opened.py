@@ -1,0 +1,234 @@
+"""A settled serving case, opened: its TTFT, TPOT, latency and rates down to operators and the engine's overheads.
+
+The same engine model answers as in `traffic.served`; what it says becomes a tree. Nothing here runs unless it is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.domain.breakdown import Evidence, Node
+from tonnage.domain.workload import Lengths
+from tonnage.physics.transformer import Tokens, encode_work, step_work
+from tonnage.planning.deployment import Deployment
+from tonnage.planning.replica import LEAST_PREFILL, decode_tokens, drafting_grid, prefill_tokens, steady_state
+from tonnage.planning.serve import traffic
+from tonnage.simulation.closed_loop import Load, LoopLog, closed_loop
+from tonnage.simulation.served import Served
+from tonnage.simulation.served_tree import (
+    ServedTree,
+    closed_tree,
+    held_tree,
+    pooled_tree,
+    saturated_tree,
+    static_tree,
+    steady_tree,
+)
+from tonnage.simulation.step_tree import Pricing, StepTrees, pass_tree
+from tonnage.simulation.steps import step_table
+
+__all__ = ["NOT_OPENED", "engine_evidence", "opened", "pricing_of"]
+
+NOT_OPENED: Final = "not opened"
+_ROUNDING: Final = 1e-9
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def opened(at: Deployment, found: Served, *, additions: Additions = catalog.NOTHING) -> tuple[Node, ...]:
+    """
+    The numbers of a case as trees: TTFT, TPOT, end-to-end latency, requests and output tokens per second.
+
+    `found` is what `traffic.served` says of the case; the trees have its values.
+    """
+    case, scale = at.case, float(at.case.replicas)
+    if case.phase == "encode":
+        tree = _encoded(at, additions)
+    elif case.disaggregation is not None:
+        tree = _disaggregated(at, found, additions)
+    else:
+        tree = _replica(at, found, additions)
+    numbers = [] if case.phase == "decode" else [_settled(tree.ttft, found.ttft_s)]
+    if case.osl > 1:
+        numbers.append(_settled(tree.tpot, found.tpot_s))
+    numbers.append(_settled(tree.e2e, found.e2e_s))
+    rate = found.requests_per_s * scale
+    numbers.append(_rate(tree, "requests per second", "1/s", value=rate, each=scale))
+    if case.osl and case.phase == "decode":
+        told = f"{found.running:.4g} requests decode, a token each"
+        numbers.append(
+            Node.rate("output tokens per second", (tree.tpot,), times=found.running, unit="tokens/s", how=told)
+        )
+    elif case.osl:
+        tokens = "output tokens per second"
+        numbers.append(_rate(tree, tokens, "tokens/s", value=rate * case.osl, each=scale * case.osl))
+    return tuple(numbers)
+
+
+def pricing_of(at: Deployment, *, additions: Additions = catalog.NOTHING) -> Pricing:
+    """What the times of a case's steps rest on."""
+    part, placed = catalog.accelerator(at.case.accelerator, additions), at.placement.accelerator
+    rated = part.memory_bytes_per_s * at.case.accelerator_fraction
+    return Pricing(
+        placement=at.placement,
+        overheads=at.overheads,
+        engine=engine_evidence(at),
+        datasheet=msgspec.structs.replace(placed, memory_bytes_per_s=rated),
+    )
+
+
+def engine_evidence(at: Deployment) -> Evidence:
+    """Where the engine's host times and factors come from: the user's calibration, else the catalogue's row."""
+    if at.calibration is not None:
+        own = at.calibration
+        return Evidence(tier="fitted", grid=f"{own.engine} as calibrated", source=own.source, date=own.date)
+    times = at.times
+    release = ".".join(str(number) for number in times.since)
+    found = _DATE.search(times.source)
+    return Evidence(
+        tier="assumed" if times.source.startswith("seed") or times.borrowed else "fitted",
+        grid=f"{times.engine} from {release}" if release not in {"", "0"} else times.engine,
+        source=times.source,
+        file="engines/overheads.csv",
+        date=found.group() if found else "",
+    )
+
+
+def _replica(at: Deployment, found: Served, additions: Additions) -> ServedTree:
+    """What `traffic.under_load` answers, as trees."""
+    grid, load, asked = traffic.grid_of(at), traffic.load_of(at), at.case.traffic
+    table, copies = step_table(grid, at.overheads), float(at.case.replicas)
+    if asked.saturated:
+        table = traffic.offline_table(at, table)
+    pricing = msgspec.structs.replace(pricing_of(at, additions=additions), overheads=table.overheads)
+    trees = StepTrees(pricing=pricing, table=table, grid=grid)
+    if asked.saturated:
+        return saturated_tree(trees, load)
+    if asked.static or asked.batch is not None:
+        return _batch(at, trees, load, found)
+    if asked.concurrency is not None:
+        log, clients, each = LoopLog([], [], []), asked.concurrency / copies, asked.requests_per_client
+        seen = closed_loop(table, load, clients=clients, requests_per_client=each, log=log)
+        tree = closed_tree(trees, log, clients=clients, requests=each)
+        return held_tree(tree, traffic.wait_steps(seen, traffic.who_waits(at, load)))
+    return _steady(at, trees, rate_per_s=(asked.rate_per_s or 0.0) / copies)
+
+
+def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTree:
+    """Arrivals at a rate, by the closed form that plans use."""
+    times, load = traffic.open_load(at)
+    point, overload = steady_state(times, load, rate_per_s=rate_per_s)
+    lengths = Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=max(1.0, at.case.osl))
+    prompt, context = lengths.prompt_tokens, lengths.prompt_tokens + lengths.output_tokens / 2.0
+    pricing, layout = trees.pricing, at.placement.layout
+    drafting = None
+    if at.placement.speculation is not None:
+        grid = drafting_grid(at, lengths, batch=times.batches[-1])
+        drafting = StepTrees(pricing=pricing, table=step_table(grid, at.overheads), grid=grid)
+
+    def opened_pass(tokens: Tokens, sequences: float, how: str) -> Node:
+        p = at.placement
+        work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
+        return pass_tree("step", pricing, work=work, sequences=sequences, prompts=tokens.prompts, how=how)
+
+    def decode(batch: float) -> Node:
+        if drafting is not None:
+            return drafting.decode("step", batch, context=context)
+        tokens = decode_tokens(at, batch, context=context)
+        return opened_pass(tokens, batch / layout.dp, f"{batch:.4g} requests at {context:,.0f} tokens")
+
+    def alone(name: str, tokens: float) -> Node:
+        mean, steps = prefill_tokens(at, tokens)
+        own = opened_pass(mean, 0.0, f"{mean.chunk:,.0f} tokens of a prompt")
+        return Node.total(name, (trees.request(), Node.total("prefill", (own,), times=steps, how=f"{steps:.3g} steps")))
+
+    own = alone("own prefill", prompt)
+    filled = max(prompt, float(at.engine.max_num_batched_tokens or prompt))
+    ranks = layout.dp * layout.pp
+    beside = Node.total(
+        "prompt beside decodes",
+        (
+            alone("step full of prompts", filled),
+            Node.total("less a decode step", (decode(times.batches[0]),), times=-1.0),
+        ),
+        times=prompt / filled / ranks, how=f"{prompt / filled:.1%} of what a full step takes longer",
+    )  # fmt: skip
+    least = Node.total(
+        "prompt beside decodes", (own,), times=LEAST_PREFILL / ranks, how=f"{LEAST_PREFILL:.0%} at least"
+    )
+    share = max(beside, least, key=lambda node: node.value)
+    tree = steady_tree(
+        times, load, concurrency=point.concurrency, overload=overload, decode=decode, prefill=(own, share)
+    )
+    seen = Served(
+        ttft_s=point.ttft_mean_s, tpot_s=point.tpot_mean_s, e2e_s=0.0, requests_per_s=min(rate_per_s, point.rate_per_s),
+        running=point.concurrency, saturated=overload,
+    )  # fmt: skip
+    return held_tree(tree, traffic.wait_steps(seen, at.engine))
+
+
+def _batch(at: Deployment, trees: StepTrees, load: Load, found: Served) -> ServedTree:
+    """A batch that starts together, or a burst."""
+    each, case = float(at.case.traffic.batch or 1) / at.case.replicas, at.case
+    if case.traffic.static and not found.saturated:
+        budget, piped = traffic.static_budget(at, load), traffic.piped(at, each * load.prompt_tokens)
+        return static_tree(trees, load, found=found, requests=each, budget=budget, piped=piped)
+    load = msgspec.structs.replace(load, prompt_tokens=case.isl, output_tokens=case.osl)
+    return static_tree(trees, load, found=found, requests=each, budget=load.budget, piped=1.0)
+
+
+def _encoded(at: Deployment, additions: Additions) -> ServedTree:
+    p, case, batch = at.placement, at.case, traffic.encoded_batch(at)
+    work = encode_work(
+        p.model, sequences=batch / case.replicas, length=max(1.0, case.isl), precision=p.precision, layout=p.layout,
+        domain=p.domain,
+    )  # fmt: skip
+    pricing = pricing_of(at, additions=additions)
+    whole = pass_tree("pass", pricing, work=work, sequences=batch, prompts=1.0, how=f"{batch:.4g} sequences")
+    request = pricing.leaf("request handling", at.overheads.request_s, how="reading, tokenising, answering")
+    tree = Node.total("latency", (request, whole))
+    cost = () if case.traffic.rate_per_s is not None else (tree,)
+    return ServedTree(ttft=tree, tpot=tree, e2e=tree, work=batch / case.replicas, cost=cost)
+
+
+def _disaggregated(at: Deployment, found: Served, additions: Additions) -> ServedTree:
+    split, grids = at.case.disaggregation, traffic.pool_grids(at)
+    assert split is not None
+    pools, pricing = traffic.pools_of(at, grids), pricing_of(at, additions=additions)
+    trees = tuple(
+        StepTrees(
+            pricing=msgspec.structs.replace(
+                pricing, placement=msgspec.structs.replace(at.placement, layout=table.layout)
+            ),
+            table=table, grid=grid,
+        )
+        for table, grid in zip((pools.prefill, pools.decode), grids, strict=True)
+    )  # fmt: skip
+    clients = (at.case.traffic.concurrency or 1.0) / at.case.replicas
+    return pooled_tree(
+        (trees[0], trees[1]), found, prompt=(at.case.isl, pools.transfer_s), decode_workers=split.decode_workers,
+        clients=clients,
+    )  # fmt: skip
+
+
+def _rate(tree: ServedTree, name: str, unit: str, *, value: float, each: float) -> Node:
+    """A rate over the seconds that it costs; a stated one is its own reason."""
+    if not tree.cost:
+        told = "as the case states" if tree.work else "as simulated, once the loop is steady"
+        return Node(name=name, value=value, unit=unit, how=told, evidence=Evidence(tier="stated"))
+    how = f"{tree.work:.4g} requests over what they cost together"
+    return _settled(Node.rate(name, tree.cost, times=tree.work * each, unit=unit, how=how), value)
+
+
+def _settled(node: Node, value: float) -> Node:
+    """The tree under the number that was answered; should a tree fall short of it, the difference is a part."""
+    if abs(node.value - value) <= _ROUNDING * abs(value):
+        return msgspec.structs.replace(node, value=value)
+    if node.rule == "quotient":
+        return Node(name=node.name, value=value, unit=node.unit, how=NOT_OPENED, evidence=Evidence(tier="formula"))
+    rest = Node(name=NOT_OPENED, value=value - node.value, unit=node.unit)
+    return Node.total(node.name, (msgspec.structs.replace(node, name="opened"), rest), unit=node.unit)

@@ -1,0 +1,231 @@
+"""
+One configuration as an option: replicas for the load, the offers that rent them, what its requests see, what it costs.
+
+What one replica takes comes in as a `Point`, from the mean field or from the simulator: nothing here asks which.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.catalog import providers
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Quantity
+from tonnage.domain.money import Offer
+from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
+from tonnage.domain.workload import Serve
+from tonnage.planning.energy import energy_use
+from tonnage.planning.host import offer_of, serving_needs
+from tonnage.planning.replica import Replica, concurrency_limit
+from tonnage.planning.serve import story
+from tonnage.planning.sites import Site
+from tonnage.pricing.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
+from tonnage.pricing.energy import busy_share
+from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
+from tonnage.simulation.autoscale import carrying, fleet_of
+from tonnage.simulation.capacity import Point, ReplicaLoad, at_concurrency, at_rate
+
+__all__ = ["Candidate", "accounted", "bills_of", "load_of", "option_of", "replicas_of", "share_of", "working_of"]
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration that holds the model and meets the objectives by the mean field."""
+
+    site: Site
+    configuration: Configuration
+    replica: Replica
+    best: Point
+    """At capacity."""
+    binds: str
+    """What stops it from taking more."""
+    simulated: SimulatedCapacity | None = None
+    point: Point | None = None
+    """What requests see at the planned load, where it was simulated."""
+
+
+def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
+    """What the mean field is asked: lengths, burstiness, objectives, the most requests at once."""
+    lengths = request.lengths
+    return ReplicaLoad(
+        output_tokens=lengths.output_tokens,
+        output_tail_tokens=lengths.output_p95 or lengths.output_tokens,
+        dispersion=request.shape.dispersion,
+        percentile=request.slo.percentile,
+        ttft_s=request.slo.ttft_s,
+        tpot_s=request.slo.tpot_s,
+        e2e_s=request.slo.e2e_s,
+        max_concurrency=concurrency_limit(replica.deployment, request.lengths),
+    )
+
+
+def replicas_of(request: Serve, best: Point, *, factor: float = 1.0) -> int:
+    """Replicas for the peak with the wanted headroom, plus spares, if capacity is `factor` times what is predicted."""
+    peak = request.shape.peak_to_mean / (1.0 - request.headroom)
+    if request.rate_per_s is not None:
+        needed = request.rate_per_s * peak / (best.rate_per_s * factor)
+    else:
+        needed = (request.concurrency or 1.0) * peak / (best.concurrency * factor)
+    return fleet_of(max(1, math.ceil(needed - 1e-9)), spare=request.spare_replicas, zones=request.zones)
+
+
+def working_of(request: Serve, replicas: int) -> int:
+    """Replicas that carry the load when what may fail has failed."""
+    return carrying(replicas, spare=request.spare_replicas, zones=request.zones)
+
+
+def share_of(request: Serve, replicas: int) -> float:
+    """What one working replica gets at the peak: requests per second, or in flight where the request says those."""
+    working = working_of(request, replicas)
+    load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
+    return load * request.shape.peak_to_mean / working
+
+
+def bills_of(site: Site, *, replicas: int, ranks: int, request: Serve, today: date) -> list[Bill]:
+    """What so many replicas cost on each offer of the site, cheapest first."""
+    made = [
+        bill(offer, replicas=replicas, ranks=ranks, term=term, today=today)
+        for offer in site.offers
+        if _holds(offer, ranks, site)
+        for term in request.filters.terms
+        if offer.usd_per_hour(term) is not None
+    ]
+    return sorted((b for b in made if isinstance(b, Bill)), key=lambda b: b.usd_per_hour)
+
+
+def _holds(offer: Offer, ranks: int, site: Site) -> bool:
+    """A replica fits inside one instance, or spans whole instances of the largest kind."""
+    return offer.count >= ranks or (offer.count == site.per_node and ranks % offer.count == 0)
+
+
+def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOption:
+    """The option with as many replicas as it needs, on the first of its bills."""
+    replica, best = found.replica, found.best
+    replicas, ranks = replicas_of(request, best), found.configuration.layout.ranks
+    working, share = working_of(request, replicas), share_of(request, replicas)
+    steady = _mean_field_at(request, replica, share)
+    point = found.point or steady
+    full = best.rate_per_s if request.rate_per_s is not None else best.concurrency
+    carried = point.rate_per_s * working / request.shape.peak_to_mean
+    # A rate that was asked for is the mean load itself; a number in flight becomes one by the latencies found.
+    mean_rate = request.rate_per_s if request.rate_per_s is not None else carried
+    tokens_per_s = mean_rate * request.lengths.output_tokens
+    capacity = _capacity(request, found, point=point, steady=steady)
+    cost = _cost_interval(request, bills[0], found=found)
+    return ServeOption(
+        configuration=found.configuration,
+        replicas=replicas,
+        accelerators=replicas * ranks,
+        capacity=capacity,
+        memory=replica.memory,
+        limit_bytes=replica.limit_bytes,
+        kv_tokens=replica.kv_tokens,
+        bill=bills[0],
+        other_offers=tuple(bills[1:4]),
+        cost=cost,
+        headroom=1.0 - share / full,
+        usd_per_month=cost.value * HOURS_PER_MONTH,
+        usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
+        basis=str(replica.basis),
+        sure=story.is_sure(request, capacity, basis=replica.basis),
+    )
+
+
+def _mean_field_at(request: Serve, replica: Replica, share: float) -> Point:
+    assert replica.times is not None
+    load = load_of(request, replica)
+    if request.rate_per_s is not None:
+        return at_rate(replica.times, load, rate_per_s=share)
+    return at_concurrency(replica.times, load, concurrency=share)
+
+
+def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
+    """The bill, and what it becomes when capacity lies at either end of its interval."""
+    ranks, replica = found.configuration.layout.ranks, found.replica
+    error = replica.rate_factor
+    # The value planned with is the lower bound of the simulation's own interval.
+    more = found.simulated.high_per_s / found.simulated.low_per_s if found.simulated else 1.0
+    fewest, most = (replicas_of(request, found.best, factor=factor) for factor in (error * more, 1.0 / error))
+    return Quantity(
+        value=made.usd_per_hour,
+        unit="USD/h",
+        low=usd_per_hour_of(made, replicas=fewest, ranks=ranks),
+        high=usd_per_hour_of(made, replicas=most, ranks=ranks),
+        basis=replica.basis,
+        parts=made.lines,
+    )
+
+
+def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) -> Capacity:
+    """What requests see at a point; as sure as the steady state of the same load, simulated or not."""
+    replica, best, seen = found.replica, found.best, found.simulated
+
+    # A number in flight is as a closed loop: how long requests take changes the rate, not the queue.
+    load = load_of(request, replica) if request.rate_per_s is not None else None
+    errors = replica.errors(steady, prompt_tokens=request.lengths.prompt_tokens, load=load)
+    rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis).within(replica.rate_factor)
+    if seen is not None:
+        rate = msgspec.structs.replace(rate, high=seen.high_per_s * replica.rate_factor)
+    full = seen is None and found.binds == "kv" and best.concurrency >= replica.deployment.max_num_seqs * 0.999
+    return Capacity(
+        max_rate_per_s=rate,
+        concurrency=point.concurrency,
+        ttft_s=errors.quantity("ttft_s", point.ttft_tail_s, unit="s", basis=replica.basis),
+        tpot_s=errors.quantity("tpot_s", point.tpot_tail_s, unit="s", basis=replica.basis),
+        ttft_mean_s=point.ttft_mean_s,
+        tpot_mean_s=point.tpot_mean_s,
+        binds="batch" if full else found.binds,
+        binds_text=story.binds_text(found.binds, best, replica=replica, seen=seen),
+        prompt_share=_prompt_share(replica, point),
+        simulated=seen,
+    )
+
+
+def _prompt_share(replica: Replica, point: Point) -> float:
+    """Of the time at work, the part that prompts take: the rest is decoding."""
+    assert replica.times is not None
+    return min(1.0, point.rate_per_s * replica.times.prefill_work_s / busy_share(mean_requests=point.concurrency))
+
+
+def accounted(request: Serve, option: ServeOption, *, accelerator: Accelerator) -> ServeOption:
+    """The option with its unit costs, its terms, and its energy at the mean load."""
+    capacity, lengths = option.capacity, request.lengths
+    working = carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+    # usd_per_million_output_tokens was made at the mean load, so the mean rate follows from it exactly.
+    tokens_per_s = option.cost.value / option.usd_per_million_output_tokens * 1e6 / 3600.0
+    mean_in_flight = capacity.concurrency * working / request.shape.peak_to_mean / option.replicas
+    largest = capacity.max_rate_per_s.value * working
+    return replace(
+        option,
+        unit_costs=unit_costs(
+            usd_per_hour=option.cost.value,
+            requests_per_s=tokens_per_s / lengths.output_tokens,
+            prompt_tokens=lengths.prompt_tokens,
+            output_tokens=lengths.output_tokens,
+            prompt_share=capacity.prompt_share,
+            max_requests_per_s=largest,
+        ),
+        idle_usd_per_month=idle_usd(
+            usd_per_hour=option.cost.value, busy_share=min(1.0, tokens_per_s / lengths.output_tokens / largest)
+        ),
+        needs=serving_needs(
+            option.configuration.layout, weight_bytes=_weight_bytes(option), offer=offer_of(option.bill)
+        ),
+        billing=billing_rules(providers().get(option.bill.provider)),
+        energy=energy_use(
+            accelerator,
+            count=float(option.accelerators),
+            busy=busy_share(mean_requests=mean_in_flight),
+            bill=option.bill,
+            output_tokens_per_s=tokens_per_s,
+        ),
+    )
+
+
+def _weight_bytes(option: ServeOption) -> float:
+    """Of one replica, over all of its accelerators. [bytes]"""
+    held = sum(part.value for part in option.memory.parts if part.name.startswith("weights"))
+    return held * option.configuration.layout.ranks

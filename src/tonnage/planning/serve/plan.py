@@ -1,0 +1,233 @@
+"""Plan a serving workload: every accelerator that can be rented, every sensible way to run the model on it.
+
+The path: filters leave *sites* (an accelerator, the link inside a node, the offers that rent it so);
+each site gets the legal layouts and formats; memory prunes, the mean field of
+`tonnage.simulation.capacity` says about what one replica takes within the objectives; `decide` simulates
+what may still come among the first; replicas times the cheapest offer give the bill. Whatever loses
+keeps its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import date
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.answer import Verdict
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Provenance, Rejection, ServeOption, ServePlan
+from tonnage.domain.precision import Precision
+from tonnage.domain.workload import Serve
+from tonnage.engines.registry import engine_spec
+from tonnage.errors import BadRequest
+from tonnage.optimize.frontier import frontier
+from tonnage.optimize.layouts import replica_layouts
+from tonnage.planning.deployment import notes_among
+from tonnage.planning.missed import Missed
+from tonnage.planning.quality import changes_among, floored
+from tonnage.planning.relax import bought
+from tonnage.planning.replica import build_replica
+from tonnage.planning.serve import formats, limits, story
+from tonnage.planning.serve.day import fleet_day
+from tonnage.planning.serve.decide import best_of_each, decided, estimated
+from tonnage.planning.serve.flips import serve_flips
+from tonnage.planning.serve.option import Candidate, bills_of, load_of
+from tonnage.planning.serve.pools import separate_pools
+from tonnage.planning.serve.roofline import roofline
+from tonnage.planning.sites import Site, none_passes, sites
+from tonnage.simulation.capacity import at_concurrency, largest_concurrency
+from tonnage.version import __version__
+
+__all__ = ["plan_serve"]
+
+LARGEST_REPLICA = 32
+"""Accelerators of the largest replica looked at: four nodes of eight. [accelerators]"""
+EFFICIENT_SIZES = 2
+"""Doublings of a layout looked at beyond the smallest that fits: larger ones cost more for the same load,
+but reach tighter objectives, so they are looked at further only while an objective is missed."""
+
+
+def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> ServePlan:
+    """
+    Options that serve the workload, cheapest first, with reasons for every loser.
+
+    Raises
+    ------
+    TonnageError
+        The model or an accelerator is unknown, or the request contradicts itself. That nothing can
+        serve it is an answer: `feasible` is False and `binding` says what stands in the way.
+    """
+    plan = _planned(request, additions=additions, today=today or date.today())
+    if plan.feasible:
+        return plan
+
+    def leads(other: Serve) -> str | None:
+        again = _planned(replace(other, quick=True), additions=additions, today=today or date.today())
+        return story.led_by(again.options[0]) if again.options else None
+
+    return replace(plan, relaxing=bought(request, leads))
+
+
+def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
+    """The plan, without what relaxing its constraints would buy."""
+    model = resolve(request.model, additions=additions)
+    if not model.layers:
+        raise BadRequest(f"model: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
+    formats.check_context(model, request)
+    allowed, refused, no_format = floored(request, model)
+    open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
+    outcomes = [outcome for site in open_sites for outcome in _outcomes(allowed, model, site)]
+    candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
+    missed = [outcome for outcome in outcomes if isinstance(outcome, Missed)]
+    found = (estimated if request.quick else decided)(request, candidates, today=today)
+    missed += [outcome for outcome in found if isinstance(outcome, Missed)]
+    serving = [pair for pair in found if not isinstance(pair, Missed)]
+    ranked = story.with_verdicts(request, tuple(best_of_each(request, serving)))
+    rejected = (*refused, *_rejections(missed, ranked), *excluded)
+    binding = no_format or _binding(request, missed, excluded)
+    day = fleet_day(request, ranked[0]) if ranked and (request.shape.hours or request.shape.on_s) else None
+    apart = separate_pools(request, serving, first=ranked[0], today=today) if request.pools and ranked else None
+    return ServePlan(
+        schema=PLAN_SCHEMA,
+        feasible=bool(ranked),
+        sentence=story.sentence(request, ranked, binding=binding) + story.following(day, apart),
+        request=request,
+        model=story.model_facts(model),
+        options=ranked,
+        frontier=frontier(ranked, objectives=(_cost, lambda o: o.capacity.tpot_s.value, _ttft)),
+        cheaper_at_risk=story.cheaper_at_risk(request, ranked),
+        why_not_fewer=story.why_not_fewer(request, ranked),
+        choices=story.choices(request, ranked),
+        rejected=rejected,
+        trail=story.trail(request, ranked, missed_memory=_missed_memory(missed)),
+        flips=serve_flips(
+            request, ranked, found=serving, missed=missed, open_sites=open_sites, model=model, today=today
+        ),
+        binding=None if ranked else binding,
+        evaluated=len(outcomes),
+        simulated=sum(option.capacity.simulated is not None for _, option in serving),
+        quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
+        roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
+        day=day,
+        pools=apart,
+        provenance=Provenance(
+            version=__version__,
+            catalogue=story.catalogue_dates(option.bill for option in ranked),
+            made=today.isoformat(),
+            assumed=(
+                *story.assumptions(request, model, additions=additions),
+                *notes_among((o.configuration for o in ranked), additions=additions),
+            ),
+        ),
+    )
+
+
+def _cost(option: ServeOption) -> float:
+    return option.bill.usd_per_hour
+
+
+def _ttft(option: ServeOption) -> float:
+    return option.capacity.ttft_s.value
+
+
+def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Missed]:
+    """Every configuration of one site, small layouts first, stopping where larger ones only cost more."""
+    for engine in request.engines:
+        worth = formats.precisions(request, model, accelerator=site.accelerator, engine=engine)
+        if not worth:
+            yield _without_kernels(request, site, engine)
+        for precision in worth:
+            served = 0
+            for layout in _layouts(request, model, site, layered=engine_spec(engine).layered):
+                configuration = Configuration(
+                    accelerator=site.accelerator.id,
+                    layout=layout,
+                    precision=precision,
+                    engine=Engine(name=engine, max_model_len=request.max_context),
+                    intra_link=site.intra_link,
+                )
+                outcome = _outcome(request, model, site, configuration)
+                yield outcome
+                served += isinstance(outcome, Candidate)
+                if served > EFFICIENT_SIZES:
+                    break
+
+
+def _without_kernels(request: Serve, site: Site, engine: str) -> Missed:
+    weights = request.precisions[0] if request.precisions else "any format"
+    configuration = Configuration(
+        accelerator=site.accelerator.id,
+        layout=Layout(),
+        precision=Precision(weights=weights),
+        engine=Engine(name=engine),
+    )
+    return Missed(configuration=configuration, verdict=formats.no_kernels(request, site, engine=engine))
+
+
+def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iterable[Layout]:
+    most = min(LARGEST_REPLICA, request.filters.max_count or LARGEST_REPLICA)
+    return replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=layered)
+
+
+def _outcome(request: Serve, model: Model, site: Site, configuration: Configuration) -> Candidate | Missed:
+    """The configuration by the mean field: what one replica takes, or why it cannot serve."""
+    replica = build_replica(
+        model=model, accelerator=site.accelerator, configuration=configuration, lengths=request.lengths
+    )
+    if not replica.verdict.ok or replica.times is None:
+        return Missed(configuration=configuration, verdict=replica.verdict)
+    load = load_of(request, replica)
+    if load.max_concurrency < 1:
+        need = request.lengths.prompt_tokens + request.lengths.output_tokens
+        return Missed(configuration=configuration, verdict=limits.too_little_cache(need, replica.kv_tokens))
+    best, binds = largest_concurrency(replica.times, load)
+    if best is None:
+        # Even a lone request is too slow.
+        alone = at_concurrency(replica.times, load, concurrency=0.01)
+        missing = limits.misses_objective(request, alone, limit=binds)
+        return Missed(configuration=configuration, verdict=missing, alone=alone)
+    if not bills_of(site, replicas=1, ranks=configuration.layout.ranks, request=request, today=date.min):
+        return Missed(configuration=configuration, verdict=limits.no_offer(site, configuration))
+    return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds)
+
+
+def _rejections(missed: list[Missed], options: tuple[ServeOption, ...]) -> tuple[Rejection, ...]:
+    """One line per accelerator that serves in no configuration: the one that came closest."""
+    serving = {option.configuration.accelerator for option in options}
+    closest: dict[str, Missed] = {}
+    for miss in missed:
+        name = miss.configuration.accelerator
+        if name not in serving and (name not in closest or _nearness(miss) < _nearness(closest[name])):
+            closest[name] = miss
+    return tuple(
+        Rejection(what=miss.configuration.label(), verdict=miss.verdict)
+        for miss in sorted(closest.values(), key=_nearness)
+    )
+
+
+def _nearness(miss: Missed) -> tuple[int, float]:
+    """Configurations that hold the model come closer than those that do not; then by shortfall."""
+    order = {"budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4}
+    return order.get(miss.verdict.limit or "", 5), miss.verdict.short_by or 0.0
+
+
+def _missed_memory(missed: list[Missed]) -> bool:
+    return any(miss.verdict.limit in {"memory", "cache"} and miss.configuration.layout.ranks == 1 for miss in missed)
+
+
+def _binding(request: Serve, missed: list[Missed], excluded: tuple[Rejection, ...]) -> Verdict:
+    """When nothing serves: the limit that stops the configuration that came closest, and what would work."""
+    if not missed:
+        return none_passes(excluded)
+    named = {miss.verdict.limit for miss in missed}
+    if named <= {"memory", "cache", "offer", "tp"}:
+        return min(missed, key=_nearness).verdict
+    reachable = [miss for miss in missed if miss.alone is not None]
+    if reachable and not any(miss.verdict.limit in {"budget", "count"} for miss in missed):
+        return limits.unreachable(reachable)
+    return min(missed, key=_nearness).verdict

@@ -1,0 +1,183 @@
+"""Would workers of their own for prompts and for answers be cheaper? Small units of both, simulated like replicas.
+
+A unit is some prefill and some decode workers, all of one configuration that serves the load on its own as well. Its
+capacity within the objectives is searched as a replica's is, with the same requests; as many units as the load needs
+make the fleet. The cache of each prompt moves over the link that the unit has: inside an instance where it fits into
+one, over the network otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from tonnage.domain.plan import SeparatePools, ServeOption
+from tonnage.domain.workload import Serve
+from tonnage.planning.replica_arrays import ReplicaArrays
+from tonnage.planning.serve.option import Candidate, bills_of, replicas_of, share_of
+from tonnage.simulation.capacity import Point
+from tonnage.units import show
+
+if TYPE_CHECKING:
+    from tonnage.simulation.serving import Simulated
+    from tonnage.simulation.simulated import Requests
+    from tonnage.simulation.slo import SloCapacity
+
+    Play = Callable[[Requests], Simulated]
+
+__all__ = ["UNITS", "separate_pools"]
+
+UNITS: Final = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2))
+"""Prefill and decode workers of a unit."""
+LOOKED_AT: Final = 3
+"""Configurations, by what they cost as they are."""
+GUESS: Final = 0.7
+"""Of what the same workers take as replicas: where the search begins."""
+
+
+def separate_pools(
+    request: Serve, serving: list[tuple[Candidate, ServeOption]], *, first: ServeOption, today: date
+) -> SeparatePools | None:
+    """The cheapest fleet of separate pools on the configurations that cost least; absent = none serves."""
+    if request.rate_per_s is None or (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) == (None, None, None):
+        return None
+    from tonnage.planning.serve.tried import drawn
+
+    requests = drawn(request)
+    cheapest = sorted(serving, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))[:LOOKED_AT]
+    found = [
+        one
+        for candidate, _ in cheapest
+        for unit in UNITS
+        if (one := _fleet(request, candidate, unit=unit, requests=requests, first=first, today=today)) is not None
+    ]
+    if not found:
+        return None
+    best = min(found, key=lambda one: (one.bill.usd_per_hour, one.tpot_s))
+    candidate = next(c for c, _ in cheapest if c.configuration == best.configuration)
+    both, tried = _together(request, candidate, workers=best.prefill_workers + best.decode_workers, requests=requests)
+    best = replace(best, together_per_s=both, simulations=sum(one.simulations for one in found) + tried)
+    return replace(best, sentence=_sentence(best))
+
+
+def _fleet(
+    request: Serve, candidate: Candidate, *, unit: tuple[int, int], requests: Requests, first: ServeOption, today: date
+) -> SeparatePools | None:
+    """As many units as carry the load, on the cheapest offer; absent = a unit misses the objectives at any rate."""
+    from tonnage.planning.serve import tried
+
+    ranks, workers = candidate.configuration.layout.ranks, sum(unit)
+    leaves = workers * ranks > candidate.site.per_node
+    few = tried.front(request, requests, concurrency=candidate.best.concurrency * workers, close=False)
+    arrays = tried.arrays_of(request, candidate.replica, requests=few)
+    play, transfer_s = _player(candidate, arrays, unit=unit, requests=few, leaves_node=leaves)
+    seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
+    if not seen.rate_per_s:
+        return None
+    full = _at(play, few, seen.low_per_s, request.slo.percentile)
+    units = replicas_of(request, full)
+    bills = bills_of(candidate.site, replicas=units * workers, ranks=ranks, request=request, today=today)
+    if not bills:
+        return None
+    point = _at(play, few, share_of(request, units), request.slo.percentile)
+    return SeparatePools(
+        configuration=candidate.configuration,
+        prefill_workers=unit[0],
+        decode_workers=unit[1],
+        units=units,
+        accelerators=units * workers * ranks,
+        rate_per_s=seen.low_per_s,
+        together_per_s=0.0,
+        limit=seen.limit,
+        ttft_s=point.ttft_tail_s,
+        tpot_s=point.tpot_tail_s,
+        transfer_s=transfer_s,
+        leaves_node=leaves,
+        bill=bills[0],
+        saves=1.0 - bills[0].usd_per_hour / first.bill.usd_per_hour,
+        simulations=len(seen.probes),
+        sentence="",
+    )
+
+
+def _capacity(
+    request: Serve, candidate: Candidate, *, arrays: ReplicaArrays, workers: int, requests: Requests, play: Play
+) -> SloCapacity:
+    """What so many workers take within the objectives, however they are played."""
+    from tonnage.planning.serve import tried
+    from tonnage.simulation import slo
+
+    s = request.slo
+    return slo.slo_capacity(
+        arrays.table,
+        arrays.limits,
+        requests=requests,
+        slo=slo.Slo(ttft_s=s.ttft_s, tpot_s=s.tpot_s, e2e_s=s.e2e_s, percentile=s.percentile),
+        start=candidate.best.rate_per_s * workers * GUESS,
+        precision=tried.PRECISION[True],
+        player=play,
+    )
+
+
+def _together(
+    request: Serve, candidate: Candidate, *, workers: int, requests: Requests
+) -> tuple[float, int]:  # fmt: skip
+    """What as many workers take behind one router when each does both, and the simulations that it took. [1/s]"""
+    from tonnage.planning.serve import tried
+    from tonnage.simulation.router import simulate_fleet
+
+    few = tried.front(request, requests, concurrency=candidate.best.concurrency * workers, close=False)
+    arrays = tried.arrays_of(request, candidate.replica, requests=few)
+
+    def play(sent: Requests) -> Simulated:
+        return simulate_fleet(
+            arrays.table, arrays.limits, requests=sent, replicas=workers, delivery_s=arrays.delivery_s
+        )
+
+    seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
+    return seen.low_per_s, len(seen.probes)
+
+
+def _player(
+    candidate: Candidate, arrays: ReplicaArrays, *, unit: tuple[int, int], requests: Requests, leaves_node: bool
+) -> tuple[Play, float]:
+    """What plays requests on a unit, and the seconds that a mean prompt's cache is on its way."""
+    from tonnage.planning.simulate.apart import moved_s
+    from tonnage.simulation.router import simulate_disaggregated
+
+    placement = candidate.replica.deployment.placement
+    moved: Any = moved_s(placement, requests.prompt, leaves_node=leaves_node)
+
+    def play(sent: Requests) -> Simulated:
+        return simulate_disaggregated(
+            (arrays.table, arrays.table), (arrays.limits, arrays.limits), requests=sent, workers=unit,
+            transfer_s=moved, delivery_s=arrays.delivery_s,
+        )  # fmt: skip
+
+    return play, float(moved.mean())
+
+
+def _at(play: Play, requests: Requests, rate: float, percentile: float) -> Point:
+    """What requests see on a unit at a rate."""
+    from tonnage.planning.serve.tried import point_of
+    from tonnage.simulation.arrivals import at_rate
+
+    return point_of(play(requests._replace(sent_s=at_rate(requests.sent_s, rate))), rate=rate, percentile=percentile)
+
+
+def _sentence(found: SeparatePools) -> str:
+    each = f"{found.prefill_workers} prefill + {found.decode_workers} decode workers"
+    units = f"{found.units} units of {each}" if found.units > 1 else each
+    saved = f"{found.saves:.0%} less than" if found.saves > 0.005 else (
+        "as much as" if found.saves > -0.005 else f"{-found.saves:.0%} more than")  # fmt: skip
+    over = "the network" if found.leaves_node else "the link inside the instance"
+    return (
+        f"{units} of {found.configuration.label()} ({found.accelerators} accelerators) cost"
+        f" ${found.bill.usd_per_hour:,.2f}/h, {saved} the first option: TTFT {show(found.ttft_s, 's')}, TPOT"
+        f" {show(found.tpot_s, 's')}; a cache takes {show(found.transfer_s, 's')} over {over}; beyond"
+        f" {found.units * found.rate_per_s:.3g} requests/s {found.limit} fails. As many workers that each do both take"
+        f" {found.units * found.together_per_s:.3g} requests/s behind routers of the same size."
+    )

@@ -1,0 +1,345 @@
+"""A settled serving case under its traffic: which engine model answers it, and with which limits."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tonnage.domain.efficiency import Rung
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.workload import Lengths
+from tonnage.errors import BadRequest
+from tonnage.physics.cache import cache_bytes_per_sequence
+from tonnage.physics.efficiency import weakest_rung
+from tonnage.physics.operators import operator_s
+from tonnage.physics.work import Operator
+from tonnage.planning.deployment import Deployment
+from tonnage.planning.replica import concurrency_limit, replica_of, steady_state
+from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, at_concurrency
+from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
+from tonnage.simulation.disaggregated import Pools, disaggregated_loop
+from tonnage.simulation.overheads import ahead
+from tonnage.simulation.served import Served
+from tonnage.simulation.static import burst, pipelined_share, static_batch
+from tonnage.simulation.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
+
+__all__ = [
+    "encoded_batch",
+    "grid_of",
+    "load_of",
+    "offline_table",
+    "open_load",
+    "piped",
+    "pool_grids",
+    "pools_of",
+    "served",
+    "slots",
+    "static_budget",
+    "under_load",
+    "wait_steps",
+    "waited",
+    "who_waits",
+]  # fmt: skip
+
+_DRIFT = (0.9, 1.1)
+"""Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""
+_DRIFT_WHOLE = (0.98, 1.02)
+"""The same where prompts are not cut: those that met in a step meet again."""
+_IN_FLIGHT = 4.0
+"""Pieces whose inputs are kept at a time (llama.cpp GGML_SCHED_MAX_COPIES)."""
+_PREFILL_TOKENS = 16_384
+"""Of a step of a worker that does nothing but prefill, per rank, where nobody says: SGLang's chunks and TensorRT-LLM's
+budgets in NVIDIA's public recipes of 2025 and 2026 (ai-dynamo/dynamo, NVIDIA/srt-slurm). [tokens]"""
+_TYPICAL_BATCH = 256.0
+"""Where nothing else limits the batch: an encoder or a need-based engine without a stated load. [requests]"""
+
+
+def served(at: Deployment) -> tuple[Served, Rung]:
+    """What the case's traffic sees, and the weakest rung it rests on."""
+    case = at.case
+    if case.phase == "encode":
+        return _encoded(at)
+    if case.disaggregation is not None:
+        return _disaggregated(at)
+    return under_load(at, step_table(grid_of(at), at.overheads))
+
+
+def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
+    """The case's traffic on one replica whose steps are tabulated."""
+    case, load = at.case, load_of(at)
+    traffic = case.traffic
+    if traffic.saturated:
+        found = saturated_loop(offline_table(at, table), load)
+    elif traffic.static:
+        found = _static(at, table, load)
+    elif traffic.concurrency is not None:
+        clients = traffic.concurrency / case.replicas
+        found = closed_loop(table, load, clients=clients, requests_per_client=traffic.requests_per_client)
+        found = waited(found, who_waits(at, load))
+    elif traffic.batch is not None:
+        found = burst(
+            table, requests=traffic.batch / case.replicas, slots=load.slots, prompt_tokens=case.isl,
+            output_tokens=case.osl, budget=load.budget,
+        )  # fmt: skip
+    elif traffic.rate_per_s is not None:
+        found = waited(_at_rate(at, traffic.rate_per_s / case.replicas), at.engine)
+    else:
+        raise BadRequest("traffic: give concurrency, rate_per_s, batch or saturated")
+    return found, table.rung
+
+
+def _at_rate(at: Deployment, rate_per_s: float) -> Served:
+    """The steady state at a rate, as a plan sees it."""
+    times, load = open_load(at)
+    point, saturated = steady_state(times, load, rate_per_s=rate_per_s)
+    rare = at_concurrency(times, msgspec.structs.replace(load, percentile=99.0), concurrency=point.concurrency)
+    return Served(
+        ttft_s=point.ttft_mean_s,
+        tpot_s=point.tpot_mean_s,
+        e2e_s=point.ttft_mean_s + max(0.0, load.output_tokens - 1.0) * point.tpot_mean_s,
+        requests_per_s=min(rate_per_s, point.rate_per_s),
+        running=point.concurrency,
+        ttft_tail_s=(None, point.ttft_tail_s, rare.ttft_tail_s),
+        tpot_tail_s=(None, point.tpot_tail_s, rare.tpot_tail_s),
+        saturated=saturated,
+    )
+
+
+def open_load(at: Deployment) -> tuple[ReplicaTimes, ReplicaLoad]:
+    """Step times for the case's mean lengths, and its load: Poisson arrivals of equal requests."""
+    lengths = Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=max(1.0, at.case.osl))
+    times = replica_of(at, lengths).times
+    assert times is not None, "whoever asks for times has looked whether the model fits"
+    load = ReplicaLoad(
+        output_tokens=lengths.output_tokens, output_tail_tokens=lengths.output_tokens,
+        max_concurrency=max(1.0, concurrency_limit(at, lengths)),
+    )  # fmt: skip
+    return times, load
+
+
+def offline_table(at: Deployment, table: StepTable) -> StepTable:
+    """Steps of an offline run: where nobody reads along, answers leave whole and the host prepares the next step."""
+    if not at.running.spec.scheduling.runs_alone:
+        return table
+    alone = ahead(msgspec.structs.replace(table.overheads, overlapped=1.0), True)
+    return msgspec.structs.replace(table, overheads=alone, hidden_s=max(table.hidden_s, alone.hidden_s))
+
+
+def who_waits(at: Deployment, load: Load) -> Engine:
+    """The engine as far as its settings hold prompts back that a loop of clients has not already made wait."""
+    return msgspec.structs.replace(at.engine, batch_wait_steps=None) if load.company > 1.0 else at.engine
+
+
+def waited(found: Served, engine: Engine) -> Served:
+    """The same requests when a setting makes prompts wait beside running decodes."""
+    steps = wait_steps(found, engine)
+    if steps <= 0.0:
+        return found
+    added = steps * found.tpot_s
+    return msgspec.structs.replace(
+        found,
+        ttft_s=found.ttft_s + added,
+        e2e_s=found.e2e_s + added,
+        requests_per_s=found.requests_per_s * found.e2e_s / (found.e2e_s + added),
+        ttft_tail_s=tuple(None if tail is None else tail + added for tail in found.ttft_tail_s)
+        if found.ttft_tail_s
+        else None,
+    )
+
+
+def wait_steps(found: Served, engine: Engine) -> float:
+    """
+    Decode steps that a setting makes prompts wait. [steps]
+
+    An engine that looks for arrivals every n steps lets them wait n / 2 on average. One that waits up to n steps for
+    company lets the first of a group wait n and those that join it, k = rate x n steps of them, half of that.
+    """
+    if found.saturated:
+        return 0.0
+    looks, company = engine.receive_interval or 0, engine.batch_wait_steps or 0
+    joining = found.requests_per_s * company * found.tpot_s
+    return looks / 2.0 + company * (1.0 + joining / 2.0) / (1.0 + joining)
+
+
+def slots(at: Deployment) -> float:
+    """Most whole requests that run together: what the cache holds and what the engine admits."""
+    most = concurrency_limit(at, Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=at.case.osl))
+    return max(1.0, math.floor(most)) if math.isfinite(most) else most
+
+
+def _batch(at: Deployment) -> float:
+    """Largest batch that the traffic can bring about."""
+    traffic, most = at.case.traffic, slots(at)
+    asked = traffic.concurrency or traffic.batch
+    if asked is not None:
+        each = asked / at.case.replicas
+        return max(1.0, each if traffic.static else min(each, most))
+    return most if math.isfinite(most) else _TYPICAL_BATCH
+
+
+def _budget(at: Deployment) -> float:
+    """Prompt tokens of one step: the engine's token budget, or a whole prompt where prompts are not cut."""
+    tokens = float(at.engine.max_num_batched_tokens or 8192)
+    if at.engine.chunked_prefill is False:
+        tokens = max(tokens, at.case.isl)
+    return tokens * at.memory_layout.dp
+
+
+def load_of(at: Deployment) -> Load:
+    """What arrives at one replica, and the engine's limits on what runs together."""
+    most, stated = slots(at), at.case.length_spread
+    # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
+    chunked = at.engine.chunked_prefill is not False
+    rules = at.running.spec.scheduling
+    together = not rules.separate_prompts or bool(at.engine.mixed_chunk)
+    mixed = rules.mixes_whole_prompts or (chunked and together)
+    return Load(
+        prompt_tokens=max(1.0, at.case.isl),
+        output_tokens=max(1.0, at.case.osl),
+        budget=_budget(at),
+        slots=most if math.isfinite(most) else _TYPICAL_BATCH,
+        spread=stated or ((_DRIFT if chunked else _DRIFT_WHOLE) if mixed else (1.0, 1.0)),
+        mixed=mixed,
+        equal=stated is not None and stated[0] == stated[1],
+        company=_company(at.memory_layout.dp) if at.engine.batch_wait_steps else 1.0,
+        patience=float(at.engine.batch_wait_steps or 0),
+    )
+
+
+def _company(ranks: int) -> float:
+    """
+    Prompts that come until every rank has one, where each takes the seat of an answer that ended anywhere.
+
+    Examples
+    --------
+    >>> _company(1), _company(4)
+    (1.0, 8.333333333333332)
+    """
+    return ranks * sum(1.0 / k for k in range(1, ranks + 1))
+
+
+def grid_of(at: Deployment) -> StepGrid:
+    """Steps that the case's traffic can bring about, opened into parts."""
+    case, batch = at.case, _batch(at)
+    return step_grid(
+        at.placement,
+        batch=batch,
+        context=max(2.0, case.isl + case.osl),
+        chunk=max(1.0, min(_budget(at), max(1.0, case.isl) * batch)),
+        prompt=max(1.0, case.isl),
+    )
+
+
+def _static(at: Deployment, table: StepTable, load: Load) -> Served:
+    batch = float(at.case.traffic.batch or 1)
+    each = batch / at.case.replicas
+    if each > load.slots and at.running.spec.scheduling.queues_batches:
+        return burst(table, requests=each, slots=load.slots, prompt_tokens=load.prompt_tokens,
+                     output_tokens=load.output_tokens, budget=load.budget)  # fmt: skip
+    return static_batch(
+        table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens,
+        budget=static_budget(at, load), piped=piped(at, each * load.prompt_tokens),
+    )  # fmt: skip
+
+
+def static_budget(at: Deployment, load: Load) -> float:
+    """Prompt tokens of one step of a batch that starts together: all, in engines without a budget. [tokens]"""
+    return load.budget if at.running.spec.scheduling.queues_batches else math.inf
+
+
+def piped(at: Deployment, tokens: float) -> float:
+    """What pipelined pieces leave of a prompt's time, where layers are spread over devices that take turns."""
+    stages, since = at.memory_layout.pp, at.running.spec.piped_since
+    taking_turns = at.case.split_mode == "layer" and stages > 1
+    if not taking_turns or since is None or (at.release is not None and at.release < since):
+        return 1.0
+    # The output is laid out as one more layer.
+    layers = sum(group.count for group in at.placement.model.layers)
+    largest = min(1.0, math.ceil((layers + 1) / stages) / layers)
+    pieces = tokens / float(at.engine.max_num_batched_tokens or tokens)
+    return pipelined_share(pieces=pieces, largest=largest, in_flight=_IN_FLIGHT)
+
+
+def encoded_batch(at: Deployment) -> float:
+    """Sequences of one pass over all replicas. [requests]"""
+    traffic = at.case.traffic
+    return float(traffic.batch or traffic.concurrency or (_TYPICAL_BATCH if traffic.saturated else 1))
+
+
+def _encoded(at: Deployment) -> tuple[Served, Rung]:
+    """One pass per batch; latency and throughput are two sides of it."""
+    traffic, case, batch = at.case.traffic, at.case, encoded_batch(at)
+    parts = encode_parts(at.placement, sequences=batch / case.replicas, length=max(1.0, case.isl))
+    o = at.overheads
+    taken = seconds(parts, o, sequences=batch, prompts=1.0) + o.request_s
+    rate = batch / case.replicas / taken
+    if traffic.rate_per_s is not None:
+        rate = min(rate, traffic.rate_per_s / case.replicas)
+    return Served(ttft_s=taken, tpot_s=taken, e2e_s=taken, requests_per_s=rate, running=batch), parts.rung
+
+
+def _disaggregated(at: Deployment) -> tuple[Served, Rung]:
+    case = at.case
+    split = case.disaggregation
+    if split is None or case.traffic.concurrency is None:
+        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    clients = case.traffic.concurrency / case.replicas
+    pools = pools_of(at, pool_grids(at))
+    found = disaggregated_loop(
+        pools, clients=clients, prompt_tokens=case.isl, output_tokens=case.osl,
+        requests_per_client=case.traffic.requests_per_client,
+    )  # fmt: skip
+    return found, weakest_rung((pools.prefill.rung, pools.decode.rung))
+
+
+def pool_grids(at: Deployment) -> tuple[StepGrid, StepGrid]:
+    """Steps of one prefill worker and of one decode worker."""
+    case, split = at.case, at.case.disaggregation
+    if split is None or case.traffic.concurrency is None:
+        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    prefill, decode = (_with_layout(at, layout) for layout in (split.prefill, split.decode))
+    most = max(1.0, case.traffic.concurrency / case.replicas / split.decode_workers)
+    first = step_grid(
+        prefill.placement, batch=1.0, context=case.isl, chunk=_prefill_budget(at, split.prefill), prompt=case.isl
+    )
+    second = step_grid(decode.placement, batch=most, context=case.isl + case.osl, chunk=most, prompt=case.isl)
+    return first, second
+
+
+def pools_of(at: Deployment, grids: tuple[StepGrid, ...]) -> Pools:
+    """The two pools of workers, their steps priced."""
+    split = at.case.disaggregation
+    if split is None or at.case.traffic.concurrency is None:
+        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    prefill, decode = (step_table(grid, at.overheads) for grid in grids)
+    seats = float(at.case.engine_options.get("max_num_seqs") or math.inf) * split.decode.dp
+    return Pools(
+        prefill=prefill,
+        prefill_workers=split.prefill_workers,
+        decode=decode,
+        decode_workers=split.decode_workers,
+        slots=max(1.0, min(seats, at.case.traffic.concurrency / at.case.replicas / split.decode_workers)),
+        budget=_prefill_budget(at, split.prefill),
+        transfer_s=_transfer_s(at, split.prefill),
+        spread=at.case.length_spread or (1.0, 1.0),
+    )
+
+
+def _prefill_budget(at: Deployment, layout: Layout) -> float:
+    """Prompt tokens of one step of a prefill worker: whole prompts."""
+    stated = at.case.engine_options.get("max_num_batched_tokens")
+    tokens = float(stated or max(_PREFILL_TOKENS, at.engine.max_num_batched_tokens or 0))
+    return max(at.case.isl, tokens) * layout.dp
+
+
+def _with_layout(at: Deployment, layout: Layout) -> Deployment:
+    return msgspec.structs.replace(at, placement=msgspec.structs.replace(at.placement, layout=layout))
+
+
+def _transfer_s(at: Deployment, layout: Layout) -> float:
+    """The prompt's cache from each prefill rank to its peer, over the network."""
+    p = at.placement
+    kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=layout, context=at.case.isl)
+    move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=True)
+    return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]

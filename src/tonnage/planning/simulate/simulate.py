@@ -1,0 +1,173 @@
+"""One configuration under its traffic, request by request: the answer of `tonnage simulate`.
+
+The path: simulation -> deployment -> step arrays and scheduler -> requests
+with times and lengths -> the engine's simulator -> percentiles, occupancy, capacity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.domain.answer import Basis
+from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.layout import Layout
+from tonnage.domain.simulate import SIMULATE_SCHEMA, Simulated, Simulation
+from tonnage.errors import BadRequest
+from tonnage.planning.deployment import Deployment, resolve
+from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
+from tonnage.planning.simulate.apart import check_apart, run_apart
+from tonnage.planning.simulate.starting import scaling_of
+from tonnage.planning.simulate.told import told
+from tonnage.planning.simulate.traffic import Traced, traffic_of
+from tonnage.simulation.simulated import Requests
+
+if TYPE_CHECKING:
+    from tonnage.simulation.router import Scaling
+    from tonnage.simulation.serving import Simulated as Run
+
+__all__ = ["ReplicaArrays", "replica_arrays", "simulate"]
+
+MOST_NAMES: Final = 12_000_000
+"""Blocks of all requests that are told apart, which takes some seconds; a preempted request finds no more. [blocks]"""
+
+
+def simulate(
+    asked: Simulation,
+    *,
+    additions: Additions = catalog.NOTHING,
+    watch: Callable[[int, int], None] | None = None,
+    keep: Callable[[Run], None] | None = None,
+) -> Simulated:
+    """
+    What the traffic sees on the configuration.
+
+    Parameters
+    ----------
+    watch : callable
+        Called with requests handed in and requests in all, every so often.
+    keep : callable
+        Called once with the run itself: a row for each request.
+
+    Raises
+    ------
+    TonnageError
+        Something is unknown, or the traffic cannot be read. That nothing fits is an answer.
+    """
+    check_apart(asked)
+    traffic = traffic_of(asked.traffic)
+    split = asked.disaggregation
+    layouts = (asked.layout,) if split is None else (split.prefill, split.decode)
+    setups = tuple(resolve(_case(asked, traffic, layout), additions=additions) for layout in layouts)
+    at = next((one for one in setups if not one.pool.verdict.ok), setups[-1])
+    if not at.pool.verdict.ok:
+        why = at.pool.verdict.reason or "it does not fit"
+        return Simulated(
+            schema=SIMULATE_SCHEMA,
+            sentence=f"It does not run: {why}.",
+            fits=False,
+            basis=Basis.DERIVED,
+            why=why,
+            assumed=at.notes,
+        )
+    replicas = [_replica(asked, one, traffic) for one in setups]
+    scaling, notes = scaling_of(asked, at)
+    if split is None:
+        run, copies = _run(asked, replicas[0], requests=traffic.requests, scaling=scaling, watch=watch)
+        again = _remembered(run, at, replicas[0], requests=traffic.requests)
+        if again is not None:
+            run, copies = _run(asked, replicas[0], requests=again, scaling=scaling, watch=watch)
+    else:
+        first, second = zip(setups, replicas, strict=True)
+        run, copies = run_apart(asked, (first, second), traffic=traffic, watch=watch), 1
+    if keep is not None:
+        keep(run)
+    found = told(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
+    return msgspec.structs.replace(found, assumed=(*found.assumed, *notes))
+
+
+def _run(
+    asked: Simulation,
+    replica: ReplicaArrays,
+    *,
+    requests: Requests,
+    scaling: Scaling | None,
+    watch: Callable[[int, int], None] | None,
+) -> tuple[Run, int]:
+    """The run, and how many equal ones the whole is: clients are divided evenly, a rate goes through the router."""
+    if asked.replicas < 1:
+        raise BadRequest(f"replicas: {asked.replicas} must be at least 1")
+    clients = asked.traffic.concurrency
+    if clients is not None and scaling is not None:
+        raise BadRequest("scaling needs a rate: clients who wait for their answers bring the same load at any size")
+    if clients is not None or (asked.replicas == 1 and scaling is None):
+        from tonnage.simulation.serving import simulate as one
+
+        found = one(
+            replica.table, replica.limits, requests=_share(requests, asked.replicas),
+            clients=math.ceil(clients / asked.replicas) if clients else None, delivery_s=replica.delivery_s,
+            watch=watch,
+        )  # fmt: skip
+        return found, asked.replicas
+    from tonnage.simulation.router import simulate_fleet
+
+    fleet = simulate_fleet(
+        replica.table, replica.limits, requests=requests, replicas=asked.replicas, rule=asked.router,
+        scaling=scaling, delivery_s=replica.delivery_s, watch=watch,
+    )  # fmt: skip
+    return fleet, 1
+
+
+def _remembered(run: Run, at: Deployment, replica: ReplicaArrays, *, requests: Requests) -> Requests | None:
+    """
+    The same requests with names for their blocks, where that matters: somebody was preempted under a prefix cache.
+
+    What was computed is found again unless it has been overwritten since, a fifth of the first tokens of a real log.
+    Absent where it does not matter, or where it would take minutes.
+    """
+    if run.partial or not run.preempted.any() or not at.engine.prefix_caching or replica.limits.reserve_output:
+        return None
+    if len(requests.offsets) > 1 or requests.cached.any():
+        return None
+    if int((requests.prompt + requests.output).sum()) > MOST_NAMES * replica.limits.block_tokens:
+        return None
+    from tonnage.simulation.serving import with_own_blocks
+
+    return with_own_blocks(requests, replica.limits.block_tokens)
+
+
+def _share(requests: Requests, replicas: int) -> Requests:
+    """What one of several replicas gets when they take turns."""
+    import numpy as np
+
+    from tonnage.simulation.serving import kept
+
+    return kept(requests, np.arange(len(requests.prompt)) % replicas == 0)
+
+
+def _case(asked: Simulation, traffic: Traced, layout: Layout) -> ServeCase:
+    """The serving case at the mean lengths, whose memory and engine are settled."""
+    return ServeCase(
+        model=asked.model,
+        accelerator=asked.accelerator,
+        traffic=Traffic(rate_per_s=asked.traffic.rate_per_s or 1.0),
+        isl=traffic.prompt_mean,
+        osl=traffic.output_mean,
+        layout=layout,
+        precision=asked.precision,
+        engine=asked.engine,
+        engine_version=asked.engine_version,
+        engine_options=asked.engine_options,
+    )
+
+
+def _replica(asked: Simulation, at: Deployment, traffic: Traced) -> ReplicaArrays:
+    options = {**asked.scheduler, "longest": traffic.longest}
+    if traffic.hash_tokens:
+        options["block_tokens"] = traffic.hash_tokens
+    return replica_arrays(at, prompt_tokens=traffic.prompt_mean, output_tokens=traffic.output_mean, options=options)

@@ -1,0 +1,228 @@
+"""What a simulation's traffic comes to: one row for each request, with its time, lengths and prefix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tonnage.catalog.shapes import shape
+from tonnage.catalog.traces import Trace, public_traces, read_trace
+from tonnage.catalog.traces_fetch import found_trace
+from tonnage.catalog.traffic import profile
+from tonnage.domain.simulate import SimulationTraffic
+from tonnage.errors import BadRequest, echo
+from tonnage.simulation import arrivals
+from tonnage.simulation.simulated import Requests, requests_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Traced", "scaled_lengths", "traffic_of"]
+
+MOST_REQUESTS = 20_000_000
+DAY_HOURS, WEEK_HOURS = 24, 168
+USUAL_REQUESTS = 20_000
+"""Drawn where nobody says how many: they settle a 99th percentile."""
+
+
+class Traced(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests, and what of them the rest of the house asks for."""
+
+    requests: Requests
+    prompt_mean: float
+    output_mean: float
+    longest: int
+    """Longest prompt and answer. [tokens]"""
+    hash_tokens: int | None = None
+    notes: tuple[str, ...] = ()
+    licence: str = ""
+
+
+def traffic_of(asked: SimulationTraffic) -> Traced:
+    """
+    The requests of a traffic, in the order they are sent.
+
+    Raises
+    ------
+    TonnageError
+        The traffic contradicts itself, or its log cannot be read.
+    """
+    _check(asked)
+    return _logged(asked) if asked.trace is not None else _drawn(asked)
+
+
+def _check(asked: SimulationTraffic) -> None:
+    sources = [name for name in ("profile", "trace", "prompt_tokens") if getattr(asked, name) is not None]
+    if len(sources) != 1:
+        what = " and ".join(sources) + " contradict" if sources else "no lengths are given"
+        raise BadRequest(f"traffic: {what}; give one of profile, trace, or prompt_tokens with output_tokens")
+    if asked.prompt_tokens is not None and asked.output_tokens is None:
+        raise BadRequest("traffic.output_tokens is missing; prompt_tokens alone says nothing of the answers")
+    for name in ("prompt_tokens", "output_tokens"):
+        tokens = getattr(asked, name)
+        if tokens is not None and tokens < 1.0:
+            raise BadRequest(f"traffic.{name} {tokens:g} must be at least 1; a request has a prompt and an answer")
+    if asked.rate_per_s is not None and asked.concurrency is not None:
+        raise BadRequest("traffic.rate and traffic.concurrency contradict; clients who wait set their own rate")
+    if asked.rate_per_s is None and asked.concurrency is None and asked.trace is None:
+        raise BadRequest("traffic: no load is given; write a rate such as 4/s, or a concurrency")
+    if asked.num_requests is not None and not 1 <= asked.num_requests <= MOST_REQUESTS:
+        raise BadRequest(f"traffic.requests {asked.num_requests} must be 1 to {MOST_REQUESTS:,}")
+    if asked.shape is not None and asked.hours:
+        raise BadRequest("traffic.shape and traffic.hours contradict; give one of them")
+    if (asked.shape is not None or asked.hours) and asked.rate_per_s is None:
+        raise BadRequest("traffic: a shape is of a mean rate; write rate, as in 4/s")
+    if (asked.shape is not None or asked.hours) and asked.trace is not None:
+        raise BadRequest("traffic: a log has hours of its own; leave out shape and hours")
+    if not 0.0 <= asked.cached_share < 1.0:
+        raise BadRequest(f"traffic.cached_share {asked.cached_share:g} must be at least 0 and below 1")
+
+
+def _drawn(asked: SimulationTraffic) -> Traced:
+    import numpy as np
+
+    rng, n = arrivals.random(asked.seed), asked.num_requests or USUAL_REQUESTS
+    notes: list[str] = []
+    if asked.profile is not None:
+        found = profile(asked.profile)
+        lengths = found.lengths
+        prompt = _by_quantiles(rng, n, found.prompt_quantiles, lengths.prompt_tokens)
+        output = _by_quantiles(rng, n, found.output_quantiles, lengths.output_tokens)
+        notes.append(f"lengths as in {found.source}" + ("" if found.prompt_quantiles else ": means only, all alike"))
+    else:
+        prompt = _around(rng, n, asked.prompt_tokens or 1.0, asked.length_spread)
+        output = _around(rng, n, asked.output_tokens or 1.0, asked.length_spread)
+    sent = np.zeros(n) if asked.concurrency else _times(asked, rng, notes=notes, n=n)
+    sent = _shaped(asked, sent, notes)
+    requests = requests_of(
+        sent, prompt, output=output, cached=(prompt * asked.cached_share).astype(np.int64),
+        think_s=np.full(n, asked.think_s),
+    )  # fmt: skip
+    return _traced(requests, notes=tuple(notes))
+
+
+def _shaped(asked: SimulationTraffic, sent: Any, notes: list[str]) -> Any:
+    """Times that follow the hours of a day or a week."""
+    hours = asked.hours
+    if asked.shape is not None:
+        known = shape(asked.shape)
+        hours = known.hours
+        notes.append(f"rate by the hour as {known.what}: {known.source}")
+    if not hours:
+        return sent
+    span = len(hours) * 3600.0 if len(hours) in (DAY_HOURS, WEEK_HOURS) else 86400.0
+    return arrivals.diurnal(sent, hours=hours, day_s=span)
+
+
+def scaled_lengths(requests: Requests, *, prompt_tokens: float, output_tokens: float) -> Requests:
+    """The same requests with their lengths stretched to these means. [tokens]"""
+    import numpy as np
+
+    def to(lengths: Any, mean: float) -> Any:
+        share = mean / float(lengths.mean())
+        # Drawn lengths miss their mean by chance: only another mean is another traffic.
+        return lengths if abs(share - 1.0) < 0.05 else np.maximum(1, np.rint(lengths * share)).astype(np.int64)
+
+    return requests._replace(prompt=to(requests.prompt, prompt_tokens), output=to(requests.output, output_tokens))
+
+
+def _traced(requests: Requests, **more: Any) -> Traced:
+    return Traced(
+        requests=requests,
+        prompt_mean=float(requests.prompt.mean()),
+        output_mean=float(requests.output.mean()),
+        longest=int((requests.prompt + requests.output).max()),
+        **more,
+    )
+
+
+def _by_quantiles(rng: np.random.Generator, n: int, quantiles: tuple[tuple[float, float], ...], mean: float) -> Any:
+    if not quantiles:
+        return arrivals.fixed_lengths(n, mean)
+    shares, tokens = zip(*quantiles, strict=True)
+    return arrivals.draw_lengths(rng, n, quantiles=arrivals.Quantiles(shares, tokens, mean))
+
+
+def _around(rng: np.random.Generator, n: int, tokens: float, spread: tuple[float, float] | None) -> Any:
+    if spread is None:
+        return arrivals.fixed_lengths(n, tokens)
+    return arrivals.spread_lengths(rng, n, nominal=tokens, spread=spread)
+
+
+def _times(asked: SimulationTraffic, rng: np.random.Generator, *, notes: list[str], n: int) -> Any:
+    import numpy as np
+
+    rate = asked.rate_per_s or 1.0
+    if asked.process == "even":
+        return np.arange(n) / rate
+    if asked.process == "gamma":
+        return arrivals.gamma_renewal(rng, n, rate_per_s=rate, variation=asked.variation)
+    if asked.process == "on-off":
+        return arrivals.on_off(rng, n, rate_per_s=rate, on_s=asked.on_s, off_s=asked.off_s)
+    if asked.process == "wandering":
+        known = dict(profile(asked.profile).dispersions) if asked.profile else {}
+        dispersion = asked.dispersion or known.get(asked.window_s)
+        if dispersion is None:
+            windows = ", ".join(f"{w:g}" for w in known) or "none"
+            raise BadRequest(
+                f"traffic.dispersion is missing: variance over mean of the requests in {asked.window_s:g} s"
+                f" (the profile knows windows of {windows} s)"
+            )
+        notes.append(f"rate wanders: variance over mean {dispersion:g} in {asked.window_s:g} s")
+        return arrivals.doubly_stochastic(rng, n, rate_per_s=rate, dispersion=dispersion, window_s=asked.window_s)
+    notes.append("arrivals are Poisson, which real ones are not: process: wandering is nearer to them")
+    return arrivals.poisson(rng, n, rate_per_s=rate)
+
+
+def _logged(asked: SimulationTraffic) -> Traced:
+    import numpy as np
+
+    trace = read_trace(found_trace(str(asked.trace)), limit=asked.num_requests or MOST_REQUESTS + 1)
+    if len(trace.sent_s) > MOST_REQUESTS:
+        raise BadRequest(
+            f"'{echo(asked.trace)}' holds more than {MOST_REQUESTS:,} requests; play a part of it (requests)"
+        )
+    rng = arrivals.random(asked.seed)
+    recorded = np.frombuffer(trace.sent_s, np.float64).copy()
+    sent = arrivals.unquantised(rng, recorded)
+    notes = [f"{len(sent):,} requests of {trace.source}"]
+    if trace.without_tokens:
+        notes.append(f"{trace.without_tokens:,} without a prompt or an answer count as one token of it")
+    if sent is not recorded:
+        notes.append("times are spread over the step of the clock that stamped them")
+    if asked.rate_per_s is not None:
+        sent = arrivals.at_rate(sent, asked.rate_per_s)
+        notes.append(f"stretched in time to {asked.rate_per_s:g} requests/s")
+    prompt, output = (np.frombuffer(column, np.int64).copy() for column in (trace.prompt, trace.output))
+    requests = requests_of(
+        np.zeros(len(sent)) if asked.concurrency else sent, prompt, output=output,
+        cached=None if trace.hash_tokens else (prompt * asked.cached_share).astype(np.int64),
+        think_s=np.full(len(sent), asked.think_s), blocks=_full_blocks(trace, prompt),
+    )  # fmt: skip
+    return _traced(requests, hash_tokens=trace.hash_tokens, notes=tuple(notes), licence=_licence(trace))
+
+
+def _full_blocks(trace: Trace, prompt: Any) -> tuple[Any, Any] | None:
+    """Ids of whole blocks only: the last, partly filled one is never found again."""
+    import numpy as np
+
+    if not trace.hash_tokens:
+        return None
+    offsets, ids = (np.frombuffer(column, np.int64) for column in (trace.offsets, trace.blocks))
+    counts = np.diff(offsets)
+    whole = np.minimum(counts, prompt // trace.hash_tokens)
+    place = np.arange(len(ids)) - np.repeat(offsets[:-1], counts)
+    return np.concatenate(([0], np.cumsum(whole))), ids[place < np.repeat(whole, counts)]
+
+
+def _licence(trace: Trace) -> str:
+    """Licence and citation of a public log: a fetched one by its name, another by its length and its file's name."""
+    stem = Path(trace.source).name.partition(".")[0]
+    for known in public_traces().values():
+        words = known.name.replace("-", "_").split("_")
+        alike = known.requests == len(trace.sent_s) and any(word in trace.source for word in words)
+        if stem == known.name or alike:
+            return f"{known.repository}, {known.licence}; cite {known.cite}"
+    return ""

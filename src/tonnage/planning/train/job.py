@@ -1,0 +1,165 @@
+"""What a training request comes to: sequences, steps, batch, method; one shape for pre-training and fine-tuning.
+
+Whatever the request leaves open is chosen here and listed in `assumed`, so that nobody takes a choice for a fact.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.model import Model
+from tonnage.domain.training import Method
+from tonnage.domain.workload import FineTune, Train
+from tonnage.errors import BadRequest
+from tonnage.physics.parameters import parameters
+from tonnage.units import show
+
+__all__ = ["PATIENCE_S", "Job", "job_of"]
+
+PATIENCE_S: Final = {"train": 30 * 86400.0, "finetune": 86400.0}
+"""Longest run that is called good when no deadline is given: a month, a day. Assumed, and said so. [s]"""
+
+_SEQ_LEN: Final = 4096
+"""Of pre-training where the request says none: Llama 2, DeepSeek-V3, OLMo 2. [tokens]"""
+
+_FINE_TUNE_BATCH: Final = 32
+"""Sequences per step: BERT used 16 or 32 (arXiv 1810.04805, A.3), QLoRA 16 (arXiv 2305.14314, table 9)."""
+
+_IMAGE_BATCH: Final = 256
+"""Images per step: ResNet's on ImageNet (arXiv 1512.03385, 3.4)."""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """The work, whoever runs it."""
+
+    kind: str
+    method: Method
+    sequences: float
+    """Through the model in the whole run, repeated epochs counted."""
+    seq_len: int
+    global_batch: int
+    precision: str
+    optimizer: str
+    lora_rank: int = 16
+    image_px: int | None = None
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> float:
+        """Optimizer steps of the run."""
+        return max(1.0, math.ceil(self.sequences / self.global_batch))
+
+    @property
+    def tokens(self) -> float:
+        """Through the model, padding counted. [tokens]"""
+        return self.sequences * self.seq_len
+
+    @property
+    def adapter(self) -> bool:
+        """Whether the base stays frozen."""
+        return self.method in {"lora", "qlora", "dora"}
+
+
+def job_of(request: Train | FineTune, model: Model) -> Job:
+    """
+    The work that a request comes to.
+
+    Raises
+    ------
+    BadRequest
+        Sequences beyond the model's context, or data that the request does not measure.
+    """
+    if isinstance(request, Train):
+        return _pretraining(request, model)
+    return _fine_tuning(request, model)
+
+
+def _pretraining(request: Train, model: Model) -> Job:
+    if not (model.layers or model.encoder):
+        raise BadRequest(
+            f"model: {model.id} takes no tokens; use `plan finetune --method full --examples N` for images"
+        )
+    said: list[str] = []
+    length = request.seq_len
+    if length is None:
+        length = min(_SEQ_LEN, model.max_context or _SEQ_LEN)
+        said.append(f"sequence length not given: {length:,} tokens")
+    sequences = max(1.0, request.tokens / length)
+    batch = request.global_batch
+    if batch is None:
+        batch = min(_usual_batch(model, length), _power_below(sequences))
+        told = show(float(batch) * length, "tokens")
+        said.append(f"global batch not given: {batch:,} sequences ({told} a step), as published runs of this size use")
+    return Job(
+        kind="train",
+        method="pretrain",
+        sequences=sequences,
+        seq_len=length,
+        global_batch=batch,
+        precision=request.precision,
+        optimizer=request.optimizer,
+        assumed=tuple(said),
+    )
+
+
+def _fine_tuning(request: FineTune, model: Model) -> Job:
+    said: list[str] = []
+    length, sequences = _fine_tuning_sequences(request, model, said)
+    batch = request.global_batch
+    if batch is None:
+        images = not (model.layers or model.encoder)
+        batch = min(_IMAGE_BATCH if images else _FINE_TUNE_BATCH, _power_below(sequences))
+        said.append(f"global batch not given: {batch} {'images' if images else 'sequences'}")
+    return Job(
+        kind="finetune",
+        method=request.method,
+        sequences=sequences,
+        seq_len=length,
+        global_batch=batch,
+        precision=request.precision,
+        optimizer=request.optimizer,
+        lora_rank=request.lora_rank,
+        image_px=request.image_px,
+        assumed=tuple(said),
+    )
+
+
+def _fine_tuning_sequences(request: FineTune, model: Model, said: list[str]) -> tuple[int, float]:
+    """Length of one sequence and how many pass through the model."""
+    if not (model.layers or model.encoder):
+        if request.examples is None or request.method != "full":
+            raise BadRequest(f"model: {model.id} takes images; give --method full and --examples")
+        return 1, request.examples * request.epochs
+    longest = model.max_context or 2**20
+    each = request.tokens_per_example
+    if each is not None and each > longest:
+        raise BadRequest(f"tokens_per_example: {each:,.0f} is beyond the {longest:,} tokens that {model.id} takes")
+    if request.tokens is None and each is None:
+        raise BadRequest("tokens_per_example is missing: give the mean length of an example, or tokens in all")
+    if request.tokens is None and request.examples is None:
+        raise BadRequest("examples is missing: give how many examples one epoch has, or tokens in all")
+    if not request.packed:
+        if each is None or request.examples is None:
+            raise BadRequest("packed: without packing, examples and tokens_per_example must be given")
+        length = min(longest, max(64, 64 * math.ceil(each / 64)))
+        said.append(f"not packed: each example padded to {length:,} tokens; longer ones cost more")
+        return length, request.examples * request.epochs
+    length = min(request.seq_len, longest)
+    if each is not None:
+        length = min(longest, max(length, 64 * math.ceil(each / 64)))
+        said.append(f"examples packed into sequences of {length:,} tokens")
+    total = request.tokens if request.tokens is not None else (request.examples or 0.0) * (each or 0.0)
+    return length, max(1.0, total * request.epochs / length)
+
+
+def _usual_batch(model: Model, seq_len: int) -> int:
+    """Sequences per step: half a million tokens at 125M parameters, growing as in arXiv 2005.14165, table 2.1."""
+    tokens = 0.5e6 * (parameters(model).value / 125e6) ** 0.26
+    return _power_below(max(1.0, tokens / seq_len * math.sqrt(2)))
+
+
+def _power_below(value: float) -> int:
+    return int(2 ** math.floor(math.log2(max(1.0, value))))

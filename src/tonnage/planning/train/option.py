@@ -1,0 +1,311 @@
+"""One rented place, evaluated: its best arrangement, the run over time, the bill, and what stands in its way."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, timedelta
+from typing import Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
+from tonnage.domain.answer import Basis, Part, Quantity, Verdict
+from tonnage.domain.model import Model
+from tonnage.domain.plan import Bill
+from tonnage.domain.train_plan import Milestone, Run, TrainConfiguration, TrainOption
+from tonnage.domain.training import TrainCoefficients, TrainSetup
+from tonnage.domain.workload import FineTune, Train
+from tonnage.optimize.train_layouts import Arrangement, Found
+from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
+from tonnage.planning.train.job import Job
+from tonnage.planning.train.places import Rental
+from tonnage.planning.train.search import KEPT_FREE, arranged, state_bytes, trained_parameters
+from tonnage.planning.train.stored import storage_line
+from tonnage.planning.train.training_job import TrainingJob, mfu
+from tonnage.pricing.bills import with_spares
+from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
+from tonnage.simulation.run import Cluster, RunSpec, run_over_time
+from tonnage.units import show
+
+__all__ = ["Asked", "TrainMissed", "evaluate", "run_of", "timeline"]
+
+ACCELERATORS_PER_RATED_NODE: Final = 8
+SPARES_FROM: Final = 16
+"""Instances of a job from which spares are kept when the request does not say; BLOOM kept 4 for 48."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The request with everything that holds for every place."""
+
+    request: Train | FineTune
+    model: Model
+    job: Job
+    coefficients: TrainCoefficients
+    today: date
+    additions: Additions = NOTHING
+
+
+class TrainMissed(msgspec.Struct, frozen=True, kw_only=True):
+    """A place that cannot do it, and why."""
+
+    what: str
+    accelerator: str
+    count: int
+    verdict: Verdict
+    option: TrainOption | None = None
+    """What it would be, where only deadline or budget is missed."""
+
+
+def evaluate(asked: Asked, rental: Rental) -> list[TrainOption | TrainMissed]:
+    """One outcome per term that the rental offers."""
+    place = rental.place
+    found = arranged(
+        asked.model, place, job=asked.job, coefficients=asked.coefficients, framework=asked.request.framework
+    )
+    if not found.best:
+        return [_no_arrangement(asked, rental, found)]
+    outcomes: list[TrainOption | TrainMissed] = []
+    for term in dict.fromkeys(made.term for made in rental.bills):
+        option = _option(asked, rental, found.best[0], term=term)
+        beyond = _beyond(asked, option)
+        if beyond is None:
+            outcomes.append(option)
+        else:
+            outcomes.append(
+                TrainMissed(what=option.configuration.label(), accelerator=place.accelerator.id, count=place.count,
+                            verdict=beyond, option=option)
+            )  # fmt: skip
+    return outcomes
+
+
+def run_of(
+    asked: Asked, setup: TrainSetup, *, step_s: float, step_factor: float, instances: int, instance_size: float,
+    term: str,
+) -> Run:  # fmt: skip
+    """The run over time of one setup on instances of one term."""
+    request, count = asked.request, setup.layout.ranks
+    nodes = max(1.0, count / ACCELERATORS_PER_RATED_NODE)
+    rate, restart = interruptions(nodes=nodes), run_fact("detect_and_restart")
+    state = trained_parameters(asked.model, setup) * run_fact("state_per_parameter").value
+    write = checkpoint_write_s(
+        state_bytes=state,
+        storage_bytes_per_s=run_fact("storage_write").value,
+        nodes=max(1.0, float(instances)),
+        node_bytes_per_s=run_fact("storage_per_node").value,
+    )
+    blocking = write
+    if request.checkpoint == "async":
+        blocking = min(write, state / (count * run_fact("staging").value) + run_fact("barrier").value)
+    spot = spot_uptime(instances=instances) if term == "spot" else None
+    cluster = Cluster(
+        nodes=nodes,
+        per_node_day=rate.per_node_day,
+        per_node_day_low=rate.low,
+        per_node_day_high=rate.high,
+        restart_s=restart.value,
+        restart_low_s=restart.low,
+        restart_high_s=restart.high,
+        start_s=run_fact("start_up").value,
+        spot_up_s=spot.mean_up_s if spot else None,
+        spot_down_s=spot.mean_down_s if spot else 0.0,
+    )
+    spares = request.spares
+    if spares is None:
+        failing = nodes * rate.per_node_day * run_fact("repair").value / 86400.0
+        broken = poisson_quantile(mean=failing, p=0.95) * ACCELERATORS_PER_RATED_NODE / instance_size
+        spares = math.ceil(broken) if instances >= SPARES_FROM and term != "spot" else 0
+    return run_over_time(
+        RunSpec(
+            steps=asked.job.steps,
+            step_s=step_s,
+            step_factor=step_factor,
+            validation=request.validation,
+            headroom=request.headroom,
+            checkpoint_bytes=state,
+            blocking_s=blocking,
+            write_s=write,
+            cluster=cluster,
+            spares=spares,
+        )
+    )
+
+
+def timeline(option: TrainOption, *, start: date) -> tuple[Milestone, ...]:
+    """The run on a calendar that starts today: trials, first step, halves, expected and late end."""
+    run = option.run
+    trials = run.headroom_s
+    main = run.wall_s.value - trials
+    points = [
+        (0.0, "start: instances up"),
+        *([(trials, f"trials and retries use their {show(trials, 's')}; the run starts")] if trials else []),
+        (trials + run.start_s, "first step"),
+        (trials + main / 2, "half of the steps"),
+        (run.wall_s.value, "end, as expected (half of such runs)"),
+        (run.wall_p90_s, "end, nine runs in ten"),
+    ]
+    return tuple(
+        Milestone(after_s=after, what=what, date=_date(start, after)) for after, what in points if after < 1e12
+    )
+
+
+def _date(start: date, after_s: float) -> str:
+    try:
+        return (start + timedelta(seconds=after_s)).isoformat()
+    except OverflowError:
+        return ""
+
+
+def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> TrainOption:
+    setup, place = best.setup, rental.place
+    job = TrainingJob(model=asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
+    step, error, memory, basis = job.step(), job.errors.factor("step_s"), job.memory(), job.basis
+    bills = [made for made in rental.bills if made.term == term]
+    run = run_of(
+        asked, setup, step_s=step.value, step_factor=error, instances=bills[0].instances,
+        instance_size=bills[0].accelerators_per_instance, term=term,
+    )  # fmt: skip
+    priced = sorted(
+        ((with_spares(made, spares=run.spares), _usd(asked, made, run)) for made in bills), key=lambda entry: entry[1]
+    )
+    made, usd = priced[0]
+    stored = storage_line(asked.job, made=made, run=run)
+    lines = (*_lines(made, run), *stored)
+    aside = sum(line.value for line in stored)
+    share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
+    low, high = (run.wall_s.low or 0.0) * share, (run.wall_s.high or 0.0) * share
+    rate = asked.job.global_batch * asked.job.seq_len / place.count
+    power = place.accelerator.power_w
+    return TrainOption(
+        configuration=_configuration(rental, setup),
+        accelerators=place.count,
+        step_s=step,
+        tokens_per_s_per_accelerator=Quantity(
+            value=rate / step.value, unit="tokens/s", low=rate / (step.high or 1), high=rate / (step.low or 1),
+            basis=basis,
+        ),
+        mfu=mfu(asked.model, accelerator=place.accelerator, setup=setup, step_s=step.value),
+        memory=memory,
+        limit_bytes=place.accelerator.driver_memory_bytes,
+        run=run,
+        bill=made,
+        cost=Quantity(
+            value=usd, unit="USD", low=min(usd, _charged_usd(made, low) + aside),
+            high=max(usd, _charged_usd(made, high) + aside), basis=basis, parts=lines,
+        ),
+        energy_wh=place.count * power * run.billed_s / 3600 if power else None,
+        basis=str(basis),
+        other_offers=tuple(entry[0] for entry in priced[1:4]),
+        notes=rental.notes,
+        sure=basis == Basis.CALIBRATED
+        and memory.value <= (1.0 - KEPT_FREE) * place.accelerator.driver_memory_bytes
+        and _holds(asked, run.wall_p90_s, made.usd_per_hour * run.wall_p90_s * share / 3600),
+    )  # fmt: skip
+
+
+def _usd(asked: Asked, made: Bill, run: Run) -> float:
+    lines = (*_lines(with_spares(made, spares=run.spares), run), *storage_line(asked.job, made=made, run=run))
+    return sum(line.value for line in lines)
+
+
+def _charged_usd(made: Bill, billed_s: float) -> float:
+    """What so long a run is charged: the provider's steps and its least charge hold for a quick one too."""
+    rules = billing_rules(catalog.providers().get(made.provider))
+    return made.usd_per_hour * charged_hours(billed_s, rules=rules, term=made.term)
+
+
+def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
+    """What the billed hours are spent on, as the provider rounds them, of the job's instances and its spares."""
+    rules = billing_rules(catalog.providers().get(made.provider))
+    if not math.isfinite(run.billed_s):
+        return (Part(name="steps", value=math.inf),)
+    hours = charged_hours(run.billed_s, rules=rules, term=made.term)
+    named = {
+        "steps": run.training_s,
+        "validation": run.validation_s,
+        "start": run.start_s,
+        "retries and experiments": run.headroom_s,
+    }
+    named["checkpoints and interruptions"] = max(0.0, run.billed_s - sum(named.values()))
+    spares = f", {run.spares} spare" if run.spares else ""
+    return run_lines(
+        named,
+        charged_h=hours,
+        usd_per_hour=made.usd_per_hour,
+        told=f"{made.instances} x {made.usd_per_instance_hour:,.4g} USD/h{spares}",
+    )
+
+
+def _configuration(rental: Rental, setup: TrainSetup) -> TrainConfiguration:
+    place = rental.place
+    return TrainConfiguration(
+        accelerator=place.accelerator.id,
+        count=place.count,
+        layout=setup.layout,
+        micro_batch=setup.micro_batch,
+        num_micro_batches=setup.num_micro_batches,
+        seq_len=setup.seq_len,
+        recompute=setup.recompute,
+        recompute_share=setup.recompute_share,
+        precision=setup.precision,
+        weights="nf4" if setup.method == "qlora" else setup.weights,
+        optimizer=setup.optimizer,
+        software=setup.software.name,
+        method=setup.method,
+        intra_link=place.intra_link,
+        inter_bytes_per_s=place.inter_bytes_per_s,
+    )
+
+
+def _holds(asked: Asked, wall_s: float, usd: float) -> bool:
+    deadline, budget = asked.request.deadline_s, asked.request.budget_usd
+    return (deadline is None or wall_s <= deadline) and (budget is None or usd <= budget)
+
+
+def _beyond(asked: Asked, option: TrainOption) -> Verdict | None:
+    """Deadline or budget missed, and by how much."""
+    deadline, budget = asked.request.deadline_s, asked.request.budget_usd
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    wall, usd = option.run.wall_s.value, option.cost.value
+    if not option.run.useful_time_fraction.value:
+        between = show(option.run.between_s, "s")
+        return Verdict(
+            ok=False, limit="interruptions", reason=f"{name} is interrupted every {between} and gets nowhere",
+            nearest="fewer instances, or on-demand",
+        )  # fmt: skip
+    if deadline is not None and wall > deadline:
+        return Verdict(
+            ok=False, limit="deadline", short_by=wall - deadline, unit="s",
+            reason=f"{name} takes {show(wall, 's')}, and {show(deadline, 's')} are allowed",
+            nearest=f"deadline {show(wall, 's')} on {name} for {show(usd, 'USD')}",
+        )  # fmt: skip
+    if budget is not None and usd > budget:
+        return Verdict(
+            ok=False, limit="budget", short_by=usd - budget, unit="USD",
+            reason=f"{name} costs {show(usd, 'USD')}, and {show(budget, 'USD')} are allowed",
+            nearest=f"budget {show(usd, 'USD')} on {name} in {show(wall, 's')}",
+        )  # fmt: skip
+    return None
+
+
+def _no_arrangement(asked: Asked, rental: Rental, found: Found) -> TrainMissed:
+    """Memory, or degrees that do not divide."""
+    place = rental.place
+    what = f"{place.count} x {place.accelerator.id}"
+    if found.smallest is None:
+        verdict = Verdict(
+            ok=False, limit="layout", nearest=f"at most {asked.job.global_batch} accelerators, or a larger batch",
+            reason=f"a global batch of {asked.job.global_batch} sequences cannot be spread over {what}",
+        )  # fmt: skip
+        return TrainMissed(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
+    state = state_bytes(asked.model, found.smallest)
+    each = place.accelerator.driver_memory_bytes
+    left = place.count * each - state
+    room = f"leave {show(left, 'bytes')} for activations and buffers" if left > 0 else "leave 0"
+    verdict = Verdict(
+        ok=False, limit="memory", short_by=found.short_bytes, unit="bytes",
+        reason=f"needs {show(state, 'bytes')} of states; {place.count} x {show(each, 'bytes')} {room}, and the leanest "
+        f"layout ({found.smallest.layout.sharding}) is {show(found.short_bytes, 'bytes')} short on its fullest",
+    )  # fmt: skip
+    return TrainMissed(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)

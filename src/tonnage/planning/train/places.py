@@ -1,0 +1,124 @@
+"""Where a training job may run: accelerators x counts x offers, each with the least it can take and cost.
+
+Counts double from one. Inside an instance any count will do; beyond it whole instances are joined by the network that
+the offer lists, by a fabric that spans instances (NVL72, TPU slices), or by the fabric that the provider states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from functools import cache
+from typing import Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog.rows import DATA, table
+from tonnage.domain.answer import Verdict
+from tonnage.domain.money import Offer
+from tonnage.domain.plan import Bill, Rejection
+from tonnage.domain.precision import number_format
+from tonnage.domain.workload import Filters
+from tonnage.planning.sites import Site
+from tonnage.planning.train.search import Place
+from tonnage.pricing.bills import bill
+
+__all__ = ["Rental", "rentals", "trainable"]
+
+MOST_ACCELERATORS: Final = 16384
+"""Of one job when neither count nor limit is given. [accelerators]"""
+_FABRICS: Final = ("infiniband", "roce", "efa", "gpudirect", "rdma")
+"""What providers call a network that joins instances for training."""
+
+
+class Rental(msgspec.Struct, frozen=True, kw_only=True):
+    """A count of one accelerator on the offers that join them alike, cheapest first."""
+
+    place: Place
+    offers: tuple[Offer, ...]
+    bills: tuple[Bill, ...]
+    """Without spares, one per offer and term, cheapest first."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def usd_per_hour(self) -> float:
+        """The cheapest bill. [USD/h]"""
+        return self.bills[0].usd_per_hour
+
+
+def trainable(
+    sites: tuple[Site, ...], *, filters: Filters, precision: str = "bf16"
+) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
+    """Sites whose accelerator trains so: processors only when asked for, inference-only or wider parts never."""
+    narrow = number_format(precision).compute if number_format(precision).bits < 16 else ""
+    kept, refused = [], []
+    for site in sites:
+        why = _inference_only().get(site.accelerator.id)
+        named = site.accelerator.id in filters.accelerators or "cpu" in filters.segments
+        if why is None and site.accelerator.segment == "cpu" and not named:
+            why = "a processor; name it with --accelerator to see how slow"
+        lacking = why is None and bool(narrow) and narrow not in site.accelerator.peaks
+        if why is None and not lacking:
+            kept.append(site)
+        else:
+            reason = f"computes no {narrow}; bf16 runs there" if lacking else f"not for training ({why})"
+            verdict = Verdict(ok=False, limit="precision" if lacking else "training", reason=reason)
+            refused.append(Rejection(what=site.accelerator.id, verdict=verdict))
+    return tuple(kept), tuple(refused)
+
+
+def rentals(site: Site, *, counts: tuple[int, ...], terms: tuple[str, ...], today: date) -> Iterator[Rental]:
+    """Every way to rent each of the counts at this site; networks of unlike rate are apart."""
+    for count in counts:
+        kinds: dict[tuple[int, float | None, bool], list[Offer]] = {}
+        for offer in site.offers:
+            joined = _joined(site, offer, count)
+            if joined is not None:
+                kinds.setdefault(joined, []).append(offer)
+        for (per_node, inter, assumed), offers in kinds.items():
+            bills = _bills(offers, count=count, terms=terms, today=today)
+            if bills:
+                place = Place(
+                    accelerator=site.accelerator, count=count, per_node=per_node, intra_link=site.intra_link,
+                    inter_bytes_per_s=inter,
+                )  # fmt: skip
+                note = (
+                    "network between instances not listed: one adapter per accelerator assumed, as its provider offers"
+                )
+                yield Rental(place=place, offers=tuple(offers), bills=bills, notes=(note,) if assumed else ())
+
+
+def _joined(site: Site, offer: Offer, count: int) -> tuple[int, float | None, bool] | None:
+    """Instance size, network per accelerator, and whether that is assumed; none = it cannot hold the job."""
+    size = int(offer.count)
+    if count <= size:
+        return min(size, max(count, 1)), None, False
+    if count % size:
+        return None
+    fabric = site.accelerator.link.domain if site.intra_link != "pcie" else 1
+    if fabric > site.per_node and count <= fabric:
+        return size, None, False
+    if size < site.per_node or (size == 1 and site.accelerator.vendor.lower() != "google"):
+        return None  # joining parts of machines gains nothing over whole ones
+    if offer.network_bytes_per_s:
+        return size, offer.network_bytes_per_s / size, False
+    provider = catalog.providers().get(offer.provider)
+    stated = provider.facts.get("infiniband_or_equiv", "").lower() if provider else ""
+    fast = site.accelerator.link.domain > 1 and any(name in stated for name in _FABRICS)
+    return (size, None, True) if fast else None
+
+
+def _bills(offers: list[Offer], *, count: int, terms: tuple[str, ...], today: date) -> tuple[Bill, ...]:
+    made = [
+        bill(offer, replicas=1, ranks=count, term=term, today=today)
+        for offer in offers
+        for term in terms
+        if offer.usd_per_hour(term) is not None
+    ]
+    return tuple(sorted((b for b in made if isinstance(b, Bill)), key=lambda b: b.usd_per_hour))
+
+
+@cache
+def _inference_only() -> dict[str, str]:
+    return {row["accelerator"]: row["source"] for row in table(DATA / "failures" / "inference_only.csv")}

@@ -1,0 +1,376 @@
+"""Plan a training or fine-tuning run: every accelerator that can be rented, every count, the best arrangement of each.
+
+The path: filters leave sites; each site is tried at doubling counts; the least a try can take and cost (compute alone,
+at perfect scaling) orders them, so that the dear ones are never searched. The search arranges the rest, the run over
+time says how long and how surely, the bill says how much. Whatever loses keeps its reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from math import inf, log2
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.domain.answer import Verdict
+from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.domain.workload import FineTune, Train
+from tonnage.engines.training import framework_words
+from tonnage.errors import BadRequest, UnknownName
+from tonnage.optimize.frontier import frontier
+from tonnage.planning.relax import bought
+from tonnage.planning.serve.story import model_facts
+from tonnage.planning.sites import Site, none_passes, sites
+from tonnage.planning.train import story
+from tonnage.planning.train.electricity import with_electricity
+from tonnage.planning.train.flips import train_flips
+from tonnage.planning.train.job import PATIENCE_S, job_of
+from tonnage.planning.train.needs import host_needs
+from tonnage.planning.train.option import Asked, TrainMissed, evaluate, timeline
+from tonnage.planning.train.places import MOST_ACCELERATORS, Rental, rentals, trainable
+from tonnage.planning.train.scaling import scaling, setup_label, stops_paying
+from tonnage.planning.train.search import Place, arranged, floor, state_bytes, templates
+from tonnage.planning.train.spot import spot_against_on_demand
+from tonnage.units import show
+from tonnage.version import __version__
+
+__all__ = ["plan_train"]
+
+DOUBLINGS: Final = 3
+"""Counts looked at beyond the first that could meet the deadline with perfect scaling."""
+KEPT_PER_SITE: Final = 3
+ENOUGH: Final = 2
+"""Counts of one place that end in time before larger ones are left alone: they only cost more."""
+KEPT: Final = 40
+ENLARGED: Final = 3
+"""Accelerators that are arranged at larger counts, to say what a shorter deadline would ask for."""
+LARGER: Final = 4
+"""Times the count."""
+WORTH: Final = 2.0
+"""A try whose least cost is beyond this multiple of the best found is not searched. [-]"""
+
+
+class _Try(msgspec.Struct, frozen=True, kw_only=True):
+    """A rental with the least it can take and cost."""
+
+    rental: Rental
+    wall_s: float
+    usd: float
+
+    @property
+    def what(self) -> str:
+        return f"{self.rental.place.count} x {self.rental.place.accelerator.id}"
+
+
+def plan_train(
+    request: Train | FineTune, *, additions: Additions = catalog.NOTHING, today: date | None = None
+) -> TrainPlan:
+    """
+    Options that do the run, best first, with reasons for every loser.
+
+    Best is the cheapest that meets the deadline, or the fastest within a budget when only that is given.
+
+    Raises
+    ------
+    TonnageError
+        The model or an accelerator is unknown, or the request contradicts itself. That nothing can do it is an answer:
+        `feasible` is False and `binding` says what stands in the way.
+    """
+    plan = _planned(request, additions=additions, today=today or date.today())
+    if plan.feasible:
+        return plan
+
+    def leads(other: Train | FineTune) -> str | None:
+        again = _planned(other, additions=additions, today=today or date.today())
+        return story.led_by(again.options[0]) if again.options else None
+
+    return replace(plan, relaxing=bought(request, leads))
+
+
+def _planned(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
+    """The plan, without what relaxing its constraints would buy."""
+    model = with_training_totals(resolve(request.model, additions=additions))
+    job = job_of(request, model)
+    if model.max_context and job.seq_len > model.max_context:
+        raise BadRequest(f"seq_len: {job.seq_len:,} is beyond the {model.max_context:,} tokens that {model.id} takes")
+    framework = request.framework
+    if framework is not None and not any(name in framework.lower() for name in framework_words()):
+        raise UnknownName("framework", framework, known=framework_words())
+    asked = Asked(
+        request=request,
+        model=model,
+        job=job,
+        coefficients=training_coefficients(),
+        today=today,
+        additions=additions,
+    )
+    found, excluded = sites(request.filters, additions=additions)
+    open_sites, refused = trainable(found, filters=request.filters, precision=job.precision)
+    tries: list[_Try] = []
+    missed: list[TrainMissed] = []
+    for site in open_sites:
+        for outcome in _tries(asked, site):
+            (missed if isinstance(outcome, TrainMissed) else tries).append(outcome)  # type: ignore[arg-type]
+    options, more, evaluated = _evaluated(asked, tries)
+    missed += more
+    kept = tuple(_finished(asked, option) for option in _kept(asked, options))
+    ranked = story.with_verdicts(asked, kept)
+    rejected = (*_rejections(missed, ranked), *refused, *excluded)
+    binding = None if ranked else _binding(asked, missed, excluded=(*refused, *excluded), open_sites=open_sites)
+    points = scaling(asked, ranked[0], sites=open_sites) if ranked else ()
+    return TrainPlan(
+        schema=PLAN_SCHEMA,
+        kind="train" if isinstance(request, Train) else "finetune",
+        feasible=bool(ranked),
+        sentence=story.sentence(asked, ranked, binding=binding),
+        request=request,
+        model=model_facts(model),
+        options=ranked,
+        frontier=frontier(ranked, objectives=(lambda o: o.cost.value, lambda o: o.run.wall_s.value)),
+        cheaper_at_risk=story.cheaper_at_risk(asked, ranked),
+        scaling=points,
+        stops_paying=stops_paying(points),
+        spot=spot_against_on_demand(asked, ranked[0], sites=open_sites) if ranked else "",
+        rejected=rejected,
+        trail=story.trail(asked, ranked),
+        flips=train_flips(
+            ranked,
+            evaluated=[
+                *options,
+                *(miss.option for miss in missed if miss.option is not None),
+                *_larger(asked, tries, ranked=ranked),
+            ],
+            deadline_s=_goal_s(asked),
+            budget_usd=request.budget_usd,
+            stated=request.deadline_s is not None,
+        ),
+        binding=binding,
+        evaluated=evaluated,
+        provenance=Provenance(
+            version=__version__,
+            catalogue=story.catalogue_dates(option.bill for option in ranked),
+            made=today.isoformat(),
+            assumed=story.assumptions(asked, ranked, additions=additions),
+        ),
+    )
+
+
+def _tries(asked: Asked, site: Site) -> Iterator[_Try | TrainMissed]:
+    """Counts of one site worth a search; those that cannot hold the states or be in time are told at once."""
+    request, job = asked.request, asked.job
+    place = Place(accelerator=site.accelerator, count=1, per_node=site.per_node, intra_link=site.intra_link)
+    given = (request.framework,) if request.framework else ()
+    kinds = templates(asked.model, place, job=job, coefficients=asked.coefficients, frameworks=given)
+    each = floor(asked.model, site.accelerator, kinds=kinds, coefficients=asked.coefficients).least
+    alone_s = each * job.sequences * (1.0 + request.validation) * (1.0 + request.headroom)
+    state, memory = min(state_bytes(asked.model, kind) for kind in kinds), site.accelerator.driver_memory_bytes
+    goal = _goal_s(asked)
+    counts = _counts(asked, least=state / memory, first=alone_s / goal)
+    named = site.accelerator.id
+    for rental in rentals(site, counts=counts, terms=request.filters.terms, today=asked.today):
+        count = rental.place.count
+        if state / count > memory:
+            verdict = Verdict(
+                ok=False, limit="memory", short_by=state / count - memory, unit="bytes",
+                reason=f"needs {show(state, 'bytes')} of states; {count} x {show(memory, 'bytes')} leave 0",
+            )  # fmt: skip
+            yield TrainMissed(what=f"{count} x {named}", accelerator=named, count=count, verdict=verdict)
+            continue
+        wall = alone_s / count
+        yield _Try(rental=rental, wall_s=wall, usd=wall / 3600 * rental.usd_per_hour)
+
+
+def _counts(asked: Asked, *, least: float, first: float) -> tuple[int, ...]:
+    """Doubling counts, from one below what memory and time need at best to a few doublings beyond."""
+    request = asked.request
+    if request.count is not None:
+        return (request.count,)
+    most = min(request.filters.max_count or MOST_ACCELERATORS, MOST_ACCELERATORS)
+    needed = 0 if first <= 1 else int(log2(first)) + (log2(first) % 1 > 0)
+    held = 0 if least <= 1 else int(log2(least)) + (log2(least) % 1 > 0)
+    slower = 1 if request.deadline_s is None else 0
+    low = max(0, needed - slower, held - 1)
+    high = max(needed, held) + DOUBLINGS if _goal_s(asked) < inf else int(log2(most))
+    return tuple(2**power for power in range(low, high + 1) if 2**power <= most) or (2 ** int(log2(most)),)
+
+
+def _goal_s(asked: Asked) -> float:
+    """The time a good run takes at most: the deadline, else what is called patience; none when only money limits."""
+    if asked.request.deadline_s is None and asked.request.budget_usd is not None:
+        return inf
+    return asked.request.deadline_s or PATIENCE_S[asked.job.kind]
+
+
+def _evaluated(asked: Asked, tries: list[_Try]) -> tuple[list[TrainOption], list[TrainMissed], int]:
+    """Search the tries, those that can be cheapest first, until what is left cannot be near the best."""
+    options: list[TrainOption] = []
+    missed: list[TrainMissed] = []
+    in_time: Counter[tuple[str, str | None]] = Counter()
+    fastest: dict[tuple[str, str | None], float] = {}
+    best, evaluated = inf, 0
+    for attempt in sorted(tries, key=lambda t: (t.usd, t.rental.place.count)):
+        place = attempt.rental.place
+        key = (place.accelerator.id, place.intra_link)
+        if attempt.usd > min(WORTH * best, asked.request.budget_usd or inf) and evaluated:
+            missed.append(_too_dear(attempt, best, budget_usd=asked.request.budget_usd))
+            continue
+        # Perfect scaling from the fastest so far would still be late, or more would only cost more.
+        enough = in_time[key] >= ENOUGH and _goal_s(asked) < inf
+        if enough or fastest.get(key, 0.0) / place.count > _goal_s(asked):
+            continue
+        evaluated += 1
+        for outcome in evaluate(asked, attempt.rental):
+            option = outcome.option if isinstance(outcome, TrainMissed) else outcome
+            if option is not None:
+                taken = option.run.wall_s.value * place.count
+                fastest[key] = min(fastest.get(key, inf), taken)
+            if isinstance(outcome, TrainMissed):
+                missed.append(outcome)
+                continue
+            options.append(outcome)
+            if _patient(asked, outcome):
+                best = min(best, outcome.cost.value)
+                in_time[key] += 1
+    return options, missed, evaluated
+
+
+def _larger(asked: Asked, tries: list[_Try], *, ranked: tuple[TrainOption, ...]) -> list[TrainOption]:
+    """The best accelerators at the next counts: dearer now, and what a shorter deadline would ask for."""
+    if _goal_s(asked) == inf:
+        return []
+    looked_at: dict[str, int] = {}
+    for option in ranked:
+        name = option.configuration.accelerator
+        if name in looked_at or len(looked_at) < ENLARGED:
+            looked_at[name] = max(looked_at.get(name, 0), option.accelerators)
+    found = []
+    for attempt in tries:
+        place = attempt.rental.place
+        if 1 < place.count / looked_at.get(place.accelerator.id, inf) <= LARGER:
+            outcomes = evaluate(asked, attempt.rental)
+            found += [o.option if isinstance(o, TrainMissed) else o for o in outcomes]
+    return [option for option in found if option is not None]
+
+
+def _too_dear(attempt: _Try, best: float, *, budget_usd: float | None) -> TrainMissed:
+    """Beyond the budget at best, or far beyond the best found."""
+    place, least = attempt.rental.place, show(attempt.usd, "USD")
+    if budget_usd is not None and attempt.usd > budget_usd:
+        verdict = Verdict(
+            ok=False, limit="budget", short_by=attempt.usd - budget_usd, unit="USD",
+            reason=f"{attempt.what} costs at least {least} however it is arranged, and {show(budget_usd, 'USD')} are "
+            "allowed",
+        )  # fmt: skip
+    else:
+        verdict = Verdict(
+            ok=False, limit="cost", short_by=attempt.usd - best, unit="USD",
+            reason=f"costs at least {least}, {attempt.usd / best:.1f} times the best, however it is arranged",
+        )  # fmt: skip
+    return TrainMissed(what=attempt.what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
+
+
+def _patient(asked: Asked, option: TrainOption) -> bool:
+    """Whether it ends in the time that is called good when no deadline is given."""
+    return option.run.wall_s.value <= _goal_s(asked)
+
+
+def _rank(asked: Asked, option: TrainOption) -> tuple[bool, bool, float, float]:
+    wall, usd = option.run.wall_s.value, option.cost.value
+    if _goal_s(asked) == inf:
+        return False, not option.sure, wall, usd
+    return not _patient(asked, option), not option.sure, usd, wall
+
+
+def _kept(asked: Asked, options: list[TrainOption]) -> list[TrainOption]:
+    """Best first, a few of each accelerator."""
+    kept: list[TrainOption] = []
+    seen: Counter[str] = Counter()
+    for option in sorted(options, key=lambda o: _rank(asked, o)):
+        if seen[option.configuration.accelerator] < KEPT_PER_SITE and len(kept) < KEPT:
+            kept.append(option)
+            seen[option.configuration.accelerator] += 1
+    return kept
+
+
+def _finished(asked: Asked, option: TrainOption) -> TrainOption:
+    """With what only kept options need: electricity, the timeline, and what host and storage must bring."""
+    accelerator = catalog.accelerator(option.configuration.accelerator, asked.additions)
+    return replace(
+        with_electricity(option, accelerator=accelerator),
+        needs=host_needs(asked, option),
+        timeline=timeline(option, start=asked.today),
+    )
+
+
+def _rejections(missed: list[TrainMissed], options: tuple[TrainOption, ...]) -> tuple[Rejection, ...]:
+    """One line per accelerator that does it at no count: the try that came closest."""
+    doing = {option.configuration.accelerator for option in options}
+    closest: dict[str, TrainMissed] = {}
+    for miss in missed:
+        name = miss.accelerator
+        if name not in doing and (name not in closest or _nearness(miss) < _nearness(closest[name])):
+            closest[name] = miss
+    return tuple(
+        Rejection(what=miss.what, verdict=miss.verdict) for miss in sorted(closest.values(), key=_nearness)
+    )  # fmt: skip
+
+
+_ORDER: Final = {"deadline": 0, "budget": 0, "cost": 1, "interruptions": 2, "layout": 3, "memory": 4}
+
+
+def _nearness(miss: TrainMissed) -> tuple[int, bool, float]:
+    """What was arranged, and so says what would do, comes before a bound on what was not."""
+    return _ORDER.get(miss.verdict.limit or "", 5), miss.verdict.nearest is None, miss.verdict.short_by or 0.0
+
+
+def _binding(
+    asked: Asked, missed: list[TrainMissed], *, excluded: tuple[Rejection, ...], open_sites: tuple[Site, ...]
+) -> Verdict:
+    """When nothing does it: the limit that stops the try that came closest, and what would work."""
+    if not missed:
+        unfit = next((loser for loser in excluded if loser.verdict.limit in {"precision", "training"}), None)
+        if unfit is not None and not open_sites:
+            return replace(unfit.verdict, reason=f"{unfit.what}: {unfit.verdict.reason}")
+        if not excluded or open_sites:
+            wanted = asked.request.count or asked.request.filters.max_count
+            return Verdict(
+                ok=False, limit="offer", reason=f"no offer that passes the filters joins {wanted} accelerators",
+                nearest="another count, or more providers",
+            )  # fmt: skip
+        return none_passes(excluded)
+    closest = min(missed, key=_nearness).verdict
+    if closest.limit not in {"memory", "layout"}:
+        return closest
+    works = _smallest_that_works(asked, open_sites)
+    return replace(
+        closest, nearest=works or closest.nearest or "no count of these accelerators; a smaller model or LoRA"
+    )
+
+
+def _smallest_that_works(asked: Asked, open_sites: tuple[Site, ...]) -> str:
+    """The fewest accelerators that hold the job, whatever count or limit was asked for."""
+    powers = [2**k for k in range(int(log2(MOST_ACCELERATORS)) + 1)]
+    smallest = ""
+    for site in open_sites:
+        for rental in rentals(site, counts=tuple(powers), terms=asked.request.filters.terms, today=asked.today):
+            found = arranged(
+                asked.model, rental.place, job=asked.job, coefficients=asked.coefficients,
+                framework=asked.request.framework,
+            )  # fmt: skip
+            if found.best:
+                powers = [n for n in powers if n < rental.place.count]
+                label = setup_label(found.best[0].setup)
+                smallest = f"smallest that works: {rental.place.count} x {site.accelerator.id} ({label})"
+                break
+        if not powers:
+            break
+    return smallest

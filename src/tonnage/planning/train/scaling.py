@@ -1,0 +1,144 @@
+"""How the chosen accelerator scales: strong and weak, and the count at which adding more stops paying (B3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.domain.train_plan import Run, ScalingPoint, TrainOption
+from tonnage.domain.training import TrainSetup
+from tonnage.engines.training import software_spec
+from tonnage.planning.sites import Site
+from tonnage.planning.train.option import Asked, run_of
+from tonnage.planning.train.places import MOST_ACCELERATORS, rentals
+from tonnage.planning.train.search import Place, arranged, templates
+from tonnage.planning.train.training_job import TrainingJob
+from tonnage.simulation.training import step_time
+
+__all__ = ["PAYS", "rerun", "scaling", "setup_label", "setup_of", "stops_paying"]
+
+DOWN: Final = 2
+UP: Final = 3
+"""Halvings and doublings of the chosen count that the curves show."""
+PAYS: Final = 1.6
+"""Speed that a doubling must bring to count as paying: below it the run costs a quarter more. Chosen. [-]"""
+
+
+def scaling(asked: Asked, best: TrainOption, *, sites: tuple[Site, ...]) -> tuple[ScalingPoint, ...]:
+    """Points of both curves that fit in memory, smallest count first."""
+    site = next((s for s in sites if _is_site(s, best)), None)
+    if site is None:
+        return ()
+    base = best.accelerators
+    counts = [base // 2**k for k in range(DOWN, 0, -1) if base % 2**k == 0]
+    counts += [base * 2**k for k in range(UP + 1) if base * 2**k <= MOST_ACCELERATORS]
+    places = {
+        r.place.count: r.place
+        for r in rentals(site, counts=tuple(counts), terms=asked.request.filters.terms, today=asked.today)
+    }
+    return (*_curve(asked, best, _strong(asked, best, places)), *_curve(asked, best, _weak(asked, best, places)))
+
+
+def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
+    """The first doubling that brings too little, or that none does."""
+    strong = [point for point in points if point.kind == "strong"]
+    for before, after in pairwise(strong):
+        speedup = before.step_s / after.step_s
+        per = after.count / before.count
+        if per == 2 and speedup < PAYS:
+            more = per / speedup - 1.0
+            return (
+                f"beyond {before.count} accelerator{'' if before.count == 1 else 's'}: {after.count} step "
+                f"{speedup:.2f}x as fast and cost {more:.0%} more ({after.layout})"
+            )
+    if len(strong) < 2:
+        return ""
+    return f"not up to {strong[-1].count} accelerators: each doubling brings {PAYS:g}x or more"
+
+
+def rerun(asked: Asked, option: TrainOption, *, instances: int, instance_size: float, term: str) -> Run:
+    """The run of an option's step on other instances or another term."""
+    setup = setup_of(asked, option)
+    card = catalog.accelerators(asked.additions)[option.configuration.accelerator]
+    job = TrainingJob(model=asked.model, accelerator=card, setup=setup, coefficients=asked.coefficients)
+    return run_of(
+        asked, setup, step_s=option.step_s.value, step_factor=job.errors.factor("step_s"),
+        instances=instances, instance_size=instance_size, term=term,
+    )  # fmt: skip
+
+
+Step = tuple[str, int, TrainSetup, float]
+"""Kind of curve, count, arrangement, seconds."""
+
+
+def _strong(asked: Asked, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
+    """The same global batch, arranged anew at each count."""
+    own = software_spec(best.configuration.software).example
+    name = own if asked.job.kind == "finetune" else asked.request.framework
+    for count, place in sorted(places.items()):
+        found = arranged(asked.model, place, job=asked.job, coefficients=asked.coefficients, framework=name)
+        if found.best:
+            yield "strong", count, found.best[0].setup, found.best[0].step_s
+
+
+def _weak(asked: Asked, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
+    """The same arrangement with more or fewer data-parallel ranks: the batch grows with the count."""
+    base = setup_of(asked, best)
+    for count, place in sorted(places.items()):
+        dp, rest = divmod(base.layout.dp * count, best.accelerators)
+        if rest or not dp:
+            continue
+        setup = replace(base, layout=replace(base.layout, dp=dp), inter_bytes_per_s=place.inter_bytes_per_s)
+        step = step_time(
+            asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients
+        )  # fmt: skip
+        yield "weak", count, setup, step.value
+
+
+def _curve(asked: Asked, best: TrainOption, steps: Iterable[Step]) -> Iterable[ScalingPoint]:
+    first: float | None = None
+    over = best.run.billed_s / (best.run.steps * best.step_s.value)  # run over bare steps
+    price = best.bill.usd_per_instance_hour / best.bill.accelerators_per_instance
+    for kind, count, setup, step_s in steps:
+        rate = setup.global_batch * setup.seq_len / step_s
+        first = first or rate / count
+        wall = asked.job.sequences / setup.global_batch * step_s * over
+        yield ScalingPoint(
+            kind=kind, count=count, step_s=step_s, tokens_per_s=rate,  # type: ignore[arg-type]
+            efficiency=rate / count / first, wall_s=wall, usd=wall / 3600 * price * count,
+            layout=setup_label(setup),
+        )  # fmt: skip
+
+
+def setup_label(setup: TrainSetup) -> str:
+    """Degrees of an arrangement in a few words."""
+    layout = setup.layout
+    degrees = " ".join(f"{n} {d}" for n in ("tp", "pp", "cp", "ep", "dp") if (d := getattr(layout, n)) > 1)
+    return f"{degrees or '1 rank'}{' ' + layout.sharding if layout.sharding != 'none' else ''}"
+
+
+def setup_of(asked: Asked, option: TrainOption) -> TrainSetup:
+    """The setup of an option, software's habits included."""
+    c = option.configuration
+    place = Place(
+        accelerator=catalog.accelerators(asked.additions)[c.accelerator], count=c.count,
+        per_node=int(option.bill.accelerators_per_instance), intra_link=c.intra_link,
+        inter_bytes_per_s=c.inter_bytes_per_s,
+    )  # fmt: skip
+    own = software_spec(c.software).example
+    (kind,) = templates(
+        asked.model, place, job=asked.job, coefficients=asked.coefficients, frameworks=(own,)
+    )  # fmt: skip
+    return replace(
+        kind, layout=c.layout, micro_batch=c.micro_batch, num_micro_batches=c.num_micro_batches,
+        recompute=c.recompute, recompute_share=c.recompute_share,
+    )  # fmt: skip
+
+
+def _is_site(site: Site, option: TrainOption) -> bool:
+    c = option.configuration
+    return site.accelerator.id == c.accelerator and site.intra_link == c.intra_link

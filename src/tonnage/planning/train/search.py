@@ -1,0 +1,216 @@
+"""The best arrangements of one job on a count of one accelerator: the search with its functions filled in.
+
+Memory comes from `physics.training_memory`, step time from `engine.training`; the bound is what compute and
+element-wise work alone take at the best shapes, so that nothing faster is ever cut off.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.case import Links, TrainCase, TrainCaseLayout
+from tonnage.domain.framework_spec import Situation
+from tonnage.domain.layout import TrainLayout
+from tonnage.domain.model import Model, Moe
+from tonnage.domain.precision import number_format
+from tonnage.domain.training import Recompute, TrainCoefficients, TrainSetup
+from tonnage.engines.training import usual_software
+from tonnage.optimize.train_layouts import Found, Space, bubble_factor, search
+from tonnage.physics.parameters import parameters
+from tonnage.physics.training_memory import adapter_parameters, recipe, training_memory
+from tonnage.planning.train.job import Job
+from tonnage.planning.train.setup import resolve_setup
+from tonnage.simulation.training import step_time
+
+__all__ = [
+    "KEPT_FREE",
+    "Floor",
+    "Place",
+    "arranged",
+    "floor",
+    "precision_on",
+    "state_bytes",
+    "templates",
+    "trained_parameters",
+]
+
+KEPT_FREE: Final = 0.05
+"""Share of memory kept free where any arrangement allows it: about the median error of a predicted peak. [-]"""
+
+_MANY: Final = 1000
+"""Micro-batches over which the fixed work of a step vanishes."""
+
+_ADMISSIBLE: Final = 0.98
+"""Below the reference's own time, for shapes a little better than the reference's."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A count of one accelerator as it is joined."""
+
+    accelerator: Accelerator
+    count: int
+    per_node: int
+    """Accelerators of one instance. [accelerators]"""
+    intra_link: str | None = None
+    inter_bytes_per_s: float | None = None
+
+
+class Floor(msgspec.Struct, frozen=True, kw_only=True):
+    """What compute and element-wise work of one sequence take on one accelerator, by software and recomputation. [s]"""
+
+    seconds: dict[tuple[str, str], float]
+
+    @property
+    def least(self) -> float:
+        """The smallest of them. [s]"""
+        return min(self.seconds.values())
+
+
+def precision_on(accelerator: Accelerator, precision: str) -> str:
+    """The wanted 16-bit format, or the one that the part has: Volta and Turing have no bf16."""
+    if precision == "bf16" and "bf16" not in accelerator.peaks and "fp16" in accelerator.peaks:
+        return "fp16"
+    return precision
+
+
+def arranged(
+    model: Model, place: Place, *, job: Job, coefficients: TrainCoefficients, framework: str | None = None,
+    recompute: Recompute | None = None, keep: int = 1,
+) -> Found:  # fmt: skip
+    """The fastest arrangements that fit, best first, in the plainest software that has one."""
+    tried = [(framework,)] if framework else _frameworks(job, place)
+    found = Found(best=(), pruned={}, timed=0)
+    for share in (1.0 - KEPT_FREE, 1.0):
+        for names in tried:
+            kinds = templates(model, place, job=job, coefficients=coefficients, frameworks=names)
+            space = Space(
+                count=place.count, domain=_domain(place), global_batch=job.global_batch, templates=kinds,
+                recompute=recompute,
+            )  # fmt: skip
+            found = _searched(
+                model, place.accelerator, space=space, coefficients=coefficients, share=share, keep=keep
+            )  # fmt: skip
+            if found.best:
+                return found
+    return found
+
+
+def _searched(
+    model: Model, card: Accelerator, *, space: Space, coefficients: TrainCoefficients, share: float, keep: int
+) -> Found:
+    """The search of one space with its functions filled in, within a share of the memory."""
+    least = floor(model, card, kinds=space.templates, coefficients=coefficients)
+    layers = sum(group.count for group in (*model.encoder, *model.layers)) or 1
+    usable = card.driver_memory_bytes * share
+    busy: dict[tuple[object, ...], float] = {}
+
+    def over(setup: TrainSetup) -> float:
+        need = training_memory(model, accelerator=card, setup=setup, coefficients=coefficients, memory_kind="device")
+        return need.value - usable
+
+    def seconds(setup: TrainSetup) -> float:
+        return step_time(model, accelerator=card, setup=setup, coefficients=coefficients).value
+
+    def roofline(setup: TrainSetup) -> float:
+        each = least.seconds[setup.software.name, setup.recompute]
+        return each * setup.global_batch / space.count * bubble_factor(setup, layers=layers)
+
+    def shaped(setup: TrainSetup) -> float:
+        """What the micro-batch's shapes and the exchange inside layers take, whatever the pipeline and sharding."""
+        layout = setup.layout
+        key = (setup.software.name, setup.recompute, layout.tp, layout.cp, layout.ep, setup.micro_batch)
+        if key not in busy:
+            alone = replace(setup, layout=replace(layout, pp=1, vpp=1, dp=1, sharding="none"), num_micro_batches=_MANY)
+            step = step_time(model, accelerator=card, setup=alone, coefficients=coefficients)
+            busy[key] = (step.value - step.part("optimizer")) / _MANY
+        turns = setup.num_micro_batches * bubble_factor(setup, layers=layers) / layout.pp
+        return _ADMISSIBLE * busy[key] * turns
+
+    return search(model, space, fits=over, seconds=seconds, bounds=(roofline, shaped), keep=keep)
+
+
+def templates(
+    model: Model, place: Place, *, job: Job, coefficients: TrainCoefficients, frameworks: tuple[str, ...] = ()
+) -> tuple[TrainSetup, ...]:
+    """Everything that the layout does not change, one per family of software."""
+    found: dict[str, TrainSetup] = {}
+    for name in frameworks or _frameworks(job, place)[0]:
+        case = TrainCase(
+            model=model.id,
+            accelerator=place.accelerator.id,
+            method=job.method,
+            count=1,
+            accelerators_per_node=min(place.per_node, place.count),
+            links=Links(intra=place.intra_link, inter_bytes_per_s=place.inter_bytes_per_s),
+            layout=TrainCaseLayout(tp=1, pp=1, vpp=1, cp=1, ep=1, sharding="none"),
+            precision=precision_on(place.accelerator, job.precision),
+            weight_precision="nf4" if job.method == "qlora" else None,
+            micro_batch=1,
+            global_batch=1,
+            seq_len=job.seq_len,
+            image_px=job.image_px,
+            recompute="none",
+            optimizer=job.optimizer,
+            lora_rank=job.lora_rank,
+            framework=name,
+        )
+        setup = resolve_setup(case, model=model, accelerator=place.accelerator, coefficients=coefficients).setup
+        found.setdefault(setup.software.name, setup)
+    return tuple(found.values())
+
+
+def _frameworks(job: Job, place: Place) -> list[tuple[str, ...]]:
+    """
+    Software looked at when the request names none: groups in order, and the fastest of the first group that fits.
+
+    Fine-tuning stays with the plainest scripts as long as they fit.
+    """
+    if place.accelerator.vendor.lower() == "google":
+        situation: Situation = "tpu"
+    elif job.method == "pretrain":
+        situation = "pretrain" if place.count > 1 else "pretrain_alone"
+    else:
+        situation = "finetune_whole" if job.method == "full" and place.count > 1 else "finetune"
+    return [tuple(spec.example for spec in group) for group in usual_software(situation)]
+
+
+def floor(
+    model: Model, accelerator: Accelerator, *, kinds: tuple[TrainSetup, ...], coefficients: TrainCoefficients
+) -> Floor:
+    """Seconds of one sequence that no arrangement undercuts."""
+    experts = max((g.feed_forward.num_experts for g in model.layers if isinstance(g.feed_forward, Moe)), default=1)
+    batch = max(1, min(16, 65536 // max(1, kinds[0].seq_len)))
+    found: dict[tuple[str, str], float] = {}
+    for kind in kinds:
+        for mode in ("none", "selective", "full"):
+            ideal = replace(
+                kind, layout=TrainLayout(ep=experts), micro_batch=batch, num_micro_batches=1, recompute=mode
+            )
+            step = step_time(model, accelerator=accelerator, setup=ideal, coefficients=coefficients)
+            busy = step.part("compute") + step.part("element-wise")
+            found[kind.software.name, mode] = _ADMISSIBLE * busy / batch
+    return Floor(seconds=found)
+
+
+def state_bytes(model: Model, setup: TrainSetup) -> float:
+    """Persistent state of all ranks together, before any activation. [bytes]"""
+    total = parameters(model).value
+    if not setup.adapter:
+        return total * recipe(setup).total
+    base = number_format("nf4").bytes if setup.method == "qlora" else number_format(setup.weights).bytes
+    return total * base
+
+
+def trained_parameters(model: Model, setup: TrainSetup) -> float:
+    """Parameters that a checkpoint holds. [parameters]"""
+    return adapter_parameters(model, setup=setup) if setup.adapter else parameters(model).value
+
+
+def _domain(place: Place) -> int:
+    """Accelerators that tensor parallelism may join: the fast link's, else the instance's."""
+    joined = place.accelerator.link.domain if place.intra_link != "pcie" else 1
+    return max(min(place.per_node, place.count), min(joined, place.count) if joined > place.per_node else 1)

@@ -1,0 +1,250 @@
+"""From a training case with open degrees to a setup with none: what is chosen, and why.
+
+Stated degrees are kept. The rest follows habit of the software (`habits.py`), and of what fits the fastest
+is taken, looking no deeper into pipelines than needed. Every choice is a sentence in the notes, so that nobody
+takes a choice for a fact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Quantity
+from tonnage.domain.case import TrainCase
+from tonnage.domain.framework_spec import SoftwareSpec
+from tonnage.domain.layout import TrainLayout
+from tonnage.domain.model import Model
+from tonnage.domain.precision import number_format
+from tonnage.domain.training import Recompute, TrainCoefficients, TrainSetup
+from tonnage.engines.training import software_of
+from tonnage.errors import BadRequest
+from tonnage.physics.training_memory import training_memory
+from tonnage.planning.train import habits
+from tonnage.planning.train.degrees import check_degrees
+from tonnage.planning.train.training_job import TrainingJob
+from tonnage.simulation.training import step_time
+
+__all__ = ["Chosen", "resolve_setup"]
+
+_LONGEST_MICRO_BATCH = 16384
+"""Tokens of a micro-batch beyond which products gain nothing more. [tokens]"""
+
+Measure = Callable[[TrainSetup], Quantity]
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """A setup, its memory as the driver shows it, and what was chosen on the way."""
+
+    setup: TrainSetup
+    memory: Quantity
+    fits: bool
+    notes: tuple[str, ...] = ()
+
+
+def resolve_setup(
+    case: TrainCase, *, model: Model, accelerator: Accelerator, coefficients: TrainCoefficients
+) -> Chosen:
+    """The setup of a case: the fastest candidate that fits, or the smallest when none does."""
+    check_degrees(case, model)
+    software = software_of(case.framework, method=case.method, count=case.count, layered=bool(model.layers))
+    usable = accelerator.driver_memory_bytes * case.accelerator_fraction
+
+    def measure(setup: TrainSetup) -> Quantity:
+        return training_memory(
+            model, accelerator=accelerator, setup=setup, coefficients=coefficients, memory_kind="device"
+        )
+
+    def seconds(chosen: Chosen) -> float:
+        step = step_time(model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
+        return step.value / chosen.setup.global_batch
+
+    fitting: list[Chosen] = []
+    smallest: Chosen | None = None
+    for layout in _layouts(case, model, software):
+        if _settled(fitting, layout):
+            continue
+        for bare in _completions(case, accelerator, software, layout):
+            setups = [_networked(setup, model) for setup in bare] if model.network else bare
+            found = _lightest_recompute(setups, usable=usable, measure=measure)
+            if smallest is None or found.memory.value < smallest.memory.value:
+                smallest = found
+            if not found.fits:
+                break  # a larger micro-batch needs more
+            fitting.append(found)
+    assert smallest is not None  # _layouts raises when it has nothing to yield
+    best = smallest if not fitting else fitting[0] if len(fitting) == 1 else min(fitting, key=seconds)
+    job = TrainingJob(model=model, accelerator=accelerator, setup=best.setup, coefficients=coefficients)
+    memory = best.memory.within(job.errors.factor("memory_peak_bytes"))
+    return msgspec.structs.replace(best, memory=memory, notes=_notes(case, best.setup, model, accelerator=accelerator))
+
+
+def _settled(fitting: list[Chosen], layout: TrainLayout) -> bool:
+    """Deeper pipelines and wider tensor groups are not worth a look once something fits without recompute."""
+    free = [chosen.setup.layout for chosen in fitting if chosen.setup.recompute == "none"]
+    if any(layout.pp > known.pp or (layout.pp == known.pp and layout.tp > known.tp) for known in free):
+        return True
+    return len({chosen.setup.layout.pp for chosen in fitting if chosen.setup.layout.pp < layout.pp}) > 1
+
+
+def _completions(
+    case: TrainCase, accelerator: Accelerator, software: SoftwareSpec, layout: TrainLayout
+) -> Iterator[list[TrainSetup]]:
+    """Setups of one layout by micro-batch, the smallest first; in each list recompute grows."""
+    kinds = habits.recomputes(case, software, sharded=layout.sharding in {"fsdp", "zero3", "hsdp"})
+    for micro_batch in _micro_batches(case, layout):
+        yield [_setup(case, accelerator, software, (layout, kind, micro_batch)) for kind in kinds]
+
+
+def _lightest_recompute(setups: list[TrainSetup], *, usable: float, measure: Measure) -> Chosen:
+    """The first setup that fits; before full recompute, the least share of layers recomputed that does."""
+    found: list[Chosen] = []
+    for setup in setups:
+        memory = measure(setup)
+        this = Chosen(setup=setup, memory=memory, fits=memory.value <= usable)
+        if this.fits:
+            return _partly(found[0], this, usable=usable, measure=measure) if found else this
+        found.append(this)
+    return min(found, key=lambda chosen: chosen.memory.value)
+
+
+def _partly(none: Chosen, full: Chosen, *, usable: float, measure: Measure) -> Chosen:
+    """As many layers recomputed as memory needs, in twentieths of the model."""
+    spared = none.memory.value - full.memory.value
+    if full.setup.recompute != "full" or spared <= 0:
+        return full
+    share = min(1.0, math.ceil(20 * (none.memory.value - usable) / spared) / 20)
+    setup = msgspec.structs.replace(full.setup, recompute_share=share)
+    memory = measure(setup)
+    return Chosen(setup=setup, memory=memory, fits=True) if memory.value <= usable else full
+
+
+def _layouts(case: TrainCase, model: Model, software: SoftwareSpec) -> Iterator[TrainLayout]:
+    """Layouts that keep what is stated and fill the job, shallow pipelines and narrow tensor groups first."""
+    said, cp = case.layout, case.layout.cp or 1
+    layers = sum(group.count for group in (*model.encoder, *model.layers)) or 1
+    found = False
+    for pp in [said.pp] if said.pp else _pipeline_degrees(layers, software):
+        for tp in [said.tp] if said.tp else _tensor_degrees(case, software):
+            if case.count % (tp * pp * cp):
+                continue
+            dp = case.count // (tp * pp * cp)
+            if said.dp and said.dp != dp:
+                continue
+            found = True
+            ep = said.ep or habits.expert_degree(model, software, ranks=tp * cp * dp)
+            spread = habits.sequence_parallel(case, software, tp=tp)
+            for vpp in habits.virtual_stages(case, software, layers=layers, pp=pp):
+                for sharding in habits.shardings(case, software, ranks=dp * cp):
+                    yield TrainLayout(
+                        tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, dp=dp, sharding=sharding, sequence_parallel=spread,
+                        schedule=habits.schedule(case, pp=pp), async_tp=said.async_tp,
+                    )  # fmt: skip
+    if not found:
+        stated = ", ".join(f"{k} {v}" for k, v in msgspec.structs.asdict(said).items() if type(v) is int)
+        raise BadRequest(
+            f"layout: {stated or 'no degrees'} on {case.count} accelerators leaves no whole data-parallel degree; "
+            f"tp x pp x cp x dp must equal the count"
+        )
+
+
+def _pipeline_degrees(layers: int, software: SoftwareSpec) -> list[int]:
+    deep = software.model_parallel
+    return [p for p in (1, 2, 4, 8, 16, 32, 64) if p == 1 or (deep and p <= layers)]
+
+
+def _tensor_degrees(case: TrainCase, software: SoftwareSpec) -> list[int]:
+    node = case.accelerators_per_node or min(8, case.count)
+    if not software.model_parallel or case.method not in {"pretrain", "full"}:
+        return [1]
+    return [t for t in (1, 2, 4, 8) if t <= node]
+
+
+def _micro_batches(case: TrainCase, layout: TrainLayout) -> list[int]:
+    """Micro-batches to try: stated, or powers of two that divide the rank's batch and leave a pipeline filled."""
+    if case.micro_batch:
+        return [case.micro_batch]
+    per_rank = max(1, (case.global_batch or layout.dp) // layout.dp)
+    tokens = case.seq_len or 1
+    whole = [b for b in (1, 2, 4, 8, 16, 32, 64) if per_rank % b == 0]
+    return [
+        b
+        for b in whole
+        if b == 1 or (b * tokens <= _LONGEST_MICRO_BATCH and (layout.pp == 1 or per_rank // b >= 4 * layout.pp))
+    ][-3:]
+
+
+def _setup(
+    case: TrainCase, accelerator: Accelerator, software: SoftwareSpec, chosen: tuple[TrainLayout, Recompute, int]
+) -> TrainSetup:
+    layout, recompute, micro_batch = chosen
+    per_step = micro_batch * layout.dp
+    precision = number_format(case.precision).name
+    weights = case.weight_precision or (precision if number_format(precision).bits >= 16 else "bf16")
+    return TrainSetup(
+        method=case.method,
+        layout=layout,
+        accelerators_per_node=case.accelerators_per_node or min(8, accelerator.max_per_node or 8),
+        micro_batch=micro_batch,
+        num_micro_batches=max(1, math.ceil((case.global_batch or per_step) / per_step)),
+        seq_len=case.seq_len or 1,
+        precision=precision,
+        weights=weights,
+        master_weights=case.master_weights if case.master_weights is not None else case.method in {"pretrain", "full"},
+        recompute=recompute,
+        recompute_share=case.recompute_share if recompute == "full" and case.recompute_share is not None else 1.0,
+        expert_load=case.expert_load,
+        optimizer=case.optimizer,
+        grads_kept=case.grads_kept,
+        flash_attention=habits.flash_attention(case, accelerator),
+        native_attention=habits.native_attention(case, accelerator, software=software),
+        software=software,
+        overlapped_experts=habits.overlapped_experts(case),
+        fused_loss=habits.fused_loss(case, software),
+        loads_whole=habits.loads_whole(case),
+        paged_states=habits.paged_states(case),
+        wide_residual=habits.wide_residual(case),
+        wide_adapters=habits.wide_adapters(case, software),
+        offload=case.offload,
+        lora_rank=case.lora_rank,
+        lora_targets=habits.lora_targets(case.lora_targets, software),
+        trainable_parameters=case.trainable_parameters,
+        image_px=case.image_px,
+        inter_bytes_per_s=case.links.inter_bytes_per_s,
+        intra=case.links.intra,
+    )
+
+
+def _networked(setup: TrainSetup, model: Model) -> TrainSetup:
+    """What only a network without layers needs to know of its model."""
+    return msgspec.structs.replace(
+        setup,
+        network_style=habits.network_style(model),
+        frozen_flop=habits.frozen_flop(model, image_px=setup.image_px),
+    )
+
+
+def _notes(case: TrainCase, setup: TrainSetup, model: Model, *, accelerator: Accelerator) -> tuple[str, ...]:
+    layout, said = setup.layout, case.layout
+    names = [
+        f"{name} {getattr(layout, name)}"
+        for name in ("tp", "pp", "vpp", "cp", "ep", "sharding")
+        if getattr(said, name) is None and (name in {"tp", "pp", "sharding"} or getattr(layout, name) > 1)
+    ]
+    notes = []
+    compute = number_format(setup.precision).compute
+    if compute not in accelerator.peaks and number_format(setup.precision).bits < 16:
+        notes.append(f"{accelerator.name} computes no {compute}: its products run in 16 bits")
+    if model.max_context and setup.seq_len > model.max_context:
+        notes.append(f"{setup.seq_len:,} tokens are beyond the {model.max_context:,} that the model was made for")
+    if names and case.count > 1:
+        notes.append(f"chosen, not stated: {', '.join(names)}")
+    if case.recompute is None:
+        share = f" in {setup.recompute_share:.0%} of the layers" if setup.recompute_share < 1 else ""
+        notes.append(f"recompute not stated: {setup.recompute}{share}")
+    if case.micro_batch is None and case.global_batch:
+        notes.append(f"micro-batch not stated: {setup.micro_batch}")
+    return tuple(notes)

@@ -1,0 +1,165 @@
+"""What does owning a machine cost over the years it is kept?
+
+Purchase less resale, fabric, storage, spares, interest, support, insurance, energy, hosting and staff; each is one
+line of the sum. Energy is the only line that grows with use: an idle machine draws idle power. Downtime is not a
+line: it lowers the hours in which the machine can work.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.cost import OwnedMachine
+from tonnage.errors import BadRequest
+from tonnage.pricing.energy import mean_power_w
+
+__all__ = [
+    "HOURS_PER_YEAR",
+    "availability",
+    "interest_usd",
+    "owned_usd",
+    "owned_usd_per_used_hour",
+    "resale_share",
+]
+
+HOURS_PER_YEAR: Final = 8760.0
+"""365 days; twelve months of 730 hours. [h]"""
+MONTHS_PER_YEAR: Final = 12.0
+SECONDS_PER_YEAR: Final = HOURS_PER_YEAR * 3600.0
+
+
+def resale_share(*, years: float, after_3_years: float) -> float:
+    """
+    Share of its price that a machine sells for after some years.
+
+    r(t) = r3^(t / 3): the same share is lost every year, so that one figure gives a value at any age.
+
+    Parameters
+    ----------
+    years : number
+        t, age at the sale. [years]
+    after_3_years : number
+        r3, share left after three years, 0 < r3 <= 1; 0 = worth nothing at any age. [-]
+
+    Returns
+    -------
+    number
+        Share of the purchase price. [-]
+
+    Valid
+    -----
+    One to six years; a sale straight after the purchase brings less than its price.
+
+    Source
+    ------
+    Declining-balance depreciation; the share after 36 months is a row of the ownership table.
+
+    Examples
+    --------
+    >>> round(resale_share(years=4, after_3_years=0.3), 3)
+    0.201
+    """
+    return after_3_years ** (years / 3.0) if after_3_years > 0 else 0.0
+
+
+def interest_usd(*, purchase_usd: float, interest_per_year: float, years: float) -> float:
+    """
+    Interest on a purchase that is paid off evenly over its life.
+
+    I = P i t / 2: on average half of the price is owed.
+
+    Parameters
+    ----------
+    purchase_usd : number
+        P. [USD]
+    interest_per_year : number
+        i, of a loan, or what the money would earn elsewhere. [1/year]
+    years : number
+        t, life of the machine. [years]
+
+    Returns
+    -------
+    number
+        Interest over the whole life. [USD]
+
+    Valid
+    -----
+    Without compounding: for rates below about 15 % and lives below six years.
+
+    Source
+    ------
+    Straight-line loan; the formula the ownership table was made for (tco.csv, group finance).
+
+    Examples
+    --------
+    >>> interest_usd(purchase_usd=280_000, interest_per_year=0.08, years=4)
+    44800.0
+    """
+    return purchase_usd * interest_per_year * years / 2.0
+
+
+def availability(machine: OwnedMachine) -> float:
+    """Share of its hours in which a machine works: an interruption of any accelerator stops it until repaired. [-]"""
+    per_year = machine.interruptions * machine.accelerators
+    return 1.0 / (1.0 + per_year * machine.repair / SECONDS_PER_YEAR)
+
+
+def owned_usd(machine: OwnedMachine, *, utilisation: float) -> Quantity:
+    """
+    Cost of owning over the machine's life, line by line.
+
+    own = purchase (1 - resale) + fabric + storage + spares + interest + (support + insurance) purchase years
+    + energy + hosting + staff; linear in the utilisation through the energy alone.
+
+    Raises
+    ------
+    BadRequest
+        The utilisation is outside 0 to 1.
+    """
+    if not 0.0 <= utilisation <= 1.0:
+        raise BadRequest(f"utilisation must be from 0 to 100 %, not {utilisation:.0%}")
+    m = machine
+    kw = mean_power_w(power_w=m.power, utilisation=utilisation, load_share=m.load, idle_share=m.idle) / 1e3
+    resale = resale_share(years=m.years, after_3_years=m.resale_3y)
+    share = f"{resale:.0%} of it after {m.years:g} years"
+    return Quantity.of_parts(
+        "USD",
+        (
+            _part("purchase", m.purchase, "one machine"),
+            _part("resale", -m.purchase * resale, share),
+            _part("network", m.network, "its share of the fabric"),
+            _part("storage", m.storage, "bought beside it"),
+            _part("spares", m.purchase * m.spares, f"{m.spares:.1%} of the purchase"),
+            _part(
+                "interest",
+                interest_usd(purchase_usd=m.purchase, interest_per_year=m.interest, years=m.years),
+                f"{m.interest:.1%} a year on half the purchase",
+            ),
+            _part("support", m.purchase * m.support * m.years, f"{m.support:.1%} of the purchase a year"),
+            _part("insurance", m.purchase * m.insurance * m.years, f"{m.insurance:.1%} of the purchase a year"),
+            _part(
+                "energy",
+                kw * m.pue * HOURS_PER_YEAR * m.years * m.electricity,
+                f"{kw:.2f} kW on average x PUE {m.pue:g} x {m.electricity:g} USD/kWh",
+            ),
+            _part(
+                "hosting",
+                m.power / 1e3 * m.hosting * MONTHS_PER_YEAR * m.years,
+                f"{m.power / 1e3:g} kW contracted x {m.hosting:g} USD/kW-month",
+            ),
+            _part("staff", m.staff * m.years, f"{m.staff:,.0f} USD a year"),
+        ),
+    )
+
+
+def owned_usd_per_used_hour(machine: OwnedMachine, *, utilisation: float) -> float:
+    """Of one accelerator, by hours that end in useful work. [USD/h]"""
+    hours = machine.accelerators * HOURS_PER_YEAR * machine.years * utilisation * availability(machine)
+    if hours <= 0:
+        raise BadRequest("utilisation must be above 0 %: a machine that does nothing has no cost of a used hour")
+    return owned_usd(machine, utilisation=utilisation).value / hours
+
+
+def _part(name: str, value: float, source: str) -> Part:
+    return Part(name=name, value=value, basis=Basis.ASSUMED, source=source)

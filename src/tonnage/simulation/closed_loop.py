@@ -1,0 +1,345 @@
+"""Clients that each send the next request when one ends: a compact simulation of an engine's steps.
+
+All clients start together, as benchmarks do; each sends several requests. Prompts take the step's
+token budget in order of arrival, decodes go on beside them (or wait, where an engine gives prompts
+steps of their own). Runs of decode steps in which nothing changes are jumped. Many clients are
+simulated as fewer cohorts of equal weight. What a benchmark reports as mean time to first token
+holds the start, when all prompts queue behind each other; the rounds after it are spread by the
+lengths. A client's next request reaches the engine while the next step already runs.
+
+Lengths come from a low-discrepancy sequence over the spread, so that the result is deterministic
+and smooth in its inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import deque
+from itertools import accumulate
+from typing import NamedTuple
+
+import msgspec
+
+from tonnage.simulation.served import Served
+from tonnage.simulation.steps import MixedStep, StepTable
+
+__all__ = [
+    "RATIOS", "Load", "LoopLog", "RequestSeen", "Saturation", "closed_loop", "quantiles", "round_weights",
+    "saturated_loop", "saturation",
+]  # fmt: skip
+
+_COHORTS = 32
+_COHORTS_IN_COMPANY = 64
+"""The same where prompts wait for each other: how many have come decides, so cohorts are smaller."""
+_ROUNDS = 3
+_USUAL_REQUESTS = 10
+"""Requests per client of a benchmark run that does not say (InferenceMAX: ten times the concurrency in all)."""
+RATIOS = (0.7548776662466927, 0.5698402909980532)
+"""Of the two-dimensional golden sequence (Roberts 2018): even cover of prompt and output lengths."""
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What arrives, and the engine's limits on what runs together."""
+
+    prompt_tokens: float
+    output_tokens: float
+    budget: float
+    """Tokens of a step: prompt tokens beside decodes, or of one prefill step. [tokens]"""
+    slots: float
+    """Most requests that run together: KV cache and the engine's own limit. [requests]"""
+    spread: tuple[float, float] = (1.0, 1.0)
+    """Uniform lengths between these fractions of nominal; the means are given above."""
+    mixed: bool = True
+    """Prompts share steps with decodes; otherwise they get steps of their own."""
+    equal: bool = False
+    """All requests are equally long and come from a queue: those that enter in one step also end in one step."""
+    company: float = 1.0
+    """Prompts that wait for each other beside running decodes, to be dealt out evenly over data-parallel ranks."""
+    patience: float = 0.0
+    """Decode steps after which they no longer wait. [steps]"""
+
+
+class RequestSeen(NamedTuple):
+    """One request of a cohort, as a log keeps it."""
+
+    round: int
+    sent_s: float
+    begun_s: float
+    """Its first member entered a step."""
+    first_s: float
+    """Mean first token of its members."""
+    ended_s: float
+    output_tokens: float
+
+
+class LoopLog(NamedTuple):
+    """What a simulation did, kept for whoever asks where the time went: steps in order, and finished requests."""
+
+    asked: list[MixedStep]
+    """Each step; one without prompts decodes only."""
+    times: list[tuple[float, float, int]]
+    """When it began, how long it took, and how many such steps followed each other. [s]"""
+    requests: list[RequestSeen]
+
+
+class _Cohorts(NamedTuple):
+    """Clients as columns; one row stays together through its requests."""
+
+    prompt: list[float]
+    """Prompt tokens still to prefill, per member."""
+    length: list[float]
+    """Prompt tokens of the running request."""
+    total: list[float]
+    """Output tokens of the running request."""
+    left: list[float]
+    sent: list[float]
+    begun: list[float]
+    """When the first member entered a step; -1 before."""
+    first: list[float]
+    round: list[int]
+
+
+def closed_loop(
+    table: StepTable, load: Load, *, clients: float, requests_per_client: int | None = None, log: LoopLog | None = None
+) -> Served:
+    """
+    Mean latencies and throughput of `clients` in a closed loop.
+
+    The mean is over a run in which each client sends `requests_per_client` requests, the start
+    included; ten when it is not said, as public benchmarks do. A `log` is filled with what happened.
+    """
+    weights = round_weights(requests_per_client)
+    found = _simulate(table, load, clients, rounds=len(weights), log=log)
+    pooled = [(w / len(rows), row) for w, rows in zip(weights, found, strict=True) for row in rows if w]
+    ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
+    added = table.overheads.request_s
+    ttft_p50, ttft_p95, ttft_p99 = quantiles(pooled, 0)
+    tpot_p50, tpot_p95, tpot_p99 = quantiles(pooled, 1)
+    return Served(
+        ttft_s=ttft + added,
+        tpot_s=tpot,
+        e2e_s=e2e + added,
+        requests_per_s=clients / (e2e + added),
+        running=clients * (e2e - ttft) / e2e,
+        ttft_tail_s=(ttft_p50 + added, ttft_p95 + added, ttft_p99 + added),
+        tpot_tail_s=(tpot_p50, tpot_p95, tpot_p99),
+        saturated=clients > load.slots,
+    )
+
+
+def round_weights(requests_per_client: int | None) -> list[float]:
+    """How many of a client's requests each simulated round stands for: the last one for all that follow it."""
+    total = requests_per_client or _USUAL_REQUESTS
+    rounds = min(_ROUNDS, total)
+    return [1.0] * (rounds - 1) + [float(total - rounds + 1)]
+
+
+def quantiles(pooled: list[tuple[float, tuple[float, float, float]]], column: int) -> tuple[float, float, float]:
+    """Median, 95th and 99th percentile of a column of weighted records."""
+    ordered = sorted((row[column], w) for w, row in pooled)
+    reached = list(accumulate(w for _, w in ordered))
+    p50, p95, p99 = (
+        ordered[min(len(ordered) - 1, bisect_left(reached, share * reached[-1] - 1e-9))][0]
+        for share in (0.5, 0.95, 0.99)
+    )
+    return p50, p95, p99
+
+
+def _simulate(
+    table: StepTable, load: Load, clients: float, *, rounds: int, log: LoopLog | None
+) -> list[list[tuple[float, float, float]]]:
+    """TTFT, TPOT and end-to-end time of every cohort's request, by round."""
+    size = max(1, min(_COHORTS if load.company <= 1.0 else _COHORTS_IN_COMPANY, round(clients)))
+    weight = clients / size
+    room = max(1, math.floor(load.slots / weight + 1e-9))
+    prompt, length, total, left, sent, begun, first = ([0.0] * size for _ in range(7))
+    c = _Cohorts(prompt, length, total, left, sent, begun, first, [0] * size)
+    waiting = deque(range(size))
+    running: list[int] = []
+    for i in range(size):
+        _send(c, i, load, serial=i, now=0.0)
+    records: list[list[tuple[float, float, float]]] = [[] for _ in range(rounds)]
+    now, serial, pending, held = 0.0, size, size * rounds, 0.0
+    while pending > 0:
+        prompts = _take(c, waiting, load, running=len(running), weight=weight, room=room, now=now)
+        alone = bool(prompts and running) and c.begun[waiting[0]] < 0 and (len(waiting) + 0.5) * weight < load.company
+        if holds := alone and held < load.patience:
+            prompts = []
+        if not prompts and not running:
+            now = max(now, c.sent[waiting[0]])
+            continue
+        step, count = _step(c, table, load, running=running, prompts=prompts, weight=weight, log=log)
+        if not prompts and waiting and len(running) < room:
+            count = min(count, max(1, math.ceil((c.sent[waiting[0]] - now) / step)))
+        if holds:
+            count = min(count, math.ceil(load.patience - held))
+        held = held + count if holds else 0.0
+        started, now = now, now + step * count
+        if log is not None:
+            log.times.append((started, step, count))
+        done = _advance(c, running, count) if load.mixed or not prompts else []
+        for i, tokens in prompts:
+            c.begun[i] = started if c.begun[i] < 0 else c.begun[i]
+            c.prompt[i] -= tokens
+            if c.prompt[i] <= 1e-9:
+                waiting.popleft()
+                c.first[i] = _first_token(c, i, now=now, step=step, weight=weight)
+                c.left[i] -= 1.0
+                (running if c.left[i] > 0 else done).append(i)
+        for i in done:
+            pending -= _record(c, i, records, now, log)
+            _send(c, i, load, serial=serial, now=now)
+            serial += 1
+            waiting.append(i)
+    return records
+
+
+def _send(c: _Cohorts, i: int, load: Load, *, serial: int, now: float) -> None:
+    low, high = load.spread
+    mean = (low + high) / 2.0
+    u, v = ((serial * ratio + 0.5) % 1.0 for ratio in RATIOS)
+    c.length[i] = c.prompt[i] = max(1.0, load.prompt_tokens * (low + u * (high - low)) / mean)
+    c.total[i] = c.left[i] = max(1.0, float(round(load.output_tokens * (low + v * (high - low)) / mean)))
+    c.sent[i], c.begun[i] = now, -1.0
+
+
+def _take(
+    c: _Cohorts, waiting: deque[int], load: Load, *, running: int, weight: float, room: int, now: float
+) -> list[tuple[int, float]]:
+    """Prompts of this step and the tokens each member gets."""
+    budget = max(load.budget - running * weight if load.mixed else load.budget, load.budget * 0.02)
+    taken: list[tuple[int, float]] = []
+    for i in waiting:
+        fresh = running > 0 and c.sent[i] >= now and c.round[i] > 0
+        if budget <= 1e-6 or running + len(taken) >= room or fresh:
+            break
+        tokens = min(c.prompt[i], budget / weight)
+        taken.append((i, tokens))
+        budget -= tokens * weight
+    return taken
+
+
+def _step(
+    c: _Cohorts,
+    table: StepTable,
+    load: Load,
+    *,
+    running: list[int],
+    prompts: list[tuple[int, float]],
+    weight: float,
+    log: LoopLog | None,
+) -> tuple[float, int]:
+    """Seconds of the next step, and after how many such steps the first running request ends."""
+    decodes = len(running) * weight
+    context = sum(c.length[i] + c.total[i] - c.left[i] for i in running) / len(running) if running else 0.0
+    if not prompts:
+        jump = max(1.0, min(c.left[i] for i in running))
+        context += jump / 2.0
+        if log is not None:
+            log.asked.append(MixedStep(0.0, 0.0, decodes, context))
+        return table.decode_s(decodes, context), int(jump)
+    tokens = sum(t for _, t in prompts) * weight
+    cached = sum(c.length[i] - c.prompt[i] for i, _ in prompts) / len(prompts)
+    # A step that takes a part of a cohort takes whole members, and a piece of the last one.
+    whole = sum(max(1.0, weight * t / c.length[i]) if weight > 1.0 else 1.0 for i, t in prompts)
+    mixed = MixedStep(
+        prompt_tokens=tokens,
+        prompts=whole,
+        sequences=decodes if load.mixed else 0.0,
+        context=context,
+        cached=cached if weight <= 1.0 else 0.0,
+        dealt=load.company > 1.0,
+    )
+    if log is not None:
+        log.asked.append(mixed)
+    return table.seconds_of(mixed), 1
+
+
+def _advance(c: _Cohorts, running: list[int], count: int) -> list[int]:
+    """Every running cohort gains `count` tokens; those that are done leave."""
+    done = []
+    for i in running:
+        c.left[i] -= count
+        if c.left[i] <= 0:
+            done.append(i)
+    if done:
+        running[:] = [i for i in running if c.left[i] > 0]
+    return done
+
+
+def _first_token(c: _Cohorts, i: int, *, now: float, step: float, weight: float) -> float:
+    """Mean time to first token of a cohort's members: evenly over the steps that prefilled them."""
+    if weight <= 1.0:
+        return now - c.sent[i]
+    return (c.begun[i] + min(step, now - c.begun[i]) + now) / 2.0 - c.sent[i]
+
+
+def _record(
+    c: _Cohorts, i: int, records: list[list[tuple[float, float, float]]], now: float, log: LoopLog | None
+) -> int:
+    """Notes a finished request; 1 while its round counts."""
+    which = c.round[i]
+    c.round[i] += 1
+    if which >= len(records):
+        return 0
+    if log is not None:
+        log.requests.append(RequestSeen(which, c.sent[i], c.begun[i], c.sent[i] + c.first[i], now, c.total[i]))
+    e2e = now - c.sent[i]
+    records[which].append((c.first[i], (e2e - c.first[i]) / max(1.0, c.total[i] - 1.0), e2e))
+    return 1
+
+
+class Saturation(NamedTuple):
+    """The two kinds of step of a full replica, and how many of each a request costs."""
+
+    batch: float
+    context: float
+    steps: float
+    """Decode steps of a request."""
+    mixed: MixedStep
+
+
+def saturation(load: Load) -> Saturation:
+    """The steady state of a full replica: what its steps carry on average."""
+    batch = max(1.0, load.slots)
+    context = load.prompt_tokens + load.output_tokens / 2.0
+    steps = max(1.0, load.output_tokens)
+    # In balance a step carries R p / n prompt tokens; more than the budget waits for its own steps.
+    room = max(load.budget - batch, load.budget * 0.02) if load.mixed else load.budget
+    balanced = max(batch * load.prompt_tokens / steps, load.prompt_tokens)
+    q = min(room, batch * load.prompt_tokens if load.equal else balanced)
+    mixed = MixedStep(
+        prompt_tokens=q,
+        prompts=q / load.prompt_tokens,
+        sequences=batch if load.mixed else 0.0,
+        context=context,
+        cached=max(0.0, load.prompt_tokens - q) / 2.0,
+    )
+    return Saturation(batch, context, steps, mixed)
+
+
+def saturated_loop(table: StepTable, load: Load) -> Served:
+    """
+    As many requests as it takes: all slots busy, a finished request is replaced at once.
+
+    In steady state each of R requests costs its decode steps and its share of steps with prompts:
+    T = n D(R) + R (p / q) (M(q) - D(R)), where a mixed step M carries q prompt tokens: what ends in a step on average
+    where lengths differ, a full budget where all are equal.
+    """
+    full = saturation(load)
+    batch, steps, prompts = full.batch, full.steps, full.mixed.prompts
+    decode = table.decode_s(batch, full.context)
+    mixed = table.seconds_of(full.mixed)
+    extra = max(0.0, mixed - decode) if load.mixed else mixed
+    per_request = steps * decode + batch * extra / prompts
+    tpot = per_request / steps
+    ttft = table.overheads.request_s + mixed * max(1.0, 1.0 / prompts)
+    return Served(
+        ttft_s=ttft,
+        tpot_s=tpot,
+        e2e_s=ttft + (steps - 1.0) * tpot,
+        requests_per_s=batch / per_request,
+        running=batch,
+        saturated=True,
+    )

@@ -1,0 +1,255 @@
+"""Prefill and decode on separate workers, in a closed loop of clients: a compact simulation of both pools.
+
+All clients start together and each sends several requests, as in `closed_loop`. A prefill worker takes whole prompts
+in order of arrival, as many as its budget holds, and is busy until that step ends; the cache is moved; a decode worker
+admits the request when it has a seat and gives all that it runs one token per step. The first token is seen once the
+decode worker has the request: who waits for a seat waits for the first token. Requests go to workers in turn.
+
+Answers of unequal length bring the clients back unevenly, so that prompts queue again in the rounds after the start;
+a formula of the steady state and a share of the start leaves out half of the mean time to first token.
+
+Up to a few dozen clients are simulated one by one. More are simulated as cohorts of equal weight on one worker of each
+pool, which then stands for all of them: it gets its share of each cohort.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import count, cycle
+from typing import NamedTuple
+
+import msgspec
+
+from tonnage.simulation.closed_loop import RATIOS, quantiles
+from tonnage.simulation.served import Served
+from tonnage.simulation.steps import StepTable
+
+__all__ = ["Pools", "disaggregated_loop"]
+
+_COHORTS = 32
+_ROUNDS = 5
+_USUAL_REQUESTS = 5
+"""Requests per client of a benchmark of separate pools that does not say (NVIDIA's and SGLang's scripts of 2025)."""
+_SMALL = 1e-9
+_TOKEN = 1e-6
+"""Of a token: rounding when answers end together."""
+
+
+class Pools(msgspec.Struct, frozen=True, kw_only=True):
+    """The two pools: step times of one worker of each, and how many there are."""
+
+    prefill: StepTable
+    prefill_workers: int
+    decode: StepTable
+    decode_workers: int
+    slots: float
+    """Most requests that one decode worker runs together. [requests]"""
+    budget: float
+    """Prompt tokens of one prefill step. [tokens]"""
+    transfer_s: float
+    """Moving one prompt's cache to the decode worker. [s]"""
+    spread: tuple[float, float] = (1.0, 1.0)
+    """Uniform lengths between these fractions of nominal; the means are given with the load."""
+
+
+class _Request(NamedTuple):
+    """One request of every member of a cohort."""
+
+    round: int
+    sent: float
+    prompt: float
+    output: float
+
+
+class _Event(NamedTuple):
+    """What happens next; the serial number keeps events of the same time in the order they were made."""
+
+    at: float
+    serial: int
+    kind: int
+    worker: int
+    request: _Request | None = None
+    mean: float = 0.0
+    """When the members of the cohort had their prompts done, on average. [s]"""
+
+
+class _World(NamedTuple):
+    """What the simulation reads and changes; lists are by worker."""
+
+    pools: Pools
+    shape: tuple[float, float]
+    """Mean prompt and answer. [tokens]"""
+    members: tuple[float, float]
+    """Of one cohort, on a prefill and on a decode worker. [requests]"""
+    ahead: list[_Event]
+    serial: Iterator[int]
+    drawn: Iterator[int]
+    queues: list[deque[tuple[_Request, float, float]]]
+    """Prompts of a prefill worker: members left, and for those done the sum of their times."""
+    free: list[bool]
+    seats: list[deque[tuple[_Request, float]]]
+    """Who waits for a decode worker, and how much before the last its members came on average. [s]"""
+    running: list[list[tuple[float, int, _Request, float, float]]]
+    """Of a decode worker, nearest end first: tokens given by then, serial number, admitted, members' lead."""
+    due: list[int]
+    """Serial number of the next end that still holds."""
+    said: list[float]
+    """Tokens that a decode worker has given to whom it always ran."""
+    told: list[float]
+    """When `said` was brought up to date. [s]"""
+    steps: dict[float, float]
+
+
+def disaggregated_loop(
+    pools: Pools, *, clients: float, prompt_tokens: float, output_tokens: float, requests_per_client: int | None = None
+) -> Served:
+    """Means over a run in which each of `clients` sends so many requests, the start included; five when unsaid."""
+    total = requests_per_client or _USUAL_REQUESTS
+    rounds = min(_ROUNDS, total)
+    found = _simulate(pools, clients, shape=(prompt_tokens, output_tokens), rounds=rounds)
+    weights = [1.0] * (rounds - 1) + [float(total - rounds + 1)]
+    pooled = [(w / len(rows), row) for w, rows in zip(weights, found, strict=True) for row in rows]
+    ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
+    added = pools.prefill.overheads.request_s
+    steady = sum(row[2] for row in found[-1]) / len(found[-1])
+    running = clients * (e2e - ttft) / e2e
+    ttft_p50, ttft_p95, ttft_p99 = quantiles(pooled, 0)
+    return Served(
+        ttft_s=ttft + added,
+        tpot_s=tpot,
+        e2e_s=e2e + added,
+        requests_per_s=clients / (steady + added),
+        running=running,
+        ttft_tail_s=(ttft_p50 + added, ttft_p95 + added, ttft_p99 + added),
+        tpot_tail_s=quantiles(pooled, 1),
+        saturated=running >= 0.98 * pools.slots * pools.decode_workers,
+    )
+
+
+_ARRIVES, _PREFILLED, _MOVED, _ENDS = range(4)
+
+
+def _simulate(
+    pools: Pools, clients: float, *, shape: tuple[float, float], rounds: int
+) -> list[list[tuple[float, float, float]]]:
+    """TTFT, TPOT and end-to-end time of every cohort's request, by round."""
+    size = max(1, min(_COHORTS, round(clients)))
+    weight = clients / size
+    single = weight <= 1.0
+    ways = (pools.prefill_workers, pools.decode_workers) if single else (1, 1)
+    members = (1.0, 1.0) if single else (weight / pools.prefill_workers, weight / pools.decode_workers)
+    w = _World(
+        pools, shape, members, [], count(), count(), [deque() for _ in range(ways[0])], [True] * ways[0],
+        [deque() for _ in range(ways[1])], [[] for _ in range(ways[1])], [-1] * ways[1], [0.0] * ways[1],
+        [0.0] * ways[1], {},
+    )  # fmt: skip
+    records: list[list[tuple[float, float, float]]] = [[] for _ in range(rounds)]
+    arriving, moving = cycle(range(ways[0])), cycle(range(ways[1]))
+    for _ in range(size):
+        _send(w, 0.0, worker=next(arriving), round_=0)
+    pending = size * rounds
+    while pending:
+        event = heappop(w.ahead)
+        now, at, request = event.at, event.worker, event.request
+        if event.kind == _ARRIVES and request is not None:
+            w.queues[at].append((request, members[0], 0.0))
+            _prefill(w, at, now)
+        elif event.kind == _PREFILLED:
+            w.free[at] = True
+            _prefill(w, at, now)
+        elif event.kind == _MOVED and request is not None:
+            at = next(moving)
+            _advance(w, at, now)
+            w.seats[at].append((request, now - pools.transfer_s - event.mean))
+            _seat(w, at, now)
+        elif event.serial == w.due[at]:
+            _advance(w, at, now)
+            running = w.running[at]
+            while running and running[0][0] <= w.said[at] + _TOKEN:
+                _, _, ended, admitted, lead = heappop(running)
+                pending -= _record(records, ended, admitted=admitted, lead=lead, now=now)
+                _send(w, now, worker=next(arriving), round_=ended.round + 1)
+            _seat(w, at, now)
+    return records
+
+
+def _send(w: _World, now: float, *, worker: int, round_: int) -> None:
+    """The next request of a cohort, its lengths drawn evenly over their spread."""
+    low, high = w.pools.spread
+    mean, serial = (low + high) / 2.0, next(w.drawn)
+    u, v = ((serial * ratio + 0.5) % 1.0 for ratio in RATIOS)
+    prompt = max(1.0, w.shape[0] * (low + u * (high - low)) / mean)
+    output = max(1.0, float(round(w.shape[1] * (low + v * (high - low)) / mean)))
+    heappush(w.ahead, _Event(now, next(w.serial), _ARRIVES, worker, _Request(round_, now, prompt, output)))
+
+
+def _prefill(w: _World, at: int, now: float) -> None:
+    """The next step of a prefill worker: whole prompts within its budget, one at least."""
+    queue, pools = w.queues[at], w.pools
+    if not w.free[at] or not queue:
+        return
+    taken: list[tuple[_Request, float, float, float]] = []
+    tokens = prompts = 0.0
+    while queue and (not prompts or tokens + queue[0][0].prompt * min(1.0, queue[0][1]) <= pools.budget):
+        request, left, before = queue.popleft()
+        part = min(left, max((pools.budget - tokens) / request.prompt, min(1.0, left)))
+        tokens, prompts = tokens + part * request.prompt, prompts + part
+        taken.append((request, part, left - part, before))
+        if left - part > _SMALL:
+            break
+    whole = max(1.0, prompts)
+    step = pools.prefill.mixed_step_s(
+        prompt_tokens=tokens * whole / prompts, prompts=whole, sequences=0.0, context=0.0, dealt=whole > 1.0
+    )
+    # A worker that stands for several gets fractions of prompts: it is busy for its share of a whole one's step.
+    ends = now + step
+    for request, part, left, before in taken:
+        done = before + part * ends
+        if left > _SMALL:
+            queue.appendleft((request, left, done))
+        else:
+            mean = done / w.members[0]
+            heappush(w.ahead, _Event(ends + pools.transfer_s, next(w.serial), _MOVED, 0, request, mean))
+    w.free[at] = False
+    heappush(w.ahead, _Event(now + step * prompts / whole, next(w.serial), _PREFILLED, at))
+
+
+def _advance(w: _World, at: int, now: float) -> None:
+    """Gives everyone on a decode worker the tokens of the time since it was looked at last."""
+    running = len(w.running[at]) * w.members[1]
+    if running:
+        w.said[at] += (now - w.told[at]) / _step_s(w, running)
+    w.told[at] = now
+
+
+def _step_s(w: _World, running: float) -> float:
+    step = w.steps.get(running)
+    if step is None:
+        step = w.steps[running] = w.pools.decode.decode_s(max(1.0, running), w.shape[0] + w.shape[1] / 2.0)
+    return step
+
+
+def _seat(w: _World, at: int, now: float) -> None:
+    """Admits who waits while there are seats, and says when the next answer ends."""
+    running, room = w.running[at], max(1, math.floor(w.pools.slots / w.members[1] + _SMALL))
+    while w.seats[at] and len(running) < room:
+        request, lead = w.seats[at].popleft()
+        heappush(running, (w.said[at] + request.output - 1.0, next(w.serial), request, now, lead))
+    if running:
+        w.due[at] = next(w.serial)
+        ends = now + max(0.0, running[0][0] - w.said[at]) * _step_s(w, len(running) * w.members[1])
+        heappush(w.ahead, _Event(ends, w.due[at], _ENDS, at))
+
+
+def _record(
+    records: list[list[tuple[float, float, float]]], ended: _Request, *, admitted: float, lead: float, now: float
+) -> int:
+    """Notes a finished request; 1 while its round counts."""
+    if ended.round >= len(records):
+        return 0
+    ttft, e2e = admitted - lead - ended.sent, now - lead - ended.sent
+    records[ended.round].append((ttft, (now - admitted) / max(1.0, ended.output - 1.0), e2e))
+    return 1

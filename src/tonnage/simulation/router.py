@@ -1,0 +1,142 @@
+"""Several replicas behind a router, and an autoscaler that starts and stops them: a fleet over a day.
+
+The router takes turns, sends each request to the ready replica with the fewest in flight, or to the one that
+holds most of its prefix, unless that one is far busier than the others (SGLang's cache-aware rule). The
+autoscaler looks every so often: it wants so many replicas that each has about a given number of
+requests in flight, starts what is missing (of use after a cold start, paid for at once), and drains one
+at a time when load has been too low for long enough. Fewest 0 is scale to zero: a request that finds
+nobody ready waits for the start. A replica's step that has begun counts as done when the router looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, get_args
+
+import msgspec
+
+from tonnage.errors import BadRequest
+from tonnage.simulation.serving import Simulated, kept, loop_of, played, refused
+from tonnage.simulation.simulated import Floats, Limits, Requests, StepArrays
+
+__all__ = ["Rule", "Scaling", "simulate_disaggregated", "simulate_fleet"]
+
+Rule = Literal["round-robin", "least-loaded", "prefix-aware"]
+RULES: Final[tuple[str, ...]] = get_args(Rule)
+"""In the order of `loop_state`."""
+
+
+class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+    """An autoscaler's settings."""
+
+    in_flight: float
+    """Requests in flight wanted per replica. [requests]"""
+    fewest: int = 1
+    cold_start_s: float = 0.0
+    """From the decision to the first step: machine, weights, warm-up. [s]"""
+    every_s: float = 15.0
+    """Between two looks. [s]"""
+    keep_s: float = 300.0
+    """Load too low for this long takes one replica away. [s]"""
+
+
+def simulate_fleet(
+    table: StepArrays,
+    limits: Limits,
+    *,
+    requests: Requests,
+    replicas: int,
+    rule: Rule = "least-loaded",
+    scaling: Scaling | None = None,
+    delivery_s: float = 0.0,
+    watch: Callable[[int, int], None] | None = None,
+) -> Simulated:
+    """
+    Requests, as they are sent, on up to `replicas` replicas behind a router.
+
+    Without `scaling` all of them are on from the start to the end.
+    """
+    if replicas < 1:
+        raise BadRequest(f"replicas {replicas} must be at least 1")
+    loop = loop_of(table, limits, requests=requests, replicas=replicas, delivery_s=delivery_s)
+    if not len(loop.requests.prompt):
+        raise BadRequest("no request fits the cache of one replica; there is nothing to simulate")
+    loop.script.control["rule"] = RULES.index(rule)
+    if scaling is not None:
+        _check(scaling, replicas)
+        begin = float(loop.requests.sent_s[0])
+        settings = {
+            "look_every_s": scaling.every_s, "in_flight": scaling.in_flight, "cold_s": scaling.cold_start_s,
+            "fewest": scaling.fewest, "most": replicas, "keep_s": scaling.keep_s, "look_s": begin + scaling.every_s,
+        }  # fmt: skip
+        for name, value in settings.items():
+            loop.script.control[name] = value
+        loop.script.power["since_s"][scaling.fewest :] = float("nan")
+    return played(loop, watch, routed=True)
+
+
+def _check(s: Scaling, replicas: int) -> None:
+    if not (s.in_flight > 0 and s.every_s > 0 and 0 <= s.fewest <= replicas and s.cold_start_s >= 0 and s.keep_s >= 0):
+        raise BadRequest(
+            f"scaling: in_flight {s.in_flight:g} and every_s {s.every_s:g} must be above 0, fewest {s.fewest} at most"
+            f" {replicas} replicas, times at least 0"
+        )
+
+
+def simulate_disaggregated(
+    tables: tuple[StepArrays, StepArrays],
+    limits: tuple[Limits, Limits],
+    *,
+    requests: Requests,
+    workers: tuple[int, int],
+    transfer_s: Floats,
+    delivery_s: float = 0.0,
+    watch: Callable[[int, int], None] | None = None,
+) -> Simulated:
+    """
+    Prompts on one pool of workers, answers on another: each pair of arguments is (prefill, decode).
+
+    The prefill worker computes the first token; the cache takes `transfer_s` seconds of each request to reach a decode
+    worker, whose first step computes the key and value of that token. The client sees it when that step begins: who
+    waits for a seat there waits for the first token. A request preempted there is computed again from its prompt.
+    """
+    import numpy as np
+
+    bad = refused(requests, limits[1]) | refused(requests, limits[0])
+    sent, moved = kept(requests, ~bad), np.asarray(transfer_s, float)[~bad]
+    first = simulate_fleet(
+        tables[0], limits[0], requests=sent._replace(output=np.ones_like(sent.output)), replicas=workers[0],
+        delivery_s=delivery_s, watch=watch,
+    )  # fmt: skip
+    longer = sent.output > 1
+    if first.partial:
+        return first._replace(requests=sent, last_s=np.where(longer, np.nan, first.last_s), num_refused=int(bad.sum()))
+    arrive = first.first_s + moved
+    order = np.argsort(arrive[longer], kind="stable")
+    rows = np.nonzero(longer)[0][order]
+    last, started, preempted = first.first_s.copy(), first.started_s, np.zeros(len(arrive), np.int64)
+    seen = first.first_s.copy()
+    paid, timeline = first.paid_s, first.timeline
+    if len(rows):
+        following = sent._replace(
+            sent_s=arrive[rows], prompt=sent.prompt[rows] + 1, output=sent.output[rows] - 1, cached=sent.prompt[rows],
+            priority=sent.priority[rows], think_s=sent.think_s[rows], adapter=sent.adapter[rows],
+            offsets=np.zeros(1, np.int64),
+            blocks=np.zeros(0, np.int64), num_ids=0,
+        )  # fmt: skip
+        second = simulate_fleet(
+            tables[1], limits[1]._replace(cached_again=False), requests=following, replicas=workers[1],
+            watch=watch,
+        )  # fmt: skip
+        last[rows], preempted[rows], seen[rows] = second.last_s, second.preempted, second.started_s
+        first = first._replace(
+            gaps=second.gaps, steps=first.steps + second.steps, partial=second.partial,
+            prompt_tokens=first.prompt_tokens + second.prompt_tokens - len(rows),
+        )  # fmt: skip
+        paid, timeline = np.concatenate((paid, second.paid_s)), second.timeline
+    end = float(np.nanmax(last)) if np.isfinite(last).any() else float(arrive.max())
+    return first._replace(
+        requests=sent, started_s=started, first_s=seen, last_s=last, preempted=preempted, timeline=timeline,
+        paid_s=np.full(len(paid), end - float(sent.sent_s[0])), num_refused=int(bad.sum()),
+        span_s=max(end - float(sent.sent_s[0]), 1e-12),
+    )  # fmt: skip

@@ -1,0 +1,338 @@
+"""How latencies and rates follow from steps: the tree of each number that `Served` holds, by kind of traffic.
+
+A steady state is a weighted mean of its kinds of step. A simulated loop is opened by its log: the time of every request
+is divided among the steps that ran meanwhile, and each kind of step is opened at its mean shape. Values are those of
+the functions that predict (`capacity`, `closed_loop`, `static`), whose terms are read here and never computed again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tonnage.domain.breakdown import Node
+from tonnage.simulation.capacity import MOST_BUSY, ReplicaLoad, ReplicaTimes
+from tonnage.simulation.closed_loop import Load, LoopLog, RequestSeen, Saturation, round_weights, saturation
+from tonnage.simulation.served import Served
+from tonnage.simulation.static import prefill_steps
+from tonnage.simulation.step_tree import StepTrees
+from tonnage.simulation.steps import MixedStep
+
+__all__ = [
+    "ServedTree",
+    "closed_tree",
+    "held_tree",
+    "pooled_tree",
+    "saturated_tree",
+    "static_tree",
+    "steady_tree",
+]
+
+TTFT: Final = "TTFT"
+TPOT: Final = "TPOT"
+E2E: Final = "end to end"
+_DECODE: Final = "decode steps"
+_MIXED: Final = "prefill steps"
+
+
+class ServedTree(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean latencies of a replica, opened, and what one request costs it."""
+
+    ttft: Node
+    tpot: Node
+    e2e: Node
+    work: float
+    """Requests that take `cost` together; 0 where a simulation alone says how many."""
+    cost: tuple[Node, ...]
+    """Seconds whose quotient is the replica's rate; none where the traffic states the rate."""
+
+
+def steady_tree(
+    times: ReplicaTimes,
+    load: ReplicaLoad,
+    *,
+    concurrency: float,
+    overload: bool,
+    decode: Callable[[float], Node],
+    prefill: tuple[Node, Node],
+) -> ServedTree:
+    """
+    Arrivals at a rate: the closed form of `capacity.at_concurrency`, its terms opened.
+
+    `decode` opens the step of a tabulated batch; `prefill` is one mean prompt alone, and what one takes from decodes.
+    """
+    alone, share = prefill
+    tokens = max(1.0, load.output_tokens - 1.0)
+    step = _between(times, concurrency, decode)
+    rate = concurrency / (tokens * step.value + concurrency * share.value)
+    busy = min(rate * share.value, MOST_BUSY)
+    per_token = step.value / (1.0 - busy)
+    tpot = Node.total(
+        TPOT,
+        (
+            step,
+            Node.total("prompts that share steps", (share,), times=busy * per_token / share.value,
+                       how=f"{rate:.3g} prompts/s x {per_token * 1e3:.3g} ms a token"),
+        ),
+        how=f"steady state of {concurrency:.3g} requests",
+    )  # fmt: skip
+    service = Node.total(
+        "one prompt ahead",
+        (share, Node.total("step it rides on", (step,), times=times.step_share, how="its share of a step's budget")),
+    )
+    prompts_busy = min(rate * service.value, MOST_BUSY)
+    waits = (load.dispersion + 1.0) / 2.0 * prompts_busy / (1.0 - prompts_busy)
+    ttft = Node.total(
+        TTFT,
+        (
+            Node.total("running step", (step,), times=0.5, how="a request comes in the middle of a step"),
+            Node.total("queueing delay", (service,), times=waits,
+                       how=f"M/G/1: prompts take {prompts_busy:.1%} of the time"),
+            alone,
+        ),
+    )  # fmt: skip
+    if not overload:
+        return _served(ttft, tpot, load.output_tokens - 1.0, work=1.0, cost=())
+    cost = Node.total(
+        "time in the batch",
+        (
+            Node.total(_DECODE, (step,), times=tokens, how=f"{tokens:.4g} steps"),
+            Node.total("prompts of all", (share,), times=concurrency, how=f"{concurrency:.4g} prompts"),
+        ),
+    )
+    return _served(ttft, tpot, load.output_tokens - 1.0, work=concurrency, cost=(cost,))
+
+
+def _between(times: ReplicaTimes, batch: float, decode: Callable[[float], Node]) -> Node:
+    """The decode step at a batch, linear between two tabulated ones and never shorter than a smaller batch's."""
+    sizes = times.batches
+
+    def at(i: int) -> Node:
+        # Host work may make a larger batch look no slower.
+        return max((decode(sizes[j]) for j in range(i + 1)), key=lambda node: node.value)
+
+    above = next((i for i, size in enumerate(sizes) if batch <= size), None)
+    if above is None:
+        return Node.total("decode step", (at(len(sizes) - 1),), times=batch / sizes[-1], how="beyond the largest batch")
+    if above == 0:
+        return at(0)
+    share = (batch - sizes[above - 1]) / (sizes[above] - sizes[above - 1])
+    parts = tuple(
+        Node.total(f"step of {sizes[i]:.4g}", (at(i),), times=weight, how=f"{weight:.1%} of it")
+        for i, weight in ((above - 1, 1.0 - share), (above, share))
+        if weight
+    )
+    return Node.total("decode step", parts, how=f"{batch:.4g} requests, between two batches")
+
+
+def saturated_tree(trees: StepTrees, load: Load) -> ServedTree:
+    """A full replica: each request costs its decode steps and its share of prefill steps."""
+    full = saturation(load)
+    decode = trees.decode("decode step", full.batch, context=full.context)
+    mixed = trees.mixed("prefill step", full.mixed)
+    cost = _full_cost(full, decode, mixed, mixed_steps=load.mixed)
+    tpot = Node.total(TPOT, (cost,), times=1.0 / full.steps, how=f"a request's cost over {full.steps:.4g} tokens")
+    needed = max(1.0, 1.0 / full.mixed.prompts)
+    own = Node.total("own prefill", (mixed,), times=needed, how=f"{needed:.3g} steps")
+    ttft = Node.total(TTFT, (trees.request(), own), how="from when the request is admitted")
+    return _served(ttft, tpot, full.steps - 1.0, work=full.batch, cost=(cost,))
+
+
+def _full_cost(full: Saturation, decode: Node, mixed: Node, *, mixed_steps: bool) -> Node:
+    """n decode steps, of which R p / q are longer for the prompts in them."""
+    times = full.batch / full.mixed.prompts
+    parts: tuple[Node, ...]
+    if not mixed_steps:
+        told = f"{full.batch:.4g} requests enter meanwhile, {full.mixed.prompts:.3g} a step"
+        parts = (
+            Node.total(_DECODE, (decode,), times=full.steps, how=f"{full.steps:.4g} tokens"),
+            Node.total(_MIXED, (mixed,), times=times, how=told),
+        )
+    elif mixed.value > decode.value:
+        parts = (
+            Node.total(_DECODE, (decode,), times=full.steps - times, how=f"{full.steps - times:.4g} steps"),
+            Node.total(_MIXED, (mixed,), times=times, how=f"{times:.4g} steps carry the prompts"),
+        )
+    else:
+        parts = (Node.total(_DECODE, (decode,), times=full.steps, how="prompts make no step longer"),)
+    return Node.total("a request's time in the batch", parts)
+
+
+def static_tree(
+    trees: StepTrees, load: Load, *, found: Served, requests: float, budget: float, piped: float
+) -> ServedTree:
+    """A batch that starts together, or a burst that runs in waves of as many as there are slots."""
+    output, prompt = load.output_tokens, load.prompt_tokens
+    together = min(requests, load.slots) if found.saturated else requests
+    turns = together if trees.pricing.overheads.sequential and together > 1 else 1.0
+    batch = together / turns
+    own = _prefill(trees, prefill_steps(prompts=batch, prompt_tokens=prompt, budget=budget), piped)
+    step = trees.decode("decode step", batch, context=prompt + (output + 1.0) / 2.0)
+    ttft, tokens = Node.total(TTFT, (trees.request(), own)), max(0.0, output - 1.0)
+    told = f"{turns:g} requests take turns" if turns > 1.0 else "the batch decodes together, at its mean context"
+    tpot = Node.total(TPOT, (step,), times=turns, how=told)
+    one = Node.total(E2E, (ttft, Node.total("decode", (step,), times=tokens, how=f"{tokens:.4g} further tokens")))
+    e2e = one if turns == 1.0 else Node.total(E2E, (one,), times=turns, how=told)
+    if not found.saturated:
+        return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=batch, cost=(one,))
+    waves = requests / together
+    cost = _prefill(trees, prefill_steps(prompts=together, prompt_tokens=prompt, budget=budget), 1.0)
+    wave = Node.total("a wave", (cost, Node.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens")))
+    told = f"{waves:.3g} waves of {together:.4g} requests"
+    ahead = Node.total("waves ahead", (wave,), times=(waves - 1.0) / 2.0, how=told)
+    beside = Node.total("prefill of those that follow", (cost,), times=1.0 / max(1.0, tokens),
+                        how="spread over the tokens of an answer")  # fmt: skip
+    return ServedTree(
+        ttft=Node.total(TTFT, (*ttft.parts, ahead)),
+        tpot=Node.total(TPOT, (msgspec.structs.replace(tpot, name="decode"), beside)),
+        e2e=Node.total(E2E, (msgspec.structs.replace(e2e, name="a request of the first wave"), ahead)),
+        work=requests,
+        cost=(Node.total("all waves", (wave,), times=waves, how=told),),
+    )
+
+
+def _prefill(trees: StepTrees, steps: list[tuple[float, MixedStep]], piped: float) -> Node:
+    parts = tuple(
+        Node.total(_MIXED, (trees.mixed("prefill step", step),), times=times, how=f"{times:g} times")
+        for times, step in steps
+    )
+    told = "" if piped == 1.0 else f"pieces follow each other through the stages: {piped:.3g} of their time is left"
+    return Node.total("prefill", parts, times=piped, how=told)
+
+
+def closed_tree(trees: StepTrees, log: LoopLog, *, clients: float, requests: int | None) -> ServedTree:
+    """A simulated loop of clients: the mean request's time, divided among the steps that ran meanwhile."""
+    opened = _Loop(trees, log)
+    weighted = list(_weighted(log.requests, round_weights(requests)))
+    ttft = Node.total(
+        TTFT,
+        (
+            trees.request(),
+            opened.during("queueing delay", ((r.sent_s, r.begun_s, w) for w, r in weighted), per="request"),
+            opened.during("own prefill", ((r.begun_s, r.first_s, w) for w, r in weighted), per="request"),
+        ),
+        how=f"mean over the requests of {clients:g} clients, the common start included",
+    )
+    each = ((r.first_s, r.ended_s, w / max(1.0, r.output_tokens - 1.0)) for w, r in weighted)
+    tpot = opened.during(TPOT, each, per="token")
+    decode = opened.during("decode", ((r.first_s, r.ended_s, w) for w, r in weighted), per="request")
+    e2e = Node.total(E2E, (ttft, decode))
+    return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=clients, cost=(e2e,))
+
+
+def _weighted(requests: list[RequestSeen], weights: list[float]) -> Iterator[tuple[float, RequestSeen]]:
+    """Requests with their share of the mean, as `closed_loop` takes it."""
+    total = sum(weights)
+    counts = [sum(r.round == i for r in requests) for i in range(len(weights))]
+    for seen in requests:
+        if weights[seen.round]:
+            yield weights[seen.round] / counts[seen.round] / total, seen
+
+
+class _Mean(NamedTuple):
+    """Steps of one kind inside some windows of time, weighted."""
+
+    time_s: float = 0.0
+    steps: float = 0.0
+    tokens: float = 0.0
+    prompts: float = 0.0
+    sequences: float = 0.0
+    context: float = 0.0
+    cached: float = 0.0
+
+    def with_part(self, spent: float, weight: float, asked: MixedStep) -> _Mean:
+        """With so many seconds and such a share of one more step; shapes are summed over steps."""
+        return _Mean(
+            self.time_s + spent, self.steps + weight, self.tokens + weight * asked.prompt_tokens,
+            self.prompts + weight * asked.prompts, self.sequences + weight * asked.sequences,
+            self.context + weight * asked.context, self.cached + weight * asked.cached,
+        )  # fmt: skip
+
+
+class _Loop:
+    """The log of a loop, from which windows of time are opened into the steps that ran in them."""
+
+    def __init__(self, trees: StepTrees, log: LoopLog) -> None:
+        self.trees, self.log = trees, log
+        self.starts = [started for started, _, _ in log.times]
+
+    def during(self, name: str, windows: Iterable[tuple[float, float, float]], *, per: str) -> Node:
+        """Windows (from, to, weight) as one sum over the kinds of steps in them."""
+        kinds: dict[str, _Mean] = {}
+        for begin, end, weight in windows:
+            for asked, step_s, spent in self._within(begin, end):
+                kind = _DECODE if not asked.prompts else _MIXED if not asked.sequences else "mixed steps"
+                kinds[kind] = kinds.get(kind, _Mean()).with_part(weight * spent, weight * spent / step_s, asked)
+        found = tuple(self._kind(kind, mean, per) for kind, mean in kinds.items() if mean.time_s > 0.0)
+        return Node.total(name, tuple(sorted(found, key=lambda node: -node.value)), how="the steps that ran meanwhile")
+
+    def _within(self, begin: float, end: float) -> Iterator[tuple[MixedStep, float, float]]:
+        """Steps that run in a window, each with its length and its time inside."""
+        at = max(0, bisect_right(self.starts, begin) - 1)
+        while at < len(self.starts) and self.starts[at] < end:
+            started, step_s, count = self.log.times[at]
+            spent = min(end, started + step_s * count) - max(begin, started)
+            if spent > 0.0:
+                yield self.log.asked[at], step_s, spent
+            at += 1
+
+    def _kind(self, kind: str, mean: _Mean, per: str) -> Node:
+        """One kind of step at its mean shape, as often as makes up its time."""
+        tokens, prompts, sequences, context, cached = (total / mean.steps for total in mean[2:])
+        if prompts:
+            dealt = any(asked.dealt for asked in self.log.asked)
+            shape = MixedStep(tokens, prompts, sequences, context, cached, dealt)
+            step = self.trees.mixed("mean step", shape)
+        else:
+            step = self.trees.decode("mean step", sequences, context=context)
+        return Node.total(kind, (step,), times=mean.time_s / step.value, how=f"steps a {per}, averaged")
+
+
+def pooled_tree(
+    trees: tuple[StepTrees, StepTrees], found: Served, *, prompt: tuple[float, float], decode_workers: float,
+    clients: float,
+) -> ServedTree:  # fmt: skip
+    """Prefill and decode on workers of their own, as simulated; `prompt` is its tokens and its cache's transfer. [s]"""
+    prefill, decode = trees
+    tokens, transfer_s = prompt
+    own = Node.total("own prefill", (prefill.mixed("prefill step", MixedStep(tokens, 1.0)),))
+    move = Node(
+        name="KV transfer", value=transfer_s, unit="s", how="the prompt's cache to the decode worker, over the network"
+    )
+    request = prefill.request()
+    queued = found.ttft_s - request.value - own.value - transfer_s
+    queue = Node(
+        name="queueing delay",
+        value=queued,
+        unit="s",
+        how="for a prefill worker, for others in its step, for a slot",
+    )
+    ttft = Node.total(TTFT, (request, own, move, queue), how=f"mean over the requests of {clients:g} clients")
+    running = max(1.0, found.running / decode_workers)
+    step = decode.decode("mean step", running, context=decode.grid.contexts[1])
+    told = f"steps of a decode worker, opened at {running:.3g} sequences"
+    tpot = Node.total(TPOT, (step,), times=found.tpot_s / step.value, how=told)
+    further = (found.e2e_s - found.ttft_s) / found.tpot_s
+    e2e = Node.total(E2E, (ttft, Node.total("decode", (tpot,), times=further, how=f"{further:.4g} further tokens")))
+    return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=0.0, cost=())
+
+
+def held_tree(tree: ServedTree, steps: float) -> ServedTree:
+    """The same where a setting of the engine holds prompts back for so many decode steps."""
+    if steps <= 0.0:
+        return tree
+    held = Node.total("held for batching", (tree.tpot,), times=steps, how=f"{steps:.3g} decode steps on average")
+    ttft = Node.total(tree.ttft.name, (*tree.ttft.parts, held), how=tree.ttft.how)
+    e2e = Node.total(tree.e2e.name, (ttft, *tree.e2e.parts[1:]), how=tree.e2e.how)
+    cost = tuple(e2e if part.name == tree.e2e.name else part for part in tree.cost)
+    return msgspec.structs.replace(tree, ttft=ttft, e2e=e2e, cost=cost)
+
+
+def _served(ttft: Node, tpot: Node, tokens: float, *, work: float, cost: tuple[Node, ...]) -> ServedTree:
+    """Latencies whose whole is the first token and so many further ones."""
+    tokens = max(0.0, tokens)
+    decode = Node.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens")
+    return ServedTree(ttft=ttft, tpot=tpot, e2e=Node.total(E2E, (ttft, decode)), work=work, cost=cost)

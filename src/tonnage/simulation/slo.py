@@ -1,0 +1,399 @@
+"""How much load does one replica take within its latency objectives? By simulating it.
+
+The same requests come faster and faster: one list of them is stretched in time, so that two rates
+differ in nothing else (common random numbers). A rate passes when the stated share of requests meets
+each objective and the backlog does not grow; the largest rate below which every rate tried has passed
+is the capacity. Requests at the start, before the replica is full, do not count. Rates are tried at fixed
+steps, so that the answer does not hang on where the search begins.
+
+How sure: blocks of neighbouring requests are drawn again and again (block bootstrap); each draw has its
+own capacity, from the misses counted at each rate. Their 5th percentile is the value to plan with. Rates are tried
+beyond both ends of that interval, so that it is read between rates that were seen, never guessed below the least.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from tonnage.errors import BadRequest
+from tonnage.simulation.arrivals import at_rate
+from tonnage.simulation.metrics import Objectives, Summary, goodput_per_s, summary
+from tonnage.simulation.serving import Simulated, gap_quantile, simulate
+from tonnage.simulation.simulated import Limits, Requests, StepArrays
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Binding", "Probe", "Slo", "SloCapacity", "fluid_bound", "resource", "saturated", "settled", "slo_capacity"]
+
+Binding = Literal["kv", "batch limit", "compute", "bandwidth", "host"]
+
+PRECISION: Final = 0.01
+"""Distance of the capacity from a rate that fails, and of the rates that are tried. [-]"""
+MOST_PROBES: Final = 20
+SLOWEST: Final = 1e-3
+"""Of the fluid bound: a replica that fails at so little meets its objectives at no rate. [-]"""
+BLOCKS: Final = 40
+"""Blocks of neighbouring requests that the bootstrap draws from. [-]"""
+DRAWS: Final = 400
+TAIL: Final = 0.05
+"""Share of the draws below, and above, the interval. [-]"""
+NEAR: Final = 4
+"""Steps of the first stride from a rate that is said to be near. [-]"""
+WIDER: Final = 0.08
+"""First distance of the rates that are tried beyond the bisection's, until the interval lies between rates seen. [-]"""
+GROWTH: Final = 1.5
+"""Waiting in the last third over the middle third, beyond which the backlog counts as growing. [-]"""
+WIDEST: Final = 4.0
+"""Times the least rate that fails, and the same below it: what a draw finds farther away is no other number. [-]"""
+
+
+class Slo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Objectives with the percentile at which each must hold; absent = none. [s]"""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    itl_s: float | None = None
+    e2e_s: float | None = None
+    percentile: float = 95.0
+    goodput: float | None = None
+    """Share of requests that must meet TTFT, TPOT and E2E all at once. [-]"""
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """One rate tried: what was seen, and the first thing that failed."""
+
+    rate_per_s: float
+    passed: bool
+    failed: str
+    ttft_s: Summary | None
+    tpot_s: Summary | None
+    e2e_s: Summary | None
+    itl_p95_s: float | None
+    goodput_per_s: float
+    running: float
+    """Requests in the batch, on average over the run. [requests]"""
+    in_flight: float = 0.0
+    """Sent and not yet answered, by Little's law. [requests]"""
+    misses: dict[str, tuple[float, ...]] = {}
+    """Share of requests over each objective, by block."""
+
+
+class SloCapacity(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest rate within the objectives, how sure it is, and what stands in the way of more."""
+
+    rate_per_s: float
+    """0 = not even a lone request meets them. [1/s]"""
+    low_per_s: float
+    """5th percentile of the bootstrap: the value to plan with."""
+    high_per_s: float
+    binding: Binding | None
+    """The resource that binds at capacity."""
+    limit: str
+    """The objective that fails beyond it: ttft, tpot, itl, e2e, goodput, or "backlog"."""
+    cause: str
+    """What the replica's time goes to there."""
+    knee_per_s: float
+    """Largest rate tried whose mean time to first token is at most twice that of the least rate tried."""
+    probes: tuple[Probe, ...]
+    simulated_requests: int
+
+    @property
+    def why(self) -> str:
+        """What stands in the way of more, in a few words."""
+        return f"beyond it {self.limit} fails: {self.cause}"
+
+
+def slo_capacity(
+    table: StepArrays,
+    limits: Limits,
+    *,
+    requests: Requests,
+    slo: Slo,
+    delivery_s: float = 0.0,
+    start: float | None = None,
+    precision: float = PRECISION,
+    player: Callable[[Requests], Simulated] | None = None,
+) -> SloCapacity:
+    """
+    The largest rate at which these requests meet the objectives, by bisection in the logarithm of the rate.
+
+    Parameters
+    ----------
+    requests : Requests
+        Lengths and pattern of arrivals, stretched to each rate; twenty thousand give a p95 to some per cent.
+    start : number
+        A rate near the answer, such as the mean field's: the search strides out from it in steps that double, small
+        ones first. Absent = half of the fluid bound. [1/s]
+    precision : number
+        Distance of the rates that are tried. [-]
+    player : callable
+        What plays the requests; absent = one replica. Of others no binding resource is told.
+
+    Raises
+    ------
+    BadRequest
+        No objective is given, or there are too few requests for the percentile.
+    """
+    _check(requests, slo)
+    bound = fluid_bound(table, limits, requests=requests)
+    step = math.log1p(precision)
+    probes: dict[int, Probe] = {}
+    runs: dict[int, Simulated] = {}
+
+    def passes(k: int) -> bool:
+        rate = math.exp(k * step)
+        sent = _at(requests, rate)
+        runs[k] = player(sent) if player else simulate(table, limits, requests=sent, delivery_s=delivery_s)
+        probes[k] = _probe(runs[k], rate, slo=slo)
+        return probes[k].passed
+
+    first = round(math.log(min(start or bound / 2.0, bound * 2.0)) / step)
+    stride = NEAR if start else round(0.34 / step)
+    _bisect(passes, first=first, least=math.floor(math.log(bound * SLOWEST) / step), stride=max(1, stride))
+    if any(probe.passed for probe in probes.values()):
+        _widen(passes, probes, slo=slo, step=step)
+    ordered = tuple(probes[k] for k in sorted(probes))
+    failing = next((k for k in sorted(probes) if not probes[k].passed), None)
+    # Percentiles are not monotone near the edge: only what lies below every failure counts.
+    passing = max((k for k in probes if failing is None or k < failing), default=None)
+    best = probes[passing].rate_per_s if passing is not None else 0.0
+    limit = probes[failing].failed if failing is not None else "none found"
+    shown = runs[passing if passing is not None else min(probes)]
+    seen = runs[failing] if failing is not None else shown
+    binding, cause = (None, "") if player else resource(seen, limits)
+    least, most = _bootstrap(ordered, best, slo) if best else (0.0, 0.0)
+    return SloCapacity(
+        rate_per_s=best, low_per_s=least, high_per_s=most, binding=binding, limit=limit,
+        cause=cause, knee_per_s=_knee(ordered), probes=ordered,
+        simulated_requests=len(probes) * len(requests.prompt),
+    )  # fmt: skip
+
+
+def _bisect(passes: Callable[[int], bool], *, first: int, least: int, stride: int) -> None:
+    """Tries whole numbers from `first` until one passes and the next fails, none passes at `least`, or it is enough."""
+    low, high, k = least - 1, None, first
+    for _ in range(MOST_PROBES):
+        low, high = (max(low, k), high) if passes(k) else (low, k if high is None else min(high, k))
+        if high is None:
+            k, stride = low + stride, 2 * stride
+        elif high - low <= 1:
+            return
+        elif low < least:
+            k, stride = max(least, high - stride), 2 * stride
+        else:
+            k = (low + high) // 2
+
+
+def _widen(passes: Callable[[int], bool], probes: dict[int, Probe], *, slo: Slo, step: float) -> None:
+    """Tries rates below and above those tried, in strides that double, until few draws have their capacity beyond."""
+    down = up = max(1, round(math.log1p(WIDER) / step))
+    farthest = round(math.log(WIDEST) / step)
+    # As quantiles are read between two draws, neither of them may lie outside.
+    few = TAIL - 2.0 / DRAWS
+    while len(probes) < MOST_PROBES:
+        ordered = sorted(probes)
+        edge = next((k for k in ordered if not probes[k].passed), ordered[-1])
+        over = _excess(tuple(probes[k] for k in ordered), slo) > 0
+        if over[0].mean() > few and edge - ordered[0] < farthest:
+            passes(ordered[0] - down)
+            down *= 2
+        elif (~over.any(axis=0)).mean() > few and ordered[-1] - edge < farthest:
+            passes(ordered[-1] + up)
+            up *= 2
+        else:
+            return
+
+
+def saturated(
+    table: StepArrays, limits: Limits, *, requests: Requests, delivery_s: float = 0.0
+) -> tuple[float, float, Simulated]:
+    """
+    What a replica finishes when somebody always waits: without objectives nothing else ends its capacity.
+
+    Returns
+    -------
+    (number, number, Simulated)
+        The rate while it is full, its lower bound (5 % over blocks of requests), and the run. [1/s]
+    """
+    import numpy as np
+
+    clients = min(limits.max_num_seqs + 16, max(2, len(requests.prompt) // 3))
+    run = simulate(table, limits, requests=requests, clients=clients, delivery_s=delivery_s)
+    ends = np.sort(run.last_s)
+    # The first and the last requests meet a replica that fills or empties.
+    edges = np.linspace(clients, len(ends) - clients - 1, 21).astype(int)
+    spans = np.diff(ends[edges]) / np.diff(edges)
+    each, error = float(spans.mean()), float(spans.std(ddof=1)) / math.sqrt(len(spans))
+    return 1.0 / each, 1.0 / (each + 1.645 * error), run
+
+
+def fluid_bound(table: StepArrays, limits: Limits, *, requests: Requests) -> float:
+    """
+    The rate that no schedule exceeds: 1 / (prompt's own work + output tokens x decode step / batch). [1/s]
+
+    The batch is the largest that seats and cache allow at mean lengths.
+    """
+    prompt = float((requests.prompt - requests.cached).mean())
+    whole, output = float(requests.prompt.mean()), float(requests.output.mean())
+    tokens = limits.num_blocks * limits.block_tokens
+    batch = int(max(1, min(limits.max_num_seqs, tokens / max(1.0, whole + output / 2.0))))
+    context = whole + output / 2.0
+    step = float(table.decode_s[batch]) + float(table.context_s[batch]) * batch * context
+    step = max(step, table.hidden_s) + table.host_s + table.host_sequence_s * batch
+    rows = min(len(table.mixed_s) - 1, max(1, limits.budget))
+    each = float(table.mixed_s[rows]) / rows + table.chunk_token_s + table.chunk_square_s * prompt / 2.0
+    return 1.0 / (prompt * each + max(0.0, output - 1.0) * step / batch)
+
+
+def _check(requests: Requests, slo: Slo) -> None:
+    if all(x is None for x in (slo.ttft_s, slo.tpot_s, slo.itl_s, slo.e2e_s)):
+        raise BadRequest("no objective is given; state at least one of ttft, tpot, itl, e2e")
+    if not 0 < slo.percentile < 100:
+        raise BadRequest(f"percentile {slo.percentile:g} must lie between 0 and 100, as in 95")
+    needed = 20.0 / (1.0 - slo.percentile / 100.0)
+    if len(requests.prompt) < needed:
+        raise BadRequest(
+            f"{len(requests.prompt)} requests are too few for the {slo.percentile:g}th percentile; give {needed:.0f}"
+        )
+
+
+def _at(requests: Requests, rate: float) -> Requests:
+    return requests._replace(sent_s=at_rate(requests.sent_s, rate))
+
+
+def _probe(run: Simulated, rate: float, *, slo: Slo) -> Probe:
+    import numpy as np
+
+    kept = settled(run)
+    ttft, tpot, e2e = run.ttft_s[kept], run.tpot_s[kept], run.e2e_s[kept]
+    objectives = Objectives(ttft_s=slo.ttft_s, tpot_s=slo.tpot_s, e2e_s=slo.e2e_s)
+    allowed = 1.0 - slo.percentile / 100.0
+    misses: dict[str, tuple[float, ...]] = {}
+    failed = ""
+    every = np.zeros(len(e2e), bool)
+    for name, values, most in (("ttft", ttft, slo.ttft_s), ("tpot", tpot, slo.tpot_s), ("e2e", e2e, slo.e2e_s)):
+        if most is None:
+            continue
+        over = values > most
+        every |= over
+        misses[name] = _by_block(over)
+        if not failed and over.mean() > allowed:
+            failed = name
+    if slo.goodput is not None:
+        misses["goodput"] = _by_block(every)
+        failed = failed or ("goodput" if every.mean() > 1.0 - slo.goodput else "")
+    gap = gap_quantile(run.gaps, slo.percentile / 100.0)
+    if slo.itl_s is not None and gap is not None and gap > slo.itl_s:
+        failed = failed or "itl"
+    if _growing(run):
+        failed = failed or "backlog"
+    sent = run.requests.sent_s[kept]
+    span = float(sent[-1] - sent[0]) or 1.0
+    return Probe(
+        rate_per_s=rate,
+        passed=not failed,
+        failed=failed,
+        ttft_s=summary(ttft),
+        tpot_s=summary(tpot),
+        e2e_s=summary(e2e),
+        itl_p95_s=gap_quantile(run.gaps, 0.95),
+        goodput_per_s=goodput_per_s(ttft=ttft, tpot=tpot, e2e=e2e, objectives=objectives, span_s=span),
+        running=float((run.last_s - run.started_s).sum() / max(run.busy_s, 1e-12)),
+        in_flight=rate * float(e2e.mean()),
+        misses=misses,
+    )
+
+
+def settled(run: Simulated) -> slice:
+    """Requests after the start: twice the mean stay, and at most half of the run."""
+    import numpy as np
+
+    until = run.requests.sent_s[0] + 2.0 * float(run.e2e_s.mean())
+    first = int(np.searchsorted(run.requests.sent_s, until))
+    return slice(min(first, len(run.first_s) // 2), None)
+
+
+def _by_block(over: NDArray[Any]) -> tuple[float, ...]:
+    import numpy as np
+
+    edges = np.linspace(0, len(over), BLOCKS + 1).astype(int)
+    counts = np.diff(np.concatenate(([0], np.cumsum(over)))[edges])
+    return tuple((counts / np.diff(edges)).tolist())
+
+
+def _growing(run: Simulated) -> bool:
+    """Whether waits keep growing: those of the last third are half as long again as the middle third's."""
+    waits = run.started_s - run.requests.sent_s
+    third = len(waits) // 3
+    middle, last = float(waits[third : 2 * third].mean()), float(waits[2 * third :].mean())
+    stay = float(run.e2e_s.mean())
+    return last > GROWTH * middle and last - middle > 0.5 * stay
+
+
+def resource(run: Simulated, limits: Limits) -> tuple[Binding, str]:
+    """What the time of a run went to: waiting for cache or seats, else the kind of step that fills it; and in words."""
+    busy = max(run.busy_s, 1e-12)
+    starved = float(run.timeline.used_blocks.max() if len(run.timeline.used_blocks) else 0.0)
+    if run.seats_blocked_s > 0.25 * busy and run.seats_blocked_s >= run.kv_blocked_s:
+        return "batch limit", f"all {limits.max_num_seqs} seats are taken {run.seats_blocked_s / busy:.0%} of the time"
+    if run.preempted.any() or (run.kv_blocked_s > 0.25 * busy and starved > 0.9 * (run.free_blocks or 1)):
+        return "kv", f"the cache of {limits.num_blocks * limits.block_tokens:,} tokens is full"
+    if run.host_s > 0.5 * busy:
+        return "host", f"the host takes {run.host_s / busy:.0%} of the time"
+    if run.prompt_s > 0.5 * busy:
+        return "compute", f"steps with prompts take {run.prompt_s / busy:.0%} of the time"
+    return "bandwidth", f"decode steps take {1.0 - run.prompt_s / busy:.0%} of the time"
+
+
+def _knee(ordered: tuple[Probe, ...]) -> float:
+    """See `SloCapacity.knee_per_s`."""
+    seen = [p for p in ordered if p.ttft_s is not None]
+    if not seen:
+        return 0.0
+    base = min(p.ttft_s.mean for p in seen if p.ttft_s)
+    return max((p.rate_per_s for p in seen if p.ttft_s and p.ttft_s.mean <= 2.0 * base), default=0.0)
+
+
+def _excess(ordered: tuple[Probe, ...], slo: Slo) -> NDArray[Any]:
+    """Share of misses beyond what is allowed, of the worst objective: by rate and draw of blocks, alike at all."""
+    import numpy as np
+
+    pick = np.random.default_rng(0).integers(0, BLOCKS, (DRAWS, BLOCKS))
+    over = np.full((len(ordered), DRAWS), -np.inf)
+    for i, probe in enumerate(ordered):
+        for name, blocks in probe.misses.items():
+            allowed = 1.0 - (slo.goodput if name == "goodput" and slo.goodput else slo.percentile / 100.0)
+            over[i] = np.maximum(over[i], np.array(blocks)[pick].mean(axis=1) - allowed)
+        if not probe.passed and probe.failed in {"itl", "backlog"}:
+            over[i] = np.maximum(over[i], 1.0)
+    return over
+
+
+def _bootstrap(ordered: tuple[Probe, ...], best: float, slo: Slo) -> tuple[float, float]:
+    """5th and 95th percentile of the capacity over draws of blocks, the same blocks at every rate."""
+    import numpy as np
+
+    rates = np.array([p.rate_per_s for p in ordered])
+    over = _excess(ordered, slo)
+    if not np.isfinite(over).all():
+        return best, best
+    found = []
+    for draw in range(DRAWS):
+        bad = np.nonzero(over[:, draw] > 0)[0]
+        if not len(bad):
+            found.append(rates[-1])
+            continue
+        k = int(bad[0])
+        if k == 0:
+            found.append(rates[0] * 0.5)
+            continue
+        below, above = over[k - 1, draw], over[k, draw]
+        share = -below / (above - below) if above > below else 0.0
+        found.append(float(rates[k - 1] * (rates[k] / rates[k - 1]) ** share))
+    low, high = np.quantile(found, [TAIL, 1.0 - TAIL])
+    return min(float(low), best), max(float(high), best)

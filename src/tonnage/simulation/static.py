@@ -1,0 +1,94 @@
+"""One batch, started together, that ends when all are done: static batches, single streams, bursts.
+
+The batch is prefilled whole (in steps of at most the token budget), then decodes while its context
+grows by a token a step. A burst larger than the batch limit runs in waves, which continuous
+batching overlaps: the queue drains as slots free up.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tonnage.simulation.served import Served
+from tonnage.simulation.steps import MixedStep, StepTable
+
+__all__ = ["burst", "pipelined_share", "prefill_s", "prefill_steps", "static_batch"]
+
+
+def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget: float) -> float:
+    """Seconds to prefill `prompts` whole prompts together, in steps of at most `budget` tokens."""
+    steps = prefill_steps(prompts=prompts, prompt_tokens=prompt_tokens, budget=budget)
+    return sum(times * table.seconds_of(step) for times, step in steps)
+
+
+def prefill_steps(*, prompts: float, prompt_tokens: float, budget: float) -> list[tuple[float, MixedStep]]:
+    """The steps that this takes, each with how often it runs: full ones, and what is left."""
+    total, most = prompts * prompt_tokens, max(budget, 1.0)
+    full = math.floor(total / most + 1e-9) if total > most else 0
+    # An engine without a budget takes everything at once; nothing times infinity is not a number.
+    rest = max(0.0, total - full * most) if full else total
+    found, steps = [], full + (rest > total * 1e-9)
+    # Steps are filled to the budget, as engines fill them; in equal shares a longer prompt could be faster.
+    for tokens, times in ((most, full), (rest, steps - full)):
+        if times:
+            in_step = max(prompts * tokens / total, min(1.0, prompts))
+            cached = max(0.0, prompt_tokens - tokens) / 2.0 if steps > prompts else 0.0
+            found.append((float(times), MixedStep(tokens, in_step, cached=cached)))
+    return found
+
+
+def pipelined_share(*, pieces: float, largest: float, in_flight: float) -> float:
+    """
+    Share of a prompt's time that is left when its `pieces` follow each other through stages.
+
+    The first piece passes all stages; each further one ends one interval later, which is the time of the stage with the
+    `largest` share of the layers, or that of a whole piece over the pieces that may be `in_flight`.
+    """
+    if pieces <= 1.0:
+        return 1.0
+    return (1.0 + (pieces - 1.0) * max(largest, 1.0 / in_flight)) / pieces
+
+
+def static_batch(
+    table: StepTable, *, batch: float, prompt_tokens: float, output_tokens: float, budget: float, piped: float = 1.0
+) -> Served:
+    """One batch prefilled together, then decoded together; `piped` is the share of its prompts' time that is left."""
+    o = table.overheads
+    if o.sequential and batch > 1:
+        one = static_batch(
+            table, batch=1.0, prompt_tokens=prompt_tokens, output_tokens=output_tokens, budget=budget, piped=piped
+        )
+        return Served(
+            ttft_s=one.ttft_s,
+            tpot_s=one.tpot_s * batch,
+            e2e_s=one.e2e_s * batch,
+            requests_per_s=one.requests_per_s,
+            running=1.0,
+        )
+    first = o.request_s + piped * prefill_s(table, prompts=batch, prompt_tokens=prompt_tokens, budget=budget)
+    steps = max(0.0, output_tokens - 1.0)
+    step = table.decode_s(batch, prompt_tokens + (output_tokens + 1.0) / 2.0)
+    total = first + steps * step
+    return Served(ttft_s=first, tpot_s=step, e2e_s=total, requests_per_s=batch / total, running=batch)
+
+
+def burst(
+    table: StepTable, *, requests: float, slots: float, prompt_tokens: float, output_tokens: float, budget: float
+) -> Served:  # fmt: skip
+    """`requests` sent at once to an engine that runs at most `slots`: fill, steady refill, drain."""
+    together = min(requests, slots)
+    wave = static_batch(table, batch=together, prompt_tokens=prompt_tokens, output_tokens=output_tokens, budget=budget)
+    if requests <= slots:
+        return wave
+    waves = requests / together
+    cost = prefill_s(table, prompts=together, prompt_tokens=prompt_tokens, budget=budget)
+    decode = max(0.0, output_tokens - 1.0) * wave.tpot_s
+    total = waves * (cost + decode)
+    return Served(
+        ttft_s=wave.ttft_s + (waves - 1.0) / 2.0 * (cost + decode),
+        tpot_s=wave.tpot_s + cost / max(1.0, output_tokens - 1.0),
+        e2e_s=wave.e2e_s + (waves - 1.0) / 2.0 * (cost + decode),
+        requests_per_s=requests / total,
+        running=together,
+        saturated=True,
+    )

@@ -1,0 +1,200 @@
+"""One step of an engine, opened into parts: (model, accelerator, layout, tokens) -> seconds by what sets them.
+
+A `Placement` fixes all that does not change between steps. `step_parts` prices every operator of a step's work list
+and sorts its time: products bound by memory or by arithmetic, attention, element-wise passes, collectives, launches.
+`seconds` adds the parts up under an engine's overheads, which act on each kind.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.breakdown import Evidence
+from tonnage.domain.efficiency import Ladder, Rung
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Model
+from tonnage.domain.precision import FORMATS, Precision, number_format
+from tonnage.physics.efficiency import weakest_rung
+from tonnage.physics.operators import operator_evidence, operator_s, peak_flop_per_s
+from tonnage.physics.transformer import Tokens, encode_work, step_work
+from tonnage.physics.work import Operator, Work
+from tonnage.simulation.overheads import Overheads
+from tonnage.simulation.own_kernels import prompt_product_s, prompt_scores_s
+
+__all__ = ["Parts", "Placement", "Speculation", "encode_parts", "evidence_of", "parts_of", "seconds", "step_parts"]
+
+_COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
+_ATTENTION = frozenset({"attention_decode", "mla_decode", "state_space"})
+_PREFILL = frozenset({"attention_prefill", "mla_prefill"})
+
+
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens drafted per step and sequence, and the chance that each is accepted (independently)."""
+
+    tokens: float
+    acceptance: float
+
+    @property
+    def gained(self) -> float:
+        """Tokens that a step yields per sequence: (1 - a^(g+1)) / (1 - a)."""
+        a = min(self.acceptance, 0.999)
+        rejected: float = 1.0 - a ** (self.tokens + 1.0)
+        return rejected / (1.0 - a)
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """A model on accelerators in a layout under an engine: everything a step's time depends on but its tokens."""
+
+    model: Model
+    accelerator: Accelerator
+    precision: Precision
+    layout: Layout
+    ladder: Ladder
+    domain: int = 8
+    """Ranks joined by fast links."""
+    graphs: bool = True
+    """Decode steps run as captured graphs, padded to their sizes."""
+    speculation: Speculation | None = None
+    mixed_attention: float = 1.0
+    """Decode attention in a step that carries prompts, over the same without. [-]"""
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """One step's time on the accelerator, by what sets it. Products are split by the limit that binds them. [s]"""
+
+    memory: float = 0.0
+    compute: float = 0.0
+    narrow: float = 0.0
+    """Of memory and compute together: products in 8 or 4 bits. [s]"""
+    weight_only: float = 0.0
+    experts: float = 0.0
+    """Of memory: products of routed experts. [s]"""
+    experts_compute: float = 0.0
+    """Of compute: the same. [s]"""
+    attention: float = 0.0
+    prefill_attention: float = 0.0
+    touch: float = 0.0
+    collective: float = 0.0
+    own_products: float = 0.0
+    """Products as kernels of the engine's own do them in steps that carry prompts. [s]"""
+    own_scores: float = 0.0
+    """Attention of prompts, the same. [s]"""
+    kernels: float = 0.0
+    """Launches of the step. [-]"""
+    rung: Rung = "own"
+
+
+def step_parts(placement: Placement, tokens: Tokens) -> Parts:
+    """Opens one step of the engine into parts."""
+    d = placement
+    work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
+    return parts_of(work, d)
+
+
+def encode_parts(placement: Placement, *, sequences: float, length: float) -> Parts:
+    """Opens one bidirectional pass into parts."""
+    d = placement
+    work = encode_work(
+        d.model, sequences=sequences, length=length, precision=d.precision, layout=d.layout, domain=d.domain
+    )
+    return parts_of(work, d)
+
+
+def parts_of(work: Work, placement: Placement) -> Parts:
+    """Prices a work list and sorts its time by what sets it."""
+    found = dict.fromkeys(Parts.__struct_fields__, 0.0)
+    del found["rung"]
+    rungs: set[Rung] = set()
+    accelerator, kernels = placement.accelerator, placement.ladder
+    for op in work:
+        once, rung = operator_s(op, accelerator=accelerator, ladder=kernels)
+        rungs.add(rung)
+        kind, count = op.kind, op.count
+        taken = once * count
+        found["kernels"] += count
+        if kind in _COLLECTIVES:
+            if _rings_too(op, placement):
+                ring, _ = operator_s(op, accelerator=accelerator, ladder=_without_grids(kernels))
+                taken = min(once, ring) * count
+            found["collective"] += taken
+        elif kind in _ATTENTION:
+            found["attention"] += taken
+        elif kind in _PREFILL:
+            found["prefill_attention"] += taken
+            scores = prompt_scores_s(op, accelerator)
+            found["own_scores"] += taken if scores is None else scores * count
+        elif op.flop:
+            _add_product(found, op, taken, placement)
+            own = prompt_product_s(op, accelerator)
+            found["own_products"] += taken if own is None else own * count
+        else:
+            found["touch"] += taken
+    return Parts(**found, rung=weakest_rung(tuple(rungs)))
+
+
+def evidence_of(op: Operator, placement: Placement) -> tuple[float, Evidence]:
+    """The seconds of one execution that `parts_of` counts, and what they rest on."""
+    p = placement
+    once, evidence = operator_evidence(op, accelerator=p.accelerator, ladder=p.ladder)
+    if op.kind in _COLLECTIVES and _rings_too(op, p):
+        ring, other = operator_evidence(op, accelerator=p.accelerator, ladder=_without_grids(p.ladder))
+        once, evidence = (ring, other) if ring < once else (once, evidence)
+    return once, evidence
+
+
+def _rings_too(op: Operator, placement: Placement) -> bool:
+    """Whether ranks exchange over PCIe: an engine takes the faster of its own measured way and the library's ring."""
+    link = placement.accelerator.link
+    linked = bool(link.bytes_per_s) and link.domain >= op.ranks
+    return bool(placement.ladder.grids) and not op.inter_node and not linked
+
+
+def _without_grids(kernels: Ladder) -> Ladder:
+    return msgspec.structs.replace(kernels, grids={})
+
+
+def _add_product(found: dict[str, float], op: Operator, taken: float, placement: Placement) -> None:
+    """Divide a product's time between the two limits, as the roofline's smooth maximum (or their sum) weighs them."""
+    accelerator, power = placement.accelerator, 4 if placement.ladder.curve.overlaps else 1
+    arithmetic = op.flop / peak_flop_per_s(accelerator, op.compute)
+    traffic = (op.read_bytes + op.write_bytes) / accelerator.memory_bytes_per_s
+    bound = 1.0 / (1.0 + (traffic / arithmetic) ** power) if arithmetic > 0.0 else 0.0
+    found["compute"] += taken * bound
+    found["memory"] += taken * (1.0 - bound)
+    stored = FORMATS.get(op.weights) or number_format(op.weights)
+    if stored.bits < 16:
+        found["narrow" if op.compute in {"fp8", "fp4", "int8"} else "weight_only"] += taken
+    if op.kind == "grouped_gemm":
+        found["experts_compute"] += taken * bound
+        found["experts"] += taken * (1.0 - bound)
+
+
+def seconds(parts: Parts, overheads: Overheads, *, sequences: float, prompts: float = 0.0) -> float:
+    """
+    One step under an engine: its kernels with the engine's factors, and the host's share.
+
+    `sequences` are those running in the step, `prompts` those that enter it.
+    """
+    o = overheads
+    share = 0.0 if parts.memory + parts.compute == 0 else 1.0 / (parts.memory + parts.compute)
+    products = parts.memory * o.memory + parts.compute * o.compute
+    products *= 1.0 + share * (
+        parts.narrow * (o.narrow - 1.0)
+        + parts.weight_only * (o.weight_only - 1.0)
+        + parts.experts * (o.experts - 1.0)
+        + parts.experts_compute * (o.experts_compute - 1.0)
+    )
+    looked = parts.prefill_attention * o.prefill_attention
+    if prompts and o.reach_bytes_per_s:
+        products, looked = parts.own_products, parts.own_scores
+    busy = (
+        products
+        + parts.attention * o.attention
+        + looked
+        + parts.touch * o.touch
+        + parts.collective * o.collective
+        + parts.kernels * (o.prefill_kernel_s if prompts else o.kernel_s)
+    )
+    exposed = o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
+    return max(busy, o.hidden_s + o.launch_s * parts.kernels) + exposed

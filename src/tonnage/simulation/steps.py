@@ -1,0 +1,385 @@
+"""(model, accelerator, layout, engine) -> seconds of its steps, as a table.
+
+`step_grid` opens both kinds of step once and `step_table` prices them, so that a simulation of thousands of steps
+costs a few dozen work lists:
+
+- the part that sees all rows together (products, norms, collectives) depends on rows alone;
+- decode attention is affine in the context, for each batch;
+- prefill attention depends on the chunk and on what is cached before it.
+
+Times are those of one replica. Pipeline stages overlap only between micro-batches: a step over p stages carries 1/p
+of the sequences, and p of them are in flight.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from math import exp, log, sqrt
+from typing import NamedTuple
+
+import msgspec
+
+from tonnage.domain.efficiency import Rung
+from tonnage.domain.layout import Layout
+from tonnage.domain.model import Model, Moe
+from tonnage.physics.efficiency import weakest_rung
+from tonnage.simulation.overheads import Overheads, captured_batch
+from tonnage.simulation.step_parts import (
+    Parts,
+    Placement,
+    Speculation,
+    encode_parts,
+    parts_of,
+    seconds,
+    step_parts,
+)
+from tonnage.simulation.step_work import (
+    decode_attention_work,
+    has_states,
+    prompt_attention_work,
+    prompt_rows_work,
+    rows_work,
+)
+
+__all__ = [
+    "MixedStep", "Parts", "Placement", "RankRows", "Speculation", "StepGrid", "StepTable", "encode_parts",
+    "launched_s", "seconds", "step_grid", "step_parts", "step_table",
+]  # fmt: skip
+
+
+class MixedStep(NamedTuple):
+    """A step that carries prompts, as `StepTable.mixed_step_s` takes it."""
+
+    prompt_tokens: float
+    prompts: float
+    sequences: float = 0.0
+    context: float = 0.0
+    cached: float = 0.0
+    dealt: bool = False
+
+
+class RankRows(NamedTuple):
+    """What one data-parallel rank gets of a step that carries prompts."""
+
+    tokens: float
+    """Prompt tokens."""
+    prompts: float
+    decodes: float
+    chunk: float
+    """Tokens of each prompt in this step."""
+
+    @property
+    def rows(self) -> float:
+        """Rows that pass the layers. [tokens]"""
+        return max(1.0, self.tokens + self.decodes)
+
+    @property
+    def emitted(self) -> float:
+        """Rows that pass the head. [tokens]"""
+        return max(1.0, self.decodes + self.prompts)
+
+
+class StepTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Step times of one replica at a few shapes, read by interpolation."""
+
+    rows: tuple[float, ...]
+    """Increasing rows of a step, per rank. [tokens]"""
+    dense_s: tuple[float, ...]
+    """Everything but attention and head, at those rows, in a decode step. [s]"""
+    mixed_s: tuple[float, ...]
+    """The same in a step that carries prompts, and no less than its host needs to launch it. [s]"""
+    head_s: tuple[float, ...]
+    """The head at those rows. [s]"""
+    batches: tuple[float, ...]
+    """Increasing decode batches, per rank. [requests]"""
+    attention_s: tuple[tuple[float, float], ...]
+    """Decode attention at those batches: at no context, and added per token of context. [s, s/token]"""
+    chunk_s: tuple[float, float, float]
+    """Prefill attention of q tokens after c: fixed, per q, and per q (c + q/2). [s, s/token, s/token^2]"""
+    overheads: Overheads
+    layout: Layout
+    graphs: bool
+    rung: Rung
+    hidden_s: float = 0.0
+    """Host work of a step that overlaps with the accelerator: no step is shorter. [s]"""
+    layers: float = 1.0
+    speculation: Speculation | None = None
+    mixed_attention: float = 1.0
+    """Decode attention per token of context beside prompts, over the same without. [-]"""
+
+    def decode_s(self, sequences: float, context: float) -> float:
+        """One token of each of `sequences` on the replica with `context` tokens: a step, or its share of one. [s]"""
+        busy = self.decode_busy_s(sequences, context, padded=self.graphs)
+        step = self._with_host(busy + self.bubble_s(busy), sequences / self.layout.dp, 0.0)
+        if self.speculation is None:
+            return step
+        return (step + self.drafts_s(sequences)) / self.speculation.gained
+
+    def drafts_s(self, sequences: float) -> float:
+        """Drafting by one layer and the head per token, as EAGLE and multi-token prediction do. [s]"""
+        per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
+        one = _at(self.rows, self.dense_s, per_rank) / self.layers + _at(self.rows, self.head_s, per_rank)
+        return one * (self.speculation.tokens if self.speculation else 0.0)
+
+    def mixed_step_s(
+        self,
+        *,
+        prompt_tokens: float,
+        prompts: float,
+        sequences: float,
+        context: float,
+        cached: float = 0.0,
+        dealt: bool = False,
+    ) -> float:
+        """
+        One step with `prompt_tokens` of `prompts` prompts beside `sequences` decodes, on the replica. [s]
+
+        Prompts fall on data-parallel ranks as they come, or are `dealt` out evenly from a queue.
+        """
+        on_rank = self.fullest_rank(prompt_tokens=prompt_tokens, prompts=prompts, sequences=sequences, dealt=dealt)
+        busy = self.mixed_busy_s(on_rank, sequences=sequences, context=context, cached=cached)
+        return self._with_host(busy, sequences / self.layout.dp, on_rank.prompts)
+
+    def seconds_of(self, step: MixedStep) -> float:
+        """The same of a step as a record. [s]"""
+        return self.mixed_step_s(
+            prompt_tokens=step.prompt_tokens, prompts=step.prompts, sequences=step.sequences, context=step.context,
+            cached=step.cached, dealt=step.dealt,
+        )  # fmt: skip
+
+    def fullest_rank(self, *, prompt_tokens: float, prompts: float, sequences: float, dealt: bool = False) -> RankRows:
+        """What the data-parallel rank with most prompt tokens gets of a step: the others wait for it."""
+        each = prompts / self.layout.pp
+        fullest = max(1.0 / self.layout.dp, min(1.0, 1.0 / each)) if dealt else _fullest_share(each, self.layout.dp)
+        share = fullest / self.layout.pp
+        return RankRows(
+            prompt_tokens * share, prompts * share, sequences / (self.layout.dp * self.layout.pp),
+            prompt_tokens / max(prompts, 1e-9),
+        )  # fmt: skip
+
+    def mixed_busy_s(self, on_rank: RankRows, *, sequences: float, context: float, cached: float) -> float:
+        """The accelerator's part of such a step. [s]"""
+        busy = _at(self.rows, self.mixed_s, on_rank.rows) + _at(self.rows, self.head_s, on_rank.emitted)
+        if on_rank.decodes:
+            fixed, slope = _affine(self.batches, self.attention_s, max(1.0, on_rank.decodes))
+            busy += (
+                fixed
+                + slope * context * self.mixed_attention
+                + self.bubble_s(self.decode_busy_s(sequences, context, padded=False))
+            )
+        fixed, linear, square = self.chunk_s
+        return busy + (fixed + on_rank.tokens * (linear + square * (cached + on_rank.chunk / 2.0)))
+
+    def _with_host(self, busy: float, sequences: float, prompts: float) -> float:
+        o = self.overheads
+        return max(busy, self.hidden_s) + o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
+
+    def decode_busy_s(self, sequences: float, context: float, *, padded: bool) -> float:
+        """The accelerator's part of a decode step; `padded` to the size of a captured graph. [s]"""
+        per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
+        rows = captured_batch(per_rank) if padded else per_rank
+        verified = 1.0 + self.speculation.tokens if self.speculation else 1.0
+        fixed, slope = _affine(self.batches, self.attention_s, per_rank)
+        head = _at(self.rows, self.head_s, per_rank * verified)
+        return _at(self.rows, self.dense_s, rows * verified) + head + fixed + slope * context
+
+    def bubble_s(self, busy: float) -> float:
+        """What pipeline stages lose waiting for each other: micro-batches of decodes are never equal. [s]"""
+        return self.overheads.bubble * (self.layout.pp - 1) * busy
+
+
+def _fullest_share(prompts: float, ranks: int) -> float:
+    """
+    Share of a step's prompt tokens that the fullest data-parallel rank gets.
+
+    Prompts are not divided: m of them on g ranks leave the fullest with about m/g + sqrt(2 ln(g) m/g), at least
+    one and at most all.
+    """
+    if ranks == 1 or prompts <= 0.0:
+        return 1.0
+    mean = prompts / ranks
+    fullest = mean + sqrt(2.0 * log(ranks) * mean)
+    return min(1.0, max(fullest, min(1.0, prompts)) / prompts)
+
+
+def _at(xs: tuple[float, ...], ys: tuple[float, ...], x: float) -> float:
+    """Log-log interpolation, flat below the first point and proportional above the last."""
+    if x <= xs[0]:
+        return ys[0]
+    if x >= xs[-1]:
+        return ys[-1] * x / xs[-1]
+    i = bisect_left(xs, x)
+    if xs[i] == x:
+        return ys[i]
+    share = log(x / xs[i - 1]) / log(xs[i] / xs[i - 1])
+    low, high = ys[i - 1], ys[i]
+    if low <= 0.0 or high <= 0.0:
+        return low + share * (high - low)
+    return exp(log(low) + share * log(high / low))
+
+
+def _affine(xs: tuple[float, ...], ys: tuple[tuple[float, float], ...], x: float) -> tuple[float, float]:
+    """Linear interpolation of (fixed, slope), proportional above the last point."""
+    if x <= xs[0]:
+        return ys[0]
+    if x >= xs[-1]:
+        over = x / xs[-1]
+        return ys[-1][0] * over, ys[-1][1] * over
+    i = bisect_left(xs, x)
+    share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
+    (f0, s0), (f1, s1) = ys[i - 1], ys[i]
+    return f0 + share * (f1 - f0), s0 + share * (s1 - s0)
+
+
+class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of steps at a few shapes: what a table is priced from, whatever the engine adds."""
+
+    rows: tuple[float, ...]
+    dense: tuple[Parts, ...]
+    mixed: tuple[Parts, ...]
+    head: tuple[Parts, ...]
+    batches: tuple[float, ...]
+    contexts: tuple[float, float]
+    attention: tuple[tuple[Parts, Parts], ...]
+    chunks: tuple[float, float]
+    prefill: tuple[Parts, Parts]
+    layout: Layout
+    graphs: bool
+    launches: float = 0.0
+    """Kernels of a decode step when nothing groups them: each expert of a mixture by itself."""
+    layers: float = 1.0
+    routed_layers: float = 0.0
+    """Of them, those with routed experts."""
+    speculation: Speculation | None = None
+    mixed_attention: float = 1.0
+
+
+def step_grid(placement: Placement, *, batch: float, context: float, chunk: float, prompt: float) -> StepGrid:
+    """
+    Parts of steps of up to `batch` sequences and chunks of up to `chunk` prompt tokens, on the replica.
+
+    `context` is the longest of interest, `prompt` the mean prompt length: attention is opened up at
+    fractions of them.
+    """
+    ranks = placement.layout.dp * placement.layout.pp
+    most, widest = max(1.0, batch / ranks), max(1.0, chunk / ranks)
+    drafted = 1.0 + placement.speculation.tokens if placement.speculation else 1.0
+    rows = _ladder_of_rows(most * drafted, widest)
+    dense = tuple(_dense_and_head(placement, n) for n in rows)
+    states = has_states(placement.model)
+    batches = tuple(sorted({1.0, max(1.0, most / 8.0), max(1.0, most / 2.0), most}))
+    near, far = max(1.0, context / 4.0), max(2.0, context)
+    long = max(2.0, min(widest, prompt))
+    chunks = (max(1.0, long / 4.0), long)
+    return StepGrid(
+        rows=rows,
+        dense=tuple(parts for parts, _ in dense),
+        mixed=tuple(parts_of(prompt_rows_work(placement, n), placement) for n in rows)
+        if states
+        else tuple(parts for parts, _ in dense),
+        head=tuple(head for _, head in dense),
+        batches=batches,
+        contexts=(near, far),
+        attention=tuple((_attention(placement, n, near), _attention(placement, n, far)) for n in batches),
+        chunks=chunks,
+        prefill=(_prefill(placement, chunks[0]), _prefill(placement, chunks[1])),
+        layout=placement.layout,
+        graphs=placement.graphs,
+        launches=dense[0][0].kernels + dense[0][1].kernels + _experts_apart(placement.model),
+        layers=float(sum(group.count for group in placement.model.layers) or 1),
+        routed_layers=float(sum(g.count for g in placement.model.layers if isinstance(g.feed_forward, Moe)))
+        / placement.layout.pp,
+        speculation=placement.speculation,
+        mixed_attention=placement.mixed_attention,
+    )
+
+
+def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
+    """Prices a grid of parts under an engine's overheads."""
+    o = overheads
+    launched = launched_s(grid, o)
+    return StepTable(
+        rows=grid.rows,
+        dense_s=tuple(_busy(parts, o, prompts=False) for parts in grid.dense),
+        mixed_s=tuple(max(launched, _busy(parts, o, prompts=True)) for parts in grid.mixed),
+        head_s=tuple(_busy(parts, o, prompts=False) for parts in grid.head),
+        batches=grid.batches,
+        attention_s=tuple(_line(grid.contexts, low, high, o) for low, high in grid.attention),
+        chunk_s=_curve(grid.chunks, grid.prefill, o),
+        overheads=o,
+        layout=grid.layout,
+        graphs=grid.graphs,
+        hidden_s=o.hidden_s + o.launch_s * grid.launches,
+        layers=grid.layers,
+        speculation=grid.speculation,
+        mixed_attention=grid.mixed_attention,
+        rung=weakest_rung((grid.dense[0].rung, grid.dense[-1].rung, grid.prefill[1].rung)),
+    )
+
+
+def launched_s(grid: StepGrid, overheads: Overheads) -> float:
+    """Host time to launch a step that carries prompts: no graph captured it, so it may be what the step waits for."""
+    kernels = grid.mixed[-1].kernels + grid.head[-1].kernels + grid.prefill[-1].kernels
+    return overheads.prefill_launch_s * kernels + overheads.prefill_routed_s * grid.routed_layers
+
+
+def _line(contexts: tuple[float, float], low: Parts, high: Parts, overheads: Overheads) -> tuple[float, float]:
+    """Fixed time and time per token of context of decode attention."""
+    near, far = contexts
+    first, second = _busy(low, overheads, prompts=False), _busy(high, overheads, prompts=False)
+    slope = max(0.0, (second - first) / (far - near))
+    return max(0.0, first - slope * near), slope
+
+
+def _curve(
+    chunks: tuple[float, float], prefill: tuple[Parts, Parts], overheads: Overheads
+) -> tuple[float, float, float]:
+    """Prefill attention as fixed + linear q + square q (c + q/2): launch and square where that fits, else linear."""
+    q0, q1 = chunks
+    t0, t1 = (_busy(parts, overheads, prompts=True) for parts in prefill)
+    square = max(0.0, 2.0 * (t1 - t0) / (q1 * q1 - q0 * q0)) if q1 > q0 else 0.0
+    fixed = t0 - square * q0 * q0 / 2.0
+    if fixed >= 0.0:
+        return fixed, 0.0, square
+    square = max(0.0, 2.0 * (t1 / q1 - t0 / q0) / (q1 - q0))
+    return 0.0, max(0.0, t1 / q1 - square * q1 / 2.0), square
+
+
+def _busy(parts: Parts, overheads: Overheads, *, prompts: bool) -> float:
+    """Accelerator time of parts alone, without the host."""
+    alone = msgspec.structs.replace(overheads, step_s=0.0, sequence_s=0.0, hidden_s=0.0, launch_s=0.0, prompt_s=0.0)
+    return seconds(parts, alone, sequences=0.0, prompts=1.0 if prompts else 0.0)
+
+
+def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:
+    """Rows worth tabulating: the batch and its padded size, the widest mixed step, and powers of four between."""
+    top = most + widest
+    points = {1.0, captured_batch(most), most, top, widest}
+    value = 4.0
+    while value < top:
+        points.add(value)
+        value *= 4.0
+    return tuple(sorted(points))
+
+
+def _dense_and_head(placement: Placement, rows: float) -> tuple[Parts, Parts]:
+    layers, head = rows_work(placement, rows)
+    return parts_of(layers, placement), parts_of(head, placement)
+
+
+def _experts_apart(model: Model) -> float:
+    """Launches that a loop over the experts adds to one grouped product up and one down."""
+    mixtures = ((g.count, g.feed_forward) for g in model.layers if isinstance(g.feed_forward, Moe))
+    return float(sum(2 * count * (moe.num_experts - 1) for count, moe in mixtures))
+
+
+def _prompt_rows(placement: Placement, rows: float) -> Parts:
+    return parts_of(prompt_rows_work(placement, rows), placement)
+
+
+def _attention(placement: Placement, batch: float, context: float) -> Parts:
+    return parts_of(decode_attention_work(placement, batch, context=context), placement)
+
+
+def _prefill(placement: Placement, chunk: float) -> Parts:
+    return parts_of(prompt_attention_work(placement, chunk), placement)

@@ -1,0 +1,41 @@
+"""What timing a training step needs to know beside the work, and what of an exchange nothing hides."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.training import TrainCoefficients, TrainSetup
+from tonnage.physics.training_time import Network, training_operator_s
+from tonnage.physics.work import Operator
+
+__all__ = ["Times", "exposed"]
+
+
+class Times(msgspec.Struct, frozen=True, kw_only=True):
+    """Accelerator, setup, fitted numbers and links of one step."""
+
+    accelerator: Accelerator
+    setup: TrainSetup
+    coefficients: TrainCoefficients
+    links: Network
+
+    def of(self, ops: tuple[Operator, ...], kind: str | None = None) -> float:
+        """Operators one after the other; `kind` "compute" or "elementwise" takes only those. [s]"""
+        return sum(
+            op.count
+            * training_operator_s(
+                op,
+                accelerator=self.accelerator,
+                software=self.setup.software.fitted,
+                coefficients=self.coefficients,
+                native=self.setup.native_attention,
+            )
+            for op in ops
+            if kind is None or (op.kind == "elementwise") == (kind == "elementwise")
+        )
+
+
+def exposed(spent: float, compute: float, *, overlap: float) -> float:
+    """What is left of an exchange: the share that never overlaps, and what compute is too short to hide."""
+    return (1 - overlap) * spent + max(0.0, overlap * spent - compute)

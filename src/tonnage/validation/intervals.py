@@ -1,0 +1,272 @@
+"""
+How wide must an interval be to hold nine measurements in ten? Split conformal on |ln(predicted / measured)|.
+
+The residuals are those of predictions by fits that had not seen the row's accelerator, model family, engine or source
+(`accuracy.left_out`). They are sorted into levels, a tree (Mondrian): everything, then what the number rests on, the
+load, the structure of the model, the software (`planner.error_model`). Rows of one deployment are near-duplicates, so
+the unit that is exchanged is the *group* (block, model, accelerator and engine): within a level every group weighs the
+same. A level with few groups is drawn towards its parent, in the logarithm of the width, as if the parent were
+`PARENT_GROUPS` groups more. The share of residuals that a width must hold is not 0.9 but whatever makes measured
+coverage 0.9: each group in turn is judged by widths fitted on all the others, and one share for each kind and quantity
+is chosen so that coverage, the mean of that by groups and that by rows, is 0.9.
+
+Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World"; for groups, Dunn, Wasserman and Ramdas,
+arXiv 1809.07441.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tonnage.validation.groups import grouped
+from tonnage.validation.metrics import log_ratio
+from tonnage.validation.scoring import Score
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "ANY",
+    "FEWEST_GROUPS",
+    "PARENT_GROUPS",
+    "QUANTITY_OF",
+    "Factor",
+    "Group",
+    "fit",
+    "group_of",
+    "levels_of",
+    "widths",
+]
+
+LEVEL: Final = 0.9
+FEWEST_GROUPS: Final = 3
+"""A level with fewer groups has no row of its own."""
+PARENT_GROUPS: Final = 4.0
+"""How many groups a level's parent weighs in its width."""
+ANY: Final = "any"
+_SHARES: Final = (0.6, 0.999)
+_HALVINGS: Final = 9
+_APART: Final = 0.08
+"""Coverage by rows counts no further than this from coverage by groups: one crowded group must not set all widths."""
+
+QUANTITY_OF: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("serve", "ttft_ms"): ("ttft_s",),
+    ("serve", "tpot_ms"): ("tpot_s",),
+    ("serve", "e2e_ms"): ("e2e_s",),
+    ("serve", "output_tokens_per_s"): ("output_tokens_per_s",),
+    ("serve", "total_tokens_per_s"): ("total_tokens_per_s",),
+    ("serve", "samples_per_s"): ("requests_per_s",),
+    ("serve", "kv_tokens"): ("kv_cache_tokens",),
+    ("serve", "memory_gb"): ("memory",),
+    ("train", "step_time_s"): ("step_s",),
+    ("train", "tokens_per_s_per_accel"): ("step_s",),
+    ("train", "samples_per_s_per_accel"): ("step_s",),
+    ("train", "tflops_per_accel"): ("step_s",),
+    ("train", "peak_mem_gb"): ("memory_peak_bytes",),
+    ("infer", "e2e_ms"): ("latency_s",),
+    ("infer", "tpot_ms"): ("step_s",),
+    ("infer", "samples_per_s"): ("samples_per_s",),
+    ("infer", "memory_gb"): ("memory",),
+}
+"""Kind and scored quantity -> name in the result noun, as `catalog.intervals` keeps it. Rates of training are one
+over its step time and share its width."""
+
+
+Group = tuple[str, str, str, str]
+"""Block, model, accelerator, engine."""
+
+
+class Factor(msgspec.Struct, frozen=True, kw_only=True):
+    """One fitted factor and how well it held on groups it had not seen."""
+
+    kind: str
+    quantity: str
+    rung: str
+    factor: float
+    groups: int
+    rows: int
+    coverage_90: float | None
+    """Mean share of a left-out group's numbers inside; none with too few groups to leave one out."""
+    coverage_rows: float | None
+    """Share of all left-out numbers inside."""
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """Residuals of one level in ascending order, with the group and the weight of each."""
+
+    values: np.ndarray
+    groups: np.ndarray
+    weights: np.ndarray
+
+
+Levels = Mapping[str, Numbers]
+Residual = tuple[str, Group, float]
+"""Level, group, |ln(predicted / measured)|."""
+
+
+def fit(scores: Iterable[Score]) -> list[Factor]:
+    """
+    The factor of every kind and quantity, and of every level below with enough groups.
+
+    A number may come several times, as predicted without this and without that. Quantities without a name in the
+    results (`fits`) have no interval and are left out.
+    """
+    usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
+    found: list[Factor] = []
+    for (kind, quantity), own in sorted(
+        grouped(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items()
+    ):
+        found += [
+            msgspec.structs.replace(factor, kind=kind, quantity=quantity) for factor in _fit(list(_residuals(own)))
+        ]
+    return found
+
+
+def widths(scores: Iterable[Score]) -> dict[tuple[str, str, str], float]:
+    """
+    Only the factors of `fit`, by kind, quantity and level: what the shipped table would hold without other rows.
+    """
+    usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
+    found: dict[tuple[str, str, str], float] = {}
+    for (kind, quantity), own in grouped(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items():
+        residuals = list(_residuals(own))
+        numbers = {group: place for place, group in enumerate(dict.fromkeys(group for _, group, _ in residuals))}
+        levels = _levels(residuals, numbers)
+        share = _share(levels, residuals, numbers)
+        for name in levels:
+            if name == ANY or len(set(levels[name].groups.tolist())) >= FEWEST_GROUPS:
+                found[kind, quantity, name] = math.exp(_width(levels, name, share))
+    return found
+
+
+def group_of(score: Score) -> Group:
+    """What must be left out together: one source's runs of one model on one accelerator with one engine."""
+    return score.block, score.labels.model, score.labels.accelerator, score.labels.engine
+
+
+def levels_of(level: str) -> list[str]:
+    """
+    A level and its parents, the widest first.
+
+    Examples
+    --------
+    >>> levels_of("calibrated:steady:dense:vllm")
+    ['any', 'calibrated', 'calibrated:steady', 'calibrated:steady:dense', 'calibrated:steady:dense:vllm']
+    """
+    words = level.split(":") if level else []
+    return [ANY, *(":".join(words[: place + 1]) for place in range(len(words)))]
+
+
+def _residuals(scores: Iterable[Score]) -> Iterable[Residual]:
+    for score in scores:
+        ratio = log_ratio(predicted=score.predicted or 0.0, measured=score.measured or 0.0)
+        if ratio is not None:
+            yield score.level, group_of(score), abs(ratio)
+
+
+def _fit(residuals: Sequence[Residual]) -> list[Factor]:
+    """Factors of one kind and quantity."""
+    numbers = {group: place for place, group in enumerate(dict.fromkeys(group for _, group, _ in residuals))}
+    levels = _levels(residuals, numbers)
+    share = _share(levels, residuals, numbers)
+    held = _held(levels, residuals, numbers, share)
+    found = []
+    for name in levels:
+        groups = sorted(set(levels[name].groups.tolist()))
+        if name != ANY and len(groups) < FEWEST_GROUPS:
+            continue
+        inside = [own for (level, _, _), own in zip(residuals, held, strict=True) if name in levels_of(level)]
+        by_group = grouped(
+            [
+                (number, own)
+                for (level, number, _), own in zip(residuals, held, strict=True)
+                if name in levels_of(level)
+            ],
+            lambda item: item[0],
+        )
+        shares = [sum(own for _, own in items) / len(items) for items in by_group.values()]
+        judged = len(numbers) >= FEWEST_GROUPS
+        found.append(
+            Factor(
+                kind="",
+                quantity="",
+                rung=name,
+                factor=math.exp(_width(levels, name, share)),
+                groups=len(groups),
+                rows=len(inside),
+                coverage_90=sum(shares) / len(shares) if judged else None,
+                coverage_rows=sum(inside) / len(inside) if judged else None,
+            )
+        )
+    return found
+
+
+def _levels(residuals: Sequence[Residual], numbers: Mapping[Group, int]) -> dict[str, Numbers]:
+    """Every level that occurs, widest first, with the residuals in it and below it."""
+    import numpy as np
+
+    members: dict[str, list[tuple[float, int]]] = {ANY: []}
+    for level, group, value in residuals:
+        for name in levels_of(level):
+            members.setdefault(name, []).append((value, numbers[group]))
+    found = {}
+    for name, own in sorted(members.items(), key=lambda item: (item[0] != ANY, item[0].count(":"), item[0])):
+        own.sort()
+        groups = np.array([group for _, group in own], dtype=int)
+        weights = 1.0 / np.bincount(groups)[groups]
+        found[name] = Numbers(np.array([value for value, _ in own]), groups, weights)
+    return found
+
+
+def _share(levels: Levels, residuals: Sequence[Residual], numbers: Mapping[Group, int]) -> float:
+    """The share of residuals to hold for which left-out coverage, by groups and by rows, is 0.9."""
+    if len(numbers) < FEWEST_GROUPS:
+        return 1.0
+    low, high = _SHARES
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        held = _held(levels, residuals, numbers, middle)
+        shares = [sum(own) / len(own) for own in _by_group(residuals, held)]
+        groups, rows = sum(shares) / len(shares), sum(held) / len(held)
+        covered = groups + max(-_APART, min(rows - groups, _APART)) / 2
+        low, high = (low, middle) if covered >= LEVEL else (middle, high)
+    return high
+
+
+def _by_group(residuals: Sequence[Residual], held: Sequence[bool]) -> Iterable[list[bool]]:
+    pairs = grouped(zip(residuals, held, strict=True), lambda item: item[0][1])
+    return ([own for _, own in items] for items in pairs.values())
+
+
+def _held(levels: Levels, residuals: Sequence[Residual], numbers: Mapping[Group, int], share: float) -> list[bool]:
+    """Whether each number lies inside the width fitted without its group."""
+    widths: dict[tuple[str, Group], float] = {}
+    held = []
+    for level, group, value in residuals:
+        if (level, group) not in widths:
+            widths[level, group] = _width(levels, level, share, without=numbers[group])
+        held.append(value <= widths[level, group] + 1e-12)
+    return held
+
+
+def _width(levels: Levels, level: str, share: float, *, without: int = -1) -> float:
+    """The width of a level, drawn towards its parents', in ln; one group may be left out."""
+    width = 0.0
+    for name in levels_of(level):
+        own = levels[name]
+        kept = own.groups != without
+        groups = own.weights[kept].sum()
+        if name != ANY and groups < FEWEST_GROUPS - 0.5:
+            break
+        if groups <= 0:
+            continue
+        reached = own.weights[kept].cumsum()
+        place = min(int(reached.searchsorted(share * groups - 1e-9)), len(reached) - 1)
+        found = max(float(own.values[kept][place]), 1e-4)
+        parent = PARENT_GROUPS if name != ANY else 0.0
+        width = math.exp((groups * math.log(found) + parent * math.log(width or 1.0)) / (groups + parent))
+    return width

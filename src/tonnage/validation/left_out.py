@@ -1,0 +1,141 @@
+"""
+What was predicted for a measured number by fits that had never seen its group? Read from a stored table.
+
+`tools/calibration/left_out.py` refits with each accelerator, model family, engine and source left out in turn and
+stores
+every number; the table comes with a checkout, not with the package.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.catalog.intervals import factor, factor_of
+from tonnage.errors import BadFact, UnknownName
+from tonnage.validation.groups import LEFT_OUT
+from tonnage.validation.intervals import QUANTITY_OF
+from tonnage.validation.scoring import Score
+
+__all__ = [
+    "COLUMNS", "FILE", "WIDTHS", "WIDTH_COLUMNS", "LeftOut", "Widths", "left_out_predictions", "left_out_scores",
+    "left_out_widths",
+]  # fmt: skip
+
+FILE: Final = Path("tools") / "calibration" / "left_out.csv.gz"
+COLUMNS: Final = ("id", "quantity", *(f"{kind}{part}" for kind in LEFT_OUT for part in ("", "_level")))
+WIDTHS: Final = Path("tools") / "calibration" / "left_out_widths.csv.gz"
+WIDTH_COLUMNS: Final = ("left_out", "group", "kind", "quantity", "rung", "factor")
+
+Widths = Mapping[str, Mapping[str, Mapping[tuple[str, str], float]]]
+"""Group that is left out -> kind of case -> quantity and rung -> 90 % factor."""
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """One number as predicted without its group, and what that prediction rests on."""
+
+    predicted: float
+    level: str
+
+
+def left_out_predictions(root: Path, kind: str) -> Mapping[tuple[str, str], LeftOut]:
+    """
+    Predictions without the row's own group of a kind, by row id and quantity; empty where nothing is stored.
+
+    Raises
+    ------
+    UnknownName
+        No such kind of group.
+    BadFact
+        The stored table has other columns.
+    """
+    if kind not in LEFT_OUT:
+        raise UnknownName("kind of group", kind, known=LEFT_OUT)
+    path = root / FILE
+    if not path.exists():
+        return {}
+    found: dict[tuple[str, str], LeftOut] = {}
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise BadFact(f"{FILE}: columns must be {', '.join(COLUMNS)}; write it with tools/calibration/left_out.py")
+        for line in reader:
+            if line[kind]:
+                found[line["id"], line["quantity"]] = LeftOut(float(line[kind]), line[f"{kind}_level"])
+    return found
+
+
+def left_out_widths(root: Path, kind: str) -> Widths:
+    """
+    Interval factors fitted without a group of a kind, by group; empty where nothing is stored.
+
+    Raises
+    ------
+    BadFact
+        The stored table has other columns.
+    """
+    path = root / WIDTHS
+    if not path.exists():
+        return {}
+    found: dict[str, dict[str, dict[tuple[str, str], float]]] = {}
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != WIDTH_COLUMNS:
+            raise BadFact(
+                f"{WIDTHS}: columns must be {', '.join(WIDTH_COLUMNS)}; write it with tools/calibration/widths.py"
+            )
+        for line in reader:
+            if line["left_out"] == kind:
+                of = found.setdefault(line["group"], {}).setdefault(line["kind"], {})
+                of[line["quantity"], line["rung"]] = float(line["factor"])
+    return found
+
+
+def left_out_scores(
+    scores: Iterable[Score],
+    stored: Mapping[tuple[str, str], LeftOut],
+    *,
+    widths: Widths | None = None,
+    group: Mapping[str, str] | None = None,
+) -> list[Score]:
+    """
+    The same numbers as predicted without their group, each inside its level's interval; the others say why not.
+
+    Parameters
+    ----------
+    widths : mapping, optional
+        Factors fitted without a group (`left_out_widths`); without them, and for groups not among them, as shipped.
+    group : mapping, optional
+        Row id -> the group that is left out with it.
+    """
+    found = []
+    for item in scores:
+        known = stored.get((item.id, item.quantity))
+        if known is None:
+            reason = item.reason or "no left-out prediction is stored"
+            found.append(replace(item, predicted=None, low=None, high=None, reason=reason))
+            continue
+        name = QUANTITY_OF.get((item.kind, item.quantity), ("",))[0]
+        own = (widths or {}).get((group or {}).get(item.id, ""), {}).get(item.kind)
+        width = _width(item, name, known.level, own) if item.low is not None and name else None
+        low, high = _moved(item, known) if width is None else (known.predicted / width, known.predicted * width)
+        found.append(replace(item, predicted=known.predicted, low=low, high=high, level=known.level))
+    return found
+
+
+def _moved(item: Score, known: LeftOut) -> tuple[float | None, float | None]:
+    """An interval that no table of factors makes, as wide in ratio around the left-out number; none without one."""
+    if item.low is None or item.high is None or not item.predicted:
+        return None, None
+    return item.low * known.predicted / item.predicted, item.high * known.predicted / item.predicted
+
+
+def _width(item: Score, name: str, rung: str, own: Mapping[tuple[str, str], float] | None) -> float:
+    """The factor without the group where such factors are stored, else the shipped one."""
+    return factor(item.kind, name, rung=rung) if own is None else factor_of(own, name, rung=rung)

@@ -1,0 +1,160 @@
+"""
+Are models that do not serve many users predicted well enough? Groups of rows, each beside the error it may have.
+
+Batches through vision models, encoders, diffusion and speech; one stream through llama.cpp, ExLlama and MLC on any
+part; and runs on a processor that `tonnage measure device` measured, kept in measurements/own. *Left out* is what fits
+say that never saw the row's accelerator; the bounds are the project's own.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.accuracy import Figure
+from tonnage.engines.registry import find_engine
+from tonnage.validation.left_out import LeftOut, left_out_scores
+from tonnage.validation.metrics import ape, quantile
+from tonnage.validation.rows import Row, text
+from tonnage.validation.scoring import Score
+
+__all__ = ["network_figures", "own_figures", "prompt_rows"]
+
+PROMPTS: Final = "prefill_only"
+"""Why rows that measured the prompt alone are not scored with the others: they have no answer."""
+
+Stored = Mapping[str, Mapping[tuple[str, str], LeftOut]]
+
+
+def prompt_rows(rows: Iterable[Row]) -> list[Row]:
+    """Rows of a prompt alone on one stream, as cases with one token of answer."""
+    return [
+        msgspec.structs.replace(row, usable=True, cells={**row.cells, "osl_tokens": "1"})
+        for row in rows
+        if _single(row) and text(row, "unusable_reason") == PROMPTS
+    ]
+
+
+def network_figures(
+    rows: Sequence[Row], scores: Sequence[Score], *, stored: Stored | None = None, prompts: Sequence[Score] = ()
+) -> tuple[Figure, ...]:
+    """
+    Every group beside its bound; groups without rows are left away.
+
+    Parameters
+    ----------
+    rows, scores : sequence
+        Rows and what was predicted for them; rows of other kinds are passed over.
+    stored : mapping, optional
+        Left-out predictions by kind of group (`left_out.left_out_predictions`).
+    prompts : sequence of Score, optional
+        Scores of `prompt_rows`, which are among `rows`.
+    """
+    ids = {row.id: row for row in rows}
+    known = [item for item in scores if item.id in ids and item.kind in {"infer", "serve"}]
+    unseen = left_out_scores(known, (stored or {}).get("accelerator") or {})
+    rate, latency, left = (
+        "median error of the rate",
+        "median error of the latency",
+        "the same, its accelerator left out",
+    )
+
+    asked = [item for item in prompts if item.quantity == "ttft_ms"]
+    spread = {item.id for item in asked if _several(ids[item.id])}
+
+    def of(chosen: Iterable[Score], pick: Callable[[Row], bool], quantity: str) -> list[float]:
+        return _errors(item for item in chosen if item.quantity == quantity and pick(ids[item.id]))
+
+    found = [
+        _figure("vision (timm)", rate, of(known, _timm, "samples_per_s"), at_most=0.15),
+        _figure("vision (timm)", left, of(unseen, _timm, "samples_per_s"), at_most=0.22),
+        _figure("encoders (TensorRT, FasterTransformer)", latency, of(known, _encoder, "e2e_ms"), at_most=0.15),
+        _figure("diffusion, one step", latency, of(known, _step, "tpot_ms"), at_most=0.25),
+        _figure("diffusion and video, whole", "median error of rate or latency", _first(known, ids, "diffusion"),
+                at_most=0.25),
+        _figure("speech", rate, of(known, _speech, "samples_per_s"), at_most=0.25),
+        _figure("one stream: llama.cpp, ExLlama, MLC", "median error of the time per token",
+                of(known, _single, "tpot_ms"), at_most=0.12),
+        _figure("one stream: llama.cpp, ExLlama, MLC", "median error of the prompt on one accelerator",
+                _errors(item for item in asked if item.id not in spread), at_most=0.20),
+        _figure("one stream: llama.cpp, ExLlama, MLC", "median error of the prompt over several accelerators",
+                _errors(item for item in asked if item.id in spread), at_most=0.20),
+    ]  # fmt: skip
+    return tuple(figure for figure in found if figure.rows)
+
+
+def own_figures(folder: Path) -> tuple[Figure, ...]:
+    """Runs on measured devices of one's own, each network beside its prediction from the device's file."""
+    table = folder / "runs.csv"
+    if not table.is_file():
+        return ()
+    from tonnage.catalog import Additions
+    from tonnage.catalog.hub.resolve import resolve
+    from tonnage.domain.case import InferCase
+    from tonnage.planning.predict.inference import predict_infer
+
+    found: dict[tuple[str, str], list[float]] = {}
+    with table.open(encoding="utf-8", newline="") as file:
+        for run in csv.DictReader(file):
+            case = InferCase(
+                model=resolve(str(folder / run["profile"])), accelerator=run["accelerator_id"],
+                batch=int(run["batch"]), precision=run["precision"], engine=run["engine"],
+            )  # fmt: skip
+            latency = predict_infer(case, additions=Additions(paths=(str(folder / run["device"]),))).latency_s
+            if latency is not None:
+                name = f"{run['unit']}/s of {run['profile'].partition('.')[0]}"
+                key = f"own {run['accelerator_id']}, {run['date']}", name
+                found.setdefault(key, []).append(
+                    ape(predicted=1.0 / latency.value, measured=1.0 / float(run["seconds"]))
+                )
+    return tuple(
+        Figure(group=group, figure=f"largest error of {name}", rows=len(errors), value=max(errors), at_most=0.25)
+        for (group, name), errors in found.items()
+    )
+
+
+def _figure(group: str, figure: str, errors: Sequence[float], *, at_most: float) -> Figure:
+    return Figure(group=group, figure=figure, rows=len(errors), value=quantile(errors, 0.5), at_most=at_most)
+
+
+def _errors(scores: Iterable[Score]) -> list[float]:
+    return [ape(predicted=s.predicted, measured=s.measured) for s in scores if s.predicted and s.measured]
+
+
+def _first(scores: Iterable[Score], ids: Mapping[str, Row], kind: str) -> list[float]:
+    """One error for each row of a kind: of its rate, else of its latency."""
+    best: dict[str, Score] = {}
+    for quantity in ("e2e_ms", "samples_per_s"):
+        for item in scores:
+            if item.kind == "infer" and item.quantity == quantity and text(ids[item.id], "kind") == kind:
+                best[item.id] = item
+    return _errors(best.values())
+
+
+def _timm(row: Row) -> bool:
+    return row.block == "TIMM"
+
+
+def _encoder(row: Row) -> bool:
+    return row.block in {"TRT", "FT"} and text(row, "kind") == "embedding"
+
+
+def _step(row: Row) -> bool:
+    return text(row, "kind") == "diffusion"
+
+
+def _speech(row: Row) -> bool:
+    return text(row, "kind") == "speech"
+
+
+def _single(row: Row) -> bool:
+    engine = find_engine(text(row, "engine"))
+    return text(row, "load") == "single_stream" and engine is not None and engine.single_user
+
+
+def _several(row: Row) -> bool:
+    return (text(row, "num_accel") or "1") not in {"1", "1.0"}

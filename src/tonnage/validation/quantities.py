@@ -1,0 +1,257 @@
+"""
+Which numbers of a row are scored, and which number of a result answers each?
+
+A mean is scored against the mean and a median against the median. Where a source gives both, the mean is the one
+scored, unless its collector suspects that first requests warmed the engine up. Rates are those of the whole system
+behind the printed figure: a prediction covers every replica. Device memory counts only where it was really needed (a
+pre-allocated pool says nothing; what PyTorch's tensors occupy is compared with weights and cache), and training speed
+and memory only where the row is marked as usable for them; a row that prints FLOP/s and nothing else is scored on
+those, counted as its source counts them. Energy is that of the accelerators, over the tokens answered: what is drawn of
+their limit (the planner's share for serving), over the predicted rate. Diffusion prints one denoising iteration in the
+column of the time per token.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.domain.answer import Quantity
+from tonnage.domain.case import Case, InferResult, Latency, Result, ServeCase, ServeResult, TrainResult
+from tonnage.errors import BadFact, TonnageError
+from tonnage.planning.energy import SERVING_LOAD, machine_power
+from tonnage.units import GiB
+from tonnage.validation.rows import Row, number, text
+from tonnage.validation.stated_flop import flop_of_sequence
+
+__all__ = ["NAMES", "Measured", "Predicted", "measured", "predicted"]
+
+NAMES: Final = (
+    "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",
+    "memory_gb", "energy_per_token_j", "step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel",
+    "tflops_per_accel", "peak_mem_gb", "fits",
+)  # fmt: skip
+"""Every scored quantity, in the order of the tables."""
+
+Statistic = Literal["mean", "p50"]
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One measured number of a row."""
+
+    quantity: str
+    value: float | None
+    statistic: Statistic = "mean"
+    problem: str = ""
+    """Why the cell cannot be read; then there is no value."""
+    flop: float = 0.0
+    """What its source counts for one sequence, where FLOP/s are scored. [FLOP]"""
+    tensors: bool = False
+    """Memory of weights and cache alone, without what the process and its kernels need beside."""
+
+
+class Predicted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a result says about one measured number."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def measured(row: Row) -> list[Measured]:
+    """Every number of the row that is scored; one whose cell cannot be read says so and has no value."""
+    if row.layout == "training":
+        return _of_training(row)
+    if row.layout == "serving":
+        return _present(row, (("ttft_ms", "silicon_ttft_ms"), ("tpot_ms", "silicon_tpot_ms")))
+    found = _present(
+        row,
+        (
+            ("e2e_ms", "e2e_ms"),
+            ("output_tokens_per_s", "output_tokens_per_s_total"),
+            ("total_tokens_per_s", "total_tokens_per_s"),
+            ("samples_per_s", "samples_per_s"),
+            ("kv_tokens", "kv_tokens"),
+            ("energy_per_token_j", "energy_per_token_joules"),
+        ),
+    )
+    for name in ("ttft", "tpot"):
+        found += _first_statistic(row, name)
+    if text(row, "memory_kind") in {"need", "tensors"}:
+        found += [_of_kind(cell, text(row, "memory_kind")) for cell in _present(row, (("memory_gb", "memory_gb"),))]
+    return sorted(found, key=lambda item: NAMES.index(item.quantity))
+
+
+def _of_kind(cell: Measured, kind: str) -> Measured:
+    """What a framework says its tensors occupy is weights and cache, printed in GiB."""
+    if kind != "tensors" or cell.value is None:
+        return cell
+    return msgspec.structs.replace(cell, value=cell.value * GiB / 1e9, tensors=True)
+
+
+def predicted(result: Result, wanted: Measured, *, case: Case | None = None) -> Predicted | None:
+    """The result's answer to one measured number, in its unit; none when the result has no such number."""
+    if wanted.quantity == "fits":
+        return Predicted(value=float(result.fits))
+    if wanted.quantity == "energy_per_token_j":
+        return _energy(case, result)
+    if isinstance(result, ServeResult):
+        return _of_serve(result, wanted)
+    if isinstance(result, TrainResult):
+        return _of_train(result, wanted)
+    return _of_infer(result, wanted.quantity)
+
+
+def _of_training(row: Row) -> list[Measured]:
+    usable_for = text(row, "usable_for") or "speed+memory"
+    found: list[Measured] = []
+    if "speed" in usable_for:
+        found += _present(
+            row,
+            (
+                ("step_time_s", "step_time_s_eff"),
+                ("tokens_per_s_per_accel", "tokens_per_s_per_accel_eff"),
+                ("samples_per_s_per_accel", "samples_per_s_per_accel"),
+            ),
+        ) or _flop_rate(row)
+    if "memory" in usable_for:
+        found += _present(row, (("peak_mem_gb", "peak_mem_gb"),))
+    outcome = text(row, "outcome")
+    if outcome:
+        found.append(Measured(quantity="fits", value=float(outcome != "oom")))
+    return found
+
+
+def _flop_rate(row: Row) -> list[Measured]:
+    """FLOP/s of a language model, of a source that prints no other speed."""
+    cell = _cell(row, "tflops_per_accel", "tflops_per_accel", "mean") if text(row, "kind") in {"llm", "moe"} else None
+    if cell is None or cell.problem:
+        return [cell] if cell else []
+    try:
+        return [msgspec.structs.replace(cell, flop=flop_of_sequence(row))]
+    except TonnageError as error:
+        return [msgspec.structs.replace(cell, value=None, problem=str(error))]
+
+
+def _present(row: Row, columns: tuple[tuple[str, str], ...]) -> list[Measured]:
+    found = [_cell(row, column, quantity, "mean") for quantity, column in columns]
+    return [item for item in found if item is not None]
+
+
+def _first_statistic(row: Row, name: str) -> list[Measured]:
+    statistics: tuple[Statistic, ...] = ("mean", "p50")
+    if name == "ttft" and text(row, "warmup_suspect") == "1":  # the first requests compiled kernels: a mean of seconds
+        statistics = ("p50",)
+    for statistic in statistics:
+        found = _cell(row, f"{name}_{statistic}_ms", f"{name}_ms", statistic)
+        if found is not None:
+            return [found]
+    return []
+
+
+def _cell(row: Row, column: str, quantity: str, statistic: Statistic) -> Measured | None:
+    """A measured number; none when not stated, and a printed zero is not a measurement."""
+    try:
+        value = number(row, column)
+    except BadFact as error:
+        return Measured(quantity=quantity, value=None, statistic=statistic, problem=str(error))
+    return Measured(quantity=quantity, value=value, statistic=statistic) if value else None
+
+
+def _of_serve(result: ServeResult, wanted: Measured) -> Predicted | None:
+    match wanted.quantity:
+        case "ttft_ms":
+            return _latency(result.ttft_s, wanted.statistic)
+        case "tpot_ms":
+            return _latency(result.tpot_s, wanted.statistic)
+        case "e2e_ms":
+            return _latency(result.e2e_s, wanted.statistic)
+        case "output_tokens_per_s":
+            return _scaled(result.output_tokens_per_s)
+        case "total_tokens_per_s":
+            return _scaled(result.total_tokens_per_s)
+        case "samples_per_s":
+            return _scaled(result.requests_per_s)
+        case "kv_tokens" if result.kv_cache_tokens is not None:
+            return Predicted(value=result.kv_cache_tokens)
+        case "memory_gb" if wanted.tensors and result.memory is not None:
+            held = [part for part in result.memory["parts"] if part["name"].startswith(("weights", "KV cache"))]
+            return Predicted(value=sum(part["value"] for part in held) / 1e9)
+        case "memory_gb" if result.memory is not None and "total_bytes" in result.memory:
+            low, high = result.memory.get("low"), result.memory.get("high")
+            return Predicted(
+                value=result.memory["total_bytes"] / 1e9,
+                low=low / 1e9 if low is not None else None,
+                high=high / 1e9 if high is not None else None,
+            )
+    return None
+
+
+def _of_train(result: TrainResult, wanted: Measured) -> Predicted | None:
+    match wanted.quantity:
+        case "step_time_s":
+            return _scaled(result.step_s)
+        case "tokens_per_s_per_accel":
+            return _scaled(result.tokens_per_s_per_accelerator)
+        case "samples_per_s_per_accel":
+            return _scaled(result.samples_per_s_per_accelerator)
+        case "tflops_per_accel":
+            return _scaled(result.samples_per_s_per_accelerator, wanted.flop * 1e-12)
+        case "peak_mem_gb":
+            return _scaled(result.memory_peak_bytes, 1e-9)
+    return None
+
+
+def _of_infer(result: InferResult, quantity: str) -> Predicted | None:
+    match quantity:
+        case "e2e_ms":
+            return _scaled(result.latency_s, 1e3)
+        case "tpot_ms":
+            return _scaled(result.step_s, 1e3)
+        case "samples_per_s":
+            return _scaled(result.samples_per_s)
+        case "memory_gb":
+            return _scaled(result.memory, 1e-9)
+    return None
+
+
+def _energy(case: Case | None, result: Result) -> Predicted | None:
+    """Joules that the accelerators alone draw for an answered token, as their own counters say; hosts are not in it."""
+    rate = result.output_tokens_per_s if isinstance(result, ServeResult) else None
+    if rate is None or not isinstance(case, ServeCase):
+        return None
+    boards = case.replicas * case.layout.ranks * case.accelerator_fraction
+    if case.disaggregation is not None:
+        split = case.disaggregation
+        boards = split.prefill_workers * split.prefill.ranks + split.decode_workers * split.decode.ranks
+    watts = machine_power(catalog.accelerator(case.accelerator), count=boards).board_watts
+    value = watts * SERVING_LOAD.value / rate.value
+    if rate.low is None or rate.high is None:
+        return Predicted(value=value)
+    down = math.hypot(math.log(rate.high / rate.value), math.log(SERVING_LOAD.value / SERVING_LOAD.low))
+    up = math.hypot(math.log(rate.value / rate.low), math.log(SERVING_LOAD.high / SERVING_LOAD.value))
+    return Predicted(value=value, low=value * math.exp(-down), high=value * math.exp(up))
+
+
+def _scaled(quantity: Quantity | None, factor: float = 1.0) -> Predicted | None:
+    if quantity is None:
+        return None
+    low = None if quantity.low is None else quantity.low * factor
+    high = None if quantity.high is None else quantity.high * factor
+    return Predicted(value=quantity.value * factor, low=low, high=high)
+
+
+def _latency(latency: Latency | None, statistic: Statistic) -> Predicted | None:
+    """Milliseconds; the interval of a median is as wide, in ratio, as that of the mean."""
+    if latency is None:
+        return None
+    value = latency.mean if statistic == "mean" else latency.p50
+    if value is None:
+        return None
+    ratio = value / latency.mean if latency.mean > 0 else 1.0
+    low = None if latency.low is None else latency.low * ratio * 1e3
+    high = None if latency.high is None else latency.high * ratio * 1e3
+    return Predicted(value=value * 1e3, low=low, high=high)

@@ -1,0 +1,160 @@
+"""
+Would following a prediction have been a good decision? Picks among measured configurations, judged by what they reach.
+
+A question is a model, its lengths and an accelerator, of which several configurations were measured, and a limit on
+the time per output token. The pick is the configuration with the most output tokens per second and accelerator among
+those *predicted* to keep the limit. Truth has its own best among those *measured* to keep it. Errors that all
+configurations share cost nothing here, and small errors at a limit may cost much, so that this says something else
+than a median error.
+
+A pick that turns out to miss its limit is not forgiven: it is counted, and a second share compares it with the best
+measured configuration at the TPOT that it really has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from tonnage.domain.accuracy import Regret
+from tonnage.validation.groups import grouped
+from tonnage.validation.metrics import quantile
+from tonnage.validation.rows import Row, number, text
+
+__all__ = ["LIMITS_MS", "Latencies", "latencies_of", "regrets"]
+
+LIMITS_MS: Final = (10.0, 20.0, 35.0, 50.0)
+"""Times per output token that are asked for. [ms]"""
+SAME: Final = 1e-9
+
+Latencies = Callable[[str], tuple[float, float] | None]
+"""Row id -> TTFT and TPOT [ms]; none where nothing was predicted."""
+
+
+class _Point(NamedTuple):
+    """One measured configuration: what it does, and what was said of it."""
+
+    tpot_ms: float
+    rate: float
+    """Output tokens per second and accelerator, measured."""
+    said_tpot_ms: float | None
+    said_rate: float
+
+
+def regrets(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str = "") -> list[Regret]:
+    """
+    One line per limit, then one over all of them; empty where no row is of a serving point.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        Usable rows of any layout; serving rows of at least two configurations per question count.
+    said : callable
+        What is predicted for a row.
+    by : str, optional
+        A column whose value is part of the question too: engine asks for the best configuration of one engine.
+    who : str, optional
+        Whose predictions these are.
+    """
+    questions = grouped(
+        [row for row in rows if row.layout == "serving"],
+        lambda row: tuple(text(row, name) for name in ("model_id", "accelerator_id", "isl", "osl", by) if name),
+    )
+    known = [
+        points for own in questions.values()
+        if len(points := [p for row in own if (p := _point(row, said)) is not None]) > 1
+    ]  # fmt: skip
+    picked = {limit: [pick for own in known if (pick := _picked(own, limit)) is not None] for limit in LIMITS_MS}
+    lines = [_line(found, limit_ms=limit, by=by, who=who) for limit, found in picked.items() if found]
+    every = [pick for found in picked.values() for pick in found]
+    return [*lines, _line(every, limit_ms=None, by=by, who=who)] if every else []
+
+
+def latencies_of(values: Mapping[tuple[str, str], float]) -> Latencies:
+    """Latencies by row id from a table by row id and quantity."""
+
+    def said(id: str) -> tuple[float, float] | None:
+        ttft, tpot = values.get((id, "ttft_ms")), values.get((id, "tpot_ms"))
+        return None if ttft is None or tpot is None else (ttft, tpot)
+
+    return said
+
+
+class _Pick(NamedTuple):
+    """One question answered."""
+
+    reached: float
+    """Measured rate of the pick over the best measured rate that keeps the limit, at most 1; 0 = nothing was picked."""
+    frontier: float
+    """The same over the best measured rate at the pick's own measured TPOT."""
+    kept: bool
+    """The pick keeps the limit."""
+    over: float
+    """Measured TPOT of the pick over the limit. [-]"""
+    choices: int
+    """Configurations that keep the limit, measured."""
+    random: float
+    """What a choice among those at random reaches on average."""
+
+
+def _picked(points: list[_Point], limit_ms: float) -> _Pick | None:
+    """None where no measured configuration keeps the limit: no pick can be right."""
+    able = [point for point in points if point.tpot_ms <= limit_ms]
+    if not able:
+        return None
+    best = max(point.rate for point in able)
+    random = sum(point.rate for point in able) / len(able) / best
+    offered = [point for point in points if point.said_tpot_ms is not None and point.said_tpot_ms <= limit_ms]
+    if not offered:
+        return _Pick(0.0, 0.0, False, math.inf, len(able), random)
+    pick = max(offered, key=lambda point: point.said_rate)
+    there = max(point.rate for point in points if point.tpot_ms <= max(pick.tpot_ms, limit_ms) * (1 + SAME))
+    return _Pick(
+        reached=min(1.0, pick.rate / best),
+        frontier=pick.rate / there,
+        kept=pick.tpot_ms <= limit_ms,
+        over=pick.tpot_ms / limit_ms,
+        choices=len(able),
+        random=random,
+    )
+
+
+def _point(row: Row, said: Latencies) -> _Point | None:
+    ttft, tpot = number(row, "silicon_ttft_ms"), number(row, "silicon_tpot_ms")
+    clients, accelerators, osl = (number(row, name) for name in ("concurrency", "num_accelerators", "osl_tokens"))
+    if ttft is None or not tpot or not clients or not accelerators or not osl:
+        return None
+    each = clients * osl / accelerators
+    guess = said(row.id)
+    return _Point(
+        tpot_ms=tpot,
+        rate=each / _answer_s(ttft, tpot, osl),
+        said_tpot_ms=None if guess is None else guess[1],
+        said_rate=0.0 if guess is None else each / _answer_s(*guess, osl),
+    )
+
+
+def _answer_s(ttft_ms: float, tpot_ms: float, output_tokens: float) -> float:
+    """A closed loop of clients sends the next request when an answer ends: this is its period. [s]"""
+    return (ttft_ms + tpot_ms * (output_tokens - 1.0)) / 1e3
+
+
+def _line(picks: list[_Pick], *, limit_ms: float | None, by: str, who: str) -> Regret:
+    reached = [pick.reached for pick in picks]
+    missed = [pick.over - 1.0 for pick in picks if not pick.kept and math.isfinite(pick.over)]
+    return Regret(
+        who=who,
+        limit_ms=limit_ms,
+        by=by,
+        questions=len(picks),
+        choices=quantile([float(pick.choices) for pick in picks], 0.5) or 0.0,
+        median_reached=quantile(reached, 0.5) or 0.0,
+        mean_reached=sum(reached) / len(reached),
+        p10_reached=quantile(reached, 0.1) or 0.0,
+        median_strict=quantile([pick.reached if pick.kept else 0.0 for pick in picks], 0.5) or 0.0,
+        median_frontier=quantile([pick.frontier for pick in picks], 0.5) or 0.0,
+        kept=sum(pick.kept for pick in picks) / len(picks),
+        median_over=quantile(missed, 0.5),
+        random=quantile([pick.random for pick in picks], 0.5) or 0.0,
+    )

@@ -1,0 +1,165 @@
+"""
+How far from the truth is each prediction? Rows in, one score per row and quantity out, in order.
+
+A row that cannot be predicted is never dropped: each of its quantities appears with the reason. A reason begins with
+a short class ("does not fit", "bad cell", "internal error") and a colon, so that reasons can be counted. A crash
+while one row is predicted is that row's reason, not the end of the run.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing import get_context
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.predict.predict import predict as planned
+from tonnage.validation.cases import case_of, kind_of
+from tonnage.validation.groups import Labels, labels_of
+from tonnage.validation.quantities import Measured, measured, predicted
+from tonnage.validation.rows import Row, count, number
+
+__all__ = ["CRASH", "Predict", "Score", "reason_class", "score"]
+
+Predict = Callable[[Case], Result]
+
+CRASH: Final = "internal error"
+"""Class of the reasons that are our own fault."""
+
+_CHUNK: Final = 16
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """One measured number and what was predicted for it; without a prediction, why not."""
+
+    id: str
+    block: str
+    kind: str
+    quantity: str
+    measured: float | None
+    labels: Labels
+    predicted: float | None = None
+    low: float | None = None
+    high: float | None = None
+    basis: str = ""
+    reason: str = ""
+    level: str = ""
+    """What the width of its interval was looked up by."""
+    saturated: bool = False
+    """Predicted to be above the knee, where a latency is queueing and depends on how many requests were sent."""
+
+
+def score(rows: Iterable[Row], *, predict: Predict = planned, workers: int = 1) -> Iterator[Score]:
+    """
+    Every scored number of the usable rows.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        Rows marked as not usable are passed over.
+    predict : callable, optional
+        Case -> Result. With several workers it must be importable by name.
+    workers : int, optional
+        Processes; 1 = this one.
+
+    Raises
+    ------
+    BadRequest
+        A worker process died.
+    """
+    usable = (row for row in rows if row.usable)
+    if workers <= 1:
+        for row in usable:
+            yield from score_row(row, predict)
+        return
+    chunks = iter(lambda: list(itertools.islice(usable, _CHUNK)), [])
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        try:
+            for scores in pool.map(partial(_score_chunk, predict), list(chunks)):
+                yield from scores
+        except BrokenProcessPool:
+            raise BadRequest("a worker process died, likely for lack of memory; use --workers 1") from None
+
+
+def score_row(row: Row, predict: Predict) -> list[Score]:
+    """Every scored number of one row."""
+    labels = labels_of(row)
+    base = Score(id=row.id, block=row.block, kind=kind_of(row), quantity="", measured=None, labels=labels)
+    wanted = measured(row)
+    if not wanted:
+        return []
+    try:
+        case = case_of(row)
+        result = _beyond_cached(row, case, predict)
+    except TonnageError as error:
+        return [_without(base, item, _reason(error)) for item in wanted]
+    except Exception as error:  # whatever breaks in one row is counted loudly and must not end the others
+        return [_without(base, item, f"{CRASH}: {type(error).__name__}: {error}"[:300]) for item in wanted]
+    return [_scored(base, item, result, case) for item in wanted]
+
+
+def reason_class(reason: str) -> str:
+    """The countable part of a reason; a crash keeps the name of what was raised."""
+    parts = reason.split(":")
+    return ":".join(parts[:2]) if parts[0] == CRASH else parts[0]
+
+
+def _score_chunk(predict: Predict, rows: list[Row]) -> list[Score]:
+    return [item for row in rows for item in score_row(row, predict)]
+
+
+def _beyond_cached(row: Row, case: Case, predict: Predict) -> Result:
+    """The prediction; of a prompt whose beginning is cached, what the whole takes less what that beginning does."""
+    result = predict(case)
+    cached = count(row, "cached_tokens") if number(row, "cached_tokens") else None
+    if cached is None or not isinstance(case, ServeCase) or not isinstance(result, ServeResult):
+        return result
+    before = predict(msgspec.structs.replace(case, isl=float(cached)))
+    if result.ttft_s is None or not isinstance(before, ServeResult) or before.ttft_s is None:
+        return result
+    mean = result.ttft_s.mean - before.ttft_s.mean
+    share = mean / result.ttft_s.mean
+    low, high = (None if end is None else end * share for end in (result.ttft_s.low, result.ttft_s.high))
+    return msgspec.structs.replace(result, ttft_s=Latency(mean=mean, low=low, high=high))
+
+
+def _scored(base: Score, wanted: Measured, result: Result, case: Case) -> Score:
+    if wanted.problem:
+        return _without(base, wanted, wanted.problem)
+    answer = predicted(result, wanted, case=case)
+    if answer is None:
+        why = " ".join(result.why.split()) if result.why else "no reason given"
+        reason = f"no prediction of {wanted.quantity}" if result.fits else f"predicted not to fit: {why}"[:300]
+        return _without(base, wanted, reason)
+    return msgspec.structs.replace(
+        base,
+        quantity=wanted.quantity,
+        measured=wanted.value,
+        predicted=answer.value,
+        low=answer.low,
+        high=answer.high,
+        basis=result.basis,
+        level=result.level,
+        saturated=isinstance(result, ServeResult) and bool(result.saturated),
+    )
+
+
+def _without(base: Score, wanted: Measured, reason: str) -> Score:
+    return msgspec.structs.replace(base, quantity=wanted.quantity, measured=wanted.value, reason=reason)
+
+
+_CLASSES: Final = {"UnknownName": "not in the catalogue", "Unmeasured": "not measured", "BadRequest": "bad request"}
+
+
+def _reason(error: TonnageError) -> str:
+    """A sentence that begins with a countable class; those of the row readers do already."""
+    named = _CLASSES.get(type(error).__name__)
+    sentence = " ".join(str(error).split())
+    return f"{named}: {sentence}"[:300] if named else sentence[:300]

@@ -1,0 +1,275 @@
+"""
+Is training predicted well enough where it matters? Groups of training rows, each beside the error it may have.
+
+The groups are those that a user would name: language models, one source's tables, TPUs, fine-tuning, peak memory,
+growth with the number of accelerators, networks of images on one device. A row counts once, by the first speed that it
+prints. *Left out* is what fits say that never saw the row's source (or accelerator); the bounds are the project's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import exp, log, log2
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.accuracy import Figure
+from tonnage.validation.groups import LEFT_OUT, grouped
+from tonnage.validation.intervals import ANY, fit
+from tonnage.validation.layouts import Compared
+from tonnage.validation.left_out import LeftOut, left_out_scores
+from tonnage.validation.metrics import ape, quantile
+from tonnage.validation.rows import Row, count, text
+from tonnage.validation.scoring import Score
+
+__all__ = ["SPEEDS", "layout_figures", "scaling_errors", "speeds_of", "training_figures"]
+
+SPEEDS: Final = ("step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel")
+"""Scored speeds; a row counts by the first that it prints."""
+
+NEAR: Final = 1.05
+"""Step over that of the best found, up to which a published layout counts as near it."""
+
+COVERED: Final = (0.86, 0.94)
+"""Share that 90 % intervals are to hold."""
+
+SOURCES: Final = {
+    "BLOOM": ("bloom", "bloom-prod"),
+    "Megatron": ("megatron20", "megatron21", "korth22"),
+    "llm-foundry": ("foundry",),
+    "NeMo": ("nemo",),
+    "vTrain (in no fit)": ("vtrain",),
+}
+"""Published tables by who published them, and their blocks."""
+
+SMALL: Final = "images, BERT, Transformer-XL"
+
+Stored = Mapping[str, Mapping[tuple[str, str], LeftOut]]
+"""Predictions without a row's group, by kind of group."""
+
+Pick = Callable[[Row], bool]
+
+
+class Speed(msgspec.Struct, frozen=True):
+    """A row with the one speed that it counts by."""
+
+    row: Row
+    score: Score
+
+    @property
+    def error(self) -> float:
+        """|predicted - measured| / measured. [-]"""
+        return ape(predicted=self.score.predicted or 0.0, measured=self.score.measured or 0.0)
+
+    @property
+    def factor(self) -> float:
+        """Predicted over measured step time, whatever is printed. [-]"""
+        ratio = (self.score.predicted or 0.0) / (self.score.measured or 1.0)
+        return ratio if self.score.quantity == "step_time_s" else 1.0 / ratio
+
+
+def speeds_of(rows: Iterable[Row], scores: Iterable[Score]) -> list[Speed]:
+    """The predicted speed of every row that prints one."""
+    first: dict[str, Score] = {}
+    for item in scores:
+        if item.kind == "train" and item.quantity in SPEEDS and item.predicted and item.measured:
+            known = first.get(item.id)
+            if known is None or SPEEDS.index(item.quantity) < SPEEDS.index(known.quantity):
+                first[item.id] = item
+    return [Speed(row, first[row.id]) for row in rows if row.id in first]
+
+
+def training_figures(
+    rows: Sequence[Row], scores: Sequence[Score], *, stored: Stored | None = None, out_of_memory: Sequence[Score] = ()
+) -> tuple[Figure, ...]:
+    """
+    Every group beside its bound; groups without rows are left away.
+
+    Parameters
+    ----------
+    rows, scores : sequence
+        Rows and what was predicted for them; rows of other kinds are passed over.
+    stored : mapping, optional
+        Left-out predictions by kind of group (`left_out.left_out_predictions`).
+    out_of_memory : sequence of Score, optional
+        Scores of runs that did not fit.
+    """
+    rows = [row for row in rows if row.layout == "training"]
+    own = [item for item in scores if item.kind == "train"]
+    unseen = {kind: left_out_scores(own, known) for kind, known in (stored or {}).items() if known}
+    found = [
+        *_speed_figures(rows, own, unseen),
+        *_scaling_figures(rows, own),
+        *_tuning_figures(rows, own),
+        *_memory_figures(own, out_of_memory),
+        *_network_figures(rows, own, unseen),
+        *_coverage_figures(unseen),
+    ]
+    return tuple(figure for figure in found if figure.rows)
+
+
+def _language(row: Row) -> bool:
+    return text(row, "kind") in {"llm", "moe"}
+
+
+def _tpu(row: Row) -> bool:
+    return text(row, "accelerator_id").startswith("tpu")
+
+
+def _tuned(row: Row) -> bool:
+    return _language(row) and text(row, "method") in {"lora", "qlora", "full-ft"}
+
+
+def _small(row: Row) -> bool:
+    """Networks of images, BERT and Transformer-XL, as two collections of benchmarks ran them."""
+    return row.block in {"lambda", "dle"}
+
+
+def _one_device(row: Row) -> bool:
+    return _small(row) and count(row, "num_accel") == 1
+
+
+def _median(speeds: Iterable[Speed], pick: Pick, *, group: str, figure: str, at_most: float) -> Figure:
+    errors = [speed.error for speed in speeds if pick(speed.row)]
+    return Figure(group=group, figure=figure, rows=len(errors), value=quantile(errors, 0.5), at_most=at_most)
+
+
+def _speed_figures(rows: Sequence[Row], own: Sequence[Score], unseen: Mapping[str, list[Score]]) -> list[Figure]:
+    speeds = speeds_of(rows, own)
+    without = speeds_of(rows, unseen.get("source", ()))
+    name, left = "median error of the step", "the same, its source left out"
+
+    def known(row: Row) -> bool:
+        return _language(row) and row.block != "vtrain"
+
+    found = [
+        _median(speeds, known, group="language models", figure=name, at_most=0.09),
+        _median(without, known, group="language models", figure=left, at_most=0.13),
+    ]
+    for group, blocks in SOURCES.items():
+        found.append(
+            _median(speeds, lambda row, b=blocks: row.block in b, group=group, figure=name, at_most=0.12)  # type: ignore[misc]
+        )
+    return [
+        *found,
+        _median(speeds, _tpu, group="TPU", figure=name, at_most=0.20),
+        _median(without, _tpu, group="TPU", figure=left, at_most=0.20),
+    ]
+
+
+def scaling_errors(speeds: Iterable[Speed], *, per_doubling: bool = True) -> list[float]:
+    """
+    Error of the growth from one count to the next of the same job, whole or per doubling of the accelerators.
+
+    The same job: source, model, lengths, formats, what each rank does; only the data-parallel ranks grow.
+    """
+
+    def job(speed: Speed) -> tuple[str, ...]:
+        names = ("source", "model", "accelerator_id", "accelerator", "accel_per_node", "engine", "framework", "year",
+                 "act_precision", "seq_len", "image_px", "method", "tp", "pp", "vpp", "cp", "ep", "sharding",
+                 "micro_batch", "act_ckpt", "flash_attn")  # fmt: skip
+        return (speed.row.block, *(text(speed.row, name) for name in names))
+
+    found: list[float] = []
+    for same in grouped(speeds, job).values():
+        by_count = grouped(same, lambda speed: count(speed.row, "num_accel") or 1)
+        means = [
+            (number, sum(log(speed.factor) for speed in own) / len(own)) for number, own in sorted(by_count.items())
+        ]
+        for (few, before), (many, after) in pairwise(means):
+            found.append(exp(abs(after - before) / (log2(many / few) if per_doubling else 1.0)) - 1.0)
+    return found
+
+
+def _scaling_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
+    speeds = [speed for speed in speeds_of(rows, own) if speed.row.block != "vtrain"]
+    language = scaling_errors(speed for speed in speeds if _language(speed.row))
+    small = scaling_errors((speed for speed in speeds if _small(speed.row)), per_doubling=False)
+    return [
+        Figure(group="language models", figure="median error of growth per doubling of accelerators",
+               rows=len(language), value=quantile(language, 0.5), at_most=0.04),
+        Figure(group=SMALL, figure="median error of growth from one count to the next", rows=len(small),
+               value=quantile(small, 0.5), at_most=0.10),
+    ]  # fmt: skip
+
+
+def _tuning_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
+    group = "LoRA, QLoRA, full fine-tuning"
+    tuned = {row.id for row in rows if _tuned(row)}
+    peaks = _errors(item for item in own if item.quantity == "peak_mem_gb" and item.id in tuned)
+    return [
+        _median(speeds_of(rows, own), _tuned, group=group, figure="median error of the step", at_most=0.18),
+        Figure(group=group, figure="median error of peak memory", rows=len(peaks), value=quantile(peaks, 0.5),
+               at_most=0.08),
+    ]  # fmt: skip
+
+
+def _errors(scores: Iterable[Score]) -> list[float]:
+    return [ape(predicted=s.predicted, measured=s.measured) for s in scores if s.predicted and s.measured]
+
+
+def _memory_figures(own: Sequence[Score], out_of_memory: Sequence[Score]) -> list[Figure]:
+    peaks = _errors(item for item in own if item.quantity == "peak_mem_gb")
+    verdicts = [
+        (bool(item.predicted), bool(item.measured))
+        for item in (*own, *out_of_memory)
+        if item.kind == "train" and item.quantity == "fits" and item.predicted is not None and item.block != "vtrain"
+    ]
+    right = sum(said == ran for said, ran in verdicts) / len(verdicts) if verdicts else None
+    unsafe = sum(said and not ran for said, ran in verdicts) / len(verdicts) if verdicts else None
+    return [
+        Figure(group="all peaks", figure="median error of peak memory", rows=len(peaks), value=quantile(peaks, 0.5),
+               at_most=0.07),
+        Figure(group="all peaks", figure="nine in ten are nearer than", rows=len(peaks), value=quantile(peaks, 0.9),
+               at_most=0.20),
+        Figure(group="fits or not", figure="share right", rows=len(verdicts), value=right, at_least=0.96),
+        Figure(group="fits or not", figure="share said to fit that did not", rows=len(verdicts), value=unsafe,
+               at_most=0.01),
+    ]  # fmt: skip
+
+
+def _network_figures(rows: Sequence[Row], own: Sequence[Score], unseen: Mapping[str, list[Score]]) -> list[Figure]:
+    name = "median error of the step on one device"
+    without = speeds_of(rows, unseen.get("accelerator", ()))
+    return [
+        _median(speeds_of(rows, own), _one_device, group=SMALL, figure=name, at_most=0.15),
+        _median(without, _one_device, group=SMALL, figure="the same, its accelerator left out", at_most=0.22),
+    ]
+
+
+def _coverage_figures(unseen: Mapping[str, list[Score]]) -> list[Figure]:
+    """Every number once for each kind of group that it was predicted without; widths too are of other groups alone."""
+    low, high = COVERED
+    every = [item for kind in LEFT_OUT for item in unseen.get(kind, ())]
+    whole = {factor.quantity: factor for factor in fit(every) if factor.rung == ANY}
+    found = []
+    for group, quantity in (("speed", "step_s"), ("peak memory", "memory_peak_bytes")):
+        known = whole.get(quantity)
+        share = known.coverage_rows if known else None
+        rows = known.rows if known and share is not None else 0
+        found.append(
+            Figure(group=group, figure="inside a 90 % interval that never saw the group", rows=rows, value=share,
+                   at_least=low, at_most=high)
+        )  # fmt: skip
+    return found
+
+
+def layout_figures(compared: Sequence[Compared]) -> tuple[Figure, ...]:
+    """How often a published layout is within 5 % of the best found; nothing where none was compared."""
+
+    def share(own: Sequence[Compared]) -> float | None:
+        return sum(one.ratio <= NEAR for one in own) / len(own) if own else None
+
+    fastest = [one for one in compared if one.fastest]
+    choices = (
+        ("the fastest row of each sweep", fastest, 0.70),
+        ("of these, software that splits layers or tensors", [one for one in fastest if one.degrees], None),
+        ("every row, the slower ones of sweeps too", list(compared), None),
+    )
+    return tuple(
+        Figure(group="published layouts", figure=f"within 5 % of our best: {name}", rows=len(own), value=share(own),
+               at_least=least)
+        for name, own, least in choices if own
+    )  # fmt: skip

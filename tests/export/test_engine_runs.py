@@ -1,0 +1,98 @@
+"""A plan's file for llama.cpp, run for real: its own flags start llama.cpp's server on a model of random weights."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tonnage
+from tonnage import export
+from tonnage.planning.startable import startable
+
+pytest.importorskip("gguf", reason="the test makes a GGUF model: pip install gguf")
+xllamacpp = pytest.importorskip("xllamacpp", reason="the test serves it: pip install xllamacpp")
+
+from tests.measure.test_engine import write_model  # noqa: E402
+
+PROMPT, ANSWER, CONTEXT = 100, 30, 1024
+FLAGS = {"parallel": "n_parallel", "ctx-size": "n_ctx", "batch-size": "n_batch", "metrics": "endpoint_metrics"}
+"""Flags of `llama-server` -> fields of the same server inside this process."""
+TYPES = {"cache-type-k": "cache_type_k", "cache-type-v": "cache_type_v"}
+ELSEWHERE = {"hf-repo", "host", "port", "n-gpu-layers", "split-mode", "flash-attn"}
+"""What the test answers for: where the model lies, where it listens, and that there is no accelerator."""
+
+
+@pytest.fixture(scope="module")
+def flags() -> dict[str, str]:
+    """What `tonnage export --to llamacpp` writes for a plan, as flag -> value."""
+    plan = tonnage.plan_serve(
+        "meta-llama/Llama-3.2-1B-Instruct", rate="0.2/s", prompt_tokens=str(PROMPT), output_tokens=str(ANSWER),
+        context=str(CONTEXT), engine="llamacpp", accelerator="RTX 4090", precision="gguf-q8_0", quick=True,
+    )  # fmt: skip
+    made, option = startable(plan, checkpoint="bartowski/Llama-3.2-1B-Instruct-GGUF")
+    script = export.export(made, option, to="llamacpp")["serve.sh"]
+    words = shlex.split(script[script.index("exec ") :].replace("\\\n", " "))
+    assert words[1] == "llama-server"
+    read: dict[str, str] = {}
+    for word in words[2:]:
+        if word.startswith("--"):
+            last = word[2:]
+            read[last] = ""
+        else:
+            read[last] = word
+    return read
+
+
+@pytest.fixture(scope="module")
+def server(flags: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_model(Path(path))
+    given = xllamacpp.CommonParams()
+    for flag, value in flags.items():
+        if flag in FLAGS:
+            setattr(given, FLAGS[flag], int(value) if value else True)
+        elif flag in TYPES:
+            setattr(given, TYPES[flag], getattr(xllamacpp.ggml_type, f"GGML_TYPE_{value.upper()}"))
+        else:
+            assert flag in ELSEWHERE, f"the file gives --{flag}, which this test does not pass on"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        given.port = free.getsockname()[1]
+    given.model.path, given.hostnames, given.cpuparams.n_threads = str(path), ["127.0.0.1"], 1
+    started = xllamacpp.Server(given)
+    yield started.listening_address
+    del started
+
+
+def test_the_engine_runs_with_the_plans_settings(flags: dict[str, str], server: str) -> None:
+    told = _get(f"{server}/props")
+    slots = int(flags["parallel"])
+    assert told["total_slots"] == slots
+    assert told["default_generation_settings"]["n_ctx"] == int(flags["ctx-size"]) // slots >= PROMPT + ANSWER
+
+
+def test_it_answers_the_planned_lengths_for_everybody_at_once(flags: dict[str, str], server: str) -> None:
+    slots = int(flags["parallel"])
+    asked = [{"prompt": [10 + n] * PROMPT, "n_predict": ANSWER, "ignore_eos": True} for n in range(2 * slots)]
+    with ThreadPoolExecutor(slots) as clients:
+        answers = list(clients.map(lambda body: _get(f"{server}/completion", body), asked))
+    assert [answer["tokens_predicted"] for answer in answers] == [ANSWER] * len(asked)
+    assert all(answer["tokens_evaluated"] == PROMPT and not answer["truncated"] for answer in answers)
+    with urllib.request.urlopen(f"{server}/metrics", timeout=60) as reply:
+        assert b"llamacpp:tokens_predicted_total" in reply.read()
+
+
+def _get(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers={"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=300) as reply:
+        found: dict[str, Any] = json.load(reply)
+    return found

@@ -1,0 +1,40 @@
+"""Every exporter's files, whole; a change that moves one says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import Golden
+from tests.export.plans import CASES, plan
+
+from tonnage import export
+
+FOLDER = Path(__file__).parents[1] / "golden" / "export"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_files_are_the_kept_ones(case: str, request: pytest.FixtureRequest) -> None:
+    target, changes = CASES[case]
+    made = plan(**changes)
+    golden = Golden(FOLDER, bool(request.config.getoption("--update-golden")))
+    for name, text in export.export(made, made.options[0], to=target).items():
+        golden.check(f"{case}/{name}", text)
+
+
+def test_every_target_is_kept() -> None:
+    serving = {name for name, target in export.known_targets().items() if "serve" in target.kinds}
+    assert {target for target, _ in CASES.values()} == serving
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_files_name_their_release_and_no_secret(case: str) -> None:
+    target, changes = CASES[case]
+    made = plan(**changes)
+    known = export.known_targets()[target]
+    files = export.export(made, made.options[0], to=target)
+    assert set(files) <= set(known.files)
+    for text in files.values():
+        comments = [line for line in text.splitlines()[:10] if line.startswith("# For ")]
+        assert comments, "the head names the release it was written for"
+        assert "hf_" not in text

@@ -1,0 +1,148 @@
+"""Names from a plan file are inert in every file: shell runs nothing, YAML and comments hold one text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.export.plans import TWO_NODES, plan
+
+from tonnage import export
+from tonnage.errors import BadRequest
+
+HOSTILE = (
+    "x/y; rm -rf ~",
+    "a/$(touch pwned)",
+    "a/`touch pwned`",
+    "a/'$(touch pwned)'",
+    'a/"; touch pwned; "',
+    "a/b\ntouch pwned\n",
+    "a/b\r\n#SBATCH --wrap=id",
+    "!!python/object/apply:os.system [id]/x",
+    "a/b: {c: d}",
+    "a/&anchor *alias",
+    "a/${HF_TOKEN}",
+    "a/${{ secrets.token }}",
+    "a/$(HF_TOKEN)",
+    "a/{{ env.HF_TOKEN }}",
+    "a/\u2028b",
+    "a/\x1b[2J",
+    "a/\\",
+    "a/#b",
+)
+NAMES = st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=40).map(lambda text: f"a/{text}"))
+
+
+def exported(target: str, model: str, **changes: Any) -> dict[str, str]:
+    named = {"named": model} if target in {"trtllm", "llamacpp"} else {}
+    made = plan(model, provider=model, region=model, instance_type=model, **named, **changes)
+    return export.export(made, made.options[0], to=target)
+
+
+def arguments(script: str, folder: Path) -> list[str]:
+    """The words of every command that the script would start: each is replaced by one that prints its arguments."""
+    tools = folder / "bin"
+    tools.mkdir(exist_ok=True)
+    for name in ("vllm", "python3", "srun", "bash-inner", "ray"):
+        tool = tools / name
+        tool.write_text(f'#!/bin/bash\nprintf "%s\\0" {name} "$@"\n')
+        tool.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/bash", "-c", script],
+        cwd=folder,
+        env={"PATH": f"{tools}:/usr/bin:/bin"},
+        capture_output=True,
+        check=True,
+        timeout=20,
+    )
+    return done.stdout.decode("utf-8", "surrogateescape").split("\0")
+
+
+@pytest.mark.parametrize("model", HOSTILE)
+@pytest.mark.parametrize(("target", "engine"), [("vllm", "vllm"), ("sglang", "sglang"), ("slurm", "vllm")])
+def test_shell_receives_the_name_as_one_word(target: str, engine: str, model: str, tmp_path: Path) -> None:
+    (text,) = exported(target, model, name=engine).values()
+    assert model.rstrip("/") in arguments(text, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+
+
+@settings(max_examples=150)
+@given(NAMES)
+def test_compose_and_kubernetes_receive_the_name_as_one_argument(model: str) -> None:
+    for target, find in (("compose", compose_argv), ("kubernetes", kubernetes_argv)):
+        try:
+            text = next(iter(exported(target, model).values()))
+        except BadRequest:
+            continue
+        # Both replace $NAME or $(NAME), and both write a dollar as two.
+        argv = find(text)
+        assert argv[2].replace("$$", "") == argv[2].replace("$", "")
+        assert argv[2].replace("$$", "$") == model.rstrip("/")
+
+
+def compose_argv(text: str) -> list[str]:
+    argv: list[str] = yaml.safe_load(text)["services"]["server-0"]["command"]
+    return argv
+
+
+def kubernetes_argv(text: str) -> list[str]:
+    work = next(yaml.safe_load_all(text))
+    argv: list[str] = work["spec"]["template"]["spec"]["containers"][0]["command"]
+    return argv
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "skypilot", "slurm", "vllm"])
+@pytest.mark.parametrize("model", HOSTILE)
+def test_scripts_inside_files_of_two_nodes_stay_shell(target: str, model: str) -> None:
+    for text in exported(target, model, **TWO_NODES).values():
+        for script in scripts(text, target):
+            done = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True, check=False)
+            assert done.returncode == 0, done.stderr
+
+
+def scripts(text: str, target: str) -> list[str]:
+    if target == "skypilot":
+        return [yaml.safe_load(text)["run"]]
+    if target == "kubernetes":
+        template = next(yaml.safe_load_all(text))["spec"]["leaderWorkerTemplate"]
+        pods = (template["leaderTemplate"], template["workerTemplate"])
+        return [pod["spec"]["containers"][0]["command"][-1].replace("$$", "$") for pod in pods]
+    return [text]
+
+
+@settings(max_examples=150)
+@given(NAMES)
+def test_no_comment_and_no_directive_is_left_by_a_name(model: str) -> None:
+    for target in ("vllm", "slurm", "skypilot", "dstack", "ray-serve"):
+        try:
+            files = exported(target, model)
+        except BadRequest:
+            continue
+        for text in files.values():
+            head = text.split("set -euo pipefail")[0] if target in {"vllm", "slurm"} else ""
+            assert all(line.startswith("#") or not line for line in head.split("\n"))
+            assert head.count("\n#SBATCH ") == (6 if target == "slurm" else 0)
+            text.encode("utf-8")
+
+
+@settings(max_examples=100)
+@given(NAMES)
+def test_yaml_keeps_the_name(model: str) -> None:
+    try:
+        text = exported("ray-serve", model)["serve.yaml"]
+    except BadRequest:
+        return
+    config = yaml.safe_load(text)["applications"][0]["args"]["llm_configs"][0]
+    assert config["model_loading_config"]["model_source"] == model.rstrip("/")
+
+
+def test_dstack_sees_no_variable_in_a_name() -> None:
+    text = exported("dstack", "a/${{ secrets.token }}")["service.dstack.yml"]
+    body = yaml.safe_load(text)
+    assert "${{" not in json.dumps([body["commands"], body["model"]])

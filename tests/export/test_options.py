@@ -1,0 +1,65 @@
+"""Options written for an engine exist in its release, with the choices it takes."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import pytest
+from tests.export.plans import CASES, plan
+
+from tonnage import export
+from tonnage.export.deployment import deployment
+from tonnage.export.servers import server
+
+ENGINES = ("vllm", "sglang", "trtllm", "llamacpp")
+
+
+def known(engine: str) -> dict[str, list[str] | None]:
+    text = files("tonnage.export").joinpath(f"data/options/{engine}.json").read_text(encoding="utf-8")
+    options: dict[str, list[str] | None] = json.loads(text)["options"]
+    return options
+
+
+def unknown(argv: list[str], options: dict[str, list[str] | None]) -> list[str]:
+    """What the engine would not take: an option it lacks, or a value outside its choices."""
+    wrong = []
+    for position, word in enumerate(argv):
+        if not word.startswith("--"):
+            continue
+        choices = options.get(word, []) if word in options else None
+        value = argv[position + 1] if position + 1 < len(argv) else ""
+        if word not in options or (choices and value not in choices):
+            wrong.append(f"{word} {value}")
+    return wrong
+
+
+def words(engine: str, argv: tuple[str, ...]) -> list[str]:
+    import shlex
+
+    line = argv[-1].partition("exec ")[2] if engine == "trtllm" else None
+    return shlex.split(line) if line else list(argv)
+
+
+@pytest.mark.parametrize("case", [name for name, (target, _) in CASES.items() if target in ENGINES])
+def test_options_exist_in_the_release(case: str) -> None:
+    target, changes = CASES[case]
+    made = plan(**changes)
+    server_of = server(deployment(made, made.options[0]))
+    argv = words(target, server_of.argv)
+    assert len([word for word in argv if word.startswith("--")]) >= 8
+    assert unknown(argv, known(target)) == []
+
+
+def test_a_wrong_option_or_choice_is_found() -> None:
+    options = known("vllm")
+    assert unknown(["--tensor-parallel-sizee", "2", "--kv-cache-dtype", "fp3"], options) == [
+        "--tensor-parallel-sizee 2",
+        "--kv-cache-dtype fp3",
+    ]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_lists_are_of_the_release_the_files_are_for(engine: str) -> None:
+    text = files("tonnage.export").joinpath(f"data/options/{engine}.json").read_text(encoding="utf-8")
+    assert json.loads(text)["version"] == export.known_targets()[engine].version

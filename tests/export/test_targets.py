@@ -1,0 +1,122 @@
+"""The plan's settings arrive; what a target cannot express is refused in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.export.plans import CASES, TWO_NODES, plan
+
+from tonnage import export
+from tonnage.errors import BadRequest, UnknownName
+
+ORCHESTRATORS = ("compose", "kubernetes", "skypilot", "dstack", "slurm", "ray-serve")
+
+
+def exported(target: str, **changes: Any) -> str:
+    made = plan(**changes)
+    return "\n".join(export.export(made, made.options[0], to=target).values())
+
+
+@pytest.mark.parametrize("target", ["vllm", *ORCHESTRATORS])
+def test_settings_arrive_everywhere(target: str) -> None:
+    text = exported(target, max_num_seqs=311, max_num_batched_tokens=7040, memory_fraction=0.83, max_model_len=12345)
+    for value in ("311", "7040", "0.83", "12345", "fp8", "meta-llama/Llama-3.1-70B-Instruct"):
+        assert value in text, f"{value} is missing"
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "skypilot", "dstack", "ray-serve", "slurm"])
+def test_replicas_arrive(target: str) -> None:
+    assert exported(target, replicas=7) != exported(target, replicas=3)
+
+
+def test_context_is_cut_to_what_the_cache_holds() -> None:
+    text = exported("vllm", max_model_len=131072, kv_tokens=50_000.0)
+    assert "--max-model-len 50000" in text and "Context is cut to 50,000 of 131,072" in text
+
+
+def test_fp8_is_quantised_while_loading_only_from_sixteen_bits() -> None:
+    assert "--quantization fp8" in exported("vllm")
+    assert "--quantization" not in exported("vllm", checkpoint="fp8")
+    assert "--quantization" not in exported("vllm", named="neuralmagic/Llama-3.1-70B-FP8")
+
+
+@pytest.mark.parametrize(
+    ("target", "changes", "told"),
+    [
+        ("vllm", {"weights": "awq"}, "--checkpoint"),
+        ("vllm", {"kv": "int8"}, "KV cache"),
+        ("trtllm", {"name": "trtllm"}, "--checkpoint"),
+        ("trtllm", {"name": "trtllm", "named": "a/b", **TWO_NODES}, "MPI"),
+        ("trtllm", {"name": "trtllm", "named": "a/b", "tp": 2, "dp": 2}, "attention"),
+        ("llamacpp", {"name": "llamacpp", "weights": "gguf-q4_k_m", "kv": "fp16"}, "GGUF"),
+        ("compose", TWO_NODES, "runs on one"),
+        ("dstack", TWO_NODES, "runs on one"),
+        ("ray-serve", {"name": "sglang"}, "plan with --engine vllm"),
+        ("skypilot", {"accelerator": "m4-max"}, "skypilot spells"),
+        ("kubernetes", {"accelerator": "m4-max"}, "device plug-in"),
+        ("compose", {"accelerator": "cpu-xeon-8480"}, "place it yourself"),
+        ("kubernetes", {"name": "hf"}, "plan again with --engine"),
+        ("vllm", {"model": "13B"}, "--checkpoint"),
+        ("vllm", {"model": "/data/llama/config.json"}, "--checkpoint"),
+        ("vllm", {"model": "--help"}, "--checkpoint"),
+        ("vllm", {"model": "--a/b"}, "read as an option"),
+        ("vllm", {"model": "a/b\0c"}, "command line"),
+        ("sglang", {}, "vllm"),
+    ],
+)
+def test_what_cannot_be_expressed_is_one_sentence(target: str, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadRequest, match=told) as error:
+        exported(target, **changes)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_target_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'kubernetes'"):
+        export.target_module("kubernets")
+
+
+def test_two_nodes_become_a_leader_and_workers() -> None:
+    work = next(yaml.safe_load_all(exported("kubernetes", **TWO_NODES)))
+    assert work["kind"] == "LeaderWorkerSet"
+    template = work["spec"]["leaderWorkerTemplate"]
+    assert template["size"] == 2
+    leader = template["leaderTemplate"]["spec"]["containers"][0]
+    worker = template["workerTemplate"]["spec"]["containers"][0]
+    assert leader["resources"]["limits"] == worker["resources"]["limits"] == {"nvidia.com/gpu": 8}
+    assert "ray start --head" in leader["command"][-1] and "vllm serve" in leader["command"][-1]
+    assert "vllm serve" not in worker["command"][-1]
+
+
+def test_skypilot_names_differ_at_runpod() -> None:
+    assert "H100: 2" in exported("skypilot", provider="nebius")
+    assert "H100-SXM: 2" in exported("skypilot", provider="runpod")
+    assert "L40S: 2" in exported("skypilot", provider="runpod", accelerator="l40s")
+
+
+def test_names_are_of_accelerators_that_are_known() -> None:
+    from tonnage import catalog
+    from tonnage.export.names import _rows
+
+    known = catalog.accelerators()
+    assert set(_rows()) <= set(known)
+    assert all(known[name].vendor.lower() == row.vendor for name, row in _rows().items())
+
+
+def test_spot_arrives() -> None:
+    aws = {"provider": "aws", "instance_type": "p5.48xlarge", "term": "spot"}
+    assert "eks.amazonaws.com/capacityType: SPOT" in exported("kubernetes", **aws)
+    assert "use_spot: true" in exported("skypilot", **aws)
+    assert "spot_policy: spot" in exported("dstack", **aws)
+    assert "#SBATCH --requeue" in exported("slurm", **aws)
+
+
+@pytest.mark.parametrize("case", [name for name, (target, _) in CASES.items() if target in {"vllm", "sglang", "slurm"}])
+def test_scripts_are_shell(case: str, tmp_path: Path) -> None:
+    target, changes = CASES[case]
+    script = tmp_path / "script"
+    script.write_text(exported(target, **changes))
+    assert subprocess.run(["bash", "-n", str(script)], check=False, capture_output=True).returncode == 0

@@ -1,0 +1,173 @@
+"""Training plans as files: the plan's settings arrive, what a target cannot do is said, and FSDP2 really shards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from tests.conftest import Golden
+from tests.export.train_plans import SIXTEEN, TRAIN_CASES, train_plan
+
+import tonnage
+from tonnage import export
+from tonnage.cli import root
+from tonnage.errors import BadRequest
+from tonnage.report.document import as_json
+
+FOLDER = Path(__file__).parents[1] / "golden" / "export"
+
+
+def exported(target: str, **changes: Any) -> dict[str, str]:
+    made = train_plan(**changes)
+    return export.export(made, made.options[0], to=target)
+
+
+@pytest.mark.parametrize("case", TRAIN_CASES)
+def test_files_are_the_kept_ones(case: str, request: pytest.FixtureRequest) -> None:
+    target, changes = TRAIN_CASES[case]
+    golden = Golden(FOLDER, bool(request.config.getoption("--update-golden")))
+    files = exported(target, **changes)
+    assert set(files) <= set(export.known_targets()[target].files)
+    for name, text in files.items():
+        golden.check(f"{case}/{name}", text)
+
+
+@pytest.mark.parametrize("case", TRAIN_CASES)
+def test_scripts_parse_and_name_their_release(case: str, tmp_path: Path) -> None:
+    target, changes = TRAIN_CASES[case]
+    for name, text in exported(target, **changes).items():
+        if name.endswith(".sh"):
+            (tmp_path / name).write_text(text)
+            assert (
+                subprocess.run(["bash", "-n", str(tmp_path / name)], capture_output=True, check=False).returncode == 0
+            )
+        if name.endswith((".sh", ".yaml")):
+            assert any(line.startswith("# For ") for line in text.splitlines()[:3])
+        if name.endswith(".json"):
+            json.loads(text)
+
+
+def test_settings_arrive() -> None:
+    told = yaml.safe_load(exported("axolotl", method="qlora", seq_len=2048)["axolotl.yaml"])
+    assert (told["sequence_len"], told["micro_batch_size"], told["gradient_accumulation_steps"]) == (2048, 2, 4)
+    assert (
+        told["adapter"] == "qlora" and told["load_in_4bit"] and told["save_steps"] == 50 and told["max_steps"] == 1000
+    )
+    zero = json.loads(exported("deepspeed", sharding="zero2")["deepspeed.json"])
+    assert zero["zero_optimization"]["stage"] == 2 and zero["train_batch_size"] == 2 * 4 * 8
+    plan = json.loads(exported("torchrun", **SIXTEEN)["plan.json"])
+    assert plan["global_batch"] == 128 and plan["ranks_per_node"] == 8
+    target, changes = TRAIN_CASES["megatron"]
+    script = exported(target, **changes)["pretrain.sh"]
+    for words in (
+        "--tensor-model-parallel-size 4",
+        "--pipeline-model-parallel-size 2",
+        "--fp8-format",
+        "--num-layers 32",
+        "--recompute-granularity selective",
+        "--nnodes 8",
+        "--save-interval 50",
+        "--sequence-parallel",
+    ):
+        assert " ".join(words.split()) in " ".join(script.replace("\\\n", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("target", "changes", "told"),
+    [
+        ("torchrun", {"tp": 2}, "cannot do tp 2"),
+        ("accelerate", {"pp": 2}, "cannot do pp 2"),
+        ("axolotl", {"method": "pretrain"}, "takes plans of kind finetune"),
+        ("axolotl", {"optimizer": "lamb"}, "no optimizer"),
+        ("megatron", {"method": "lora"}, "trains no lora"),
+        ("megatron", {"shape": {}}, "widths"),
+        ("vllm", {}, "takes plans of kind serve, not 'finetune'; finetune: accelerate, axolotl"),
+        ("torchrun", {"model": "./x/config.json"}, "--checkpoint"),
+        ("accelerate", {"model": "13B"}, "--checkpoint"),
+    ],
+)
+def test_what_a_target_cannot_do_is_one_sentence(target: str, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        exported(target, **changes)
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["x/y; rm -rf ~", "a/$(touch pwned)", "a/b\ntouch pwned\n", "a/{{x}}"])
+@pytest.mark.parametrize("target", ["torchrun", "accelerate", "deepspeed", "axolotl", "megatron"])
+def test_names_are_inert(target: str, name: str, tmp_path: Path) -> None:
+    for file, text in exported(target, model=name).items():
+        if file.endswith(".sh"):
+            lines = [line for line in text.splitlines() if not line.startswith("#")]
+            (tmp_path / file).write_text("\n".join(line for line in lines if not line.startswith("exec")))
+            subprocess.run(
+                ["bash", str(tmp_path / file)], cwd=tmp_path, capture_output=True, check=False, env={"PATH": "/bin"}
+            )
+        elif file.endswith(".yaml"):
+            yaml.safe_load(text)
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_real_plan_goes_all_the_way(tmp_path: Path) -> None:
+    plan = tonnage.plan_train("meta-llama/Llama-3.1-8B", tokens="10B", accelerator="H100", max_accelerators="64")
+    (tmp_path / "plan.json").write_text(as_json(plan))
+    done = CliRunner().invoke(root, ["export", str(tmp_path / "plan.json"), "--to", "megatron"])
+    assert done.exit_code == 0, done.output
+    layout = plan.options[0].configuration.layout
+    assert f"--tensor-model-parallel-size {layout.tp}" in done.output and "--num-query-groups 8" in done.output
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from torch import nn
+torch.distributed.init_process_group("gloo")
+from fsdp2 import parallelise, plan
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)) for _ in range(3)])
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+model = parallelise(Net(), device="cpu")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+x = torch.randn(8, 16)
+losses = []
+for _ in range(5):
+    loss = (model(x) - 1).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(loss.item())
+own = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in model.parameters())
+rank = torch.distributed.get_rank()
+with open(f"{sys.argv[1]}/result{rank}", "w") as file:
+    print(losses[0] > losses[-1], own, sum(p.numel() for p in model.parameters()), file=file)
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["zero3", "zero2", "hsdp"])
+def test_fsdp2_shards_a_model_on_this_machine(tmp_path: Path, sharding: str) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    for name, text in exported("torchrun", sharding=sharding).items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    argv = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    done = subprocess.run(
+        [*argv, str(tmp_path / "train.py"), str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    results = [path.read_text().split() for path in sorted(tmp_path.glob("result*"))]
+    assert len(results) == 2, done.stderr[-2000:]
+    assert all(result[0] == "True" for result in results)
+    assert sum(int(result[1]) for result in results) == int(results[0][2])

@@ -1,0 +1,53 @@
+"""Rows by rounding keep every whole-number solution, and break the relaxation's."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.optimize.test_fleet import brute_force, instance
+
+from tonnage.optimize import programme
+from tonnage.optimize.fleet import cheapest_fleet
+from tonnage.optimize.programme_cuts import Cover, Point, Room, broken, rounded
+
+FACTORS = st.lists(st.floats(0.1, 5.0), min_size=1, max_size=3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(FACTORS, st.floats(0.3, 9.0), st.floats(0.2, 5.0))
+def test_rounding_keeps_every_whole_solution(factors: list[float], least: float, scale: float) -> None:
+    cut = rounded(Cover(dict(enumerate(factors)), least), scale=scale, whole=[True] * len(factors))
+    if cut is None:
+        return
+    for counts in itertools.product(range(6), repeat=len(factors)):
+        if sum(f * n for f, n in zip(factors, counts, strict=True)) >= least:
+            assert sum(f * counts[i] for i, f in cut.terms.items()) >= cut.least - 1e-6
+
+
+def test_a_quarter_of_an_instance_is_made_a_whole_one() -> None:
+    """One replica of two slots on machines of eight: the relaxation stands 0.25 of one up."""
+    found = broken([Cover({0: 1.0}, 1.0)], [], rooms=[Room({0: 2.0}, {1: 8.0})], point=Point((1.0, 0.25), (True, True)))
+    assert any(cut.terms.keys() == {1} and cut.least / cut.terms[1] == pytest.approx(1.0) for cut in found)
+
+
+def test_replicas_are_rounded_up() -> None:
+    found = broken([Cover({0: 1.0}, 2.3)], [], rooms=[], point=Point((2.3,), (True,)))
+    assert any(cut.least / cut.terms[0] == pytest.approx(3.0) for cut in found)
+
+
+def test_period_by_period_the_bound_stays_below_the_optimum_and_the_solution_above(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(programme, "WHOLE_AT_MOST", 0)
+    monkeypatch.setattr(programme, "WHOLE_AT_ONCE", 0)
+    for seed in range(1, 80, 2):
+        problem = instance(seed, periods=2)
+        found, best = cheapest_fleet(problem, gap=0.0), brute_force(problem)
+        assert found.feasible == math.isfinite(best), seed
+        if found.feasible:
+            assert found.bound <= best * (1 + 1e-6), seed
+            assert found.cost >= best * (1 - 1e-6), seed

@@ -1,0 +1,205 @@
+"""Measurements whose stretch is known give it back, carry over to another model, and reach every later answer."""
+
+import json
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+import tonnage
+from tonnage.catalog import Additions
+from tonnage.catalog.calibrations import calibration_toml
+from tonnage.cli import root
+from tonnage.domain.calibration import Calibration, Stretch
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.errors import BadFact, BadRequest, TonnageError
+from tonnage.planning.calibrate.calibrate import calibrate
+from tonnage.planning.calibrate.loads import Stack, loads_of
+
+MODEL, ACCELERATOR = "meta-llama/Llama-3.1-8B-Instruct", "h100-sxm5-80gb"
+TRUE = Stretch(memory=1.3, compute=1.6, step_s=4e-3, request_s=0.02)
+STACK = Stack(model=MODEL, accelerator=ACCELERATOR, engine="vllm")
+
+
+def measured(
+    stack: Stack = STACK, *, stretch: Stretch = TRUE, levels: tuple[int, ...] = (1, 8, 64, 256)
+) -> Measurement:
+    """What a machine with that stretch would report."""
+    blank = Measurement(schema=MEASUREMENT_SCHEMA, tool="tonnage", model=MODEL, points=tuple(
+        Point(concurrency=level, requests=10 * level, completed=10 * level, prompt_tokens=1024, output_tokens=256,
+              ttft_s=Latency(mean=1.0), tpot_s=Latency(mean=1.0), output_tokens_per_s=1.0)
+        for level in levels
+    ))  # fmt: skip
+    points = []
+    for point, load in zip(blank.points, loads_of(blank, stack, additions=Additions()), strict=True):
+        seen = load.predicted(TRUE)
+        points.append(
+            msgspec.structs.replace(
+                point,
+                ttft_s=Latency(mean=seen["ttft_s"]),
+                tpot_s=Latency(mean=seen["tpot_s"]),
+                output_tokens_per_s=seen["output_tokens_per_s"],
+            )
+        )
+    return msgspec.structs.replace(blank, points=tuple(points))
+
+
+def test_a_known_stretch_is_found_again() -> None:
+    found = calibrate([(measured(), STACK)])
+    own = found.calibration.stretch
+    assert own.memory == pytest.approx(TRUE.memory, rel=0.1)
+    assert own.compute == pytest.approx(TRUE.compute, rel=0.1)
+    assert own.step_s == pytest.approx(TRUE.step_s, rel=0.25)
+    assert found.after < 0.03
+    assert found.before > 0.15
+    assert found.left_out is not None and found.left_out < 0.1
+
+
+def test_what_one_model_taught_holds_for_a_tenfold_one(tmp_path: Path) -> None:
+    other = msgspec.structs.replace(STACK, model="Qwen/Qwen3-0.6B")
+    path = tmp_path / "own.toml"
+    path.write_text(calibration_toml(calibrate([(measured(other), other)]).calibration))
+    truth = measured(levels=(32,)).points[0]
+    case = {
+        "kind": "serve", "model": MODEL, "accelerator": ACCELERATOR, "isl": 1024, "osl": 256,
+        "traffic": {"concurrency": 32, "requests_per_client": 10},
+    }  # fmt: skip
+    plain = tonnage.predict(case)
+    taught = tonnage.predict(case, additions=Additions(paths=(str(path),)))
+    assert truth.tpot_s is not None and truth.tpot_s.mean is not None
+    assert abs(taught.tpot_s.mean / truth.tpot_s.mean - 1) < 0.05 < abs(plain.tpot_s.mean / truth.tpot_s.mean - 1)
+    assert taught.basis == "calibrated" and any("as calibrated" in note for note in taught.notes)
+    assert taught.tpot_s.low < truth.tpot_s.mean < taught.tpot_s.high
+
+
+def test_one_load_moves_little_and_more_loads_make_it_surer() -> None:
+    few, many = (calibrate([(measured(levels=levels), STACK)]) for levels in ((8,), (1, 4, 16, 64, 256)))
+    assert few.left_out is None and any("too few" in note for note in few.notes)
+    assert many.calibration.factors["tpot_s"] < few.calibration.factors["tpot_s"]
+    assert many.calibration.spread["compute"] < few.prior_spread["compute"]
+
+
+def test_a_disturbed_load_does_not_drag_the_rest_along() -> None:
+    good = measured(levels=(1, 4, 16, 64, 256))
+    broken = msgspec.structs.replace(good.points[2], tpot_s=Latency(mean=good.points[2].tpot_s.mean * 5))
+    spoilt = msgspec.structs.replace(good, points=(*good.points[:2], broken, *good.points[3:]))
+    own = calibrate([(spoilt, STACK)]).calibration.stretch
+    assert own.memory == pytest.approx(TRUE.memory, rel=0.15)
+
+
+def test_failed_and_empty_loads_are_refused() -> None:
+    point = measured(levels=(8,)).points[0]
+    for spoilt in (
+        msgspec.structs.replace(point, failures={"refused": 40}),
+        msgspec.structs.replace(point, output_tokens=None),
+        msgspec.structs.replace(point, completed=0),
+    ):
+        with pytest.raises(BadRequest, match="no load of the measurement can be used"):
+            calibrate([(Measurement(schema=MEASUREMENT_SCHEMA, tool="x", points=(spoilt,)), STACK)])
+
+
+def test_two_stacks_are_not_mixed() -> None:
+    other = msgspec.structs.replace(STACK, accelerator="a100-sxm4-80gb")
+    with pytest.raises(BadRequest, match="one engine on one accelerator"):
+        calibrate([(measured(levels=(8,)), STACK), (measured(other, levels=(8,)), other)])
+
+
+def test_the_file_says_all_that_was_found(tmp_path: Path) -> None:
+    own = calibrate([(measured(), STACK)], machine='a "rack"', today="2026-11-21").calibration
+    path = tmp_path / "own.toml"
+    path.write_text(calibration_toml(own), encoding="utf-8")
+    back = tonnage.accelerator(ACCELERATOR, additions=Additions(paths=(str(path),))).calibrations["vllm"]
+    assert back.machine == own.machine and back.date == own.date and back.models == own.models
+    assert back.stretch.memory == pytest.approx(own.stretch.memory, rel=1e-4)
+    assert back.factors["tpot_s"] == pytest.approx(own.factors["tpot_s"], rel=1e-4)
+    assert not tonnage.accelerator(ACCELERATOR).calibrations
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("memory = 0", "positive factor"),
+        ('memory = "fast"', "positive factor"),
+        ("step = 3", "unit"),
+        ("speed = 1.0", "no field 'speed'"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "own.toml"
+    kept = [f'accelerator = "{ACCELERATOR}"', 'engine = "vllm"', "memory = 1.0", "compute = 1.0"]
+    lines = [x for x in kept if not line.startswith(x.split(" ", maxsplit=1)[0])]
+    path.write_text("\n".join(["[[calibration]]", *lines, line]))
+    with pytest.raises((BadFact, TonnageError), match=said):
+        tonnage.accelerator(ACCELERATOR, additions=Additions(paths=(str(path),)))
+
+
+def test_a_plan_and_a_simulation_take_it_and_say_so(tmp_path: Path) -> None:
+    slow = Calibration(accelerator=ACCELERATOR, engine="vllm", stretch=Stretch(memory=2.0, compute=2.0, step_s=0.01),
+                       factors={"tpot_s": 1.5}, date="2026-11-21", points=4)  # fmt: skip
+    path = tmp_path / "own.toml"
+    path.write_text(calibration_toml(slow))
+    own = Additions(paths=(str(path),))
+    fields = {"rate": "4/s", "traffic": "chat", "accelerator": [ACCELERATOR], "quick": True, "precision": ["bf16"]}
+    plain, taught = (tonnage.plan_serve(MODEL, additions=x, **fields) for x in (None, own))
+    rates = [plan.options[0].capacity.max_rate_per_s.value for plan in (plain, taught)]
+    assert rates[1] < 0.7 * rates[0]
+    assert any("as calibrated 2026-11-21" in note for note in taught.provenance.assumed)
+    seen = [
+        tonnage.simulate(additions=x, model=MODEL, accelerator=ACCELERATOR,
+                         traffic={"rate": "1/s", "requests": 50, "prompt_tokens": 500, "output_tokens": 100})
+        for x in (None, own)
+    ]  # fmt: skip
+    assert seen[1].tpot_s.mean > 1.6 * seen[0].tpot_s.mean
+    assert any("as calibrated" in note for note in seen[1].assumed)
+    # Its own width, and the little that a short queue adds.
+    assert 1.5 <= seen[1].tpot_s.high / seen[1].tpot_s.mean < 1.6 and seen[1].basis == "calibrated"
+
+
+def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    report = tmp_path / "m.json"
+    report.write_bytes(msgspec.json.encode(measured()))
+    run = CliRunner()
+    told = run.invoke(
+        root, ["calibrate", str(report), "--accelerator", "H100", "--engine", "vllm"], prog_name="tonnage"
+    )
+    assert told.exit_code == 0, told.output
+    assert "mean error" in told.output and "left out" in told.output
+    assert list((tmp_path / "home" / "tonnage" / "catalog").glob("calibration-*.toml"))
+    machine = run.invoke(root, ["calibrate", str(report), "--accelerator", "H100", "--engine", "vllm", "--json"])
+    found = json.loads(machine.output)
+    assert found["schema"] == "tonnage.calibrate/1" and math.isfinite(found["after"])
+    case = tmp_path / "case.jsonl"
+    case.write_text(json.dumps({"kind": "serve", "model": MODEL, "accelerator": "H100", "isl": 1024, "osl": 256,
+                                "traffic": {"concurrency": 8}}))  # fmt: skip
+    asked = json.loads(run.invoke(root, ["predict", str(case)]).output)
+    assert asked["basis"] == "calibrated" and any("as calibrated" in note for note in asked["notes"])
+    missing = run.invoke(root, ["calibrate", str(report), "--accelerator", "H100"])
+    assert missing.exit_code == 2
+    elsewhere = tmp_path / "elsewhere.toml"
+    named = ["calibrate", str(report), "--accelerator", "H100", "--engine", "vllm", "--out", str(elsewhere)]
+    assert f"use it with --calibration {elsewhere}" in run.invoke(root, named).output.replace("\n", "")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "empty"))
+    plain, taught = (
+        json.loads(run.invoke(root, ["predict", str(case), *told]).output)
+        for told in ([], ["--calibration", str(elsewhere)])
+    )
+    assert any("as calibrated" in note for note in taught["notes"])
+    assert not any("as calibrated" in note for note in plain.get("notes", ()))
+
+
+def test_from_python(tmp_path: Path) -> None:
+    report, path = tmp_path / "m.json", tmp_path / "own.toml"
+    report.write_bytes(msgspec.json.encode(measured()))
+    found = tonnage.calibrate(
+        str(report), accelerator="H100", engine="vllm", options={"max_num_seqs": 512}, save=str(path)
+    )
+    assert found.after < found.before and found.calibration.models == (MODEL,)
+    own = Additions(paths=(str(path),))
+    assert tonnage.accelerator(ACCELERATOR, additions=own).calibrations["vllm"].points == 4
+    with pytest.raises(BadRequest, match="engine"):
+        tonnage.calibrate(str(report), accelerator="H100")
+    with pytest.raises(TonnageError, match="did you mean"):
+        tonnage.calibrate(str(report), accelerator="H100", engin="vllm")

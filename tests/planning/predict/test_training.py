@@ -1,0 +1,108 @@
+"""A training case in, a prediction out: rates agree with the step, bad input teaches."""
+
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from tonnage.domain.case import TrainCase, TrainCaseLayout
+from tonnage.errors import BadRequest, UnknownName
+from tonnage.planning.predict.training import predict_train
+
+CASE = TrainCase(
+    model="meta-llama/Meta-Llama-3-8B", accelerator="h100-sxm5-80gb", count=16, seq_len=4096, global_batch=128,
+    micro_batch=1, layout=TrainCaseLayout(tp=1, pp=1), id="a case",
+)  # fmt: skip
+
+
+def test_rates_agree_with_the_step() -> None:
+    found = predict_train(CASE)
+    assert found.fits
+    assert found.id == "a case"
+    assert found.step_s is not None
+    assert found.tokens_per_s_per_accelerator is not None
+    assert found.samples_per_s_per_accelerator is not None
+    assert found.tokens_per_s_per_accelerator.value == pytest.approx(128 * 4096 / 16 / found.step_s.value)
+    assert found.samples_per_s_per_accelerator.value == pytest.approx(128 / 16 / found.step_s.value)
+    assert found.mfu is not None
+    assert 0.3 < found.mfu < 0.7
+
+
+def test_intervals_hold_the_value_and_turn_round() -> None:
+    found = predict_train(CASE)
+    for quantity in (found.step_s, found.tokens_per_s_per_accelerator, found.memory_peak_bytes):
+        assert quantity is not None
+        assert quantity.low is not None
+        assert quantity.high is not None
+        assert quantity.low < quantity.value < quantity.high
+
+
+def test_the_layout_names_every_degree() -> None:
+    found = predict_train(replace(CASE, layout=TrainCaseLayout()))
+    assert found.layout is not None
+    degrees = ("tp", "pp", "cp", "dp")
+    product = 1
+    for name in degrees:
+        product *= found.layout[name]
+    assert product == 16
+    assert {"vpp", "ep", "sharding", "micro_batch", "recompute", "software"} <= set(found.layout)
+
+
+def test_no_is_an_answer_with_the_shortfall_and_the_largest_part() -> None:
+    found = predict_train(replace(CASE, model="meta-llama/Meta-Llama-3-70B", count=1, method="full"))
+    assert not found.fits
+    assert "too much" in found.why
+    assert "largest part: " in found.why
+    assert found.step_s is not None
+
+
+def test_a_network_needs_no_sequence_length() -> None:
+    case = TrainCase(
+        model="timm/resnet50.a1_in1k", accelerator="a100-sxm4-80gb", count=8, micro_batch=256, precision="fp16",
+        optimizer="sgd",
+    )  # fmt: skip
+    found = predict_train(case)
+    assert found.tokens_per_s_per_accelerator is None
+    assert found.samples_per_s_per_accelerator is not None
+    assert 1000 < found.samples_per_s_per_accelerator.value < 3500
+
+
+def test_a_ragged_global_batch_is_said() -> None:
+    found = predict_train(replace(CASE, global_batch=130))
+    assert any("not a multiple" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seq_len": None}, "seq_len: a model with layers needs"),
+        ({"count": 0}, "count: 0 must be at least 1"),
+        ({"micro_batch": -1}, "micro_batch: -1 must be at least 1"),
+        ({"accelerator_fraction": 0.0}, "accelerator_fraction"),
+    ],
+)
+def test_bad_requests_name_the_field(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        predict_train(replace(CASE, **changes))
+
+
+def test_unknown_names_suggest() -> None:
+    with pytest.raises(UnknownName):
+        predict_train(replace(CASE, precision="bf17"))
+    with pytest.raises(UnknownName):
+        predict_train(replace(CASE, optimizer="adanw"))
+
+
+def test_half_a_card_is_half_as_fast_and_half_as_large() -> None:
+    whole, half = predict_train(CASE), predict_train(replace(CASE, accelerator_fraction=0.5))
+    assert whole.step_s is not None
+    assert half.step_s is not None
+    assert half.step_s.value > 1.7 * whole.step_s.value
+
+
+def test_a_stated_case_costs_milliseconds() -> None:
+    predict_train(CASE)
+    begin = time.process_time()
+    for _ in range(10):
+        predict_train(CASE)
+    assert (time.process_time() - begin) / 10 < 0.005

@@ -1,0 +1,63 @@
+"""Separate pools in a serving plan: units of both kinds of workers, their capacity simulated like a replica's."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tonnage.domain.plan import ServePlan
+from tonnage.errors import BadRequest
+from tonnage.planning.door import serve_request
+from tonnage.planning.serve.plan import plan_serve
+
+TODAY = date(2026, 11, 21)
+
+
+def plan(**changes: Any) -> ServePlan:
+    given = {
+        "model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "6/s", "accelerator": "H200", "traffic": "summarise",
+        "ttft": "2 s", "tpot": "40 ms", "pools": True, **changes,
+    }  # fmt: skip
+    return plan_serve(serve_request({k: v for k, v in given.items() if v is not None}), today=TODAY)
+
+
+@pytest.fixture(scope="module")
+def found() -> ServePlan:
+    return plan()
+
+
+def test_a_fleet_of_pools_carries_the_load_within_the_objectives(found: ServePlan) -> None:
+    pools = found.pools
+    assert pools is not None
+    assert pools.ttft_s <= 2.0 and pools.tpot_s <= 0.04
+    assert pools.units * pools.rate_per_s * (1 - found.request.headroom) >= 6.0
+    workers = pools.units * (pools.prefill_workers + pools.decode_workers)
+    assert pools.accelerators == workers * pools.configuration.layout.ranks
+    assert pools.bill.instances * pools.bill.accelerators_per_instance >= pools.accelerators
+    assert pools.saves == pytest.approx(1 - pools.bill.usd_per_hour / found.options[0].bill.usd_per_hour)
+
+
+def test_long_prompts_and_tight_answers_are_what_pools_are_for(found: ServePlan) -> None:
+    assert found.pools is not None
+    assert found.pools.rate_per_s > found.pools.together_per_s > 0
+    assert "Prefill and decode apart" in found.sentence or found.pools.saves < 0.01
+
+
+def test_caches_move_inside_an_instance_where_the_unit_fits_into_one(found: ServePlan) -> None:
+    pools = found.pools
+    assert pools is not None
+    ranks = (pools.prefill_workers + pools.decode_workers) * pools.configuration.layout.ranks
+    assert pools.leaves_node == (ranks > 8)
+    assert ("network" in pools.sentence) == pools.leaves_node
+
+
+def test_only_who_asks_gets_them() -> None:
+    assert plan(pools=None).pools is None
+
+
+@pytest.mark.parametrize("changes", [{"ttft": None, "tpot": None}, {"rate": None, "concurrency": "64"}])
+def test_without_an_objective_or_a_rate_there_is_nothing_to_look_for(changes: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest, match="at a rate and within an objective"):
+        plan(**changes)

@@ -1,0 +1,84 @@
+"""Options of plans, opened again from what the plan holds: their own numbers, none of it lost."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import tonnage
+from tonnage.domain.breakdown import Breakdown, Evidence, Execution, Node, gap, leaves
+from tonnage.domain.train_plan import TrainPlan
+from tonnage.errors import BadRequest
+from tonnage.planning.breakdown import explain_plan
+
+WITHIN = 1e-9
+
+
+def train_plan(**fields: Any) -> TrainPlan:
+    base: dict[str, Any] = {"model": "meta-llama/Llama-3.1-8B", "tokens": "10B tokens", "accelerator": "H100",
+                            "deadline": "20 days"}  # fmt: skip
+    return tonnage.plan_train(**(base | fields))
+
+
+def test_every_option_of_a_training_plan_opens_to_its_own_step() -> None:
+    plan = train_plan()
+    assert len(plan.options) > 1
+    for rank, option in enumerate(plan.options, 1):
+        found = explain_plan(plan, rank=rank)
+        assert found is not None
+        step = found.numbers[0]
+        assert step.value == pytest.approx(option.step_s.value, rel=WITHIN)
+        assert "as planned, beyond this" not in [part.name for part in step.parts]
+        assert gap(step) < WITHIN
+
+
+def test_adapters_in_four_bits_open_too() -> None:
+    plan = tonnage.plan_finetune("meta-llama/Llama-3.1-8B", tokens="50M tokens", method="qlora", accelerator="RTX 4090")
+    found = tonnage.explain(plan)
+    assert found.numbers[0].value == pytest.approx(plan.options[0].step_s.value, rel=WITHIN)
+    assert "widening 4-bit weights" in [leaf.name for leaf in leaves(found.numbers[0])]
+
+
+def test_what_is_not_at_hand_any_more_is_said_and_nothing_fails() -> None:
+    plan = train_plan()
+    option = plan.options[0]
+    other = msgspec.structs.replace(option.configuration, accelerator="a-part-of-mine")
+    moved = msgspec.structs.replace(plan, options=(msgspec.structs.replace(option, configuration=other),))
+    found = explain_plan(moved)
+    assert found is not None
+    assert not found.numbers
+    assert "a-part-of-mine" in found.notes[0]
+
+
+def test_ranks_and_plans_without_times_are_refused() -> None:
+    plan = train_plan()
+    with pytest.raises(BadRequest, match="choose 1 to"):
+        tonnage.explain(plan, rank=99)
+    with pytest.raises(BadRequest, match="no times to open"):
+        tonnage.explain(msgspec.structs.replace(plan, options=()))
+    with pytest.raises(BadRequest, match="infer"):
+        tonnage.explain({"kind": "infer", "model": "resnet50", "accelerator": "T4"})
+
+
+def test_a_tree_survives_the_trip_through_json() -> None:
+    case = {"kind": "serve", "model": "meta-llama/Llama-3.1-8B", "accelerator": "MI300X",
+            "traffic": {"rate_per_s": 2.0}, "isl": 300, "osl": 90}  # fmt: skip
+    found = tonnage.explain(case)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Breakdown) == found
+    assert tonnage.predict(case, why=True).opened == found.numbers  # type: ignore[union-attr]
+
+
+def test_a_tree_that_does_not_add_up_is_noticed() -> None:
+    run = Execution(kind="gemm", count=2.0, once_s=1.5, factor=2.0)
+    leaf = Node(name="product", value=6.0, unit="s", execution=run, evidence=Evidence(tier="own"))
+    host = Node(name="host", value=7.0, unit="s")
+    step = Node.longest("step", (leaf, host))
+    rate = Node.rate("rate", (Node.total("request", (step,), times=3.0),), times=42.0, unit="1/s")
+    assert (step.binds, step.value, rate.value, gap(rate)) == ("host", 7.0, 2.0, 0.0)
+    for wrong in (
+        msgspec.structs.replace(leaf, value=5.0),
+        msgspec.structs.replace(step, binds="product"),
+        msgspec.structs.replace(rate, value=2.1),
+        msgspec.structs.replace(rate, parts=(msgspec.structs.replace(rate.parts[0], value=20.0),)),
+    ):
+        assert gap(wrong) > 0.01

@@ -1,0 +1,88 @@
+"""One deployment whoever asks: plans and cases see the same engine, kernels, bandwidth and overheads."""
+
+from __future__ import annotations
+
+import pytest
+
+from tonnage import catalog
+from tonnage.catalog.hub import resolve
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.plan import Configuration
+from tonnage.domain.workload import Lengths
+from tonnage.physics.memory import checkpoint_precision
+from tonnage.planning.deployment import Deployment, reachable
+from tonnage.planning.deployment import resolve as deployment_of
+from tonnage.planning.predict.predict import predict
+from tonnage.planning.replica import build_replica
+from tonnage.simulation.overheads import Overheads, ahead
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def planned(part: Accelerator, *, engine: str = "vllm", layout: Layout | None = None) -> Deployment:
+    """The deployment of a plan's candidate."""
+    model = resolve(MODEL)
+    configuration = Configuration(
+        accelerator=part.id, layout=layout or Layout(), precision=checkpoint_precision(model),
+        engine=Engine(name=engine),
+    )  # fmt: skip
+    lengths = Lengths(prompt_tokens=128, output_tokens=128)
+    return build_replica(model=model, accelerator=part, configuration=configuration, lengths=lengths).deployment
+
+
+def stated(accelerator: str, *, engine: str = "vllm") -> Deployment:
+    """The deployment of a case."""
+    return deployment_of(
+        ServeCase(model=MODEL, accelerator=accelerator, traffic=Traffic(concurrency=4), isl=128, osl=128, engine=engine)
+    )
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp", "hf", "tensorrt"])
+@pytest.mark.parametrize("name", ["H100", "H20", "B200", "MI300X", "RTX 4090", "Gaudi 3", "Jetson AGX Orin 64GB"])
+def test_plans_and_cases_deploy_alike(engine: str, name: str) -> None:
+    part = catalog.accelerator(name)
+    mine, theirs = planned(part, engine=engine), stated(part.id, engine=engine)
+    assert mine.engine == theirs.engine
+    assert mine.overheads == theirs.overheads
+    assert mine.pool == theirs.pool
+    assert mine.placement.accelerator == theirs.placement.accelerator
+    assert mine.placement.ladder.family == theirs.placement.ladder.family
+    assert mine.placement.domain == theirs.placement.domain
+    assert mine.notes == theirs.notes
+
+
+def test_layers_spread_over_devices_run_at_the_speed_of_one() -> None:
+    part = catalog.accelerator("RTX 4090")
+
+    def layout(engine: str) -> Layout:
+        return planned(part, engine=engine, layout=Layout(pp=2)).placement.layout
+
+    assert layout("llamacpp") == Layout() and layout("vllm") == Layout(pp=2)
+
+
+def test_few_multiprocessors_cannot_ask_for_all_of_a_fast_memory() -> None:
+    part = catalog.accelerator("H20")
+    assert reachable(part, 78, reach=0.0).memory_bytes_per_s == pytest.approx(78 * 36.4e9)
+    assert reachable(part, 78, reach=0.0).memory_bytes_per_s < 0.75 * part.memory_bytes_per_s
+    other = catalog.accelerator("L40S")
+    assert reachable(other, 142, reach=0.0) is other
+    assert reachable(other, None, reach=1e9) is other
+    assert reachable(other, 142, reach=5e9).memory_bytes_per_s < 0.5 * other.memory_bytes_per_s
+
+
+def test_scheduling_ahead_hides_the_host_and_never_slows() -> None:
+    def step_s(ahead: bool) -> float:
+        case = ServeCase(model=MODEL, accelerator="H100", traffic=Traffic(concurrency=64), isl=512, osl=64,
+                         engine="vllm", engine_options={"async_scheduling": ahead})  # fmt: skip
+        found = predict(case)
+        assert found.tpot_s is not None
+        return found.tpot_s.mean
+
+    assert step_s(True) < step_s(False)
+    known = Overheads(step_s=2e-3, sequence_s=1e-5, overlapped=0.75)
+    assert ahead(known, None).step_s == ahead(known, False).step_s == known.step_s
+    hidden = ahead(known, True)
+    assert hidden.step_s + hidden.hidden_s == pytest.approx(known.step_s)
+    assert ahead(hidden, True) == hidden, "once settled it stays"

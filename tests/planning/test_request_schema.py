@@ -1,0 +1,43 @@
+"""The published schema of request files is the door's, and agrees with it on every example."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tonnage.planning.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS
+from tonnage.planning.request_schema import KINDS, request_schema
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "docs" / "request.schema.json"
+
+
+def test_published_schema_is_current() -> None:
+    made = json.dumps(request_schema(), indent=2) + "\n"
+    assert made == PUBLISHED.read_text(encoding="utf-8"), (
+        "run: python -m tonnage.planning.request_schema > docs/request.schema.json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"), [("serve", SERVE_FIELDS), ("train", TRAIN_FIELDS), ("finetune", FINETUNE_FIELDS)]
+)
+def test_every_field_of_the_door_is_described(kind: str, fields: tuple[object, ...]) -> None:
+    assert KINDS[kind] is fields
+    (then,) = [case["then"] for case in request_schema()["allOf"] if case["if"]["properties"]["plan"]["const"] == kind]
+    described = {name for name in then["properties"] if name != "plan"}
+    assert described == {field.name for field in fields}  # type: ignore[attr-defined]
+    assert all(then["properties"][name]["description"] for name in described)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_examples_use_fields_of_the_schema(path: Path) -> None:
+    request = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if "plan" not in request:
+        pytest.skip("not a request of `tonnage plan`")
+    cases = {case["if"]["properties"]["plan"]["const"]: case["then"] for case in request_schema()["allOf"]}
+    assert set(request) <= set(cases[request["plan"]]["properties"])
+    assert set(cases[request["plan"]]["required"]) <= set(request)

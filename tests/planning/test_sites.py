@@ -1,0 +1,74 @@
+"""Filters on parts and providers: what passes has the fact, what is not published does not pass (D8, C9)."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage import catalog
+from tonnage.catalog import NOTHING
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.money import Offer
+from tonnage.domain.workload import Filters
+from tonnage.planning.door import FILTER_FIELDS as FIELDS
+from tonnage.planning.door import read_fields, read_filters
+from tonnage.planning.sites import sites
+
+Passing = tuple[Accelerator, Offer]
+
+
+def passing(**fields: str | bool) -> list[Passing]:
+    """Every accelerator and offer that passes."""
+    filters = read_filters(read_fields(fields, FIELDS), NOTHING)
+    return [(site.accelerator, offer) for site in sites(filters, additions=NOTHING)[0] for offer in site.offers]
+
+
+def fact(offer: Offer, name: str) -> str:
+    return catalog.providers()[offer.provider].facts.get(name, "")
+
+
+HAS: dict[str, tuple[dict[str, str | bool], Callable[[Accelerator, Offer], bool]]] = {
+    "slices": ({"mig": True}, lambda a, o: (a.mig_slices or 0) > 1),
+    "around the clock": ({"always_on": True}, lambda a, o: a.segment not in {"consumer", "apple"}),
+    "kind": ({"provider_kind": "hyperscaler"}, lambda a, o: catalog.providers()[o.provider].kind == "hyperscaler"),
+    "owner": ({"eu_owned": True}, lambda a, o: fact(o, "eu_owned_entity").startswith("yes")),
+    "second": ({"billing": "second"}, lambda a, o: fact(o, "billing_granularity") == "second"),
+    "minute": ({"billing": "minute"}, lambda a, o: fact(o, "billing_granularity") in {"second", "minute"}),
+    "egress": ({"free_egress": True}, lambda a, o: catalog.providers()[o.provider].egress_usd_per_gb == 0.0),
+    "start": ({"provisioning": "5 min"}, lambda a, o: int(fact(o, "provisioning_time_s").split("-")[-1]) <= 300),
+    "eu": ({"eu": True}, lambda a, o: o.eu is True),
+    "country": ({"country": "FI,fr"}, lambda a, o: o.country in {"FI", "FR"}),
+    "certified": ({"certification": "hipaa,soc2"}, lambda a, o: fact(o, "hipaa") == fact(o, "soc2") == "yes"),
+    "ecc": ({"ecc": True}, lambda a, o: a.ecc is True),
+    "joined": ({"nvlink": True}, lambda a, o: o.nvlink is True),
+    "power": ({"max_power": "100 W"}, lambda a, o: a.power_w is not None and a.power_w <= 100),
+    "maker": ({"vendor": "AMD"}, lambda a, o: a.vendor == "AMD"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HAS)
+def test_what_passes_has_what_was_asked_for_and_some_do_not(name: str) -> None:
+    fields, holds = HAS[name]
+    left, every = passing(**fields), passing()
+    assert 0 < len(left) < len(every)
+    assert all(holds(accelerator, offer) for accelerator, offer in left)
+
+
+def test_nothing_that_has_it_is_lost() -> None:
+    for fields, holds in (HAS["egress"], HAS["owner"], HAS["slices"]):
+        assert {o.instance_type for a, o in passing() if holds(a, o)} <= {o.instance_type for _, o in passing(**fields)}
+
+
+@given(st.sampled_from(sorted(HAS)), st.sampled_from(sorted(HAS)))
+def test_two_filters_leave_what_each_leaves(one: str, other: str) -> None:
+    first, second = HAS[one], HAS[other]
+    assert all(
+        first[1](accelerator, offer) and second[1](accelerator, offer)
+        for accelerator, offer in passing(**{**first[0], **second[0]})
+        if not set(first[0]) & set(second[0])
+    )
+
+
+def test_no_filter_is_the_default() -> None:
+    assert read_filters({}, NOTHING) == Filters()

@@ -1,0 +1,48 @@
+"""Electricity of a run: mean power times the time that is paid for, and carbon of the grid where it stands (D5)."""
+
+from datetime import date
+
+import pytest
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.domain.train_plan import TrainOption
+from tonnage.planning.door import train_request
+from tonnage.planning.train.electricity import with_electricity
+from tonnage.planning.train.plan import plan_train
+
+
+@pytest.fixture(scope="module")
+def option() -> TrainOption:
+    asked = {"model": "7B", "tokens": "20B", "deadline": "20 days", "accelerator": "H100"}
+    return plan_train(train_request(asked), today=date(2026, 11, 21)).options[0]
+
+
+def test_energy_is_power_times_paid_time_and_carbon_that_of_the_grid(option: TrainOption) -> None:
+    use = option.energy
+    assert use is not None and option.kwh is not None and use.grams_per_kwh is not None and option.kg_co2 is not None
+    assert option.kwh == pytest.approx(use.power_w * option.run.billed_s / 3.6e6)
+    assert option.kg_co2 == pytest.approx(option.kwh * use.grams_per_kwh / 1e3)
+    assert use.power_w == pytest.approx((use.board_w + use.host_w) * use.pue)
+    # A machine of eight H100 draws 10.2 kW at most; training takes most of that, and the building adds a little.
+    assert 0.7 * 1275 < use.power_w / option.accelerators < 1.5 * 1275
+    assert use.power_w_low < use.power_w < use.power_w_high
+
+
+def test_a_cleaner_grid_takes_as_much_electricity_and_less_carbon(option: TrainOption) -> None:
+    part = catalog.accelerator("h100-sxm5-80gb")
+    made = {
+        country: with_electricity(
+            replace(option, bill=replace(option.bill, provider="verda", region="", country=country)), accelerator=part
+        )
+        for country in ("SE", "PL")
+    }
+    assert made["SE"].kwh == made["PL"].kwh
+    assert made["SE"].kg_co2 is not None and made["PL"].kg_co2 is not None
+    assert made["SE"].kg_co2 < 0.2 * made["PL"].kg_co2
+
+
+def test_a_power_that_nobody_published_is_absent(option: TrainOption) -> None:
+    bare = replace(option, energy=None, kwh=None, kg_co2=None)
+    dark = with_electricity(bare, accelerator=replace(catalog.accelerator("h100-sxm5-80gb"), power_w=None))
+    assert dark.energy is None and dark.kwh is None and dark.kg_co2 is None

@@ -1,0 +1,70 @@
+"""The search with its functions filled in: quick enough, never cut short by its bounds, plainest software first."""
+
+import time
+
+import pytest
+
+from tonnage import catalog
+from tonnage.catalog.training import training_coefficients
+from tonnage.planning.train.job import Job
+from tonnage.planning.train.search import Place, arranged, floor, precision_on, templates
+from tonnage.simulation.training import step_time
+
+C = training_coefficients()
+H100 = catalog.accelerator("h100-sxm5-80gb")
+
+
+def job(batch: int, seq_len: int = 4096) -> Job:
+    return Job(
+        kind="train", method="pretrain", sequences=1e6, seq_len=seq_len, global_batch=batch, precision="bf16",
+        optimizer="adamw",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "batch", "seq_len", "limit_s"),
+    [("meta-llama/Meta-Llama-3.1-405B", 16384, 2048, 8192, 5.0), ("meta-llama/Meta-Llama-3.1-70B", 64, 256, 4096, 0.5)],
+)
+def test_large_jobs_are_arranged_in_time(model: str, count: int, batch: int, seq_len: int, limit_s: float) -> None:
+    nouns = catalog.model(model), Place(accelerator=H100, count=count, per_node=8)
+    start = time.process_time()
+    found = arranged(*nouns, job=job(batch, seq_len), coefficients=C)
+    assert time.process_time() - start < limit_s
+    layout = found.best[0].setup.layout
+    assert layout.ranks == count and layout.tp <= 8
+
+
+@pytest.mark.parametrize("model", ["meta-llama/Meta-Llama-3.1-8B", "mistralai/Mixtral-8x7B-v0.1"])
+def test_bounds_never_cut_off_the_best(model: str) -> None:
+    noun = catalog.model(model)
+    place = Place(accelerator=H100, count=16, per_node=8)
+    few = arranged(noun, place, job=job(64), coefficients=C, keep=1)
+    many = arranged(noun, place, job=job(64), coefficients=C, keep=200)
+    assert few.best[0].step_s <= many.best[0].step_s * 1.005
+    assert few.timed < many.timed
+
+
+def test_no_arrangement_is_faster_than_the_floor() -> None:
+    model = catalog.model("meta-llama/Meta-Llama-3.1-8B")
+    place = Place(accelerator=H100, count=64, per_node=8)
+    kinds = templates(model, place, job=job(256), coefficients=C)
+    least = floor(model, H100, kinds=kinds, coefficients=C).least * 256 / 64
+    for arrangement in arranged(model, place, job=job(256), coefficients=C, keep=50).best:
+        assert arrangement.step_s >= least
+        again = step_time(model, accelerator=H100, setup=arrangement.setup, coefficients=C)
+        assert again.value == arrangement.step_s
+
+
+def test_volta_and_turing_train_in_fp16() -> None:
+    assert precision_on(catalog.accelerator("v100-sxm2-16gb"), "bf16") == "fp16"
+    assert precision_on(H100, "bf16") == "bf16"
+
+
+def test_fine_tuning_stays_with_plain_scripts_while_they_fit() -> None:
+    model = catalog.model("meta-llama/Llama-2-13b-hf")
+    full = Job(
+        kind="finetune", method="full", sequences=1e4, seq_len=2048, global_batch=32, precision="bf16",
+        optimizer="adamw",
+    )  # fmt: skip
+    found = arranged(model, Place(accelerator=H100, count=8, per_node=8), job=full, coefficients=C)
+    assert found.best[0].setup.software.name == "eager"

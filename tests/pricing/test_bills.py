@@ -1,0 +1,60 @@
+"""A bill is the sum of its lines; an instance holds whole replicas."""
+
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.domain.answer import Verdict
+from tonnage.domain.money import Offer, Price
+from tonnage.domain.plan import Bill
+from tonnage.pricing.bills import bill, instances_needed, with_spares
+
+OFFER = Offer(
+    provider="aws",
+    instance_type="p5.48xlarge",
+    accelerator="h100-sxm5-80gb",
+    count=8,
+    prices=(Price(term="on-demand", usd_per_hour=55.04),),
+    as_of="2026-07-20",
+    as_of_kind="exact",
+)
+TODAY = date(2026, 11, 21)
+
+
+@given(st.integers(1, 500), st.sampled_from([1, 2, 4, 8, 16, 32]))
+def test_instances_hold_all_replicas_and_no_instance_is_idle(replicas: int, ranks: int) -> None:
+    count = instances_needed(replicas=replicas, ranks=ranks, per_instance=8)
+    assert count * 8 >= replicas * ranks
+    if ranks <= 8:
+        assert (count - 1) * (8 // ranks) < replicas
+
+
+@given(st.integers(1, 500), st.sampled_from([1, 2, 4, 8]))
+def test_cost_is_the_sum_of_its_lines_to_the_last_digit(replicas: int, ranks: int) -> None:
+    made = bill(OFFER, replicas=replicas, ranks=ranks, term="on-demand", today=TODAY)
+    assert isinstance(made, Bill)
+    assert made.usd_per_hour == sum(line.value for line in made.lines) == made.instances * 55.04
+
+
+def test_a_term_that_is_not_listed_is_an_answer() -> None:
+    verdict = bill(OFFER, replicas=1, ranks=8, term="spot", today=TODAY)
+    assert isinstance(verdict, Verdict)
+    assert verdict.limit == "term" and verdict.nearest == "on-demand"
+
+
+def test_the_age_of_a_price_is_counted_from_the_day_of_the_plan() -> None:
+    fresh = bill(OFFER, replicas=1, ranks=8, term="on-demand", today=date(2026, 8, 1))
+    old = bill(OFFER, replicas=1, ranks=8, term="on-demand", today=TODAY)
+    assert isinstance(fresh, Bill) and isinstance(old, Bill)
+    assert not fresh.stale and old.stale
+
+
+def test_spares_are_a_line_of_the_bill() -> None:
+    made = bill(OFFER, replicas=2, ranks=8, term="on-demand", today=TODAY)
+    assert isinstance(made, Bill)
+    more = with_spares(made, spares=1)
+    assert more.instances == 3 and more.usd_per_hour == pytest.approx(3 * 55.04)
+    assert "spare" in more.lines[-1].name
+    assert with_spares(made, spares=0) is made

@@ -1,0 +1,81 @@
+"""Spares, idle time and days of replicas: known values, and answers that move the right way."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.errors import BadRequest
+from tonnage.simulation.autoscale import fleet_of, idle_of_bursts, idle_of_poisson, replicas_of_day, spares
+
+
+def test_spares_by_hand() -> None:
+    assert spares(needed=1, availability=0.9, target=0.98) == 1  # 1 - 0.1^2 = 0.99
+    assert spares(needed=1, availability=0.9, target=0.995) == 2
+    assert spares(needed=5, availability=1.0, target=0.9999) == 0
+
+
+@given(st.integers(1, 30), st.floats(0.9, 0.999), st.floats(0.9, 0.9999))
+def test_better_targets_never_need_fewer(needed: int, availability: float, target: float) -> None:
+    k = spares(needed=needed, availability=availability, target=target)
+    assert k <= spares(needed=needed, availability=availability, target=(1 + target) / 2)
+    assert k >= spares(needed=needed, availability=(1 + availability) / 2, target=target)
+
+
+@given(st.integers(1, 50), st.integers(2, 5))
+def test_a_zone_can_be_lost(needed: int, zones: int) -> None:
+    total = fleet_of(needed, zones=zones)
+    assert total - math.ceil(total / zones) >= needed
+    assert total == needed + 1 or total - 1 - math.ceil((total - 1) / zones) < needed
+
+
+def test_idle_replicas() -> None:
+    poisson = idle_of_poisson(rate_per_s=1 / 600, timeout_s=600)
+    assert poisson.cold_share == pytest.approx(math.exp(-1))
+
+
+def test_idle_between_bursts_is_what_drawn_bursts_leave() -> None:
+    on_s, off_s, rate, timeout = 300.0, 1500.0, 0.2, 120.0
+    rng, at, sent = np.random.default_rng(5), 0.0, []
+    for _ in range(4000):
+        length = rng.exponential(on_s)
+        sent.append(at + np.sort(rng.uniform(0.0, length, rng.poisson(rate * length))))
+        at += length + rng.exponential(off_s)
+    gaps = np.diff(np.concatenate(sent))
+    found = idle_of_bursts(on_s=on_s, off_s=off_s, rate_on_per_s=rate, timeout_s=timeout, start_s=0.0)
+    assert found.cold_share == pytest.approx((gaps > timeout).mean(), rel=0.05)
+    assert found.on_share == pytest.approx(np.minimum(gaps, timeout).sum() / gaps.sum(), rel=0.05)
+
+
+def test_a_day() -> None:
+    rates = [2.0] * 12 + [10.0] * 12
+    found = replicas_of_day(rates, interval_s=3600, capacity_per_s=2.5, lead_s=600)
+    # An hour before the rise (and before the day repeats, none) replicas are started.
+    assert found.static == 4 and found.autoscaled == (1,) * 11 + (4,) * 13
+    assert found.wasted_share == pytest.approx(1 - (11 + 52) / 24 / 4)
+    assert found.needed_mean == pytest.approx(6 / 2.5)
+
+
+@given(st.lists(st.floats(0.0, 50.0), min_size=2, max_size=48), st.floats(0.0, 7200.0))
+def test_longer_leads_and_spares_never_cost_less(rates: list[float], lead: float) -> None:
+    def of(lead_s: float, spare: int) -> float:
+        day = replicas_of_day(rates, interval_s=3600, capacity_per_s=3.0, lead_s=lead_s, spare=spare)
+        assert day.autoscaled_mean <= day.static
+        return day.autoscaled_mean
+
+    assert of(lead, 0) <= of(lead + 3600, 0)
+    assert of(lead, 0) + 1 == pytest.approx(of(lead, 1))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: spares(needed=0, availability=0.9, target=0.9),
+        lambda: replicas_of_day([], interval_s=1.0, capacity_per_s=1.0, lead_s=0.0),
+    ],
+)
+def test_what_makes_no_sense(call: object) -> None:
+    with pytest.raises(BadRequest):
+        call()  # type: ignore[operator]

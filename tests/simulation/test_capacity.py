@@ -1,0 +1,66 @@
+"""The mean field: Little's law holds, load grows latency, objectives bind."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, largest_concurrency
+
+TIMES = ReplicaTimes(
+    batches=(1.0, 8.0, 64.0, 256.0),
+    decode_s=(0.008, 0.0085, 0.012, 0.025),
+    prefill_s=0.05,
+    prefill_tail_s=0.18,
+    prefill_work_s=0.045,
+)
+LOAD = ReplicaLoad(output_tokens=211, output_tail_tokens=451, max_concurrency=200.0)
+
+
+@given(st.floats(0.05, 200.0))
+def test_littles_law(concurrency: float) -> None:
+    point = at_concurrency(TIMES, LOAD, concurrency=concurrency)
+    assert point.rate_per_s * (LOAD.output_tokens - 1) * point.tpot_mean_s == pytest.approx(concurrency, rel=1e-6)
+
+
+@given(st.floats(0.05, 100.0), st.floats(1.0, 2.0))
+def test_more_load_never_shortens_a_latency(concurrency: float, more: float) -> None:
+    low = at_concurrency(TIMES, LOAD, concurrency=concurrency)
+    high = at_concurrency(TIMES, LOAD, concurrency=concurrency * more)
+    assert high.tpot_mean_s >= low.tpot_mean_s
+    assert high.ttft_tail_s >= low.ttft_tail_s
+    assert high.rate_per_s >= low.rate_per_s
+
+
+def test_without_objectives_memory_binds() -> None:
+    point, limit = largest_concurrency(TIMES, LOAD)
+    assert limit == "kv"
+    assert point is not None and point.concurrency == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "limit"), [("tpot_s", 0.02, "tpot"), ("ttft_s", 0.5, "ttft"), ("e2e_s", 10.0, "e2e")]
+)
+def test_the_binding_objective_is_named_and_met(field: str, value: float, limit: str) -> None:
+    load = ReplicaLoad(output_tokens=211, output_tail_tokens=451, max_concurrency=200.0, **{field: value})  # type: ignore[arg-type]
+    point, binds = largest_concurrency(TIMES, load)
+    assert binds == limit
+    assert point is not None
+    reached = {"tpot": point.tpot_tail_s, "ttft": point.ttft_tail_s, "e2e": point.e2e_tail_s}[limit]
+    assert 0.9 * value <= reached <= value
+
+
+def test_an_impossible_objective_is_an_answer() -> None:
+    load = ReplicaLoad(output_tokens=211, output_tail_tokens=451, tpot_s=0.001)
+    assert largest_concurrency(TIMES, load) == (None, "tpot")
+
+
+def test_burstier_arrivals_lower_capacity() -> None:
+    calm = ReplicaLoad(output_tokens=211, output_tail_tokens=451, ttft_s=0.4, max_concurrency=200.0)
+    bursty = ReplicaLoad(output_tokens=211, output_tail_tokens=451, ttft_s=0.4, max_concurrency=200.0, dispersion=8.0)
+    a, _ = largest_concurrency(TIMES, calm)
+    b, _ = largest_concurrency(TIMES, bursty)
+    assert a is not None and b is not None and b.rate_per_s < a.rate_per_s
+
+
+def test_at_rate_finds_the_rate() -> None:
+    assert at_rate(TIMES, LOAD, rate_per_s=4.0).rate_per_s == pytest.approx(4.0, rel=0.01)

@@ -1,0 +1,122 @@
+"""A closed loop against what can be worked out by hand."""
+
+import msgspec
+import pytest
+
+from tonnage.domain.layout import Layout
+from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
+from tonnage.simulation.overheads import Overheads
+from tonnage.simulation.steps import StepTable
+
+DECODE, PER_TOKEN = 0.010, 1e-4
+"""A table in which a decode step takes 10 ms and every prompt token adds 0.1 ms."""
+
+
+def table(**overheads: float) -> StepTable:
+    rows = (1.0, 1e6)
+    return StepTable(
+        rows=rows,
+        dense_s=(DECODE, DECODE),
+        mixed_s=(DECODE, DECODE),
+        head_s=(0.0, 0.0),
+        batches=(1.0, 1e6),
+        attention_s=((0.0, 0.0), (0.0, 0.0)),
+        chunk_s=(0.0, PER_TOKEN, 0.0),
+        overheads=Overheads(**overheads),
+        layout=Layout(),
+        graphs=False,
+        rung="own",
+    )
+
+
+def load(**changes) -> Load:
+    given = {"prompt_tokens": 1000.0, "output_tokens": 101.0, "budget": 8192.0, "slots": 64.0}
+    return Load(**(given | changes))
+
+
+PREFILL = DECODE + 1000 * PER_TOKEN
+
+
+def test_one_client_waits_for_its_own_prompt_and_nothing_else() -> None:
+    found = closed_loop(table(), load(), clients=1)
+    assert found.ttft_s == pytest.approx(PREFILL)
+    assert found.tpot_s == pytest.approx(DECODE)
+    assert found.e2e_s == pytest.approx(PREFILL + 100 * DECODE)
+    assert found.requests_per_s == pytest.approx(1 / found.e2e_s)
+
+
+def test_prompts_that_start_together_share_a_step_within_the_budget() -> None:
+    found = closed_loop(table(), load(), clients=8, requests_per_client=1)
+    assert found.ttft_s == pytest.approx(DECODE + 8000 * PER_TOKEN)
+
+
+def test_prompts_beyond_the_budget_queue_behind_each_other() -> None:
+    found = closed_loop(table(), load(budget=1000.0, mixed=False), clients=4, requests_per_client=1)
+    assert found.ttft_s == pytest.approx(PREFILL * (1 + 2 + 3 + 4) / 4)
+
+
+def test_prompt_steps_of_their_own_stop_every_decode() -> None:
+    apart = closed_loop(table(), load(budget=1000.0, mixed=False), clients=2, requests_per_client=1)
+    # The first client has its token and waits for the second prompt before its 100 steps.
+    assert apart.tpot_s == pytest.approx((DECODE + DECODE + PREFILL / 100) / 2)
+
+
+def test_slots_make_the_rest_wait() -> None:
+    free = closed_loop(table(), load(), clients=8)
+    full = closed_loop(table(), load(slots=4.0), clients=8)
+    assert full.saturated
+    assert not free.saturated
+    assert full.ttft_s > free.ttft_s + 50 * DECODE
+
+
+def test_cohorts_stand_for_many_clients() -> None:
+    few = closed_loop(table(), load(slots=1e4), clients=32)
+    many = closed_loop(table(), load(slots=1e4), clients=33)
+    assert many.tpot_s == pytest.approx(few.tpot_s, rel=0.1)
+    assert many.ttft_s == pytest.approx(few.ttft_s, rel=0.2)
+
+
+def test_percentiles_are_ordered() -> None:
+    found = closed_loop(table(), load(spread=(0.5, 1.5)), clients=20)
+    p50, p95, p99 = found.ttft_tail_s
+    assert 0 < p50 <= p95 <= p99
+    assert found.tpot_tail_s[0] <= found.tpot_tail_s[2]
+
+
+def test_saturated_throughput_counts_decode_and_prefill() -> None:
+    batch, steps = 64.0, 101.0
+    found = saturated_loop(table(), load())
+    per_request = steps * DECODE + batch * 1000 * PER_TOKEN
+    assert found.requests_per_s == pytest.approx(batch / per_request, rel=0.01)
+
+
+def test_requests_of_one_length_leave_and_are_replaced_together() -> None:
+    steep = msgspec.structs.replace(table(), mixed_s=(DECODE + 0.05, DECODE + 0.05))
+    one_by_one, together = (saturated_loop(steep, load(equal=equal, budget=4064.0)) for equal in (False, True))
+    # Of 64 seats, each step with prompts fills one, or the four for which its budget has room.
+    each = 101 * DECODE + 64 * 1000 * PER_TOKEN
+    assert 64 / one_by_one.requests_per_s == pytest.approx(each + 64 * 0.05, rel=0.01)
+    assert 64 / together.requests_per_s == pytest.approx(each + 16 * 0.05, rel=0.01)
+
+
+def test_host_time_adds_to_every_step() -> None:
+    plain = closed_loop(table(), load(), clients=1)
+    slower = closed_loop(table(step_s=0.002, request_s=0.05), load(), clients=1)
+    assert slower.tpot_s == pytest.approx(plain.tpot_s + 0.002)
+    assert slower.ttft_s == pytest.approx(plain.ttft_s + 0.052)
+
+
+def test_prompts_wait_for_company_until_their_patience_ends() -> None:
+    wide = {"spread": (0.5, 1.5), "output_tokens": 1001.0}
+    alone = closed_loop(table(), load(**wide), clients=16)
+    few = closed_loop(table(), load(company=4.0, patience=1000.0, **wide), clients=16)
+    hasty = closed_loop(table(), load(company=4.0, patience=5.0, **wide), clients=16)
+    assert alone.ttft_s < hasty.ttft_s < few.ttft_s
+    assert hasty.ttft_s < alone.ttft_s + 6 * DECODE
+    # While prompts wait fewer requests are decoded, and steps with several of them stop the others less often.
+    assert few.tpot_s < alone.tpot_s
+
+
+def test_nobody_waits_for_company_where_nothing_runs() -> None:
+    found = closed_loop(table(), load(company=8.0, patience=60.0), clients=1)
+    assert found.ttft_s == pytest.approx(PREFILL)

@@ -1,0 +1,108 @@
+"""Prompts in llama.cpp's own kernels: lanes beside tensor units, power, scores in memory."""
+
+import pytest
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.layout import Engine
+from tonnage.domain.precision import Precision
+from tonnage.engines.settings import resolved
+from tonnage.physics.work import Operator
+from tonnage.planning.deployment import resolve
+from tonnage.planning.predict.serving import predict_serve
+from tonnage.simulation.own_kernels import mixed_attention, prompt_product_s, prompt_scores_s
+from tonnage.simulation.steps import step_grid, step_table
+
+
+def product(weights: str = "gguf-q4_k_m", rows: float = 512.0) -> Operator:
+    return Operator(kind="gemm", name="up", weights=weights, compute="fp16", flop=2.0 * rows * 4096 * 14336,
+                    read_bytes=4e7, write_bytes=1e7, m=rows, n=14336.0, k=4096.0)  # fmt: skip
+
+
+def test_faster_tensor_units_alone_help_little() -> None:
+    a100 = catalog.accelerator("a100-pcie-80gb")
+    doubled = replace(a100, peaks={**a100.peaks, "int8": 2 * a100.peaks["int8"], "fp16": 2 * a100.peaks["fp16"]})
+    plain, fast = prompt_product_s(product(), a100), prompt_product_s(product(), doubled)
+    assert plain is not None and fast is not None
+    assert 0.8 * plain < fast < plain
+
+
+def test_quantised_weights_cost_more_than_16_bits_and_power_holds_workstations_back() -> None:
+    part = catalog.accelerator("rtx-6000-ada")
+    slow, quick = prompt_product_s(product(), part), prompt_product_s(product("fp16"), part)
+    assert slow is not None and quick is not None and slow > quick
+    freed = prompt_product_s(product(), replace(part, power_w=600.0))
+    assert freed is not None and freed < slow
+
+
+def test_decode_and_other_makers_keep_their_prices() -> None:
+    assert prompt_product_s(product(rows=1.0), catalog.accelerator("rtx-4090")) is None
+    assert prompt_product_s(product(), catalog.accelerator("m2-ultra")) is None
+
+
+def test_scores_are_traffic() -> None:
+    part = catalog.accelerator("rtx-4090")
+    look = Operator(kind="attention_prefill", name="look", weights="fp16", compute="fp16", flop=4.0 * 128 * 1e6,
+                    head_dim=128, heads=32, kv_heads=8)  # fmt: skip
+    once = prompt_scores_s(look, part)
+    assert once is not None
+    assert prompt_scores_s(look, replace(part, memory_bytes_per_s=part.memory_bytes_per_s / 2)) == pytest.approx(
+        2 * once
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "weights", "tokens", "rate"),
+    [("rtx-3090", "gguf-q4_k_m", 512, 4030), ("rtx-4090", "gguf-q4_k_m", 4096, 5266),
+     ("h100-pcie-80gb", "fp16", 512, 10816),
+     ("rtx-4000-ada", "gguf-q4_k_m", 1024, 2311), ("rtx-a6000", "fp16", 8192, 2566)],
+)  # fmt: skip
+def test_published_prompt_rates(part: str, weights: str, tokens: int, rate: float) -> None:
+    """Llama-3-8B by llama-bench, one accelerator (XiongjieDai, GPU-Benchmarks-on-LLM-Inference)."""
+    case = ServeCase(
+        model="meta-llama/Meta-Llama-3-8B", accelerator=part, traffic=Traffic(batch=1, static=True), isl=tokens, osl=1,
+        precision=Precision(weights=weights, kv="fp16", activations="fp16"), engine="llamacpp", year=2024,
+    )  # fmt: skip
+    found = predict_serve(case).ttft_s
+    assert found is not None
+    assert tokens / found.mean == pytest.approx(rate, rel=0.20)
+
+
+@pytest.mark.parametrize(
+    ("engine", "part", "name", "version", "longer"),
+    [
+        ("vllm", "a100-sxm4-80gb", "meta-llama/Llama-3.1-8B", None, True),
+        ("vllm", "rtx-pro-6000-bw-server", "meta-llama/Llama-3.1-8B", "0.19", True),
+        ("vllm", "a100-sxm4-80gb", "meta-llama/Llama-3.1-8B", "0.6.4", False),
+        ("vllm", "h100-sxm5-80gb", "meta-llama/Llama-3.1-8B", None, False),
+        ("vllm", "b200-sxm-180gb", "meta-llama/Llama-3.1-8B", None, False),
+        ("vllm", "mi300x", "meta-llama/Llama-3.1-8B", None, False),
+        ("vllm", "a100-sxm4-80gb", "meta-llama/Llama-2-7b-hf", None, False),
+        ("vllm", "a100-sxm4-80gb", "deepseek-ai/DeepSeek-V3", None, False),
+        ("sglang", "a100-sxm4-80gb", "meta-llama/Llama-3.1-8B", None, False),
+    ],
+)
+def test_decodes_beside_a_prompt_attend_longer_where_one_call_takes_both(
+    engine: str, part: str, name: str, version: str | None, longer: bool
+) -> None:
+    running = resolved(Engine(name=engine, version=version))
+    one_call = running.spec.attends_in_one_call(running.release)
+    found = mixed_attention(catalog.accelerator(part), catalog.model(name), one_call=one_call)
+    assert found == (1.54 if longer else 1.0)
+
+
+def test_a_mixed_step_carries_it_and_a_decode_step_does_not() -> None:
+    case = ServeCase(model="meta-llama/Llama-3.1-8B", accelerator="a100-sxm4-80gb", traffic=Traffic(rate_per_s=1.0),
+                     isl=1000, osl=200, engine="vllm")  # fmt: skip
+    at = resolve(case)
+    alike = replace(at.placement, mixed_attention=1.0)
+    own, plain = (
+        step_table(step_grid(each, batch=64, context=1200, chunk=2048, prompt=1000), at.overheads)
+        for each in (at.placement, alike)
+    )
+    asked = {"prompt_tokens": 256.0, "prompts": 1.0, "sequences": 64.0}
+    slope = own.decode_s(64, 64 * 1001.0) - own.decode_s(64, 64 * 1.0)
+    extra = own.mixed_step_s(**asked, context=64_000.0) - plain.mixed_step_s(**asked, context=64_000.0)
+    assert extra == pytest.approx(0.54 * slope)
+    assert own.decode_s(64, 64_000.0) == plain.decode_s(64, 64_000.0)

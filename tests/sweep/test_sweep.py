@@ -1,0 +1,199 @@
+"""Sweeps: every point once, nothing asked twice, the same table wherever and however often it was begun."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.cli import root
+from tonnage.domain.answer import Part
+from tonnage.domain.plan import Bill
+from tonnage.errors import TonnageError, UnknownName
+from tonnage.sweep import runners, store
+from tonnage.sweep import sweep as sweeps
+from tonnage.sweep.points import Sweep, points_of, sweep_of
+from tonnage.sweep.work import Chunk, answered, taken
+
+GRID = {
+    "sweep": "fit",
+    "base": {"model": "meta-llama/Llama-3.1-8B"},
+    "grid": {"accelerator": ["H100", "L40S", "T4"], "context": ["4k", "32k"], "concurrency": [1, 64]},
+}
+
+
+def table(sweep: Sweep, file: Path) -> list[dict[str, Any]]:
+    return list(sweeps.table(sweep, file))
+
+
+@given(st.lists(st.lists(st.integers(), min_size=1, max_size=4, unique=True), min_size=1, max_size=4))
+def test_points_are_every_combination_once(values: list[list[int]]) -> None:
+    grid = {f"group.f{n}": column for n, column in enumerate(values)}
+    sweep = sweep_of({"sweep": "fit", "base": {"group": {"kept": 1}}, "grid": grid})
+    points = list(points_of(sweep))
+    assert len(points) == sweep.size == len({point.key for point in points})
+    assert all(point.request["group"]["kept"] == 1 for point in points)
+    assert [point.index for point in points] == list(range(sweep.size))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"sweep": "fits"},
+        {"sweep": "fit"},
+        {"sweep": "fit", "grid": {"a": 3}},
+        {"sweep": "fit", "grid": {"a": []}},
+        {"sweep": "fit", "grid": [1]},
+        {"sweep": "fit", "grid": {"a": [1]}, "more": 1},
+        {"sweep": "fit", "grid": {name: list(range(100)) for name in "abcd"}},
+    ],
+)
+def test_a_wrong_sweep_is_one_sentence(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TonnageError) as caught:
+        sweep_of(wrong)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_interrupted_sweep_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = sweep_of(GRID)
+    assert sweeps.run(sweep, tmp_path / "whole.sqlite") == sweep.size
+    seen: list[str] = []
+
+    def stops(ask: str, chunk: Chunk, **options: Any) -> Any:
+        if len(seen) >= 5:
+            raise KeyboardInterrupt
+        seen.extend(key for key, _ in chunk)
+        return answered(ask, chunk, **options)
+
+    monkeypatch.setattr(runners, "answered", stops)
+    with pytest.raises(KeyboardInterrupt):
+        sweeps.run(sweep, tmp_path / "broken.sqlite")
+    monkeypatch.undo()
+    assert sweeps.run(sweep, tmp_path / "broken.sqlite") == sweep.size - len(seen)
+    assert sweeps.run(sweep, tmp_path / "broken.sqlite") == 0
+    assert table(sweep, tmp_path / "broken.sqlite") == table(sweep, tmp_path / "whole.sqlite")
+
+
+def test_processes_give_the_same_table(tmp_path: Path) -> None:
+    sweep = sweep_of(GRID)
+    sweeps.run(sweep, tmp_path / "one.sqlite")
+    sweeps.run(sweep, tmp_path / "two.sqlite", workers=2)
+    assert table(sweep, tmp_path / "one.sqlite") == table(sweep, tmp_path / "two.sqlite")
+
+
+def killed_once(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tuple[str, ...]) -> Any:
+    """Dies the first time it meets the chunk; the file that says so outlives it."""
+    mark = Path(folders[0]) / "died"
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answered(ask, chunk, take=take, folders=())
+
+
+def always_killed(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tuple[str, ...]) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_worker_costs_only_its_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "answered", killed_once)
+    asked = tuple((point.key, point.request) for point in points_of(sweep_of(GRID)))[:6]
+    found = list(runners.on_processes("fit", asked, take={}, folders=(str(tmp_path),), workers=2))
+    assert sorted(key for rows in found for key, _ in rows) == sorted(key for key, _ in asked)
+    monkeypatch.setattr(runners, "answered", always_killed)
+    with pytest.raises(TonnageError, match="died 3 times"):
+        list(runners.on_processes("fit", asked, take={}, folders=(), workers=2))
+
+
+def test_a_wrong_point_is_a_row_and_the_rest_goes_on(tmp_path: Path) -> None:
+    sweep = sweep_of({**GRID, "grid": {"accelerator": ["H100", "H1000"]}})
+    sweeps.run(sweep, tmp_path / "a.sqlite")
+    good, bad = table(sweep, tmp_path / "a.sqlite")
+    assert good["fits"] and good["accelerator_found"] == "h100-sxm5-80gb" and "H1000" in bad["error"]
+
+
+def test_what_is_taken_comes_from_the_answer() -> None:
+    answer = {"options": ({"cost": {"value": 3.0}},), "sentence": "so"}
+    assert taken(answer, {"usd": "options.0.cost.value", "none": "options.1.cost", "deep": "sentence.x"}) == {
+        "usd": 3.0,
+        "none": None,
+        "deep": None,
+    }
+
+
+def test_derived_figures_can_be_taken_and_a_wrong_name_is_told_with_the_nearest() -> None:
+    bill = Bill(
+        provider="p", instance_type="i", region="r", term="on-demand", instances=1, as_of="2026-05",
+        accelerators_per_instance=1.0, usd_per_instance_hour=3.0, lines=(Part(name="1 x i", value=3.0),),
+    )  # fmt: skip
+    assert taken((bill,), {"usd": "0.usd_per_hour"}) == {"usd": 3.0}
+    with pytest.raises(UnknownName, match="usd_per_hour"):
+        taken((bill,), {"usd": "0.usd_per_hours"})
+
+
+def test_another_column_asks_anew(tmp_path: Path) -> None:
+    first, other = sweep_of(GRID), sweep_of({**GRID, "take": {"why": "sentence"}})
+    asked = sweeps.run(first, tmp_path / "a.sqlite")
+    assert sweeps.run(first, tmp_path / "a.sqlite") == 0
+    assert sweeps.run(other, tmp_path / "a.sqlite") == asked
+    assert all(row["why"] for row in table(other, tmp_path / "a.sqlite"))
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "foreign.sqlite"
+    path.write_bytes(b"this is no database, but it is long enough to look like one" * 20)
+    yield path
+
+
+def test_a_foreign_file_is_left_alone(foreign: Path) -> None:
+    before = foreign.read_bytes()
+    with pytest.raises(TonnageError, match="is no SQLite file"), store.opened(foreign):
+        pass
+    assert foreign.read_bytes() == before
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_the_command_writes_the_table(tmp_path: Path, suffix: str) -> None:
+    if suffix == ".parquet":
+        pytest.importorskip("duckdb")
+    (tmp_path / "s.yaml").write_text("sweep: fit\nbase: {model: 8B}\ngrid: {accelerator: [H100, T4]}\n")
+    out = tmp_path / f"t{suffix}"
+    done = CliRunner().invoke(root, ["sweep", str(tmp_path / "s.yaml"), "--workers", "1", "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert out.stat().st_size > 100 and (tmp_path / "s.sqlite").exists()
+    again = CliRunner().invoke(root, ["sweep", str(tmp_path / "s.yaml"), "--workers", "1"])
+    assert "0 asked now" in again.output
+
+
+def test_ray_gives_the_same_table(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="ray is not installed")
+    sweep = sweep_of(GRID)
+    sweeps.run(sweep, tmp_path / "one.sqlite")
+    sweeps.run(sweep, tmp_path / "ray.sqlite", ray="local")
+    assert table(sweep, tmp_path / "one.sqlite") == table(sweep, tmp_path / "ray.sqlite")
+
+
+@pytest.mark.parametrize("damage", [b"{", b"\xff", b"[1]", b"", None])
+def test_a_damaged_answer_is_asked_again_and_named_until_then(tmp_path: Path, damage: bytes | None) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    from tonnage.sweep import store as stores
+
+    with stores.opened(tmp_path / "s") as store:
+        stores.put(store, [("a", b'{"x": 1}'), ("b", b'{"x": 2}')])
+    with closing(sqlite3.connect(tmp_path / "s")) as raw:
+        raw.execute("UPDATE answers SET row = ? WHERE key = 'a'", ("{}}" if damage is None else damage,))
+        raw.commit()
+    with stores.opened(tmp_path / "s") as store:
+        assert stores.known(store) == {"b"}
+        wrong, sound = stores.rows(store, ["a", "b"])
+        assert isinstance(wrong, str) and "damaged" in wrong and sound == {"x": 2}

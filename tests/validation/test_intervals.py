@@ -1,0 +1,81 @@
+"""Conformal factors: they hold on exchangeable groups, weigh groups and not rows, and lean on their parents."""
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from tonnage.validation.groups import Labels
+from tonnage.validation.intervals import ANY, FEWEST_GROUPS, Factor, fit, levels_of
+from tonnage.validation.scoring import Score
+
+
+def made(group: int, error: float, level: str = "calibrated:steady", **more: Any) -> Score:
+    facts: dict[str, Any] = {"quantity": "tpot_ms", "labels": Labels(model=f"m{group}", engine="vllm"), **more}
+    facts.setdefault("block", "A")
+    return Score(
+        id=f"{group}-{error}", kind="serve", measured=10.0, predicted=10.0 * math.exp(error), level=level,
+        **facts,
+    )  # fmt: skip
+
+
+def fitted(scores: list[Score]) -> dict[str, Factor]:
+    return {factor.rung: factor for factor in fit(scores)}
+
+
+def test_nine_in_ten_of_unseen_groups_are_inside() -> None:
+    chance = random.Random(7)
+    own = [chance.gauss(0, 0.2) for _ in range(200)]
+    scores = [made(g, middle + chance.gauss(0, 0.1)) for g, middle in enumerate(own) for _ in range(5)]
+    unseen = [abs(chance.gauss(0, math.hypot(0.2, 0.1))) for _ in range(4000)]
+    found = fitted(scores)[ANY]
+    limit = math.log(found.factor)
+    assert sum(value <= limit for value in unseen) / len(unseen) == pytest.approx(0.9, abs=0.03)
+    assert found.coverage_90 == pytest.approx(0.9, abs=0.02)
+    assert found.coverage_rows == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_group_of_a_thousand_rows_does_not_set_the_width() -> None:
+    crowd = [made(99, 3.0)] * 1000
+    assert fitted([made(g, 0.1) for g in range(50)] + crowd)[ANY].factor < math.exp(3.0)
+
+
+def test_a_level_needs_enough_groups_of_its_own() -> None:
+    scores = [made(g, 0.1) for g in range(20)] + [made(100 + g, 0.9, "assumed") for g in range(FEWEST_GROUPS - 1)]
+    found = fitted(scores)
+    assert set(found) == {ANY, "calibrated", "calibrated:steady"}
+    assert (found[ANY].groups, found[ANY].rows) == (20 + FEWEST_GROUPS - 1,) * 2
+    assert found[ANY].quantity == "tpot_s"
+
+
+def test_a_small_level_leans_on_its_parent_and_a_large_one_does_not() -> None:
+    def width(groups: int) -> float:
+        good = [made(g, 0.1, "calibrated:steady") for g in range(groups)]
+        bad = [made(1000 + g, 1.0, "calibrated:open") for g in range(60)]
+        return math.log(fitted(good + bad)["calibrated:steady"].factor)
+
+    assert 0.1 < width(60) < width(4) < 1.0
+
+
+def test_loads_that_are_harder_get_wider_intervals() -> None:
+    steady = [made(g, 0.1) for g in range(30)]
+    found = fitted(steady + [made(g, 2.0, "calibrated:saturated") for g in range(30, 60)])
+    assert found["calibrated:saturated"].factor > 3 * found["calibrated:steady"].factor
+
+
+def test_rates_and_times_of_training_share_one_width() -> None:
+    scores = [made(g, 0.1 if g % 2 else 0.3, quantity="step_time_s") for g in range(20)]
+    rates = [made(g, -0.1 if g % 2 else -0.3, quantity="tokens_per_s_per_accel") for g in range(20)]
+    found = fit([Score(**{f: getattr(s, f) for f in s.__struct_fields__} | {"kind": "train"}) for s in scores + rates])
+    assert {factor.quantity for factor in found} == {"step_s"}
+
+
+def test_verdicts_and_unpredicted_rows_have_no_interval() -> None:
+    nothing = Score(id="a", block="A", kind="serve", quantity="tpot_ms", measured=1.0, labels=Labels())
+    assert fit([made(1, 0.0, quantity="fits"), nothing]) == []
+
+
+def test_levels_of_a_number_begin_with_all_of_them() -> None:
+    assert levels_of("") == [ANY]
+    assert levels_of("derived:open") == [ANY, "derived", "derived:open"]

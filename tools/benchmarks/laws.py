@@ -1,0 +1,151 @@
+"""
+Laws that no prediction may break: what an engineer knows before anybody measures, checked over the whole catalogue.
+
+`python -m tools.benchmarks.laws [--comparisons N] [--law NAME] [--seed S] [--json] [--exceptions FILE [--write]]`.
+Draws
+deployments (model, accelerator, engine, tensor-parallel degree, loads), predicts each case once with `predict`, and
+compares pairs of predictions:
+
+- `format`: a format with arithmetic of its own in that engine is at most 1.3 times slower than 16 bits (TPOT);
+  weight-only kernels up to 16 clients;
+- `tensor`: twice the tensor parallelism inside NVLink is at most 1.25 times slower while a shard holds over 2 GB;
+- `part`: an accelerator at least equal in memory, bandwidth, links and FLOP/s is at most 1.05 times slower than another
+  of its maker, `vendor`: than one of another maker, whose software is another;
+- `bytes`: no decode step is faster than its weights and its cache pass the data sheet's memory bandwidth, what the
+  last-level cache may hold left out;
+- `engine`: vLLM, SGLang and TensorRT-LLM lie within 2.5 times of each other;
+- `overload`: more clients, or arrivals beyond capacity, never lower the throughput by more than 5 %; drops where the
+  cache of keys and values cannot hold what is in flight are counted apart (preemption).
+
+Only pairs are compared where every client's cache fits, so that both run the same batch. What the engine's own kernels
+on that very part say (basis *calibrated* on both sides; `part` and `vendor`: on the better
+one) may break a law: such violations are
+listed in `tools/benchmarks/laws_exceptions.csv` with the ratio seen. The exit code is 1 for any other violation, and
+for
+listed ones that have become worse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from tools.benchmarks.law_pairs import CHECKS, LAWS, Comparison, Situation, outcome, starts
+
+WORSE: Final = 1.02
+"""A listed exception holds up to this over its listed ratio, which is rounded. [-]"""
+EXCEPTIONS: Final = Path(__file__).parent / "laws_exceptions.csv"
+
+
+def sweep(count: int, *, seed: int, laws: tuple[str, ...] = tuple(CHECKS)) -> list[Comparison]:
+    """So many different comparisons, drawn with a seed."""
+    draw, found = random.Random(seed), dict[tuple[str, Situation, Situation], Comparison]()
+    for start in starts(draw):
+        for law in laws:
+            for one in CHECKS[law](start, draw):
+                if one is not None:
+                    found.setdefault((one.law, one.one, one.other), one)
+        if len(found) >= count:
+            break
+        outcome.cache_clear()  # another deployment asks other cases
+    return list(found.values())[:count]
+
+
+def listed(path: Path) -> dict[tuple[str, str], float]:
+    """Measured violations by law and name, with the ratio that was seen."""
+    if not path.exists():
+        return {}
+    with path.open(newline="", encoding="utf-8") as file:
+        return {(row["law"], row["what"]): float(row["ratio"]) for row in csv.DictReader(file)}
+
+
+def excused(one: Comparison, known: dict[tuple[str, str], float]) -> bool:
+    """A violation that was measured and is listed, no worse than when it was."""
+    return one.measured and one.ratio <= known.get((one.law, one.what), 0.0) * WORSE
+
+
+def write_exceptions(path: Path, broken: list[Comparison]) -> None:
+    """Add the measured violations, with the worst ratio of each; reasons that somebody wrote stay."""
+    rows = listed(path)
+    reasons: dict[tuple[str, str], str] = {}
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            reasons = {(row["law"], row["what"]): row["reason"] for row in csv.DictReader(file)}
+    for one in broken:
+        if one.measured and one.law != "bytes":
+            rows[one.law, one.what] = max(rows.get((one.law, one.what), 0.0), one.ratio)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("law", "what", "ratio", "reason"))
+        for (law, what), ratio in sorted(rows.items()):
+            writer.writerow((law, what, f"{ratio:.3f}", reasons.get((law, what), "measured")))
+
+
+def table(found: list[Comparison], known: dict[tuple[str, str], float]) -> list[dict[str, object]]:
+    """Per law: comparisons, violations, and how many of them are explained, listed or neither."""
+    rows = []
+    for law, limit in LAWS.items():
+        mine = [one for one in found if one.law == law]
+        broken = [one for one in mine if one.broken]
+        preempted = sum(one.preempted for one in broken)
+        excuses = sum(excused(one, known) for one in broken)
+        rows.append(
+            {
+                "law": law, "limit": limit, "comparisons": len(mine), "violations": len(broken),
+                "preemption": preempted, "measured": sum(one.measured for one in broken), "listed": excuses,
+                "unlisted": len(broken) - preempted - excuses, "worst": max((one.ratio for one in mine), default=0.0),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    """Print the table and the worst 20; the exit code is 1 where a violation is neither listed nor explained."""
+    parser = argparse.ArgumentParser(prog="python -m tools.benchmarks.laws", description=__doc__.split("\n\n", 1)[0])
+    parser.add_argument("--comparisons", type=int, default=20_000)
+    parser.add_argument("--law", choices=CHECKS)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--exceptions", type=Path, default=EXCEPTIONS)
+    parser.add_argument("--write", action="store_true", help="add measured violations to the exceptions, for review")
+    asked = parser.parse_args()
+    start = time.process_time()
+    found = sweep(asked.comparisons, seed=asked.seed, laws=(asked.law,) if asked.law else tuple(CHECKS))
+    took_s = time.process_time() - start
+    if asked.write:
+        write_exceptions(asked.exceptions, [one for one in found if one.broken])
+    known = listed(asked.exceptions)
+    rows = table(found, known)
+    left = [one for one in found if one.broken and not one.preempted and not excused(one, known)]
+    left.sort(key=lambda one: one.ratio / LAWS[one.law], reverse=True)
+    if asked.json:
+        told = [one._asdict() | {"one": str(one.one), "other": str(one.other), "model": one.one.model} for one in left]
+        print(json.dumps({"cpu_s": took_s, "seed": asked.seed, "laws": rows, "violations": told}))
+    else:
+        _print(rows, left, took_s)
+    raise SystemExit(bool(left))
+
+
+def _print(rows: list[dict[str, object]], left: list[Comparison], took_s: float) -> None:
+    print(f"{sum(int(str(row['comparisons'])) for row in rows):,} comparisons in {took_s:.0f} CPU s")
+    names = ("law", "limit", "comparisons", "violations", "preemption", "measured", "listed", "unlisted", "worst")
+    print("".join(f"{name:>12}" for name in names))
+    for row in rows:
+        print("".join(f"{row[name]:>12.4g}" if isinstance(row[name], float) else f"{row[name]:>12}" for name in names))
+    for one in left[:20]:
+        unit = "tokens/s" if one.law == "overload" else "ms"
+        first, second = (number if unit == "tokens/s" else 1e3 * number for number in one.numbers)
+        print(f"{one.law} {one.ratio:.2f}: {one.one} {first:.4g} {unit}, but {one.other} {second:.4g} {unit}")
+    if len(left) > 20:
+        common = Counter(one.law for one in left[20:])
+        print("and " + ", ".join(f"{count} of {law}" for law, count in common.items()))
+
+
+if __name__ == "__main__":
+    main()

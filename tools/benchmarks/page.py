@@ -1,0 +1,65 @@
+"""How long a person looks at an empty page: from sending each form's example to the first answer as HTML."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from tools.benchmarks.measuring import Row
+
+__all__ = ["first_answers"]
+
+TARGET_S = 2.0
+FIVE = Path(__file__).parents[2] / "examples" / "fleet-of-five.yaml"
+
+
+def first_answers() -> list[Row]:
+    """What the workers of the page do, done in this process, so that what is counted is their work and no browser's."""
+    from tonnage.web.questions import QUESTIONS
+
+    # The first question imports and reads the catalogue, once in a server's life: it has a line of its own, and
+    # each later one is asked once, as a stranger asks it.
+    first = _seconds("plan/serve", {"model": "13B", "rate": "1/s", "traffic": "chat"})
+    rows = [Row("page, first answer of all: Serve a model", first, "CPU s", TARGET_S)]
+    asked = [(question.title, path, question.example) for path, question in QUESTIONS.items()]
+    asked.append(("Five workloads by the hour", "plan/fleet", _five()))
+    for title, path, fields in asked:
+        rows.append(Row(f"page, first answer: {title}", _seconds(path, fields), "CPU s", TARGET_S))
+    return rows
+
+
+def _seconds(path: str, fields: dict[str, str]) -> float:
+    """From a form's fields to the page with an answer."""
+    from tonnage.catalog import NOTHING
+    from tonnage.web.questions import QUESTIONS, at_first, nested
+    from tonnage.web.tasks import TASKS
+    from tonnage.web.worker import Settings
+
+    settings, start = Settings(additions=NOTHING), time.process_time()
+
+    def told(*_: int) -> None:
+        """Nobody looks how far it is."""
+
+    request = at_first(QUESTIONS[path], fields) or nested(fields)
+    kept = TASKS["ask"](settings, told, path=path, request=request)
+    page = TASKS["page"](settings, told, path=path, given=fields, kept=("key", kept), waits=False, note="")
+    seconds = time.process_time() - start
+    assert 'class="sentence"' in page, path
+    return seconds
+
+
+def _five() -> dict[str, str]:
+    """The example of five workloads, as its form sends it."""
+    import yaml
+
+    request = yaml.safe_load(FIVE.read_text(encoding="utf-8"))
+    del request["plan"]
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in request.items()} | {
+        "term": ",".join(request["term"])
+    }
+
+
+if __name__ == "__main__":
+    for row in first_answers():
+        print(f"{row.name:<55} {row.value:6.2f} {row.unit}  <= {row.target:g}  {'met' if row.met else 'MISSED'}")

@@ -1,0 +1,350 @@
+"""Fits src/tonnage/catalog/data/engines/networks.toml on measured batches, and says how far off it is.
+
+    python tools/calibration/infer.py                 errors by block, accelerator and engine
+    python tools/calibration/infer.py --fit           fits, prints the fitted numbers, errors before and after
+    python tools/calibration/infer.py --fit --write   and writes them into the file
+    python tools/calibration/infer.py --left-out      errors of each accelerator with a fit that never saw it
+
+Gauss-Newton with soft-L1 weights on log(predicted / measured), each accelerator x engine x block counted once whatever
+its number of rows, and a weak pull to the numbers in the file. A parameter is shared by an engine's mode, a style of
+network or a generation of accelerators; none belongs to a model or a card. Latencies of open-loop servers are not
+fitted (they depend on how the submitter tuned the batch), nor are rates that only repeat the offered load.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tonnage.catalog.networks import offline
+from tonnage.domain.case import InferCase
+from tonnage.domain.offline import Offline
+from tonnage.errors import TonnageError
+from tonnage.planning.predict.inference import Setup, load_times, predict_infer, setup_of
+from tonnage.validation.cases import case_of, kind_of
+from tonnage.validation.quantities import measured, predicted
+from tonnage.validation.rows import Row, read_rows, text
+
+HERE = Path(__file__).resolve().parent
+ROWS = HERE.parents[1] / "measurements" / "inference.csv.gz"
+TARGET = HERE.parents[1] / "src" / "tonnage" / "catalog" / "data" / "engines" / "networks.toml"
+
+RUNTIME_FIELDS = {
+    "pytorch/eager": ("passes", "touch"),
+    "pytorch/1": ("host_s", "kernel_s", "touch", "scores", "products"),
+    "pytorch/torchscript": ("host_s", "scores", "touch"),
+    "pytorch/compile": ("passes", "touch"),
+    "tensorflow/xla": ("host_s", "scores", "touch"),
+    "tensorrt/": ("kernel_s", "touch", "passes", "call_s", "narrow"),
+    "fastertransformer/": ("kernel_s", "touch", "scores", "narrow"),
+    "stable-fast/": ("kernel_s", "passes", "touch"),
+    "onnxruntime/": ("products",),
+    "jax/": ("products",),
+}
+SILICON_FIELDS = {
+    "volta": ("efficiency",),
+    "turing": ("picojoule_per_flop",),
+    "8.0": ("picojoule_per_flop",),
+    "ampere": ("picojoule_per_flop", "efficiency"),
+    "ada": ("picojoule_per_flop", "efficiency"),
+    "hopper": ("picojoule_per_flop", "efficiency"),
+    "at-memory": ("efficiency",),
+    "cpu": ("efficiency",),
+}
+STYLE_FIELDS = {
+    "product": ("compute",),
+    "attention": ("compute",),
+    "convolution": ("compute",),
+    "grouped": ("compute", "passes"),
+    "separable": ("compute", "passes"),
+    "mixed": ("compute", "passes"),
+    "windowed": ("passes",),
+}
+SHARED = ("occupancy",)
+BOUNDS = {"compute": (0.1, 0.95), "memory": (0.5, 0.95), "narrow": (0.2, 1.1),
+          "products": (0.2, 1.1), "efficiency": (0.2, 1.15)}  # fmt: skip
+NEUTRAL = {"efficiency": 1.0, "products": 1.0, "narrow": 1.0, "compute": 0.7, "picojoule_per_flop": 2.3}
+"""What is believed before any measurement; energy is that of 12 nm (V100: 110 TFLOP/s at 255 W)."""
+PULL = 0.05
+"""Weight of the pull to the numbers in the file, per unit of log ratio."""
+SOFT = 0.15
+"""Log error from which a row counts less."""
+
+Key = tuple[str, str, str]
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One measured number and the case it belongs to."""
+
+    row: Row
+    case: InferCase
+    setup: Setup
+    quantity: str
+    value: float
+
+    @property
+    def group(self) -> Key:
+        """What counts once in the fit."""
+        return (self.row.block, self.case.accelerator, f"{self.case.engine}/{text(self.row, 'engine_mode')}")
+
+
+def items() -> list[Item]:
+    """Every measured number that a fit may use."""
+    found: list[Item] = []
+    for row in read_rows(ROWS):
+        if not row.usable or kind_of(row) != "infer":
+            continue
+        case = corrected(row, case_of(row))
+        if case is None or case.rate_per_s is not None:
+            continue
+        try:
+            setup = setup_of(case)
+            wanted = [number for number in measured(row) if number.quantity != "memory_gb"]
+        except TonnageError as error:
+            print(f"skipped {row.id}: {error}", file=sys.stderr)
+            continue
+        if not case.saturated:
+            wanted = [number for number in wanted if number.quantity != "samples_per_s"] or wanted
+        found += [Item(row, case, setup, number.quantity, number.value) for number in wanted[:1]]
+    return found
+
+
+def corrected(row: Row, case: Any) -> InferCase | None:
+    """
+    The case as it ran. MLPerf lists language rows of Hopper as fp16 that ran FP8: as fp16 they would exceed the peak.
+    """
+    if not isinstance(case, InferCase):
+        return None
+    if row.block == "MLP41" and case.precision == "fp16":
+        return msgspec.structs.replace(case, precision="fp8")
+    return case
+
+
+def seconds(item: Item, facts: Offline) -> float:
+    """What the model predicts for the measured quantity, in its unit."""
+    times, latency, rate = load_times(setup_of(item.case, facts=facts))
+    if item.quantity == "e2e_ms":
+        return latency * 1e3
+    if item.quantity == "tpot_ms":
+        return (times.step_s or latency) * 1e3
+    return rate * times.stages.per_sample
+
+
+def parameters(facts: Offline) -> list[Key]:
+    """(table, row, field) of everything that is fitted."""
+    known = {f"{row.engine}/{row.mode}" for row in facts.runtimes}
+    found: list[Key] = [("runtimes", row, f) for row, fields in RUNTIME_FIELDS.items() if row in known for f in fields]
+    found += [("silicon", row, field) for row, fields in SILICON_FIELDS.items() for field in fields]
+    found += [("styles", row, field) for row, fields in STYLE_FIELDS.items() for field in fields]
+    return [*found, *(("", "", field) for field in SHARED)]
+
+
+def _name(table: str, row: Any) -> str:
+    names = {"runtimes": lambda: f"{row.engine}/{row.mode}", "silicon": lambda: row.architecture}
+    return str(names.get(table, lambda: row.name)())
+
+
+def read(facts: Offline, key: Key) -> float:
+    """One fitted number."""
+    table, name, field = key
+    if not table:
+        return float(getattr(facts, field))
+    return float(next(getattr(row, field) for row in getattr(facts, table) if _name(table, row) == name))
+
+
+def changed(facts: Offline, values: Iterable[tuple[Key, float]]) -> Offline:
+    """The facts with other numbers."""
+    by_row: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for (table, name, field), value in values:
+        by_row[table, name][field] = value
+    updates: dict[str, Any] = dict(by_row.pop(("", ""), {}))
+    for table in ("runtimes", "silicon", "styles"):
+        rows = getattr(facts, table)
+        updates[table] = tuple(
+            msgspec.structs.replace(row, **by_row[table, _name(table, row)])
+            if (table, _name(table, row)) in by_row
+            else row
+            for row in rows
+        )
+    return msgspec.structs.replace(facts, **updates)
+
+
+def touched(item: Item, key: Key) -> bool:
+    """Whether a parameter can move an item."""
+    table, name, _ = key
+    if table == "runtimes":
+        return f"{item.setup.runtime.engine}/{item.setup.runtime.mode}" == name
+    if table == "silicon":
+        return item.setup.machine.silicon.architecture == name
+    if table == "styles" and name in {"grouped", "separable", "mixed", "windowed"}:
+        return not item.setup.model.layers
+    return True
+
+
+def errors(chosen: Sequence[Item], facts: Offline) -> np.ndarray:
+    """log(predicted / measured) of each item."""
+    return np.array([np.log(seconds(item, facts) / item.value) for item in chosen])
+
+
+def fit(chosen: Sequence[Item], start: Offline, rounds: int = 30) -> Offline:
+    """Levenberg-Marquardt on log parameters, rows weighted again in each round (soft-L1)."""
+    keys = [key for key in parameters(start) if read(start, key) > 0]
+    seed = np.log([read(start, key) for key in keys])
+    size = defaultdict(int)
+    for item in chosen:
+        size[item.group] += 1
+    weight = np.array([size[item.group] ** -0.25 for item in chosen])
+    low, high = np.array([np.log(BOUNDS.get(key[2], (1e-12, 1e12))) for key in keys]).T
+    theta, facts, damping = seed.copy(), start, 0.1
+    error = errors(chosen, facts)
+    for _ in range(rounds):
+        slope = _slopes(chosen, facts, keys, error)
+        scale = weight / (1.0 + (error / SOFT) ** 2) ** 0.25
+        left, right = slope * scale[:, None], error * scale
+        normal, gradient = left.T @ left, left.T @ right + PULL**2 * (theta - seed)
+        before = _loss(error, weight, theta - seed)
+        while damping < 1e4:
+            ridge = np.diag(PULL**2 + damping * (np.diag(normal) + 1e-3))
+            trial = np.clip(theta - np.linalg.solve(normal + ridge, gradient), low, high)
+            facts_then = changed(start, zip(keys, np.exp(trial), strict=True))
+            error_then = errors(chosen, facts_then)
+            after = _loss(error_then, weight, trial - seed)
+            if after < before:
+                break
+            damping *= 4.0
+        else:
+            break
+        theta, facts, error, damping = trial, facts_then, error_then, damping / 4.0
+        if before - after < 1e-4 * before:
+            break
+    return facts
+
+
+def _loss(error: np.ndarray, weight: np.ndarray, away: np.ndarray) -> float:
+    soft = 2 * SOFT**2 * (np.sqrt(1 + (error / SOFT) ** 2) - 1)
+    return float(np.sum(weight**2 * soft) + PULL**2 * np.sum(away**2))
+
+
+def _slopes(chosen: Sequence[Item], facts: Offline, keys: Sequence[Key], error: np.ndarray) -> np.ndarray:
+    """d error / d log parameter, recomputed only where a parameter can act."""
+    step = 0.02
+    slope = np.zeros((len(chosen), len(keys)))
+    for column, key in enumerate(keys):
+        moved = changed(facts, [(key, read(facts, key) * float(np.exp(step)))])
+        for index, item in enumerate(chosen):
+            if touched(item, key):
+                slope[index, column] = (np.log(seconds(item, moved) / item.value) - error[index]) / step
+    return slope
+
+
+def show(title: str, groups: dict[str, list[float]]) -> None:
+    """Median absolute error and bias of each group."""
+    print(f"\n{title}\n{'group':76s} {'n':>4s} {'median':>7s} {'bias':>7s}")
+    for name, values in sorted(groups.items()):
+        sizes = np.abs(np.expm1(values))
+        print(f"{name:76s} {len(values):4d} {100 * np.median(sizes):6.1f}% {100 * np.expm1(np.median(values)):+6.1f}%")
+
+
+def by_group(chosen: Sequence[Item], error: np.ndarray, *, fine: bool) -> dict[str, list[float]]:
+    """Errors by block, or by block, accelerator, engine and precision."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for item, value in zip(chosen, error, strict=True):
+        found[f"{item.row.block} {item.quantity}"].append(value)
+        if fine:
+            model = text(item.row, "model")[:12]
+            found[f"{' '.join(item.group)} {item.quantity} {item.case.precision} {model}"].append(value)
+    return found
+
+
+def left_out(chosen: Sequence[Item], facts: Offline) -> np.ndarray:
+    """Errors of each accelerator under a fit of all the others."""
+    error = np.zeros(len(chosen))
+    for accelerator in sorted({item.case.accelerator for item in chosen}):
+        inside = [item for item in chosen if item.case.accelerator != accelerator]
+        outside = [index for index, item in enumerate(chosen) if item.case.accelerator == accelerator]
+        fitted = fit(inside, unseen(facts, inside), rounds=4)
+        error[outside] = errors([chosen[index] for index in outside], fitted)
+        print(f"  without {accelerator}: median {100 * np.median(np.abs(np.expm1(error[outside]))):.1f} %", flush=True)
+    return error
+
+
+def unseen(facts: Offline, inside: Sequence[Item]) -> Offline:
+    """The facts without what only the missing rows taught: a number that nothing left can move is neutral again."""
+    lost = [key for key in parameters(facts) if not any(touched(item, key) for item in inside)]
+    return changed(facts, [(key, NEUTRAL[key[2]]) for key in lost if key[2] in NEUTRAL])
+
+
+def write(facts: Offline) -> None:
+    """Puts the fitted numbers into the file, in place; a field that a row lacks goes below its name."""
+    blocks = TARGET.read_text(encoding="utf-8").split("\n\n")
+    fitted = {key: read(facts, key) for key in parameters(facts)}
+    for index, block in enumerate(blocks):
+        lines = block.splitlines()
+        table = lines[0].strip("[]") if lines[0].startswith("[[") else ""
+        row = _row_name(lines[1:3], table) if table else ""
+        for (key_table, key_row, field), value in fitted.items():
+            if (key_table, key_row) != (table, row):
+                continue
+            line = f"{field} = {value:.4g}"
+            at = next((n for n, old in enumerate(lines) if re.match(rf"{field} = ", old)), None)
+            if at is None and table:
+                lines.insert(3 if table == "runtimes" and lines[2].startswith("mode") else 2, line)
+            elif at is not None:
+                lines[at] = line
+        blocks[index] = "\n".join(lines)
+    TARGET.write_text("\n\n".join(blocks).rstrip("\n") + "\n", encoding="utf-8")
+
+
+def _row_name(lines: Sequence[str], table: str) -> str:
+    named = {key: value.strip('"') for key, _, value in (line.partition(" = ") for line in lines)}
+    if table == "runtimes":
+        return f"{named['engine']}/{named.get('mode', '')}"
+    return named.get("architecture") or named.get("name", "")
+
+
+def scored() -> None:
+    """Errors of the whole prediction, open-loop rows included, as users get it."""
+    found: dict[str, list[float]] = defaultdict(list)
+    missing: dict[str, int] = defaultdict(int)
+    for row in read_rows(ROWS):
+        if not row.usable or kind_of(row) != "infer":
+            continue
+        case = corrected(row, case_of(row))
+        result = predict_infer(case) if case is not None else None
+        for number in measured(row):
+            answer = predicted(result, number) if result is not None else None
+            if answer is None:
+                missing[f"{row.block} {number.quantity}"] += 1
+            else:
+                found[f"{row.block} {number.quantity} {text(row, 'load')}"].append(np.log(answer.value / number.value))
+    show("whole predictions", found)
+    print("not predicted:", dict(missing))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Prints what the arguments ask for."""
+    chosen, facts = items(), offline()
+    show("as shipped", by_group(chosen, errors(chosen, facts), fine="--fit" not in arguments))
+    if "--fit" in arguments:
+        facts = fit(chosen, facts)
+        for key in parameters(facts):
+            print(
+                f"{'.'.join(part for part in key if part):44s} {read(offline(), key):10.4g} -> {read(facts, key):10.4g}"
+            )
+        show("fitted", by_group(chosen, errors(chosen, facts), fine=True))
+        if "--write" in arguments:
+            write(facts)
+    if "--left-out" in arguments:
+        show("one accelerator left out", by_group(chosen, left_out(chosen, facts), fine=False))
+    scored()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

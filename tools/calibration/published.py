@@ -1,0 +1,101 @@
+"""
+The compact table of published results that travels with the package, from the measurements of the repository.
+
+    python tools/calibration/published.py      seconds -> src/tonnage/catalog/data/published/results.csv.gz
+
+Every usable row becomes the case that `tonnage accuracy` scores, in the words of `planner.near`, with what was measured
+to four digits. Rows that are no case are left out, and so are those that repeat another (`duplicate_of`).
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from tonnage import catalog
+from tonnage.catalog.published import COLUMNS, MEASURED
+from tonnage.domain.model import Model
+from tonnage.errors import TonnageError
+from tonnage.planning.near import described
+from tonnage.validation.cases import case_of
+from tonnage.validation.quantities import measured
+from tonnage.validation.rows import Row, read_rows, text
+from tonnage.validation.serve_cases import year
+
+ROOT = Path(__file__).parents[2]
+OUT = ROOT / "src" / "tonnage" / "catalog" / "data" / "published" / "results.csv.gz"
+
+
+def main() -> None:
+    """Write the table and say how large it is."""
+    tables = sorted((ROOT / "measurements").glob("*.csv.gz"))
+    rows = [row for path in tables for row in read_rows(path) if row.usable]
+    lines = joined(
+        {row.id: line for row in rows if (line := line_of(row))}, {row.id: text(row, "run_id") for row in rows}
+    )
+    lines.sort(key=lambda line: (line["kind"], line["source"], line["model"], line["accelerator"], line["id"]))
+    text_ = io.StringIO()
+    writer = csv.DictWriter(text_, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    with (
+        OUT.open("wb") as file,
+        gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0, compresslevel=9) as packed,
+    ):
+        packed.write(text_.getvalue().encode())
+    print(f"{len(lines):,} results, {OUT.stat().st_size / 1e3:.0f} kB")
+
+
+def joined(lines: dict[str, dict[str, str]], runs: dict[str, str]) -> list[dict[str, str]]:
+    """The same lines; what one row measured of another row's run stands with that row."""
+    for id_ in [id_ for id_ in lines if runs[id_] in lines]:
+        line = lines.pop(id_)
+        lines[runs[id_]] |= {name: line[name] for name in MEASURED if name in line}
+    return list(lines.values())
+
+
+def line_of(row: Row) -> dict[str, str]:
+    """One line; empty where the row is no case or says nothing that the table keeps."""
+    said = {name: value for name, value in numbers(row) if name in MEASURED}
+    if not said or text(row, "duplicate_of"):
+        return {}
+    try:
+        case = case_of(row)
+        model = case.model if isinstance(case.model, Model) else catalog.model(str(case.model))
+        about = described(case, model)
+    except TonnageError:
+        return {}
+    shown = {name: getattr(about, name) for name in COLUMNS if hasattr(about, name) and name not in MEASURED}
+    shown |= {"id": row.id, "model": _model(row, about.model), "source": _source(row), "date": _date(row)}
+    cells = {name: f"{value:.4g}" if isinstance(value, float) else str(value or "") for name, value in shown.items()}
+    return {**cells, **said}
+
+
+def numbers(row: Row) -> Iterator[tuple[str, str]]:
+    """What was measured, to four digits."""
+    for item in measured(row):
+        if item.value:
+            yield item.quantity, f"{item.value:.4g}"
+
+
+def _model(row: Row, name: str) -> str:
+    """The catalogue's name; of a shape of its own what the source calls it."""
+    return text(row, "model_id") or text(row, "model") or name
+
+
+def _source(row: Row) -> str:
+    printed = text(row, "source")
+    named = {"public_dump": "InferenceMAX, public runs", "dated_csv": "InferenceMAX, public runs",
+             "local_file": "aiconfigurator, runs of its authors"}.get(text(row, "provenance"))  # fmt: skip
+    return f"{named or printed or row.block}"[:120]
+
+
+def _date(row: Row) -> str:
+    return text(row, "measured")[:10] or str(year(row) or "")
+
+
+if __name__ == "__main__":
+    main()

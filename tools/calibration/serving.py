@@ -1,0 +1,498 @@
+"""
+Fit what engines add to their kernels, on published serving measurements, and say how well it transfers.
+
+    python tools/calibration/serving.py                 errors by block, engine and accelerator
+    python tools/calibration/serving.py --fit           fit every engine and era, rewrite overheads.csv
+    python tools/calibration/serving.py --transfer      refit with each accelerator, model family, era left out in turn
+
+Each (engine, vendor, era) has its own few parameters, none of them per model or per accelerator: host time per step
+and per sequence, time per kernel launch, and factors on classes of kernels whose tables come from other versions.
+Residuals are log ratios under a soft-L1 loss; every group (block, accelerator, model, formats) counts alike up to
+its first ten rows; parameters are pulled towards "nothing added" with the strength given in PARAMETERS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import multiprocessing
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from datetime import date
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from scipy.optimize import least_squares
+
+from tonnage.domain.case import ServeCase
+from tonnage.domain.precision import number_format
+from tonnage.errors import TonnageError
+from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.parameters import active_parameters
+from tonnage.planning.deployment import Deployment, resolve
+from tonnage.planning.serve.traffic import grid_of, pool_grids, pools_of, under_load
+from tonnage.simulation.disaggregated import disaggregated_loop
+from tonnage.simulation.overheads import Overheads, ahead
+from tonnage.simulation.served import Served
+from tonnage.simulation.steps import StepGrid, step_table
+from tonnage.validation.cases import case_of, kind_of
+from tonnage.validation.quantities import Measured, measured
+from tonnage.validation.rows import Row, number, read_rows, text
+
+ROOT = Path(__file__).parents[2]
+FILES = ("inference", "serving_silicon")
+TABLE = ROOT / "src/tonnage/catalog/data/engines/overheads.csv"
+
+ERAS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("vllm", "NVIDIA"): ("0", "0.8"),
+    ("vllm", "AMD"): ("0", "0.8"),
+    ("vllm", "Intel"): ("0",),
+    ("sglang", "NVIDIA"): ("0", "0.4.7"),
+    ("trtllm", "NVIDIA"): ("0", "0.17", "0.18", "1.1"),
+    ("lmdeploy", "NVIDIA"): ("0",),
+    ("fastertransformer", "NVIDIA"): ("0",),
+    ("megatron", "NVIDIA"): ("0",),
+    ("deepspeed", "Intel"): ("0",),
+    ("deepspeed-mii", "NVIDIA"): ("0",),
+    ("hf", "NVIDIA"): ("0",),
+    ("llamacpp", "NVIDIA"): ("0",),
+    ("llamacpp", "AMD"): ("0",),
+    ("llamacpp", "Intel"): ("0",),
+    ("llamacpp", "Apple"): ("0",),
+    ("gptfast", "NVIDIA"): ("0",),
+    ("exllamav2", "NVIDIA"): ("0",),
+}
+"""Engines with enough rows for a fit of their own, and the releases at which a new fit begins."""
+
+PARAMETERS: dict[str, tuple[float, float, float, float]] = {
+    # name: (prior, its spread, lowest, highest); seconds in units of SCALE, factors as logarithms
+    "step_s": (1.0, 2.0, 0.0, 60.0),
+    "sequence_s": (1.5, 1.5, 0.0, 40.0),
+    "overlapped": (0.7, 0.5, 0.0, 1.0),
+    "launch_s": (45.0, 15.0, 0.0, 100.0),
+    "kernel_s": (0.0, 2.0, -1.4, 60.0),
+    "prefill_launch_s": (40.0, 30.0, 0.0, 300.0),
+    "prefill_routed_s": (1.0, 1.0, 0.0, 5.0),
+    "prefill_kernel_s": (0.0, 2.0, -1.4, 8.0),
+    "request_s": (1.0, 2.0, 0.0, 30.0),
+    "prompt_s": (0.0, 0.3, 0.0, 30.0),
+    "memory": (0.0, 0.15, -0.9, 2.5),
+    "compute": (0.0, 0.15, -0.4, 2.5),
+    "experts": (0.0, 0.3, -1.0, 2.0),
+    "experts_compute": (0.0, 0.3, -1.0, 2.0),
+    "attention": (0.0, 0.3, -0.7, 3.0),
+    "prefill_attention": (0.0, 0.2, -0.7, 0.7),
+    "touch": (0.0, 0.7, -3.0, 1.0),
+    "collective": (0.0, 0.3, -1.2, 2.5),
+    "narrow": (0.0, 0.2, -0.7, 1.5),
+    "weight_only": (0.0, 0.3, -0.7, 1.5),
+    "bubble": (1.0, 1.0, 0.0, 4.0),
+}
+SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "overlapped": 1.0, "kernel_s": 1e-6, "launch_s": 1e-6,
+         "prefill_kernel_s": 1e-6, "prefill_launch_s": 1e-6, "prefill_routed_s": 1e-3,
+         "request_s": 1e-2,
+         "prompt_s": 1e-3, "bubble": 0.1}  # fmt: skip
+MOST_PER_GROUP = 24
+COMPILED, COMPILED_SEQUENCE = frozenset({"trtllm", "fastertransformer", "lmdeploy"}), 0.8
+"""
+Engines whose scheduler is compiled, and what a running sequence costs them: 3 to 15 us where many families were seen.
+
+In Python it is 11 to 60 us (vLLM of 2024, DeepSpeed-MII, Megatron, vLLM on MI300X, SGLang).
+"""
+EAGER = frozenset({"hf", "megatron"})
+"""Engines that launch from Python: host time per kernel overlaps with the accelerator, and binds small models."""
+SCORED_ONLY = frozenset({"MLP41"})
+"""Sources whose replica size and lengths are estimates: scored, not fitted."""
+TABULATED = frozenset({"vllm", "sglang", "trtllm"})
+"""Engines whose own kernels were measured one by one, on NVIDIA's parts."""
+LAUNCHING = frozenset({"sglang", "trtllm"})
+"""Of them, those that launch steps with prompts kernel by kernel; vLLM captures these, too, between attentions."""
+FEWEST_FAMILIES, ENOUGH_FAMILIES = 3, 12
+"""Model families from which on the spreads of the priors hold; fewer tighten them in proportion."""
+UNTABULATED = 5.0
+"""Priors on factors are this much wider for vendors without kernel tables."""
+
+
+Key = tuple[str, str, str]
+"""Engine, vendor, and the release at which its era begins."""
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One measured row, its settled case, and the parts of its steps."""
+
+    row: Row
+    at: Deployment
+    grids: tuple[StepGrid, ...]
+    targets: tuple[Measured, ...]
+
+    @property
+    def key(self) -> Key:
+        """Which fit it belongs to."""
+        engine, vendor = self.at.times.engine, self.at.placement.accelerator.vendor
+        eras = ERAS.get((engine, vendor), ("0",))
+        reached = [era for era in eras if self.at.release is None or _numbers(era) <= self.at.release]
+        return engine, vendor, (reached or eras[:1])[-1]
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Near-duplicates: one model in one format on one accelerator from one source."""
+        return (self.row.block, self.at.case.accelerator, str(self.at.case.model), self.at.placement.precision.weights)
+
+
+def _numbers(era: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in era.split("."))
+
+
+def samples(files: Iterable[str] = FILES, every: int = 1) -> list[Sample]:
+    """Usable rows of served language models, thinned evenly inside each group."""
+    found: dict[tuple[str, ...], list[Sample]] = defaultdict(list)
+    cached: set[tuple[str, ...]] = set()
+    for name in files:
+        for row in read_rows(ROOT / f"measurements/{name}.csv.gz"):
+            if not row.usable or kind_of(row) != "serve":
+                continue
+            if text(row, "load") == "memory_only" or text(row, "duplicate_of"):
+                continue
+            try:
+                case = case_of(row)
+                assert isinstance(case, ServeCase)
+                at = resolve(case)
+                grids = pool_grids(at) if case.disaggregation else (grid_of(at),)
+            except TonnageError:
+                continue
+            sample = Sample(row, at, grids, targets(row))
+            found[(*sample.group, *sample.key)].append(sample)
+            if not possible(row, at):
+                cached.add((*sample.group, *sample.key))
+    return [sample for key, group in found.items() if key not in cached for sample in _thinned(group, every)]
+
+
+def possible(row: Row, at: Deployment) -> bool:
+    """
+    False where the rate exceeds three quarters of the arithmetic peak: prompts came from a prefix cache.
+
+    The runs beside such a one shared its prompts, and teach nothing either.
+    """
+    ttft, tpot = number(row, "silicon_ttft_ms"), number(row, "silicon_tpot_ms")
+    clients = at.case.traffic.concurrency
+    if not (ttft and tpot and clients) or at.case.disaggregation is not None:
+        return True
+    p = at.placement
+    seconds = (ttft + tpot * (at.case.osl - 1.0)) * 1e-3
+    flop = 2.0 * active_parameters(p.model).value * (at.case.isl + at.case.osl) * clients / seconds
+    dtype = number_format(p.precision.activations).compute
+    return flop / p.layout.ranks < 0.75 * peak_flop_per_s(p.accelerator, dtype)
+
+
+def _thinned(group: list[Sample], every: int) -> list[Sample]:
+    """At most MOST_PER_GROUP of a group when thinning, evenly over it."""
+    if every <= 1 or len(group) <= MOST_PER_GROUP:
+        return group
+    step = len(group) / MOST_PER_GROUP
+    return [group[int(i * step)] for i in range(MOST_PER_GROUP)]
+
+
+def targets(row: Row) -> tuple[Measured, ...]:
+    """Independent numbers of a row: latencies where given, else one rate."""
+    given = {m.quantity: m for m in measured(row)}
+    kept = [given[name] for name in ("ttft_ms", "tpot_ms") if name in given]
+    if text(row, "provenance") == "public_dump" and not text(row, "requests_per_client"):
+        kept = [m for m in kept if m.quantity != "ttft_ms"]  # the first requests paid for compilation
+    if text(row, "warmup_suspect") == "1":
+        kept = [m for m in kept if m.quantity != "ttft_ms"]
+    for name in ("e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s"):
+        if name in given and not any(m.quantity == "tpot_ms" for m in kept):
+            if text(row, "load") == "open_loop" and name != "e2e_ms":
+                continue  # below saturation a rate is the rate that was sent
+            kept.append(given[name])
+            break
+    return tuple(kept)
+
+
+def answer(sample: Sample, overheads: Overheads) -> Served:
+    """The sample's traffic under some overheads."""
+    at = msgspec.structs.replace(sample.at, overheads=ahead(overheads, sample.at.engine.async_scheduling))
+    if at.case.disaggregation is not None:
+        return disaggregated_loop(
+            pools_of(at, sample.grids),
+            clients=(at.case.traffic.concurrency or 1.0) / at.case.replicas,
+            prompt_tokens=at.case.isl,
+            output_tokens=at.case.osl,
+            requests_per_client=at.case.traffic.requests_per_client,
+        )
+    return under_load(at, step_table(sample.grids[0], at.overheads))[0]
+
+
+def predicted(sample: Sample, found: Served, quantity: str) -> float:
+    """One number of an answer, in the unit of the measurement."""
+    case = sample.at.case
+    rate = found.requests_per_s * case.replicas
+    if quantity == "ttft_ms":
+        return found.ttft_s * 1e3
+    if quantity == "tpot_ms":
+        return found.tpot_s * 1e3
+    if quantity == "e2e_ms":
+        return found.e2e_s * 1e3
+    if quantity == "samples_per_s":
+        return rate
+    if quantity == "output_tokens_per_s" and case.phase == "decode":
+        return found.running / found.tpot_s * case.replicas
+    return rate * (case.osl if quantity == "output_tokens_per_s" else case.isl + case.osl)
+
+
+def log_ratios(sample: Sample, overheads: Overheads) -> list[float]:
+    """log(predicted / measured) of every target of a sample."""
+    found = answer(sample, overheads)
+    return [math.log(max(predicted(sample, found, m.quantity), 1e-12) / m.value) for m in sample.targets]
+
+
+def overheads_of(names: tuple[str, ...], values: Iterable[float], fixed: dict[str, float]) -> Overheads:
+    """Overheads from a vector of fitted numbers."""
+    read = {
+        name: float(value * SCALE[name] if name in SCALE else math.exp(value))
+        for name, value in zip(names, values, strict=True)
+    }
+    return Overheads(**{**fixed, **read})
+
+
+def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
+    """The parameters that these rows can tell: each needs a part of some step, or a latency, to act on."""
+    grids = [grid for sample in rows for grid in sample.grids]
+    names = ["step_s", "kernel_s", "memory", "compute", "attention", "touch"]
+    if rows[0].key[0] in EAGER:
+        names.append("launch_s")
+    batches = {sample.grids[-1].batches[-1] for sample in rows}
+    if max(batches, default=1.0) > 8:
+        names.append("sequence_s")
+    if len({sample.at.engine.async_scheduling for sample in rows}) > 1:
+        names.append("overlapped")
+    if any(sample.at.case.phase != "decode" for sample in rows):
+        names += ["prefill_kernel_s", "prefill_attention"]
+    if any(m.quantity == "ttft_ms" for sample in rows for m in sample.targets):
+        names += ["request_s", "prompt_s"]
+    if rows[0].key[0] in LAUNCHING and sum(map(_shows_first_tokens, rows)) >= 8:
+        names += ["prefill_launch_s", "prefill_routed_s"]
+    for name in ("experts", "experts_compute", "collective", "narrow", "weight_only"):
+        if sum(max(getattr(grid.dense[0], name), getattr(grid.dense[-1], name)) > 0 for grid in grids) >= max(
+            8, len(grids) // 50
+        ):
+            names.append(name)
+    if sum(sample.at.placement.layout.pp > 1 for sample in rows) >= 8:
+        names.append("bubble")
+    return tuple(name for name in PARAMETERS if name in names)
+
+
+def _shows_first_tokens(sample: Sample) -> bool:
+    """Clients in a closed loop, and a time to first token: prompts come one by one, as short steps."""
+    return sample.at.case.traffic.concurrency is not None and any(m.quantity == "ttft_ms" for m in sample.targets)
+
+
+def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> dict[str, float]:
+    """Fitted overheads of one engine, vendor and era."""
+    names = tuple(name for name in free_parameters(rows) if name not in fixed)
+    prior = priors(rows, names)
+    spread = spreads(rows, names)
+    low = np.array([PARAMETERS[name][2] for name in names])
+    high = np.array([PARAMETERS[name][3] for name in names])
+    sizes: dict[tuple[str, ...], int] = defaultdict(int)
+    for sample in rows:
+        sizes[sample.group] += 1
+    weights = [math.sqrt(min(10, sizes[s.group]) / sizes[s.group]) for s in rows]
+
+    def residuals(values: np.ndarray) -> np.ndarray:
+        overheads = overheads_of(names, values, fixed)
+        found = [w * r for s, w in zip(rows, weights, strict=True) for r in log_ratios(s, overheads)]
+        # Soft-L1 by hand, so that priors stay quadratic.
+        scaled = np.array(found) / 0.1
+        robust = np.sign(scaled) * np.sqrt(2.0 * (np.sqrt(1.0 + scaled**2) - 1.0))
+        return np.concatenate([robust, (values - prior) / spread, apart(dict(zip(names, values, strict=True)))])
+
+    found = [
+        least_squares(
+            residuals, np.clip(start, low + 1e-6, high - 1e-6), bounds=(low, high), diff_step=1e-2, max_nfev=14,
+            x_scale=spread,
+        )
+        for start in starts(rows, names, prior)
+    ]  # fmt: skip
+    solution = min(found, key=lambda one: float(one.cost))
+    if not quiet:
+        print("   ", ", ".join(f"{n} {v:.3g}" for n, v in zip(names, solution.x, strict=True)), file=sys.stderr)
+    fitted = overheads_of(names, solution.x, fixed)
+    return {name: getattr(fitted, name) for name in names} | fixed
+
+
+def starts(rows: list[Sample], names: tuple[str, ...], prior: np.ndarray) -> list[np.ndarray]:
+    """
+    Where a fit begins: at the priors, and for engines without tables also where products are faster and slower.
+
+    The two limits of a product stay together (`apart`), so that a fit alone does not cross over to the other side.
+    """
+    engine, vendor, _ = rows[0].key
+    if engine in TABULATED and vendor == "NVIDIA":
+        return [prior]
+    both = np.array([name in {"memory", "compute"} for name in names])
+    return [prior, prior - 0.4 * both, prior + 0.4 * both]
+
+
+def priors(rows: list[Sample], names: tuple[str, ...]) -> np.ndarray:
+    """Where the parameters are drawn to."""
+    quick = rows[0].key[0] in COMPILED
+    return np.array([COMPILED_SEQUENCE if quick and name == "sequence_s" else PARAMETERS[name][0] for name in names])
+
+
+def spreads(rows: list[Sample], names: tuple[str, ...]) -> np.ndarray:
+    """
+    How far the parameters may leave their priors.
+
+    Where no kernel was tabulated the curve is a guess, and whole-engine runs have to correct it. A fit that saw few
+    model families stays near the priors: what three families have in common is not yet the engine's.
+    """
+    engine, vendor, _ = rows[0].key
+    wide = 1.0 if vendor == "NVIDIA" else UNTABULATED
+    families = len({sample.at.placement.model.family for sample in rows})
+    tabulated = vendor == "NVIDIA" and engine in TABULATED
+    seen = min(1.0, max(families, FEWEST_FAMILIES) / ENOUGH_FAMILIES) if tabulated else 1.0
+    return np.array([PARAMETERS[name][1] * seen * (1.0 if name in SCALE else wide) for name in names])
+
+
+def apart(values: dict[str, float]) -> np.ndarray:
+    """
+    Penalty on factors of the two roofline limits that differ too much: compute below 0.8 or above 4/3 of memory.
+
+    Beyond it a faster part could be slower: its product would move from the limit with the small factor to the one
+    with the large factor faster than the product shrinks (the derivative of (c^4 + m^4)^(1/4) times the mean factor).
+    """
+    dense = values.get("compute", 0.0) - values.get("memory", 0.0)
+    experts = dense + values.get("experts_compute", 0.0) - values.get("experts", 0.0)
+    low, high = math.log(0.8), math.log(4.0 / 3.0) - 0.01
+    return np.array([100.0 * (max(0.0, d - high) + max(0.0, low - d)) for d in (dense, experts)])
+
+
+def report(rows: list[Sample], price: Callable[[Sample], Overheads], *, by: Callable[[Sample], str]) -> None:
+    """Median error, bias and spread of each quantity, by group."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for sample in rows:
+        for wanted, ratio in zip(sample.targets, log_ratios(sample, price(sample)), strict=True):
+            found[by(sample), wanted.quantity].append(ratio)
+    print(f"{'group':58s}{'quantity':22s}{'rows':>5s}{'median':>9s}{'mean':>9s}{'p90':>9s}{'bias':>9s}")
+    for (group, quantity), ratios in sorted(found.items()):
+        errors = sorted(abs(math.exp(r) - 1.0) for r in ratios)
+        middle = math.exp(sorted(ratios)[len(ratios) // 2]) - 1.0
+        p90 = errors[min(len(errors) - 1, int(0.9 * len(errors)))]
+        print(
+            f"{group:58s}{quantity:22s}{len(errors):5d}{errors[len(errors) // 2]:9.1%}"
+            f"{sum(errors) / len(errors):9.1%}{p90:9.1%}{middle:+9.1%}"
+        )
+
+
+def scored_only(sample: Sample) -> bool:
+    """Rows that are scored but teach nothing: their layout, lengths, image or decoding is not what the row says."""
+    row = sample.row
+    by_hand = text(row, "provenance") == "local_file" and bool(text(row, "measured"))
+    return row.block in SCORED_ONLY or by_hand
+
+
+def by_key(rows: list[Sample]) -> dict[Key, list[Sample]]:
+    """Samples by the fit they belong to."""
+    found: dict[Key, list[Sample]] = defaultdict(list)
+    for sample in rows:
+        if sample.targets and sample.key[:2] in ERAS and not scored_only(sample):
+            found[sample.key].append(sample)
+    return found
+
+
+FIXED: dict[tuple[str, str], dict[str, float]] = {
+    **{("llamacpp", vendor): {"sequential": 1.0} for vendor in ("AMD", "Intel", "Apple")},
+    # 0.6 ms a layer on the smallest models of the Qwen3 tables, 11 ms a layer where 128 experts are looped over.
+    ("hf", "NVIDIA"): {"launch_s": 45e-6, "step_s": 1e-3},
+    ("llamacpp", "NVIDIA"): {"sequential": 1.0, "reach_bytes_per_s": 8e9},
+}
+"""Parameters that are not fitted."""
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--transfer", action="store_true")
+    parser.add_argument("--only", default="", help="engine name")
+    parser.add_argument("--workers", type=int, default=2)
+    chosen = parser.parse_args()
+    rows = [s for s in samples(every=2 if chosen.fit or chosen.transfer else 1) if chosen.only in s.key[0]]
+    if chosen.transfer:
+        transfer(rows)
+        return
+    if chosen.fit:
+        fitted = fit_all(by_key(rows), workers=chosen.workers)
+        write(fitted)
+        report(
+            [s for s in rows if s.key in fitted],
+            lambda s: Overheads(**fitted[s.key]),
+            by=lambda s: f"{s.row.block} {s.at.case.engine} {s.key[2]} {s.at.case.accelerator}",
+        )
+        return
+    report(
+        rows,
+        lambda s: s.at.overheads,
+        by=lambda s: f"{s.row.block} {s.at.case.engine} {s.key[2]} {s.at.case.accelerator}",
+    )
+
+
+def fit_all(found: dict[Key, list[Sample]], *, workers: int) -> dict[Key, dict[str, float]]:
+    """Every engine's fit; they share nothing, so they run beside each other, the longest first."""
+    keys = sorted(found, key=lambda key: -len(found[key]))
+    _FITTED.update(found)
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+        return dict(zip(keys, pool.map(_fit_one, keys), strict=True))
+
+
+_FITTED: dict[Key, list[Sample]] = {}
+"""What a fit's process inherits: samples are large to send."""
+
+
+def _fit_one(key: Key) -> dict[str, float]:
+    print(key, len(_FITTED[key]), "rows", file=sys.stderr)
+    return fit(_FITTED[key], fixed=FIXED.get(key[:2], {}))
+
+
+def transfer(rows: list[Sample]) -> None:
+    """Refit with each group of a kind left out, and score the group left out."""
+    kinds: dict[str, Callable[[Sample], str]] = {
+        "accelerator": lambda s: s.at.case.accelerator,
+        "model family": lambda s: s.at.placement.model.family,
+    }
+    for kind, of in kinds.items():
+        left_out: dict[str, Overheads] = {}
+        for key, mine in by_key(rows).items():
+            groups = {of(s) for s in mine}
+            for group in groups if len(groups) > 1 else ():
+                rest = [s for s in mine if of(s) != group]
+                found = Overheads(**fit(rest, fixed=FIXED.get(key[:2], {}), quiet=True))
+                left_out |= {s.row.id: found for s in mine if of(s) == group}
+        print(f"\nleft out: {kind}")
+        scored = [s for s in rows if s.row.id in left_out]
+        report(scored, lambda s, found=left_out: found[s.row.id], by=lambda s: " ".join(s.key))
+
+
+def write(fitted: dict[Key, dict[str, float]]) -> None:
+    """Rewrite the rows of the table that were fitted; others stay."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        rows = {(r["engine"], r["vendor"], r["since"]): r for r in csv.DictReader(file)}
+    columns = ["engine", "vendor", "since", *Overheads.__struct_fields__, "source"]
+    for (engine, vendor, since), values in fitted.items():
+        cells = {name: f"{value:.4g}" for name, value in values.items()}
+        source = f"tools/calibration/serving.py, {date.today():%Y-%m-%d}"
+        rows[engine, vendor, since] = {"engine": engine, "vendor": vendor, "since": since, **cells, "source": source}
+    lines = [{name: row.get(name, "") for name in columns} for _, row in sorted(rows.items())]
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""
+A second real engine, measured by our own client: Transformers' server (and vLLM's on a processor) on a tiny model.
+
+    python tools/engines/measure.py NAME PYTHON          NAME: transformers or vllm; PYTHON: that engine's own
+    environment
+
+A model of random weights is made (0.6 million parameters), the engine serves it with one thread, the client of
+`tonnage measure serve` asks it at 1 and 4 requests at once, and prints what it saw and what the client itself cost. The
+same file of results is then read back by `tonnage measure import`, which must say the same.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tonnage.domain.measurement import Load
+from tonnage.measure.importers import read_report
+from tonnage.measure.records import Spec
+from tonnage.measure.serve import measure_serve
+
+START_S = 1500.0
+MODEL = """
+import sys
+from tokenizers import Tokenizer, models, pre_tokenizers, decoders, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+own = Tokenizer(models.BPE())
+own.pre_tokenizer, own.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+own.train_from_iterator(["the quick brown fox jumps over the lazy dog " * 50], trainers.BpeTrainer(
+    vocab_size=512, special_tokens=["<s>", "</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+words = PreTrainedTokenizerFast(tokenizer_object=own, bos_token="<s>", eos_token="</s>")
+words.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+words.save_pretrained(sys.argv[1])
+LlamaForCausalLM(LlamaConfig(hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=2, vocab_size=len(words), bos_token_id=0, eos_token_id=1)).save_pretrained(sys.argv[1])
+"""
+
+
+def command(name: str, python: Path, model: Path, port: int) -> list[str]:
+    """What starts each engine."""
+    if name == "transformers":
+        return [str(python.parent / "transformers"), "serve", str(model), "--device", "cpu", "--port", str(port),
+                "--host", "127.0.0.1", "--continuous-batching", "--cb-num-blocks", "64"]  # fmt: skip
+    return [str(python.parent / "vllm"), "serve", str(model), "--host", "127.0.0.1", "--port", str(port),
+            "--served-model-name", str(model), "--max-model-len", "1024", "--max-num-seqs", "8", "--enforce-eager",
+            "--dtype", "float32"]  # fmt: skip
+
+
+def ready(url: str, child: subprocess.Popen[Any]) -> float:
+    """Seconds until the server answers at all."""
+    begun = time.monotonic()
+    while time.monotonic() - begun < START_S:
+        if child.poll() is not None:
+            raise SystemExit(f"the server ended with code {child.returncode}")
+        try:
+            with urllib.request.urlopen(url + "/health", timeout=2):
+                return time.monotonic() - begun
+        except OSError:
+            time.sleep(0.5)
+    raise SystemExit(f"the server did not answer within {START_S:g} s")
+
+
+def main() -> None:
+    name, python = sys.argv[1], Path(sys.argv[2]).absolute()
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        model = Path(folder) / "tiny"
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": folder,
+                       "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}  # fmt: skip
+        subprocess.run([str(python), "-c", MODEL, str(model)], check=True, env=environment)
+        with (Path(folder) / "server.log").open("wb") as log:
+            child = subprocess.Popen(
+                command(name, python, model, port), env=environment, stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            print(f"{name}: answers after {ready(f'http://127.0.0.1:{port}', child):.0f} s")
+            for places in (1, 4):
+                asked(f"http://127.0.0.1:{port}", str(model), places, Path(folder) / f"{places}.jsonl")
+        except SystemExit:
+            print((Path(folder) / "server.log").read_text(errors="replace")[-2000:])
+            raise
+        finally:
+            child.terminate()
+            child.wait(30)
+
+
+def asked(url: str, model: str, places: int, path: Path) -> None:
+    """One load, and the same file read back."""
+    # Transformers refuses a field that it does not know.
+    spec = Spec(url=url, kind="chat", model=model, load=Load(concurrency=places, requests=8 * places, warmup=places),
+                prompt_tokens=64, output_tokens=16, ignore_eos=False)  # fmt: skip
+    found = measure_serve(spec, path)
+    point, again = found.points[0], read_report(path).points[0]
+    assert again == point, "the file says something else"
+    ttft, tpot = (x.p50 if x is not None else None for x in (point.ttft_s, point.tpot_s))
+    told = ", ".join(f"{n} p50 {v * 1e3:.1f} ms" for n, v in (("TTFT", ttft), ("TPOT", tpot)) if v is not None)
+    print(
+        f"  {places} at once: {point.completed} of {point.requests} answered, {told}, "
+        f"{point.output_tokens_per_s or 0:.0f} output tokens/s, {point.output_tokens or 0:.1f} tokens an answer, "
+        f"client late by {(point.client_delay_s or 0) * 1e3:.1f} ms at p99 {point.failures or ''}"
+    )
+    for note in found.notes:
+        print(f"    {note}")
+
+
+if __name__ == "__main__":
+    main()

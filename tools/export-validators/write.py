@@ -1,0 +1,46 @@
+"""Write the kept hand-off files of every case into a folder: what the validators read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import yaml
+from tests.export.plans import CASES, plan
+from tests.export.train_plans import TRAIN_CASES, train_plan
+
+from tonnage import handoff
+
+
+def main(folder: Path) -> None:
+    """One folder per case."""
+    cases = [(plan, case) for case in CASES.items()] + [(train_plan, case) for case in TRAIN_CASES.items()]
+    for make, (case, (target, changes)) in cases:
+        made = make(**changes)
+        for name, text in handoff.export(made, made.options[0], to=target).items():
+            path = folder / case / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            if "kind: LeaderWorkerSet" in text:
+                _apart(path, text)
+
+
+def _apart(path: Path, text: str) -> None:
+    """A LeaderWorkerSet alone, and its pods as plain ones: kubernetes-validate knows the second kind only."""
+    documents = list(yaml.safe_load_all(text))
+    (work,) = [document for document in documents if document["kind"] == "LeaderWorkerSet"]
+    path.with_name("leaderworkerset.yaml").write_text(yaml.safe_dump(work), encoding="utf-8")
+    template = work["spec"]["leaderWorkerTemplate"]
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": role}, "spec": template[f"{role}Template"]["spec"]}
+        for role in ("leader", "worker")
+    ]
+    path.with_name("pods.yaml").write_text(yaml.safe_dump_all(pods), encoding="utf-8")
+    rest = [document for document in documents if document is not work]
+    path.write_text(yaml.safe_dump_all(rest), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

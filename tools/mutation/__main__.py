@@ -1,0 +1,214 @@
+"""
+`make mutate`: a sample of changed formulas, each against the tests that run it; the share that is noticed.
+
+The tests are collected once. Each change happens in a process of its own, forked from there: the function's code is
+replaced where it stands, so that whoever imported it has it, and the tests that call the function run until one fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+import random
+import resource
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import coverage
+import msgspec
+import pytest
+from tools.mutation.changes import Change, changed, changes_in
+
+ROOT: Final = Path(__file__).parents[2]
+PHYSICS: Final = ROOT / "src/tonnage/physics"
+TESTS: Final = ("src/tonnage/physics", "tests/physics", "tests/paper")
+LEAST_SCORE: Final = 80.0
+LONGEST_S: Final = 30
+"""CPU seconds one change may take; a loop that no longer ends is noticed, too."""
+SLOW_TEST_S: Final = 2.0
+"""Tests that take longer are left out: the fast ones must notice."""
+
+Lines = dict[str, dict[int, list[str]]]
+"""File -> line -> the tests that run it."""
+Seen = tuple[dict[str, float], Lines]
+"""Tests that pass, with their seconds, and what they run."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What was asked for."""
+
+    mutants: int
+    seed: int
+    only: str
+    least: float
+
+
+def main() -> None:
+    """Score a sample; the exit code says whether enough was noticed."""
+    parser = argparse.ArgumentParser(prog="python -m tools.mutation", description=__doc__)
+    parser.add_argument("--mutants", type=int, default=300, help="how many changes are tried (0 = all)")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample")
+    parser.add_argument("--only", default="", help="modules whose name contains this")
+    parser.add_argument("--least", type=float, default=LEAST_SCORE, help="per cent that must be noticed")
+    options = Options(**vars(parser.parse_args()))
+    code = pytest.main(
+        [*(str(ROOT / path) for path in TESTS), "--quiet", "--capture=no", "--timeout=0", "-p", "no:cacheprovider",
+         "-m", "not slow and not measured and not online and not gpu", "--no-summary"],
+        plugins=[_plugin("loop", pytest_runtestloop=lambda session: _loop(session, options))],
+    )  # fmt: skip
+    raise SystemExit(code)
+
+
+def _loop(session: pytest.Session, options: Options) -> bool:
+    """In place of running the tests: run them against each change."""
+    from hypothesis import Phase, settings
+
+    settings.register_profile(
+        "mutation", derandomize=True, database=None, deadline=None, max_examples=20,
+        phases=(Phase.explicit, Phase.generate),
+    )  # fmt: skip
+    settings.load_profile("mutation")
+    items = {item.nodeid: item for item in session.items}
+    seen = msgspec.json.decode(_in_a_child(lambda: _watched(session.items), longest_s=3600), type=Seen)
+    print(f"{len(items)} tests, {len(seen[0])} of them fast and passing", flush=True)
+    changes = [c for file in sorted(PHYSICS.glob("*.py")) if options.only in file.stem for c in changes_in(file)]
+    if options.mutants and options.mutants < len(changes):
+        changes = sorted(random.Random(options.seed).sample(changes, options.mutants), key=lambda c: (c.file, c.line))
+    score = _score(changes, items, seen)
+    session.testsfailed = int(score < options.least)
+    return True
+
+
+def _score(changes: list[Change], items: dict[str, pytest.Item], seen: Seen) -> float:
+    """Per cent of the changes that a test noticed; those that none did are printed."""
+    noticed, by_module = 0, dict[str, list[int]]()
+    seconds, lines = seen
+    for tried, change in enumerate(changes):
+        if tried and tried % 25 == 0:
+            print(f"{noticed} of {tried} noticed so far", flush=True)
+        there = lines.get(str(change.file), {})
+        names = {name for line in range(*change.body) for name in there.get(line, ()) if name in seconds}
+        tests = [items[name] for name in sorted(names, key=lambda name: (seconds[name], name))]
+        code, what = _compiled(change)
+        said = _in_a_child(
+            lambda change=change, code=code, tests=tests: _tried(change, code, tests), longest_s=LONGEST_S
+        )
+        good = said != b"unnoticed"
+        noticed += good
+        counts = by_module.setdefault(change.file.stem, [0, 0])
+        counts[0] += good
+        counts[1] += 1
+        if not good:
+            place = f"{change.file.relative_to(ROOT)}:{change.line} {change.function}"
+            print(f"{place} ({len(tests)} tests): {what}", flush=True)
+    for module, (good, all_) in by_module.items():
+        print(f"{module:<20} {good:4} of {all_:4}")
+    score = 100.0 * noticed / max(1, len(changes))
+    print(f"{len(seconds)} tests noticed {noticed} of {len(changes)} changed formulas: {score:.1f} %")
+    return score
+
+
+def _in_a_child(work: Callable[[], bytes], *, longest_s: int) -> bytes:
+    """What a forked process has to say; nothing when it dies or takes more CPU time than this."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reads)
+        resource.setrlimit(resource.RLIMIT_CPU, (longest_s, longest_s))
+        errors, quiet = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        try:
+            with os.fdopen(writes, "wb") as out:
+                out.write(work())
+        except BaseException:
+            os.write(errors, traceback.format_exc().encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as said:
+        answer = said.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+def _watched(tests: list[pytest.Item]) -> bytes:
+    """Which lines of physics each test runs, and for how long."""
+    cover = coverage.Coverage(data_file=None, source=[str(PHYSICS)])
+    seconds: dict[str, float] = {}
+    cover.start()
+    for item in tests:
+        cover.switch_context(item.nodeid)
+        start = time.process_time()
+        passed = _passes(item)
+        spent = time.process_time() - start
+        if passed and spent < SLOW_TEST_S:
+            seconds[item.nodeid] = spent
+    cover.stop()
+    data = cover.get_data()
+    return msgspec.json.encode((seconds, {file: data.contexts_by_lineno(file) for file in data.measured_files()}))
+
+
+def _compiled(change: Change) -> tuple[types.CodeType, str]:
+    """The changed function's code, and what was changed."""
+    tree, what = changed(change)
+    whole = compile(tree, str(change.file), "exec")
+    return next(code for code in _codes(whole) if code.co_qualname == change.function), what
+
+
+def _tried(change: Change, code: types.CodeType, tests: list[pytest.Item]) -> bytes:
+    _replace(importlib.import_module(f"tonnage.physics.{change.file.stem}"), change.function, code)
+    return b"unnoticed" if all(_passes(item) for item in tests) else b"noticed"
+
+
+def _replace(module: types.ModuleType, name: str, code: types.CodeType) -> None:
+    """Give a function, method or property of a module other code."""
+    holder: Any = module
+    *outer, last = name.split(".")
+    for part in outer:
+        holder = getattr(holder, part)
+    found = inspect.getattr_static(holder, last)
+    if isinstance(found, property):
+        found = found.fget
+    elif isinstance(found, staticmethod | classmethod):
+        found = found.__func__
+    inspect.unwrap(found).__code__ = code
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def _passes(item: pytest.Item) -> bool:
+    """Whether a test passes; a skipped one does."""
+    failed: list[str] = []
+
+    def hear(report: pytest.TestReport) -> None:
+        if report.failed:
+            failed.append(report.nodeid)
+
+    plugin = _plugin("hear", pytest_runtest_logreport=hear)
+    item.config.pluginmanager.register(plugin)
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+    item.config.pluginmanager.unregister(plugin)
+    return not failed
+
+
+def _plugin(name: str, **hooks: Callable[..., Any]) -> types.ModuleType:
+    """Something pytest calls: a module will do."""
+    made = types.ModuleType(name)
+    vars(made).update(hooks)
+    return made
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""
+Ours beside a peer's, on exactly the rows that both predict.
+
+    python tools/peers/compare.py [PEER.csv] [MEASUREMENTS.csv.gz]
+
+Prints median and mean absolute error of TTFT and TPOT by engine and model, and the ratio ours / theirs. Ours are
+predicted here and now; where tools/calibration/left_out.csv.gz is present, the last column gives our median error by
+fits
+that never saw the row's model family.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tonnage.validation.left_out import left_out_predictions
+from tonnage.validation.peers import FILE, NAME, beside
+from tonnage.validation.rows import read_rows
+from tonnage.validation.scoring import score
+
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> None:
+    """Score the rows and print."""
+    peer = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / FILE
+    measured = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "measurements" / "serving_silicon.csv.gz"
+    rows = [row for row in read_rows(measured) if row.usable]
+    print(f"Tonnage / {NAME}, on the same rows\n")
+    print(
+        f"{'engine':8s} {'model':31s} {'mode':7s} {'':8s}{'rows':>5s}  {'median':>15s} ratio  {'mean':>15s} ratio",
+        "left out",
+    )
+    for line in beside(rows, score(rows), path=peer, left_out=left_out_predictions(ROOT, "family")):
+        outside = "-" if line.left_out_median is None else f"{line.left_out_median:.1%}"
+        print(
+            f"{line.engine:8s} {line.model:31s} {line.mode:7s} {line.quantity:8s}{line.rows:5d}  "
+            f"{line.ours_median:6.1%} / {line.theirs_median:6.1%} {line.ours_median / line.theirs_median:5.2f}  "
+            f"{line.ours_mean:6.1%} / {line.theirs_mean:6.1%} {line.ours_mean / line.theirs_mean:5.2f}  {outside:>8s}"
+        )
+
+
+if __name__ == "__main__":
+    main()
