@@ -201,8 +201,8 @@ def _peers(page: Page) -> list[str]:
     return [
         f"## Beside {page.peer}",
         "Its own estimate of the same serving rows (`make peers`; [how it was asked](../tools/peers/README.md)), "
-        "scored on exactly the rows that both predict. Ours are in sample: the overheads of engines are fitted on these rows "
-        "among others; the last column is not.",
+        "scored on exactly the rows that both predict. Ours are in sample: the overheads of engines are fitted on "
+        "these rows, among others; the last column is not.",
         _table(header, rows),
     ]
 
