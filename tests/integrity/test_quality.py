@@ -7,7 +7,7 @@ import pytest
 from tonnage.catalog.quality import quality_scores
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.precision import FORMATS
-from tonnage.domain.quality import QualityScore
+from tonnage.domain.published import QualityScore
 
 METHODS = {"full", "lora", "dora", "qlora"}
 ROWS = quality_scores()

@@ -16,7 +16,7 @@ HOMONYMS = {"fsdp", "dualpipe", "lightning", "compiled"}
 
 ROWS = "rows of measurements as their sources print them"
 ALLOWED = {
-    "domain/default_engines.py": ({"vllm", "pytorch"}, "what runs where a request names none"),
+    "domain/layout.py": ({"vllm", "pytorch"}, "what runs where a request names none"),
     "validation/serve_cases.py": ({"vllm", "sglang", "trtllm", "tensorrt"}, ROWS),
     "validation/train_cases.py": ({"pytorch", "thunder", "eager"}, ROWS),
     "validation/training_groups.py": ({"megatron", "nemo", "foundry"}, "groups of published rows, by their sources"),

@@ -23,8 +23,8 @@ import msgspec
 from tonnage.catalog.accelerators import accelerators
 from tonnage.catalog.slices import multiprocessors_of_slice, parted
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.default_engines import SERVING_ENGINE
 from tonnage.domain.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
+from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact
 
 __all__ = ["Stamp", "ladder", "measured", "stamp"]

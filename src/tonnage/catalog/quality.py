@@ -17,7 +17,7 @@ from statistics import median
 from typing import Final
 
 from tonnage.catalog.rows import DATA, number, table
-from tonnage.domain.quality import QualityChange, QualityScore
+from tonnage.domain.published import QualityChange, QualityScore
 
 __all__ = [
     "cache_change",

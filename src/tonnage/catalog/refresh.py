@@ -20,8 +20,8 @@ from typing import Any, Final
 from tonnage.catalog.accelerators import accelerator
 from tonnage.catalog.offers import offers
 from tonnage.catalog.snapshots import put
+from tonnage.domain.listing import Refresh, Refreshed
 from tonnage.domain.money import Offer
-from tonnage.domain.refresh import Refresh, Refreshed
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
 from tonnage.units import GB
 

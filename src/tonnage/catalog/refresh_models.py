@@ -14,8 +14,8 @@ from typing import Final
 from tonnage.catalog.hub import online
 from tonnage.catalog.hub.resolve import read_repository
 from tonnage.catalog.models import model
+from tonnage.domain.listing import RefreshedModel, RefreshedModels
 from tonnage.domain.model import Model
-from tonnage.domain.refresh import RefreshedModel, RefreshedModels
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
 
 __all__ = ["refresh_models"]

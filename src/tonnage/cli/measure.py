@@ -18,8 +18,7 @@ from tonnage.errors import BadRequest
 from tonnage.units import read
 
 if TYPE_CHECKING:
-    from tonnage.domain.train_budget import TrainBudget
-    from tonnage.domain.train_measurement import TrainMeasurement
+    from tonnage.domain.train_measurement import TrainBudget, TrainMeasurement
     from tonnage.measure.records import Spec
     from tonnage.measure.serve import Progress
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.cost import EnergyUse
-from tonnage.domain.host import HostNeed
 from tonnage.domain.plan import Bill, Configuration, Flip, Provenance, Rejection
-from tonnage.domain.quality import QualityChange
+from tonnage.domain.published import QualityChange
 from tonnage.domain.workload import Batch
 
 __all__ = ["BatchOption", "BatchPlan", "TradeOff"]

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
-from tonnage.domain.host import HostNeed
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.plan import Configuration, Provenance, Rejection
 from tonnage.domain.workload import Filters, Lengths, LoadShape, Serve

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.cost import EnergyUse, SampleCosts
-from tonnage.domain.host import HostNeed
 from tonnage.domain.plan import Bill, Provenance, Rejection
 from tonnage.domain.workload import Filters
 

@@ -9,7 +9,7 @@ import msgspec
 
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.plan import Provenance, ServePlan
-from tonnage.domain.quality import QualityChange
+from tonnage.domain.published import QualityChange
 from tonnage.domain.train_plan import Milestone, TrainPlan
 from tonnage.domain.workload import FineTune, Serve, Train
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Part, Quantity, Verdict
 from tonnage.domain.cost import BillingRules, EnergyUse, UnitCosts
 from tonnage.domain.fleet import FleetDay
-from tonnage.domain.host import HostNeed
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.precision import Precision
-from tonnage.domain.quality import QualityChange
+from tonnage.domain.published import QualityChange
 from tonnage.domain.workload import Serve
 
 __all__ = [

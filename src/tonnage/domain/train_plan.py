@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.cost import EnergyUse
-from tonnage.domain.host import HostNeed
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.plan import Bill, Decision, Flip, Provenance, Rejection
 from tonnage.domain.workload import FineTune, Train

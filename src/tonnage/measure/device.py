@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any, Final
 
-from tonnage.domain.device import DEVICE_SCHEMA, DeviceMeasurement, Rate
+from tonnage.domain.measurement import DEVICE_SCHEMA, DeviceMeasurement, Rate
 from tonnage.errors import BadRequest, echo
 
 __all__ = ["device_toml", "measure_device"]

@@ -8,8 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tonnage.domain.train_budget import TRAIN_BUDGET_SCHEMA, Phase, TrainBudget
-from tonnage.domain.train_measurement import TrainMeasurement, TrainRun
+from tonnage.domain.train_measurement import TRAIN_BUDGET_SCHEMA, Phase, TrainBudget, TrainMeasurement, TrainRun
 from tonnage.errors import BadRequest, Unmeasured
 
 __all__ = ["Work", "budget_of"]

@@ -16,7 +16,7 @@ import msgspec
 
 from tonnage import catalog, units
 from tonnage.catalog import Additions, shapes, traffic
-from tonnage.domain.default_engines import SERVING_ENGINE
+from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.domain.precision import number_format
 from tonnage.domain.workload import Filters, FineTune, Lengths, LoadShape, Serve, Slo, Train
 from tonnage.engines.registry import planned_engines

@@ -18,7 +18,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.quality import QualityChange
+from tonnage.domain.published import QualityChange
 from tonnage.domain.workload import Batch, Serve
 
 __all__ = ["changes_among", "floored", "judged", "quality_text", "weights_change"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.domain.host import HostNeed
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.plan import Flip, ServeOption
 from tonnage.units import show
 

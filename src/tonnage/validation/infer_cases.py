@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tonnage import catalog
 from tonnage.domain.case import InferCase
-from tonnage.domain.default_engines import NETWORK_ENGINE
+from tonnage.domain.layout import NETWORK_ENGINE
 from tonnage.domain.model import Model, Network
 from tonnage.errors import BadFact
 from tonnage.validation.rows import Row, count, number, text

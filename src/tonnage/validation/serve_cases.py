@@ -19,8 +19,7 @@ from typing import Any, Final
 
 from tonnage import catalog
 from tonnage.domain.case import Links, ServeCase, Traffic
-from tonnage.domain.default_engines import SERVING_ENGINE
-from tonnage.domain.layout import Disaggregation, Layout
+from tonnage.domain.layout import SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.model import Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import BadFact, TonnageError

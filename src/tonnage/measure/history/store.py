@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.domain.history import Entry, History
+from tonnage.domain.measurement import Entry, History
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.history.database import LATEST, Database, opened, version
 from tonnage.measure.history.place import Place

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.fleet_plan import PoolInstances, PoolReplicas
-from tonnage.domain.host import HostNeed
 from tonnage.domain.infer_plan import Infer
 from tonnage.optimize.fleet import Fleet, FleetProblem
 from tonnage.planning.fleet.chance import Chance

@@ -22,8 +22,8 @@ from tonnage.catalog.media import decoder
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.case import InferCase
-from tonnage.domain.default_engines import NETWORK_ENGINE
 from tonnage.domain.infer_plan import Infer, InferOption, InferPlan
+from tonnage.domain.layout import NETWORK_ENGINE
 from tonnage.domain.model import Model
 from tonnage.domain.plan import PLAN_SCHEMA, Bill, Provenance, Rejection
 from tonnage.domain.precision import number_format

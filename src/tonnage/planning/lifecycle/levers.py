@@ -23,7 +23,7 @@ from tonnage.domain.lifecycle import Lever, LifecycleRequest
 from tonnage.domain.model import Model
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.precision import number_format
-from tonnage.domain.quality import QualityChange
+from tonnage.domain.published import QualityChange
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.domain.workload import FineTune, Serve, Train
 from tonnage.errors import TonnageError

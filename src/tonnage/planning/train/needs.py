@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.catalog.failures import run_fact
-from tonnage.domain.host import HostNeed
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.host import IMAGES_PER_CORE, need, offer_of
 from tonnage.planning.train.option import Asked
