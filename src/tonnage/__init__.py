@@ -340,7 +340,7 @@ def calibrate(
     from pathlib import Path
 
     from tonnage.catalog import NOTHING
-    from tonnage.catalog.calibrations import saved_calibration
+    from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.importers import read_report
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.calibrate.door import stacks_of

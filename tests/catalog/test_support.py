@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.support import formats, support
+from tonnage.catalog.engines import formats, support
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.domain.model import Attention
 
 

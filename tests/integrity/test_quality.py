@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tonnage.catalog.quality import quality_scores
+from tonnage.catalog.published import quality_scores
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.precision import FORMATS
 from tonnage.domain.published import QualityScore

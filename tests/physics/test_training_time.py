@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.training_setups import train_setup
 
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.domain.layout import TrainLayout
 from tonnage.physics.training_time import (

@@ -23,9 +23,8 @@ import serving
 import training
 from refit import Problem, jacobian, refit
 
-from tonnage.catalog.networks import offline
-from tonnage.catalog.overheads import EngineTimes, _rows
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.engines import EngineTimes, _rows
+from tonnage.catalog.fitted import offline, training_coefficients
 from tonnage.domain.offline import Offline
 from tonnage.domain.training import TrainCoefficients
 from tonnage.engines.registry import engine_name

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import fits
 from msgspec.structs import replace
 
-import tonnage.catalog.overheads as overheads_table
+import tonnage.catalog.engines as overheads_table
 import tonnage.planning.predict.inference as infer_door
 import tonnage.planning.predict.training as train_door
 from tonnage.validation.grouping import Grouping, read_grouping

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.catalog.accelerators import accelerators
-from tonnage.catalog.slices import multiprocessors_of_slice, parted
+from tonnage.catalog.hardware import multiprocessors_of_slice, parted
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
 from tonnage.domain.layout import SERVING_ENGINE

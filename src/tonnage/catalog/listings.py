@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity
 from tonnage.catalog.additions import NOTHING, Additions
-from tonnage.catalog.domains import published_results, scale_up_domains
+from tonnage.catalog.hardware import published_results, scale_up_domains
 from tonnage.catalog.models import explain_name, model
 from tonnage.catalog.offers import offers
 from tonnage.catalog.providers import CERTIFICATIONS, providers

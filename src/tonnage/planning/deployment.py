@@ -17,8 +17,7 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions, accelerators, hub
 from tonnage.catalog.efficiency import ladder
-from tonnage.catalog.overheads import EngineTimes, engine_times
-from tonnage.catalog.support import support
+from tonnage.catalog.engines import EngineTimes, engine_times, support
 from tonnage.domain.accelerator import Accelerator, Link
 from tonnage.domain.answer import Basis
 from tonnage.domain.calibration import Calibration, Stretch

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from tonnage.catalog.quality import cache_change, format_change
+from tonnage.catalog.published import cache_change, format_change
 from tonnage.domain.answer import Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection

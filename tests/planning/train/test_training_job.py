@@ -4,7 +4,7 @@ import pytest
 from tests.training_setups import train_setup
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis
 from tonnage.domain.training import TrainSetup

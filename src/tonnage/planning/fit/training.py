@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.case import TrainCase, TrainCaseLayout

@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from tonnage.catalog.slices import Slice
+from tonnage.catalog.hardware import Slice
 from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet_plan import FleetWorkload
 from tonnage.domain.plan import Configuration

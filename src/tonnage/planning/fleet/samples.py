@@ -13,9 +13,8 @@ from collections.abc import Iterator
 import msgspec
 
 from tonnage.catalog import Additions
+from tonnage.catalog.hardware import Slice, decoder, part_of, slices_of
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.media import decoder
-from tonnage.catalog.slices import Slice, part_of, slices_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload

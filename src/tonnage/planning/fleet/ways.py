@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage.catalog import Additions
+from tonnage.catalog.hardware import Slice, part_of, slices_of
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.slices import Slice, part_of, slices_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload

@@ -17,8 +17,8 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.hardware import decoder
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.media import decoder
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.case import InferCase

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.quality import cache_change, method_change, model_change, same_model, students
+from tonnage.catalog.published import cache_change, method_change, model_change, same_model, students
 from tonnage.domain.lifecycle import Lever, LifecycleRequest
 from tonnage.domain.model import Model
 from tonnage.domain.plan import ServePlan

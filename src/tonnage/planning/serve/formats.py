@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tonnage.catalog.support import formats, support
+from tonnage.catalog.engines import formats, support
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.model import Model

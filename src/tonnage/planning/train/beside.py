@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainSetup

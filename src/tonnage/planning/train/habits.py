@@ -10,7 +10,7 @@ import math
 import re
 from typing import Final, Literal, cast
 
-from tonnage.catalog.networks import offline, shape_of
+from tonnage.catalog.fitted import offline, shape_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import TrainCase
 from tonnage.domain.framework_spec import SoftwareSpec

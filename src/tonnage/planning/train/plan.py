@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.training import training_coefficients, with_training_totals
 from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.domain.train_plan import TrainOption, TrainPlan
