@@ -12,7 +12,7 @@ import msgspec
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.cost import EnergyUse
-from tonnage.domain.plan import Bill, Configuration, Flip, Provenance, Rejection
+from tonnage.domain.plan import Bill, Choice, Configuration, Flip, Provenance, Rejection
 from tonnage.domain.published import QualityChange
 from tonnage.domain.workload import Batch
 
@@ -92,6 +92,8 @@ class BatchPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     request: Batch
     model: dict[str, Any]
     options: tuple[BatchOption, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    """Up to three options that differ, the first of the ranking among them."""
     frontier: tuple[TradeOff, ...] = ()
     """Cheapest first, each faster than the one before."""
     card_for_card: tuple[str, ...] = ()

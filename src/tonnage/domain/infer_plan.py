@@ -12,7 +12,7 @@ import msgspec
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.cost import EnergyUse, SampleCosts
-from tonnage.domain.plan import Bill, Provenance, Rejection
+from tonnage.domain.plan import Bill, Choice, Provenance, Rejection
 from tonnage.domain.workload import Filters
 
 __all__ = ["Infer", "InferOption", "InferPlan", "Video"]
@@ -114,6 +114,8 @@ class InferPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     request: Infer
     model: dict[str, Any]
     options: tuple[InferOption, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    """Up to three options that differ, the first of the ranking among them."""
     smaller: str = ""
     """The smallest part that would do alone, beside the first option."""
     rejected: tuple[Rejection, ...] = ()

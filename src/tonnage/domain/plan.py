@@ -1,13 +1,13 @@
 """A plan: ranked, priced, explained options for one workload, and why each loser lost.
 
-`tonnage plan` returns one of these; its JSON (`"schema": "tonnage.plan/1"`) is the file that
+`tonnage plan` returns one of these; its JSON (`"schema": "tonnage.plan/2"`) is the file that
 `explain`, `export`, `check` and `compare` read. Everything needed to make the plan again is inside:
 the request, the version, the catalogue's dates.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -36,9 +36,10 @@ __all__ = [
     "ServeOption",
     "ServePlan",
     "SimulatedCapacity",
+    "Sizing",
 ]
 
-PLAN_SCHEMA = "tonnage.plan/1"
+PLAN_SCHEMA = "tonnage.plan/2"
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -231,8 +232,17 @@ class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The two cannot be told apart within error at the present value already."""
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Minimum, recommended and comfortable: the same winner with less or more room."""
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """An option worth choosing, and what speaks for it."""
+
+    name: Literal["cheapest", "fastest", "resilient", "soonest"]
+    """Fastest: within 10 % of the cheapest's cost. Resilient: carries the peak after a failure."""
+    option: int
+    """Index into the plan's options."""
+
+
+class Sizing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Minimum, recommended and comfortable: the first option with fewer or more replicas."""
 
     name: str
     replicas: int
@@ -297,6 +307,9 @@ class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """A cheaper option that may miss an objective within error."""
     why_not_fewer: str = ""
     choices: tuple[Choice, ...] = ()
+    """Up to three options that differ, the first of the ranking among them."""
+    sizes: tuple[Sizing, ...] = ()
+    """The first option with less and with more room."""
     rejected: tuple[Rejection, ...] = ()
     trail: tuple[Decision, ...] = ()
     flips: tuple[Flip, ...] = ()

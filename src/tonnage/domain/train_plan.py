@@ -14,7 +14,7 @@ from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.cost import EnergyUse
 from tonnage.domain.layout import TrainLayout
-from tonnage.domain.plan import Bill, Decision, Flip, Provenance, Rejection
+from tonnage.domain.plan import Bill, Choice, Decision, Flip, Provenance, Rejection
 from tonnage.domain.workload import FineTune, Train
 
 __all__ = [
@@ -183,6 +183,8 @@ class TrainPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request: Train | FineTune
     model: dict[str, Any]
     options: tuple[TrainOption, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    """Up to three options that differ, the first of the ranking among them."""
     frontier: tuple[int, ...] = ()
     """Indices of options that no other beats in cost and time at once."""
     cheaper_at_risk: str = ""

@@ -14,6 +14,7 @@ from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadFact, echo
+from tonnage.planning.core.schema1 import SCHEMA_1, from_schema_1
 from tonnage.planning.files import read_text
 
 __all__ = ["Plan", "plan_of_text", "read_plan"]
@@ -61,7 +62,9 @@ def plan_of_text(text: str, path: str) -> Plan:
     BadFact
         As `read_plan`.
     """
-    decode_json(text, where=f"plan '{echo(path)}'")
+    value = decode_json(text, where=f"plan '{echo(path)}'")
+    if isinstance(value, dict) and value.get("schema") == SCHEMA_1:
+        text = msgspec.json.encode(from_schema_1(value, schema=PLAN_SCHEMA)).decode()
     try:
         envelope = msgspec.json.decode(text, type=_Envelope)
         if envelope.schema != PLAN_SCHEMA:

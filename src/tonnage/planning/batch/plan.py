@@ -32,6 +32,7 @@ from tonnage.planning.batch import story
 from tonnage.planning.batch.flips import Chance, batch_flips
 from tonnage.planning.batch.option import Found, Work, option_of
 from tonnage.planning.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
+from tonnage.planning.core.choices import choices, job_traits
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.error_model import ErrorModel, serve_level
 from tonnage.planning.missed import Missed
@@ -113,6 +114,7 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
         request=request,
         model=model_facts(model),
         options=ranked,
+        choices=choices([job_traits(option) for option in ranked]),
         frontier=story.trade_offs(found),
         card_for_card=story.card_for_card(ranked),
         spot_against=story.spot_against(ranked),

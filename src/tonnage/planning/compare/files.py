@@ -20,6 +20,7 @@ from tonnage.planning.ask import answer, kind_of
 from tonnage.planning.check import Comparable, figures
 from tonnage.planning.compare.compare import Figure, compare, compared
 from tonnage.planning.compare.ways import MOST_SIDES, comparing_of
+from tonnage.planning.core.schema1 import SCHEMA_1
 from tonnage.planning.files import read_mapping, read_text
 from tonnage.planning.plans import read_plan
 from tonnage.planning.predict.case_lines import case_of_object, raw_cases
@@ -90,7 +91,7 @@ def _sides(path: str) -> Iterator[Side]:
             yield str(own or f"{name}:{line}"), "case", raw
         return
     found = read_mapping(path, what="file")
-    if found.get("schema") == PLAN_SCHEMA:
+    if found.get("schema") in {PLAN_SCHEMA, SCHEMA_1}:
         yield name, "plan", read_plan(path)
     elif "plan" in found:
         yield name, "plan", kind_of(found, source=path)

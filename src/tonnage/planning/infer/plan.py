@@ -29,6 +29,7 @@ from tonnage.domain.plan import PLAN_SCHEMA, Bill, Provenance, Rejection
 from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.core.choices import choices, infer_traits
 from tonnage.planning.host import offer_of, sampling_needs
 from tonnage.planning.infer import story
 from tonnage.planning.infer.account import accounted
@@ -109,6 +110,7 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
         request=request,
         model=model_facts(model),
         options=ranked,
+        choices=choices([infer_traits(option) for option in ranked]),
         smaller=story.smaller(ranked, everything),
         rejected=turned,
         binding=binding,

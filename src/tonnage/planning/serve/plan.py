@@ -27,6 +27,7 @@ from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import frontier
 from tonnage.optimize.layouts import replica_layouts
+from tonnage.planning.core.choices import choices, serve_traits
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.missed import Missed
 from tonnage.planning.quality import changes_among, floored
@@ -102,7 +103,8 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         frontier=frontier(ranked, objectives=(_cost, lambda o: o.capacity.tpot_s.value, _ttft)),
         cheaper_at_risk=story.cheaper_at_risk(request, ranked),
         why_not_fewer=story.why_not_fewer(request, ranked),
-        choices=story.choices(request, ranked),
+        choices=choices([serve_traits(request, option) for option in ranked]),
+        sizes=story.sizes(request, ranked),
         rejected=rejected,
         trail=story.trail(request, ranked, missed_memory=_missed_memory(missed)),
         flips=serve_flips(

@@ -16,7 +16,7 @@ from tonnage.catalog import ambiguity as accelerator_ambiguity
 from tonnage.domain.answer import Basis, Verdict
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.model import Model
-from tonnage.domain.plan import Bill, Capacity, Choice, Decision, SeparatePools, ServeOption, SimulatedCapacity
+from tonnage.domain.plan import Bill, Capacity, Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
 from tonnage.domain.workload import Serve
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.error_model import Pair, Ratio, correlation, tied, within
@@ -31,12 +31,12 @@ __all__ = [
     "binds_text",
     "catalogue_dates",
     "cheaper_at_risk",
-    "choices",
     "following",
     "is_sure",
     "led_by",
     "model_facts",
     "sentence",
+    "sizes",
     "trail",
     "why_not_fewer",
     "with_verdicts",
@@ -212,7 +212,7 @@ def _working(request: Serve, option: ServeOption) -> int:
     return carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
 
 
-def choices(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Choice, ...]:
+def sizes(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Sizing, ...]:
     """Minimum (peak load, nothing free), recommended (the plan), comfortable (one replica may fail at peak)."""
     if not options:
         return ()
@@ -221,8 +221,8 @@ def choices(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Choice, .
     used = (1.0 - best.headroom) * _working(request, best)
     minimum = max(1, math.ceil(used - 1e-9))
 
-    def choice(name: str, replicas: int, covers: str) -> Choice:
-        return Choice(
+    def sized(name: str, replicas: int, covers: str) -> Sizing:
+        return Sizing(
             name=name,
             replicas=replicas,
             accelerators=replicas * ranks,
@@ -231,9 +231,9 @@ def choices(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Choice, .
         )
 
     return (
-        choice("minimum", minimum, "the peak load with nothing to spare"),
-        choice("recommended", best.replicas, f"the peak load with {best.headroom:.0%} of capacity free"),
-        choice("comfortable", best.replicas + 1, "the same after any one replica fails"),
+        sized("minimum", minimum, "the peak load with nothing to spare"),
+        sized("recommended", best.replicas, f"the peak load with {best.headroom:.0%} of capacity free"),
+        sized("comfortable", best.replicas + 1, "the same after any one replica fails"),
     )
 
 

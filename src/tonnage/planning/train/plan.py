@@ -27,6 +27,7 @@ from tonnage.domain.workload import FineTune, Train
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.optimize.frontier import frontier
+from tonnage.planning.core.choices import choices, job_traits
 from tonnage.planning.relax import bought
 from tonnage.planning.serve.story import model_facts
 from tonnage.planning.sites import Site, none_passes, sites
@@ -135,6 +136,7 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
         request=request,
         model=model_facts(model),
         options=ranked,
+        choices=choices([job_traits(option) for option in ranked]),
         frontier=frontier(ranked, objectives=(lambda o: o.cost.value, lambda o: o.run.wall_s.value)),
         cheaper_at_risk=story.cheaper_at_risk(asked, ranked),
         scaling=points,
