@@ -120,7 +120,7 @@ def read_large(reader: str, path: Path) -> object:
         with path.open("rb") as file:
             return sum(1 for _ in raw_cases(file, yaml=reader == "cases-yaml"))
     if reader in {"gguf", "safetensors", "config.json"}:
-        from tonnage.catalog.hub.local import read_path
+        from tonnage.catalog.hub.resolve import read_path
 
         return read_path(path)
     if reader == "trace":
