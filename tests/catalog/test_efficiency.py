@@ -18,7 +18,7 @@ def test_every_file_says_where_it_comes_from(part: str, family: str) -> None:
     assert (origin.accelerator, origin.family) == (part, family)
     assert origin.package.startswith("aiconfigurator-core 0.")
     assert origin.licence.startswith("Apache-2.0")
-    assert origin.script == "tools/calibration/build.py"
+    assert origin.script.endswith("calibration/build.py")  # the folder it stood in when the file was written
     assert origin.date >= "2026-01-01"
     assert part in accelerators()
 

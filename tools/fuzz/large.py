@@ -145,8 +145,7 @@ def read_large(reader: str, path: Path) -> object:
 
 def _measured(reader: str, path: Path) -> object:
     if reader == "history":
-        from tonnage.measure.history.place import Place
-        from tonnage.measure.history.store import entries
+        from tonnage.measure.history import Place, entries
 
         return entries(Place(path=path))
     from tonnage.measure.files import read_whole
