@@ -23,7 +23,7 @@ ALLOWED = {
     "validation/own_engine.py": ({"llamacpp"}, "the engine that our own measurements ran"),
     "catalog/hub/dense.py": ({"maxtext"}, "an importer of other tools' configurations"),
     "catalog/hub/names.py": ({"hf", "unsloth", "megatron"}, "words of model names"),
-    "measure/history/store.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
+    "measure/history.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
     "planning/folklore/rules.py": ({"llamacpp", "tensorrt"}, "sayings about engines by name"),
     "planning/simulate/replay.py": ({"vllm"}, "plays logs that one engine writes"),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.validation.groups import Labels
+from tonnage.validation.grouping import Labels
 from tonnage.validation.intervals import ANY, FEWEST_GROUPS, Factor, fit, levels_of
 from tonnage.validation.scoring import Score
 

@@ -43,8 +43,7 @@ from msgspec.structs import replace
 import tonnage.catalog.engines as overheads_table
 import tonnage.planning.predict.inference as infer_door
 import tonnage.planning.predict.training as train_door
-from tonnage.validation.grouping import Grouping, read_grouping
-from tonnage.validation.groups import LEFT_OUT, grouped
+from tonnage.validation.grouping import LEFT_OUT, Grouping, grouped, read_grouping
 from tonnage.validation.left_out import COLUMNS, left_out_predictions
 from tonnage.validation.metrics import ape, quantile
 from tonnage.validation.rows import Row, read_rows

@@ -33,8 +33,8 @@ from tonnage.errors import TonnageError
 from tonnage.physics.training_memory import training_memory
 from tonnage.planning.train.setup import resolve_setup
 from tonnage.simulation.training import step_time
+from tonnage.validation.quantities import flop_of_sequence
 from tonnage.validation.rows import Row, number, read_rows, text
-from tonnage.validation.stated_flop import flop_of_sequence
 from tonnage.validation.train_cases import train_case
 
 ROWS = Path(__file__).parents[2] / "measurements" / "training.csv.gz"

@@ -136,7 +136,7 @@ def _ggufs() -> Iterator[bytes]:
 
 
 def _safetensors(path: Path) -> object:
-    from tonnage.catalog.hub.safetensors import read_safetensors
+    from tonnage.catalog.hub.weights import read_safetensors
 
     return read_safetensors(path)
 
@@ -265,7 +265,7 @@ def _case(data: bytes) -> object:
 
 def _profile(data: bytes) -> object:
     from tonnage.catalog.hub.jsonfile import parse_object
-    from tonnage.catalog.hub.traced import read_profile
+    from tonnage.catalog.hub.resolve import read_profile
 
     return read_profile(parse_object(data, file="profile.json"), where="profile.json")
 

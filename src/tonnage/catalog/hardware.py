@@ -141,7 +141,7 @@ def _widths() -> dict[str, float]:
 
 
 CODECS: Final = ("h264", "hevc")
-PIXELS_PER_S_OF_STREAM: Final = 1920.0 * 1080.0 * 30.0
+PIXELS_PER_STREAM: Final = 1920.0 * 1080.0 * 30.0
 """Of a stream of 1,080 lines at 30 frames a second. [px/s]"""
 
 
@@ -173,7 +173,7 @@ def _decoders() -> dict[tuple[str, str], Decoder]:
                 f"decoders.csv: {row['accelerator']} needs streams above 0 and a codec of {', '.join(CODECS)}"
             )
         found[row["accelerator"], row["codec"]] = Decoder(
-            pixels_per_s=streams * PIXELS_PER_S_OF_STREAM, source=row["source"], codec=row["codec"]
+            pixels_per_s=streams * PIXELS_PER_STREAM, source=row["source"], codec=row["codec"]
         )
     return found
 

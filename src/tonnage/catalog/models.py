@@ -19,8 +19,7 @@ import msgspec
 
 from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
 from tonnage.catalog.hub import names
-from tonnage.catalog.hub.config import read_config
-from tonnage.catalog.hub.inline import read_inline
+from tonnage.catalog.hub.config import read_config, read_inline
 from tonnage.catalog.hub.sizes import decoder_of_size, mixture_of_size
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.model import LatentAttention, Model, Moe, Network, Tower

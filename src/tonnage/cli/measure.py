@@ -189,7 +189,7 @@ def _capacity(file: str, options: dict[str, Any]) -> Capacity:
 
 
 def _budget(trained: TrainMeasurement, options: dict[str, Any]) -> TrainBudget:
-    from tonnage.measure.train_capacity import Work, budget_of
+    from tonnage.measure.capacity import Work, budget_of
 
     def amount(name: str, unit: str) -> float | None:
         return None if options[name] is None else read(options[name], unit, field=f"--{name}")

@@ -21,8 +21,7 @@ from tonnage.domain.measurement import Load, Measurement
 from tonnage.errors import BadRequest, echo
 from tonnage.measure.client import Door, Target, close, key_of, open_door, target_of
 from tonnage.measure.knee import next_level
-from tonnage.measure.load import Stage, run_stage
-from tonnage.measure.prompts import words_for
+from tonnage.measure.load import Stage, run_stage, words_for
 from tonnage.measure.records import (
     Header,
     Log,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tonnage.validation.groups import grouped
+from tonnage.validation.grouping import grouped
 from tonnage.validation.metrics import log_ratio
 from tonnage.validation.scoring import Score
 

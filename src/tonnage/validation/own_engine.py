@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.catalog import Additions
-from tonnage.catalog.hub.inline import read_inline
+from tonnage.catalog.hub.config import read_inline
 from tonnage.domain.accuracy import Figure
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point, turning_point
 from tonnage.planning.calibrate.calibrate import calibrate

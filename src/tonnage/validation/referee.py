@@ -33,7 +33,7 @@ import msgspec
 from tonnage.domain.case import Case
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.groups import labels_of
+from tonnage.validation.grouping import labels_of
 from tonnage.validation.quantities import Measured, measured
 from tonnage.validation.rows import Row, number
 from tonnage.validation.scoring import Score

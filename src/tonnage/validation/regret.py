@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tonnage.domain.accuracy import Regret
-from tonnage.validation.groups import grouped
+from tonnage.validation.grouping import grouped
 from tonnage.validation.metrics import quantile
 from tonnage.validation.rows import Row, number, text
 

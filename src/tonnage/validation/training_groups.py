@@ -4,11 +4,16 @@ Is training predicted well enough where it matters? Groups of training rows, eac
 The groups are those that a user would name: language models, one source's tables, TPUs, fine-tuning, peak memory,
 growth with the number of accelerators, networks of images on one device. A row counts once, by the first speed that it
 prints. *Left out* is what fits say that never saw the row's source (or accelerator); the bounds are the project's own.
+
+For every measured pre-training row that prints its tensor and pipeline degrees, the step of the printed layout is
+compared with that of the best arrangement of the same job: same software, batch and sequence, and recomputation where
+the row or its era fixes it. Of a sweep (rows of one block with the same job) the fastest measured row is what somebody
+would use; the others were printed because they are slower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import exp, log, log2
 from typing import Final
@@ -16,15 +21,26 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.accuracy import Figure
-from tonnage.validation.groups import LEFT_OUT, grouped
+from tonnage.domain.training import TrainSetup
+from tonnage.errors import TonnageError
+from tonnage.planning.train.beside import beside_best
+from tonnage.validation.grouping import LEFT_OUT, grouped
 from tonnage.validation.intervals import ANY, fit
-from tonnage.validation.layouts import Compared
 from tonnage.validation.left_out import LeftOut, left_out_scores
 from tonnage.validation.metrics import ape, quantile
-from tonnage.validation.rows import Row, count, text
+from tonnage.validation.rows import Row, count, number, text
 from tonnage.validation.scoring import Score
+from tonnage.validation.train_cases import train_case
 
-__all__ = ["SPEEDS", "layout_figures", "scaling_errors", "speeds_of", "training_figures"]
+__all__ = [
+    "SPEEDS",
+    "Compared",
+    "compared_layouts",
+    "layout_figures",
+    "scaling_errors",
+    "speeds_of",
+    "training_figures",
+]
 
 SPEEDS: Final = ("step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel")
 """Scored speeds; a row counts by the first that it prints."""
@@ -273,3 +289,56 @@ def layout_figures(compared: Sequence[Compared]) -> tuple[Figure, ...]:
                at_least=least)
         for name, own, least in choices if own
     )  # fmt: skip
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """A published layout beside the best found."""
+
+    id: str
+    block: str
+    ratio: float
+    """Step of the published layout over that of the best. [-]"""
+    fastest: bool
+    """The fastest measured row of its sweep."""
+    degrees: bool
+    """Whether its software splits layers or tensors, so that there is much to choose."""
+    printed: str
+    best: str
+
+
+def compared_layouts(rows: Iterable[Row]) -> Iterator[Compared]:
+    """Every usable row that prints a layout which fits."""
+    rows = [row for row in rows if row.layout == "training" and row.usable]
+    used = {row.id for row in _used(rows)}
+    for row in rows:
+        try:
+            found = beside_best(train_case(row))
+        except TonnageError:
+            continue
+        if found is not None:
+            ratio, printed, best = found
+            yield Compared(
+                id=row.id, block=row.block, ratio=ratio, fastest=row.id in used,
+                degrees=printed.software.model_parallel, printed=_words(printed), best=_words(best),
+            )  # fmt: skip
+
+
+def _used(rows: Iterable[Row]) -> list[Row]:
+    """The fastest measured row of each job of a block."""
+    fastest: dict[tuple[str, ...], tuple[float, Row]] = {}
+    for row in rows:
+        step = number(row, "step_time_s_eff")
+        if not step:
+            continue
+        names = ("model_id", "layers", "hidden", "accelerator_id", "num_accel", "global_batch", "seq_len", "engine",
+                 "act_precision")  # fmt: skip
+        key = (row.block, *(text(row, name) for name in names))
+        if key not in fastest or step < fastest[key][0]:
+            fastest[key] = (step, row)
+    return [row for _, row in fastest.values()]
+
+
+def _words(setup: TrainSetup) -> str:
+    degrees = ((name, getattr(setup.layout, name)) for name in ("tp", "pp", "vpp", "cp", "ep", "dp"))
+    shown = " ".join(f"{name}{degree}" for name, degree in degrees if degree > 1)
+    return f"{shown} mb{setup.micro_batch} {setup.recompute}"

@@ -15,13 +15,11 @@ from tonnage.domain.train_measurement import TRAIN_MEASUREMENT_SCHEMA, TrainMeas
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.client import key_of
 from tonnage.measure.diagnose.judge import judge
-from tonnage.measure.diagnose.pages import watched
-from tonnage.measure.diagnose.prometheus import is_prometheus, readings_between
+from tonnage.measure.diagnose.pages import is_prometheus, readings_between, watched
 from tonnage.measure.diagnose.recorded import against, of_log, of_measurement, of_training
 from tonnage.measure.diagnose.window import evidence_of, merged
 from tonnage.measure.files import read_whole, refuse_heavy
-from tonnage.measure.history.place import place_of
-from tonnage.measure.history.store import entries, entry
+from tonnage.measure.history import entries, entry, place_of
 from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import reading_of
 from tonnage.measure.records import LOG_SCHEMA, read_log

@@ -24,8 +24,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.errors import BadRequest
-from tonnage.measure.train.clock import Timeline, clock_of, enter, finished, leave, phases_of, timeline
-from tonnage.measure.train.held import held_of
+from tonnage.measure.train.clock import Timeline, clock_of, enter, finished, held_of, leave, phases_of, timeline
 from tonnage.measure.train.records import Checkpointed, Header, Stepped
 from tonnage.version import __version__
 
