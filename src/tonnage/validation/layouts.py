@@ -15,7 +15,7 @@ import msgspec
 
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import TonnageError
-from tonnage.planning.train.beside import beside_best
+from tonnage.planning.train.stated_layout import over_best_layout
 from tonnage.validation.rows import Row, number, text
 from tonnage.validation.train_cases import train_case
 
@@ -43,7 +43,7 @@ def compared_layouts(rows: Iterable[Row]) -> Iterator[Compared]:
     used = {row.id for row in _used(rows)}
     for row in rows:
         try:
-            found = beside_best(train_case(row))
+            found = over_best_layout(train_case(row))
         except TonnageError:
             continue
         if found is not None:
