@@ -12,7 +12,7 @@ import msgspec
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.cost import EnergyUse
-from tonnage.domain.plan import Bill, Choice, Configuration, Flip, Provenance, Rejection
+from tonnage.domain.plan import Bill, BreakEven, Choice, Configuration, Provenance, Rejection
 from tonnage.domain.published import QualityChange
 from tonnage.domain.workload import Batch
 
@@ -101,7 +101,7 @@ class BatchPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     spot_against: str = ""
     """What interruptible capacity saves, and what it risks."""
     rejected: tuple[Rejection, ...] = ()
-    flips: tuple[Flip, ...] = ()
+    break_even: tuple[BreakEven, ...] = ()
     binding: Verdict | None = None
     evaluated: int = 0
     quality: tuple[QualityChange, ...] = ()

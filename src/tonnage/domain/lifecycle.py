@@ -13,7 +13,7 @@ from tonnage.domain.published import QualityChange
 from tonnage.domain.train_plan import Milestone, TrainPlan
 from tonnage.domain.workload import FineTune, Serve, Train
 
-__all__ = ["Lever", "LifecyclePlan", "LifecycleRequest", "OneType"]
+__all__ = ["LifecyclePlan", "LifecycleRequest", "OneType", "SavingsOption"]
 
 
 class LifecycleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,7 +43,7 @@ class OneType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     times_high: float | None = None
 
 
-class Lever(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SavingsOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A smaller way to do the same, and what it saves: fewer bits, a smaller sibling, adapters alone."""
 
     change: str
@@ -78,7 +78,7 @@ class LifecyclePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     one_type: tuple[OneType, ...] = ()
     """Cheapest first."""
     one_type_text: str = ""
-    levers: tuple[Lever, ...] = ()
+    savings: tuple[SavingsOption, ...] = ()
     timeline: tuple[Milestone, ...] = ()
     binding: Verdict | None = None
     provenance: Provenance

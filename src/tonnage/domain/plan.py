@@ -23,11 +23,11 @@ from tonnage.domain.workload import Serve
 __all__ = [
     "PLAN_SCHEMA",
     "Bill",
+    "BreakEven",
     "Capacity",
     "Choice",
     "Configuration",
     "Decision",
-    "Flip",
     "LoadPoint",
     "Provenance",
     "Rejection",
@@ -215,7 +215,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     because: str
 
 
-class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BreakEven(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A change of one input at which the first option stops being the first."""
 
     input: str
@@ -312,7 +312,7 @@ class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """The first option with less and with more room."""
     rejected: tuple[Rejection, ...] = ()
     trail: tuple[Decision, ...] = ()
-    flips: tuple[Flip, ...] = ()
+    break_even: tuple[BreakEven, ...] = ()
     binding: Verdict | None = None
     """When nothing works: the limit that binds, by how much, and the nearest thing that works."""
     evaluated: int = 0

@@ -14,7 +14,7 @@ from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.cost import EnergyUse
 from tonnage.domain.layout import TrainLayout
-from tonnage.domain.plan import Bill, Choice, Decision, Flip, Provenance, Rejection
+from tonnage.domain.plan import Bill, BreakEven, Choice, Decision, Provenance, Rejection
 from tonnage.domain.workload import FineTune, Train
 
 __all__ = [
@@ -196,7 +196,7 @@ class TrainPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Spot against on-demand with this deadline."""
     rejected: tuple[Rejection, ...] = ()
     trail: tuple[Decision, ...] = ()
-    flips: tuple[Flip, ...] = ()
+    break_even: tuple[BreakEven, ...] = ()
     binding: Verdict | None = None
     evaluated: int = 0
     relaxing: tuple[str, ...] = ()

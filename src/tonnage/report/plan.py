@@ -50,8 +50,8 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     lines(console, "Prefill and decode apart", texts=[plan.pools.sentence] if plan.pools else [])
     if plan.day is not None:
         _show_day(console, plan.day)
-    if plan.flips:
-        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
+    if plan.break_even:
+        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.break_even])
     short = [f"{i + 1}. {text}" for i, o in enumerate(plan.options[:top]) if (text := starving(o.needs))]
     lines(console, "Hosts that would starve the accelerators", texts=short)
     lines(console, "What fewer bits cost in quality", texts=[change.told for change in plan.quality])

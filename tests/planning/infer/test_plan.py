@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.catalog import Additions
-from tonnage.catalog.hardware import PIXELS_PER_S_OF_STREAM, decoder
+from tonnage.catalog.hardware import PIXELS_PER_STREAM, decoder
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.planning.ask import answer
@@ -55,7 +55,7 @@ def test_decoders_bind_where_little_is_looked_at() -> None:
 
 def test_an_hevc_stream_may_borrow_the_h264_rate_but_not_the_other_way() -> None:
     known = decoder("t4", codec="hevc")
-    assert known is not None and known.codec == "h264" and known.pixels_per_s == 38 * PIXELS_PER_S_OF_STREAM
+    assert known is not None and known.codec == "h264" and known.pixels_per_s == 38 * PIXELS_PER_STREAM
     assert decoder("jetson-orin-nano-8gb", codec="h264") is None
 
 

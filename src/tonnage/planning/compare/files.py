@@ -19,7 +19,7 @@ from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.ask import answer, kind_of
 from tonnage.planning.check import Comparable, figures
 from tonnage.planning.compare.compare import Figure, compare, compared
-from tonnage.planning.compare.ways import MOST_SIDES, comparing_of
+from tonnage.planning.compare.configurations import MOST_SIDES, comparing_of
 from tonnage.planning.core.schema1 import SCHEMA_1
 from tonnage.planning.files import read_mapping, read_text
 from tonnage.planning.plans import read_plan

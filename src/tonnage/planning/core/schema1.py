@@ -8,7 +8,7 @@ __all__ = ["SCHEMA_1", "from_schema_1"]
 
 SCHEMA_1: Final = "tonnage.plan/1"
 
-RENAMED: Final = {"choices": "sizes"}
+RENAMED: Final = {"choices": "sizes", "flips": "break_even", "levers": "savings"}
 """Fields of a plan: name in schema 1 -> name in schema 2."""
 HALVES: Final = ("make", "serve")
 """Plans inside a lifecycle plan."""

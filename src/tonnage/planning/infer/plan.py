@@ -30,13 +30,13 @@ from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.core.choices import choices, infer_traits
+from tonnage.planning.core.relaxing import what_relaxing_buys
 from tonnage.planning.host import offer_of, sampling_needs
-from tonnage.planning.infer import story
+from tonnage.planning.infer import narrative
 from tonnage.planning.infer.account import accounted
 from tonnage.planning.predict.infer_work import precision_of, stages_of
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
-from tonnage.planning.relax import bought
-from tonnage.planning.serve.story import catalogue_dates, model_facts
+from tonnage.planning.serve.narrative import catalogue_dates, model_facts
 from tonnage.planning.sites import ACCELERATOR_TESTS, sites
 from tonnage.pricing.bills import bill
 from tonnage.simulation.offline import peak_of
@@ -69,9 +69,9 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
 
     def leads(other: Infer) -> str | None:
         again = _planned(other, additions=additions, today=today)
-        return story.led_by(again.options[0]) if again.options else None
+        return narrative.led_by(again.options[0]) if again.options else None
 
-    return msgspec.structs.replace(plan, relaxing=bought(request, leads))
+    return msgspec.structs.replace(plan, relaxing=what_relaxing_buys(request, leads))
 
 
 def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
@@ -92,9 +92,9 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
                 options.append(outcome)
     wanted = set(request.filters.accelerators)
     everything = sorted(options, key=_order)
-    parts, audio = catalog.accelerators(additions), story.is_audio(model)
+    parts, audio = catalog.accelerators(additions), narrative.is_audio(model)
     kept = (o for o in everything if not wanted or o.accelerator in wanted)
-    ranked = story.with_verdicts(
+    ranked = narrative.with_verdicts(
         tuple(
             _hosted(request, accounted(request, o, accelerator=parts[o.accelerator], audio=audio), additions=additions)
             for o in kept
@@ -102,16 +102,16 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
         request,
     )
     turned = tuple(r for r in rejected if not wanted or r.what.split()[0] in wanted)
-    binding = None if ranked else story.binding(turned)
+    binding = None if ranked else narrative.binding(turned)
     return InferPlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
-        sentence=story.sentence(request, model, options=ranked, binding=binding),
+        sentence=narrative.sentence(request, model, options=ranked, binding=binding),
         request=request,
         model=model_facts(model),
         options=ranked,
         choices=choices([infer_traits(option) for option in ranked]),
-        smaller=story.smaller(ranked, everything),
+        smaller=narrative.smaller(ranked, everything),
         rejected=turned,
         binding=binding,
         evaluated=len(options) + len(rejected),
@@ -119,7 +119,7 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
             version=__version__,
             catalogue=catalogue_dates(option.bill for option in ranked if option.bill is not None),
             made=today.isoformat(),
-            assumed=story.assumptions(request, model),
+            assumed=narrative.assumptions(request, model),
         ),
     )
 

@@ -21,7 +21,7 @@ from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.physics.memory import stored_bytes
 from tonnage.planning.cold_start import cold_start
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
-from tonnage.planning.lifecycle.levers import levers
+from tonnage.planning.lifecycle.savings import savings_options
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.planning.train.plan import plan_train
 from tonnage.pricing.bills import HOURS_PER_MONTH
@@ -86,8 +86,8 @@ def plan_lifecycle(
     if request.quick:
         return plan
     types = _one_type(request, make, serve=serve, additions=additions, today=today)
-    smaller = levers(request, make, serve=serve, additions=additions, today=today)
-    return replace(plan, one_type=types, one_type_text=_one_type_text(types), levers=smaller)
+    smaller = savings_options(request, make, serve=serve, additions=additions, today=today)
+    return replace(plan, one_type=types, one_type_text=_one_type_text(types), savings=smaller)
 
 
 def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions) -> Quantity:

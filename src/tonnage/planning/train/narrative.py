@@ -15,9 +15,9 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.train_plan import TrainOption
 from tonnage.domain.workload import FineTune, Train
 from tonnage.planning.error_model import Pair, Ratio, correlation, tied, within
-from tonnage.planning.serve.story import catalogue_dates
+from tonnage.planning.serve.narrative import catalogue_dates
 from tonnage.planning.train.job import PATIENCE_S
-from tonnage.planning.train.option import Asked
+from tonnage.planning.train.option import TrainContext
 from tonnage.planning.train.scaling import setup_of
 from tonnage.planning.train.search import KEPT_FREE, state_bytes, trained_parameters
 from tonnage.planning.train.stored import stored_told
@@ -43,7 +43,7 @@ def purpose(request: Train | FineTune) -> str:
     return f"{how}: {request.model}"
 
 
-def sentence(asked: Asked, options: tuple[TrainOption, ...], *, binding: Verdict | None) -> str:
+def sentence(asked: TrainContext, options: tuple[TrainOption, ...], *, binding: Verdict | None) -> str:
     """The answer in one sentence."""
     request = asked.request
     if not options:
@@ -74,7 +74,7 @@ def led_by(option: TrainOption) -> str:
     return f"{name} for {show(option.cost.value, 'USD')} in {show(option.run.wall_s.value, 's')} ({option.bill.term})"
 
 
-def with_verdicts(asked: Asked, options: tuple[TrainOption, ...]) -> tuple[TrainOption, ...]:
+def with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[TrainOption, ...]:
     """Ranked options, each with the reason for its place."""
     if not options:
         return ()
@@ -90,7 +90,7 @@ def with_verdicts(asked: Asked, options: tuple[TrainOption, ...]) -> tuple[Train
     return tuple(told)
 
 
-def cheaper_at_risk(asked: Asked, options: tuple[TrainOption, ...]) -> str:
+def cheaper_at_risk(asked: TrainContext, options: tuple[TrainOption, ...]) -> str:
     """The cheapest option that may miss, or that rests on no measured training, when it costs less than the first."""
     if not options or not options[0].sure:
         return ""
@@ -112,7 +112,7 @@ def _risk(option: TrainOption) -> str:
     return f"nine runs in ten take up to {show(option.run.wall_p90_s, 's')}"
 
 
-def _leads(asked: Asked, first: TrainOption) -> str:
+def _leads(asked: TrainContext, first: TrainOption) -> str:
     request = asked.request
     certain = "in nine runs of ten" if first.sure else "by its estimate, though not in nine runs of ten"
     if request.deadline_s is not None and request.budget_usd is not None:
@@ -138,12 +138,12 @@ def _arithmetic(option: TrainOption) -> str:
     )
 
 
-def _by_time(asked: Asked) -> bool:
+def _by_time(asked: TrainContext) -> bool:
     """Whether the fastest leads: only money limits."""
     return asked.request.deadline_s is None and asked.request.budget_usd is not None
 
 
-def _tied(asked: Asked, option: TrainOption, *, first: TrainOption) -> Ratio | None:
+def _tied(asked: TrainContext, option: TrainOption, *, first: TrainOption) -> Ratio | None:
     """The ratio of what they are ranked by, where it might be no more than the first's."""
     if option.sure is not first.sure:
         return None
@@ -153,7 +153,7 @@ def _tied(asked: Asked, option: TrainOption, *, first: TrainOption) -> Ratio | N
     return tied(Pair(option.cost, first.cost, alike))
 
 
-def trail(asked: Asked, options: tuple[TrainOption, ...]) -> tuple[Decision, ...]:
+def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decision, ...]:
     """The four questions (C2): one accelerator? how soon? how much at once? restartable?"""
     if not options:
         return ()
@@ -191,7 +191,7 @@ def trail(asked: Asked, options: tuple[TrainOption, ...]) -> tuple[Decision, ...
     return fits, soon, load, again
 
 
-def _too_much_for_one(asked: Asked, best: TrainOption) -> str:
+def _too_much_for_one(asked: TrainContext, best: TrainOption) -> str:
     """Memory if it is memory, else time."""
     state = state_bytes(asked.model, setup_of(asked, best))
     if state > best.limit_bytes:
@@ -200,7 +200,9 @@ def _too_much_for_one(asked: Asked, best: TrainOption) -> str:
     return "one would take too long, cost more, or hold no useful batch"
 
 
-def assumptions(asked: Asked, options: tuple[TrainOption, ...], *, additions: Additions = NOTHING) -> tuple[str, ...]:
+def assumptions(
+    asked: TrainContext, options: tuple[TrainOption, ...], *, additions: Additions = NOTHING
+) -> tuple[str, ...]:
     """Everything the answer takes as given that the user did not say."""
     request = asked.request
     said = [*asked.model.assumed, *asked.job.assumed]

@@ -18,14 +18,14 @@ from tonnage.simulation.step_parts import Placement
 if TYPE_CHECKING:
     from tonnage.simulation.serving import Simulated as Run
 
-__all__ = ["check_apart", "moved_s", "run_apart"]
+__all__ = ["check_disaggregated", "moved_s", "run_disaggregated"]
 
 MOST_PER_CLIENT: Final = 250
 """Requests of a client of separate pools, at most: the run is simulated anew for each round of its clients."""
 USUAL_PER_CLIENT: Final = 40
 
 
-def check_apart(asked: Simulation) -> None:
+def check_disaggregated(asked: Simulation) -> None:
     """
     What pools apart cannot be combined with.
 
@@ -55,7 +55,7 @@ def check_apart(asked: Simulation) -> None:
         )
 
 
-def run_apart(
+def run_disaggregated(
     asked: Simulation,
     sides: tuple[tuple[Deployment, ReplicaArrays], tuple[Deployment, ReplicaArrays]],
     *,

@@ -19,10 +19,10 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.plans import Plan
 
-__all__ = ["startable"]
+__all__ = ["launchable"]
 
 
-def startable(
+def launchable(
     plan: Plan, *, rank: int = 1, checkpoint: str | None = None, additions: Additions = catalog.NOTHING
 ) -> tuple[ServePlan, ServeOption] | tuple[TrainPlan, TrainOption]:
     """

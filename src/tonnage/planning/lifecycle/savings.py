@@ -19,7 +19,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.published import cache_change, method_change, model_change, same_model, students
-from tonnage.domain.lifecycle import Lever, LifecycleRequest
+from tonnage.domain.lifecycle import LifecycleRequest, SavingsOption
 from tonnage.domain.model import Model
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.precision import number_format
@@ -33,7 +33,7 @@ from tonnage.planning.serve.plan import plan_serve
 from tonnage.planning.train.plan import plan_train
 from tonnage.pricing.bills import HOURS_PER_MONTH
 
-__all__ = ["levers", "smaller_sibling"]
+__all__ = ["savings_options", "smaller_sibling"]
 
 FORMATS: Final = ("bf16", "fp8", "int8", "int4", "nvfp4")
 CACHE: Final = "fp8"
@@ -55,9 +55,9 @@ class _Life(msgspec.Struct, frozen=True, kw_only=True):
     today: date
 
 
-def levers(
+def savings_options(
     request: LifecycleRequest, make: TrainPlan, *, serve: ServePlan, additions: Additions, today: date
-) -> tuple[Lever, ...]:
+) -> tuple[SavingsOption, ...]:
     """Every lever that this life has, the most saving first; those that cannot be pulled last, with the reason."""
     model = resolve(request.serve.model, additions=additions)
     quick = _quickly(request.serve, request.months, additions=additions, today=today)
@@ -87,7 +87,7 @@ def smaller_sibling(model: Model) -> Model | None:
     return max(((size, other) for size, other in sized if size <= most), key=lambda pair: pair[0], default=(0, None))[1]
 
 
-def _fewer_bits(life: _Life, weights: str, kv: str) -> Iterable[Lever]:
+def _fewer_bits(life: _Life, weights: str, kv: str) -> Iterable[SavingsOption]:
     """The same model with weights in another format, and with a cache in fewer bits."""
     serve = life.request.serve
     sixteen = weights if number_format(weights).bits == 16 else "bf16"
@@ -102,7 +102,7 @@ def _fewer_bits(life: _Life, weights: str, kv: str) -> Iterable[Lever]:
         yield _lever(life, f"serve with an {CACHE} cache instead of {kv}", served=usd, quality=change)
 
 
-def _fewer_trained(life: _Life) -> Iterable[Lever]:
+def _fewer_trained(life: _Life) -> Iterable[SavingsOption]:
     """LoRA instead of a full fine-tune, QLoRA instead of LoRA."""
     make = life.request.make
     if isinstance(make, FineTune):
@@ -112,7 +112,7 @@ def _fewer_trained(life: _Life) -> Iterable[Lever]:
             yield _lever(life, f"{method} instead of {make.method}", made=usd, quality=change)
 
 
-def _other_models(life: _Life) -> Iterable[Lever]:
+def _other_models(life: _Life) -> Iterable[SavingsOption]:
     """A smaller model of the family, and those that were distilled from this one."""
     asked = life.request.serve.model
     sibling = smaller_sibling(life.model)
@@ -164,18 +164,18 @@ def _made(life: _Life, make: Train | FineTune) -> float | str:
 def _lever(
     life: _Life, change: str, *, quality: QualityChange | None, served: float | str | None = None,
     made: float | str | None = None,
-) -> Lever:  # fmt: skip
+) -> SavingsOption:  # fmt: skip
     """The lever with what it saves; halves that are not given stay as they are."""
     halves = (life.made_usd if made is None else made, life.served_usd if served is None else served)
     for half in halves:
         if isinstance(half, str):
-            return Lever(change=change, what=f"cannot be done: {half}")
+            return SavingsOption(change=change, what=f"cannot be done: {half}")
     now, total = life.made_usd + life.served_usd, sum(float(half) for half in halves)
     saved = now - total
     share = f"{saved / now:.0%} less" if saved >= 0 else f"{-saved / now:.0%} more"
     known = None if quality is None else judged(quality, life.request.serve.quality_floor)
     below = "; below the quality floor" if known is not None and known.passes is False else ""
-    return Lever(
+    return SavingsOption(
         change=change, usd=total, saves_usd=saved, what=f"{share}{below}",
         quality="" if known is None else known.told, published=known,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tonnage.domain.batch_plan import BatchPlan
-from tonnage.domain.plan import Flip
+from tonnage.domain.plan import BreakEven
 from tonnage.planning.ask import answer
 from tonnage.report.lines import flip_text
 
@@ -28,8 +28,8 @@ def leader(made: BatchPlan) -> tuple[str, str]:
     return best.configuration.accelerator, best.bill.term
 
 
-def flip_of(made: BatchPlan, words: str) -> Flip | None:
-    return next((flip for flip in made.flips if flip.input == words), None)
+def flip_of(made: BatchPlan, words: str) -> BreakEven | None:
+    return next((flip for flip in made.break_even if flip.input == words), None)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_the_whole_plan_agrees_on_both_sides_of_a_flip(
 
 
 def test_a_price_below_its_flip_makes_the_rival_lead(now: BatchPlan) -> None:
-    flip = now.flips[0]
+    flip = now.break_even[0]
     assert "below" in flip.input and flip.unit == "USD/h" and flip.now is not None and flip.value < flip.now
     assert flip.low is not None and flip.high is not None and flip.low < flip.value < flip.high
     assert flip.ties == (flip.high >= flip.now)
@@ -71,11 +71,11 @@ def test_longer_items_change_the_answer_where_planning_again_says_so(now: BatchP
 
 def test_without_a_deadline_none_is_named() -> None:
     made = plan(deadline=None, max_accelerators=None)
-    assert not [flip for flip in made.flips if flip.input.startswith("deadline")]
+    assert not [flip for flip in made.break_even if flip.input.startswith("deadline")]
 
 
 def test_a_tie_is_said_in_the_line(now: BatchPlan) -> None:
-    for flip in now.flips:
+    for flip in now.break_even:
         assert ("ties as it is" in flip_text(flip)) is flip.ties
         if flip.ties and flip.now is not None and flip.low is not None and flip.high is not None:
             assert flip.low <= flip.now <= flip.high

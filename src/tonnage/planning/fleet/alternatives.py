@@ -12,10 +12,10 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetAlternative, FleetLimit, FleetRequest
 from tonnage.domain.plan import Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
-from tonnage.planning.fleet.chance import Chance
-from tonnage.planning.fleet.problem import Asked, problem_of
-from tonnage.planning.fleet.told import kinds_of
-from tonnage.planning.missed import Missed
+from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.fleet.candidate import Candidate
+from tonnage.planning.fleet.problem import FleetContext, problem_of
+from tonnage.planning.fleet.summary import kinds_of
 from tonnage.planning.sites import none_passes
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import show
@@ -49,7 +49,7 @@ def _usd_per_month(problem: FleetProblem, fleet: Fleet) -> float:
 
 
 def ends(
-    asked: Asked, solution: tuple[FleetProblem, tuple[Chance | None, ...], Fleet]
+    asked: FleetContext, solution: tuple[FleetProblem, tuple[Candidate | None, ...], Fleet]
 ) -> tuple[float | None, float | None]:
     """
     What the fleet costs when every replica does as much more, or less, than predicted as one may. [USD]
@@ -82,7 +82,7 @@ class Other(NamedTuple):
 class Beside(NamedTuple):
     """What other fleets are looked for beside."""
 
-    asked: Asked
+    asked: FleetContext
     problem: FleetProblem
     fleet: Fleet
     tried: dict[str, Fleet]
@@ -122,7 +122,7 @@ def cheaper(found: Iterable[Other], fleet: Fleet) -> Other | None:
     return least if cost < fleet.cost * (1.0 - SAME) else None
 
 
-def _under(beside: Beside, name: str, *, narrowed: Asked) -> Other:
+def _under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
     fleet = beside.tried.get(name)
     if fleet is None:
         fleet = beside.tried[name] = _found(beside, narrowed)
@@ -141,17 +141,17 @@ def _under(beside: Beside, name: str, *, narrowed: Asked) -> Other:
     return Other(row, fleet if narrowed.loss else None)
 
 
-def _keeps(fleet: Fleet, narrowed: Asked) -> bool:
+def _keeps(fleet: Fleet, narrowed: FleetContext) -> bool:
     """Whether a fleet keeps a condition as it is; what survives a loss carries the load without one."""
     kept = _kept(narrowed)
     return all(m in kept and name in narrowed.held[m].terms for m, name in fleet.instances)
 
 
-def _kept(asked: Asked) -> set[int]:
+def _kept(asked: FleetContext) -> set[int]:
     return set(range(len(asked.held)) if asked.kept is None else asked.kept)
 
 
-def _found(beside: Beside, narrowed: Asked) -> Fleet:
+def _found(beside: Beside, narrowed: FleetContext) -> Fleet:
     """The cheapest fleet under a condition, its ways counted as in the answer's problem."""
     kept = _kept(narrowed)
     problem, _ = problem_of(narrowed)
@@ -207,13 +207,13 @@ def _at_one_provider(beside: Beside) -> Other | None:
     return min(able, key=lambda one: one.row.usd_per_month or math.inf)
 
 
-def _without_terms(asked: Asked, terms: tuple[str, ...]) -> Asked:
+def _without_terms(asked: FleetContext, terms: tuple[str, ...]) -> FleetContext:
     held = tuple(replace(one, terms=tuple(name for name in one.terms if name not in terms)) for one in asked.held)
     # The same machines on fewer terms: their chances stay theirs.
     return replace(asked, held=held)
 
 
-def binds(asked: Asked, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetLimit, ...]:
+def binds(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetLimit, ...]:
     """Limits that are used up, and what more of each would save in a month."""
     cost = fleet.cost
     trials: list[tuple[str, str, FleetProblem]] = []
@@ -265,7 +265,9 @@ def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
     )  # fmt: skip
 
 
-def nobody_serves(asked: Asked, missed: dict[int, list[Missed]], *, excluded: Iterable[Rejection]) -> Verdict | None:
+def nobody_serves(
+    asked: FleetContext, missed: dict[int, list[Infeasible]], *, excluded: Iterable[Rejection]
+) -> Verdict | None:
     """A workload that nothing can serve, and the limit that stops what came closest."""
     able = {chance.workload for chance in asked.chances}
     for number, workload in enumerate(asked.request.workloads):
@@ -289,7 +291,7 @@ def nobody_serves(asked: Asked, missed: dict[int, list[Missed]], *, excluded: It
     return None
 
 
-def what_stops(asked: Asked) -> Verdict:
+def what_stops(asked: FleetContext) -> Verdict:
     """The limit without which a fleet would carry the load, and by how much it is short."""
     problem, _ = problem_of(asked)
     own = {f"{one.count} of {one.name}" for one in asked.request.own}

@@ -7,7 +7,7 @@ import pytest
 
 from tonnage.domain.workload import Batch, Filters, Lengths, Serve, Slo
 from tonnage.planning.ask import answer
-from tonnage.planning.relax import bought, relaxed
+from tonnage.planning.core.relaxing import relaxations, what_relaxing_buys
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
@@ -63,7 +63,7 @@ def test_each_constraint_is_dropped_alone() -> None:
         model=EIGHT, lengths=Lengths(prompt_tokens=10, output_tokens=10), rate_per_s=1.0, slo=Slo(ttft_s=1.0),
         quality_floor=0.99, budget_usd_per_h=1.0, filters=Filters(eu=True, providers=("verda",), terms=("spot",)),
     )  # fmt: skip
-    found = dict(relaxed(request))
+    found = dict(relaxations(request))
     assert {"--eu", "--provider", "--term", "--ttft", "--quality", "--budget"} <= set(found)
     assert found["--eu"].filters.eu is None and found["--eu"].filters.providers == ("verda",)
     assert found["--ttft"].slo.ttft_s is None and found["--ttft"].filters == request.filters
@@ -72,5 +72,7 @@ def test_each_constraint_is_dropped_alone() -> None:
 
 def test_one_that_buys_nothing_is_not_named() -> None:
     request = Batch(model=EIGHT, items=1.0, lengths=Lengths(prompt_tokens=1, output_tokens=1), deadline_s=1.0)
-    assert bought(request, lambda other: None) == ()
-    assert bought(request, lambda other: "x" if other.deadline_s is None else None) == ("without --deadline: x",)
+    assert what_relaxing_buys(request, lambda other: None) == ()
+    assert what_relaxing_buys(request, lambda other: "x" if other.deadline_s is None else None) == (
+        "without --deadline: x",
+    )

@@ -16,8 +16,8 @@ from tonnage.domain.workload import Batch
 from tonnage.optimize.frontier import frontier
 from tonnage.planning.batch.option import Found, Work
 from tonnage.planning.batch.runs import JobRun, Place, run_on
+from tonnage.planning.core.rejections import Infeasible
 from tonnage.planning.error_model import Pair, Ratio, correlation, tied, within
-from tonnage.planning.missed import Missed
 from tonnage.planning.sites import none_passes
 from tonnage.units import show
 
@@ -248,17 +248,17 @@ def too_many(request: Batch, work: Work, *, place: Place) -> Verdict:
     )
 
 
-def binding(missed: list[Missed], excluded: tuple[Rejection, ...]) -> Verdict:
+def binding(missed: list[Infeasible], excluded: tuple[Rejection, ...]) -> Verdict:
     """The limit that stops what came closest."""
     if missed:
         return min(missed, key=_nearness).verdict
     return none_passes(excluded)
 
 
-def rejections(missed: list[Missed], options: tuple[BatchOption, ...]) -> tuple[Rejection, ...]:
+def rejections(missed: list[Infeasible], options: tuple[BatchOption, ...]) -> tuple[Rejection, ...]:
     """One line per accelerator that finishes in no configuration: the one that came closest."""
     working = {option.configuration.accelerator for option in options}
-    closest: dict[str, Missed] = {}
+    closest: dict[str, Infeasible] = {}
     for miss in missed:
         name = miss.configuration.accelerator
         if name not in working and (name not in closest or _nearness(miss) < _nearness(closest[name])):
@@ -269,7 +269,7 @@ def rejections(missed: list[Missed], options: tuple[BatchOption, ...]) -> tuple[
     )
 
 
-def _nearness(miss: Missed) -> tuple[int, float]:
+def _nearness(miss: Infeasible) -> tuple[int, float]:
     return ORDER.get(miss.verdict.limit or "", 6), miss.verdict.short_by or 0.0
 
 

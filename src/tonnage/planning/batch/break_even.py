@@ -16,14 +16,14 @@ from msgspec.structs import replace
 
 from tonnage.domain.answer import Verdict
 from tonnage.domain.batch_plan import BatchOption
-from tonnage.domain.plan import Flip
+from tonnage.domain.plan import BreakEven
 from tonnage.domain.workload import Batch, Lengths
 from tonnage.planning.batch.option import Work
 from tonnage.planning.batch.runs import Job, JobRun, Place, run_on
-from tonnage.planning.flips import Axis, Contender, Priced, flips_along, price_flips
+from tonnage.planning.core.break_even import Axis, Contender, Priced, break_even_along, break_even_prices
 from tonnage.units import show
 
-__all__ = ["Chance", "batch_flips"]
+__all__ = ["Candidate", "batch_break_even"]
 
 CHEAPEST: Final = 14
 """Chances that are asked again, by cost of an item."""
@@ -37,7 +37,7 @@ Sized = Callable[[Batch, Work, Place], tuple[JobRun, bool] | Verdict]
 Remade = Callable[[Batch, Work], Work | None]
 
 
-class Chance(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration at a place, whether it is in time now or not."""
 
     work: Work
@@ -59,9 +59,9 @@ class Chance(msgspec.Struct, frozen=True, kw_only=True):
         return self.work.job.items / run_on(self.work.job, self.place, instances=self.fastest).wall_s
 
 
-def batch_flips(
-    request: Batch, options: Sequence[BatchOption], *, chances: Iterable[Chance], sized: Sized, remade: Remade
-) -> tuple[Flip, ...]:
+def batch_break_even(
+    request: Batch, options: Sequence[BatchOption], *, chances: Iterable[Candidate], sized: Sized, remade: Remade
+) -> tuple[BreakEven, ...]:
     """
     Every input at which the first option stops being the first.
 
@@ -70,7 +70,7 @@ def batch_flips(
     request : Batch
     options : sequence of BatchOption
         Ranked.
-    chances : iterable of Chance
+    chances : iterable of Candidate
         Every configuration at every place.
     sized : callable
         The run that a request needs of a work at a place, or why it cannot.
@@ -80,34 +80,36 @@ def batch_flips(
     if not options:
         return ()
     few = _few(chances)
-    found = list(price_flips([_priced(option) for option in options]))
+    found = list(break_even_prices([_priced(option) for option in options]))
     items = Axis(name="items", now=request.items, unit="count", least=1.0)
-    found += flips_along(items, at=lambda n: _asked(replace(request, items=n), few, sized), nothing=_NOTHING)
+    found += break_even_along(items, at=lambda n: _asked(replace(request, items=n), few, sized), nothing=_NOTHING)
     if request.deadline_s is not None:
         until = Axis(name="deadline", now=request.deadline_s, unit="s")
-        found += flips_along(until, at=lambda s: _asked(replace(request, deadline_s=s), few, sized), nothing=_NOTHING)
+        found += break_even_along(
+            until, at=lambda s: _asked(replace(request, deadline_s=s), few, sized), nothing=_NOTHING
+        )
     longer = _longer(request, few[:LENGTHENED], remade)
     tokens = request.lengths.prompt_tokens + request.lengths.output_tokens
     reach = 2.0 ** DOUBLINGS[-1]
     length = Axis(
         name="tokens of an item", now=tokens, unit="tokens", least=max(4.0, tokens / reach), most=tokens * reach
     )
-    found += flips_along(length, at=lambda n: _asked(request, longer(n / tokens), sized), nothing=_NOTHING)
+    found += break_even_along(length, at=lambda n: _asked(request, longer(n / tokens), sized), nothing=_NOTHING)
     return tuple(found)
 
 
 _NOTHING: Final = "nothing finishes in time"
 
 
-def _few(chances: Iterable[Chance]) -> list[Chance]:
+def _few(chances: Iterable[Candidate]) -> list[Candidate]:
     """The cheapest by the item, one or two of an accelerator and term, and the fastest."""
     ranked = sorted((c for c in chances if c.fastest >= 1), key=lambda chance: chance.usd_per_item)
-    kept: dict[tuple[str, str], Chance] = {}
+    kept: dict[tuple[str, str], Candidate] = {}
     for chance in ranked:
         kept.setdefault((chance.work.configuration.accelerator, chance.place.term), chance)
         if len(kept) >= CHEAPEST:
             break
-    by_speed: dict[str, Chance] = {}
+    by_speed: dict[str, Candidate] = {}
     for chance in ranked:
         name = chance.work.configuration.accelerator
         if name not in by_speed or chance.items_per_s > by_speed[name].items_per_s:
@@ -116,7 +118,7 @@ def _few(chances: Iterable[Chance]) -> list[Chance]:
     return [*kept.values(), *(chance for chance in fast if chance not in kept.values())]
 
 
-def _asked(request: Batch, chances: Iterable[Chance], sized: Sized) -> list[Contender]:
+def _asked(request: Batch, chances: Iterable[Candidate], sized: Sized) -> list[Contender]:
     """What each costs at this request; those that cannot do it are left out."""
     found = []
     for chance in chances:
@@ -147,7 +149,7 @@ def _name(accelerator: str, term: str) -> str:
     return accelerator if term == "on-demand" else f"{accelerator}, {term}"
 
 
-def _told(chance: Chance, run: JobRun) -> str:
+def _told(chance: Candidate, run: JobRun) -> str:
     count = round(run.instances * chance.place.offer.count)
     name = _name(chance.work.configuration.accelerator, chance.place.term)
     return f"{count} x {name} for {show(run.usd, 'USD')} in {show(run.wall_s, 's')}"
@@ -164,9 +166,9 @@ def _priced(option: BatchOption) -> Priced:
     )
 
 
-def _longer(request: Batch, chances: Sequence[Chance], remade: Remade) -> Callable[[float], list[Chance]]:
+def _longer(request: Batch, chances: Sequence[Candidate], remade: Remade) -> Callable[[float], list[Candidate]]:
     """Share of the present length -> the chances with the rates that their replicas have there."""
-    known: list[tuple[Chance, list[tuple[float, Job]]]] = []
+    known: list[tuple[Candidate, list[tuple[float, Job]]]] = []
     for chance in chances:
         points = []
         for power in DOUBLINGS:
@@ -175,7 +177,7 @@ def _longer(request: Batch, chances: Sequence[Chance], remade: Remade) -> Callab
                 points.append((2.0**power, work.job))
         known.append((chance, points))
 
-    def at(share: float) -> list[Chance]:
+    def at(share: float) -> list[Candidate]:
         found = []
         for chance, points in known:
             job = _between(points, share)

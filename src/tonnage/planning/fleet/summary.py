@@ -9,9 +9,9 @@ from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.fleet_plan import PoolInstances, PoolReplicas
 from tonnage.domain.infer_plan import Infer
 from tonnage.optimize.fleet import Fleet, FleetProblem
-from tonnage.planning.fleet.chance import Chance
+from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.hours import ranges
-from tonnage.planning.fleet.problem import Asked
+from tonnage.planning.fleet.problem import FleetContext
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.host import sampling_needs, serving_needs
 from tonnage.pricing.bills import HOURS_PER_MONTH
@@ -19,7 +19,9 @@ from tonnage.pricing.bills import HOURS_PER_MONTH
 __all__ = ["bill_of", "instances_of", "kinds_of", "replicas_of"]
 
 
-def bill_of(asked: Asked, problem: FleetProblem, *, fleet: Fleet, ends: tuple[float | None, float | None]) -> Quantity:
+def bill_of(
+    asked: FleetContext, problem: FleetProblem, *, fleet: Fleet, ends: tuple[float | None, float | None]
+) -> Quantity:
     """What the fleet costs in a month of 730 hours, a part for each kind of instance and its starts. [USD]"""
     months = HOURS_PER_MONTH / asked.hours.total_h
     parts: list[Part] = []
@@ -54,7 +56,7 @@ def bill_of(asked: Asked, problem: FleetProblem, *, fleet: Fleet, ends: tuple[fl
     )  # fmt: skip
 
 
-def instances_of(asked: Asked, problem: FleetProblem, *, fleet: Fleet) -> tuple[PoolInstances, ...]:
+def instances_of(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[PoolInstances, ...]:
     """Each kind of instance on each term, dearest first."""
     months = HOURS_PER_MONTH / asked.hours.total_h
     found = []
@@ -83,7 +85,7 @@ def instances_of(asked: Asked, problem: FleetProblem, *, fleet: Fleet) -> tuple[
 
 
 def replicas_of(
-    asked: Asked, problem: FleetProblem, *, behind: tuple[Chance | None, ...], fleet: Fleet
+    asked: FleetContext, problem: FleetProblem, *, behind: tuple[Candidate | None, ...], fleet: Fleet
 ) -> tuple[PoolReplicas, ...]:
     """Replicas of each workload on each kind of instance."""
     found = []
@@ -108,7 +110,7 @@ def replicas_of(
     return tuple(sorted(found, key=lambda one: (order[one.workload], one.where, not one.firm)))
 
 
-def _needs(chance: Chance, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:
+def _needs(chance: Candidate, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:
     """Of one instance full of such replicas; machines of one's own are the owner's business where nothing is said."""
     weights = sum(part.value for part in chance.memory.parts if part.name.startswith("weights"))
     if infer is not None:
@@ -122,7 +124,7 @@ def _needs(chance: Chance, held: Stock, *, infer: Infer | None) -> tuple[HostNee
     return serving_needs(chance.configuration.layout, weight_bytes=weights * chance.ranks, offer=held.offer)
 
 
-def kinds_of(asked: Asked, fleet: Fleet) -> list[str]:
+def kinds_of(asked: FleetContext, fleet: Fleet) -> list[str]:
     """Accelerators in use, the one with most instance hours first."""
     hours: dict[str, float] = {}
     for (m, _), counts in fleet.instances.items():
@@ -133,7 +135,7 @@ def kinds_of(asked: Asked, fleet: Fleet) -> list[str]:
     return sorted(hours, key=lambda name: (-hours[name], name))
 
 
-def _carries(asked: Asked, problem: FleetProblem, *, w: int, firm: bool, fleet: Fleet) -> tuple[float, ...]:
+def _carries(asked: FleetContext, problem: FleetProblem, *, w: int, firm: bool, fleet: Fleet) -> tuple[float, ...]:
     """Of each bucket, the share that a kind of replica gets over all hours; of one bucket, by capacity."""
     way = problem.ways[w]
     shares = []

@@ -19,13 +19,13 @@ from tonnage.planning.train.search import Place, arranged
 from tonnage.planning.train.setup import resolve_setup
 from tonnage.simulation.training import step_time
 
-__all__ = ["beside_best"]
+__all__ = ["over_best_layout"]
 
 ONE_RECOMPUTE_UNTIL: Final = 2022
 """Before selective recompute (arXiv 2205.05198) a run of that size recomputed every layer."""
 
 
-def beside_best(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | None:
+def over_best_layout(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | None:
     """
     Step of the stated layout over that of the best, and both; none where too little is stated or it does not fit.
 

@@ -23,12 +23,12 @@ from tonnage.units import show
 if TYPE_CHECKING:
     from tonnage.simulation.serving import Simulated as Run
 
-__all__ = ["request_columns", "told"]
+__all__ = ["request_columns", "summary_of"]
 
 OCCUPANCY_POINTS: Final = 200
 
 
-def told(
+def summary_of(
     asked: Simulation, at: Deployment, *, replica: ReplicaArrays, traffic: Traced, run: Run, copies: int
 ) -> Simulated:
     """The answer of a run that stands for so many equal ones."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.domain.plan import Flip
+from tonnage.domain.plan import BreakEven
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.planning.ask import answer
 
@@ -24,8 +24,8 @@ def leader(made: TrainPlan) -> str:
     return f"{best.accelerators} x {best.configuration.accelerator}"
 
 
-def flip_of(made: TrainPlan, words: str) -> Flip | None:
-    return next((flip for flip in made.flips if flip.input.startswith(words)), None)
+def flip_of(made: TrainPlan, words: str) -> BreakEven | None:
+    return next((flip for flip in made.break_even if flip.input.startswith(words)), None)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_the_whole_plan_agrees_on_both_sides_of_a_flip(
 
 def test_some_flip_of_the_deadline_and_of_prices_is_known(now: TrainPlan) -> None:
     assert flip_of(now, "deadline")
-    prices = [flip for flip in now.flips if flip.unit == "USD/h"]
+    prices = [flip for flip in now.break_even if flip.unit == "USD/h"]
     assert prices and all(f.low is not None and f.high is not None and f.low < f.value < f.high for f in prices)
 
 

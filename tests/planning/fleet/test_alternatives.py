@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.fleet_plan import FleetAlternative
 from tonnage.optimize.fleet import Fleet, FleetProblem, cheapest_fleet
-from tonnage.planning.fleet import others, plan
+from tonnage.planning.fleet import alternatives, plan
 from tonnage.planning.fleet.door import fleet_request
 from tonnage.planning.fleet.problem import problem_of
 from tonnage.report.fleet import show_fleet_plan
@@ -52,8 +52,8 @@ def stopped_early(problem: FleetProblem, **effort: Any) -> Fleet:
     return replace(fleet, instances=instances, cost=cost, bound=cheapest_fleet(problem).bound)
 
 
-def nothing_of_one_kind(beside: others.Beside, used: list[str]) -> others.Other:
-    return others.Other(FleetAlternative(name="one kind", what="not looked for"))
+def nothing_of_one_kind(beside: alternatives.Beside, used: list[str]) -> alternatives.Other:
+    return alternatives.Other(FleetAlternative(name="one kind", what="not looked for"))
 
 
 def test_a_cheaper_fleet_under_a_stricter_condition_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,9 +62,9 @@ def test_a_cheaper_fleet_under_a_stricter_condition_is_the_answer(monkeypatch: p
     monkeypatch.setattr(plan, "cheapest_fleet", stopped_early)
     early = plan.plan_fleet(fleet_request(ASKED))
     assert whole.bill is not None and early.bill is not None
-    assert early.bill.value == pytest.approx(whole.bill.value, rel=others.GAP)
+    assert early.bill.value == pytest.approx(whole.bill.value, rel=alternatives.GAP)
     assert early.checks and all(check.meets for check in early.checks)
-    assert 0.0 <= early.gap <= others.GAP
+    assert 0.0 <= early.gap <= alternatives.GAP
     assert all(one.more is None or one.more >= 0.0 for one in early.alternatives)
 
 
@@ -72,9 +72,9 @@ def test_an_answer_found_without_spot_says_that_it_needs_none(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(plan, "cheapest_fleet", stopped_early)
-    monkeypatch.setattr(others, "_of_one_kind", nothing_of_one_kind)
+    monkeypatch.setattr(alternatives, "_of_one_kind", nothing_of_one_kind)
     early = plan.plan_fleet(fleet_request(ASKED))
-    (spotless,) = (one for one in early.alternatives if one.name == others.WITHOUT_SPOT)
+    (spotless,) = (one for one in early.alternatives if one.name == alternatives.WITHOUT_SPOT)
     assert {one.term for one in early.instances} == {"on-demand"}
     assert early.bill is not None and spotless.more == 0.0
     assert spotless.usd_per_month == pytest.approx(early.bill.value)

@@ -8,10 +8,10 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import Configuration
 from tonnage.simulation.capacity import Point
 
-__all__ = ["Missed"]
+__all__ = ["Infeasible"]
 
 
-class Missed(msgspec.Struct, frozen=True, kw_only=True):
+class Infeasible(msgspec.Struct, frozen=True, kw_only=True):
     """One loser of a search. `alone` is set when memory suffices and a latency objective does not."""
 
     configuration: Configuration

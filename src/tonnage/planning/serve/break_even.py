@@ -18,17 +18,17 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.model import Model
-from tonnage.domain.plan import Configuration, Flip, ServeOption
+from tonnage.domain.plan import BreakEven, Configuration, ServeOption
 from tonnage.domain.workload import Lengths, Serve
-from tonnage.planning.flips import Axis, Contender, Priced, flips_along, price_flips
-from tonnage.planning.missed import Missed
+from tonnage.planning.core.break_even import Axis, Contender, Priced, break_even_along, break_even_prices
+from tonnage.planning.core.rejections import Infeasible
 from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve.option import Candidate, bills_of, load_of, replicas_of, share_of
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, largest_concurrency
 from tonnage.units import show
 
-__all__ = ["serve_flips"]
+__all__ = ["serve_break_even"]
 
 CONTENDERS: Final = 14
 """Options that are asked again, cheapest first."""
@@ -43,7 +43,7 @@ SLO_RATIO: Final = 1.25
 NOTHING: Final = "nothing that was looked at serves it"
 
 
-class _Chance(msgspec.Struct, frozen=True, kw_only=True):
+class _PlacedReplica(msgspec.Struct, frozen=True, kw_only=True):
     """A replica at a place, and how much more it takes than the mean field says."""
 
     site: Site
@@ -55,16 +55,16 @@ class _Chance(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas -> what they cost; filled as they are asked for. [USD/h]"""
 
 
-def serve_flips(
+def serve_break_even(
     request: Serve,
     options: Sequence[ServeOption],
     *,
     found: Iterable[tuple[Candidate, ServeOption]],
-    missed: Iterable[Missed],
+    missed: Iterable[Infeasible],
     open_sites: Sequence[Site],
     model: Model,
     today: date,
-) -> tuple[Flip, ...]:
+) -> tuple[BreakEven, ...]:
     """
     Every input at which the first option stops being the first, or needs one more replica.
 
@@ -75,7 +75,7 @@ def serve_flips(
         Ranked.
     found : iterable of (Candidate, ServeOption)
         Everything that serves the load.
-    missed : iterable of Missed
+    missed : iterable of Infeasible
         What does not; those that are too slow may with looser objectives.
     open_sites : sequence of Site
     model : Model
@@ -85,25 +85,25 @@ def serve_flips(
         return ()
     few = _few(request, found)
     ask = partial(_contenders, today=today)
-    flips = [*price_flips([_priced(option) for option in options]), *_another_replica(request, options[0])]
+    flips = [*break_even_prices([_priced(option) for option in options]), *_another_replica(request, options[0])]
     late = _late(request, missed, open_sites=open_sites, model=model)
     for (axis, changed), chances in (
         *((each, few) for each in _loads(request)), *((each, [*few, *late]) for each in _objectives(request))
     ):  # fmt: skip
-        flips += flips_along(axis, at=partial(_along, changed, chances, ask), nothing=NOTHING)
+        flips += break_even_along(axis, at=partial(_along, changed, chances, ask), nothing=NOTHING)
     longer = _longer(request, few[:LENGTHENED], model)
     tokens = request.lengths.prompt_tokens + request.lengths.output_tokens
     reach = 2.0 ** DOUBLINGS[-1]
     length = Axis(name="tokens of a request", now=tokens, unit="tokens", least=tokens / reach, most=tokens * reach)
-    flips += flips_along(length, at=lambda n: ask(request, longer(n / tokens)), nothing=NOTHING)
+    flips += break_even_along(length, at=lambda n: ask(request, longer(n / tokens)), nothing=NOTHING)
     return tuple(flips)
 
 
 Changed = Callable[[float], Serve]
-Ask = Callable[[Serve, Iterable[_Chance]], list[Contender]]
+Ask = Callable[[Serve, Iterable[_PlacedReplica]], list[Contender]]
 
 
-def _along(changed: Changed, chances: Sequence[_Chance], ask: Ask, value: float) -> list[Contender]:
+def _along(changed: Changed, chances: Sequence[_PlacedReplica], ask: Ask, value: float) -> list[Contender]:
     return ask(changed(value), chances)
 
 
@@ -135,7 +135,7 @@ def _with_objective(request: Serve, name: str, value: float) -> Serve:
     return replace(request, slo=replace(request.slo, **{name: value}))
 
 
-def _contenders(request: Serve, chances: Iterable[_Chance], *, today: date) -> list[Contender]:
+def _contenders(request: Serve, chances: Iterable[_PlacedReplica], *, today: date) -> list[Contender]:
     """What each costs at this request; those that cannot serve it are left out."""
     found = []
     for chance in chances:
@@ -152,7 +152,7 @@ def _scaled(best: Point, scale: float) -> Point:
     return replace(best, rate_per_s=best.rate_per_s * scale, concurrency=best.concurrency * scale)
 
 
-def _contender(request: Serve, chance: _Chance, *, best: Point, today: date) -> Contender | None:
+def _contender(request: Serve, chance: _PlacedReplica, *, best: Point, today: date) -> Contender | None:
     error = chance.replica.rate_factor
     counts = [replicas_of(request, best, factor=factor) for factor in (1.0, error, 1.0 / error)]
     usd, low, high = (_usd(request, chance, count, today) for count in counts)
@@ -167,7 +167,7 @@ def _contender(request: Serve, chance: _Chance, *, best: Point, today: date) -> 
     )
 
 
-def _usd(request: Serve, chance: _Chance, replicas: int, today: date) -> float | None:
+def _usd(request: Serve, chance: _PlacedReplica, replicas: int, today: date) -> float | None:
     """What so many replicas cost on the cheapest offer of the site; None where none holds them. [USD/h]"""
     if replicas not in chance.bills:
         ranks = chance.configuration.layout.ranks
@@ -181,11 +181,11 @@ def _name(configuration: Configuration) -> str:
     return f"{configuration.accelerator} {configuration.precision.weights}"
 
 
-def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list[_Chance]:
+def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list[_PlacedReplica]:
     """The cheapest options, a few of one accelerator, with what the simulation adds to the mean field."""
     ranked = sorted(found, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))
     counts: dict[str, int] = {}
-    kept: list[_Chance] = []
+    kept: list[_PlacedReplica] = []
     for candidate, option in ranked:
         name = _name(candidate.configuration)
         if counts.get(name, 0) >= OF_ONE or len(kept) >= CONTENDERS or candidate.replica.times is None:
@@ -195,7 +195,7 @@ def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list
             continue
         counts[name] = counts.get(name, 0) + 1
         kept.append(
-            _Chance(
+            _PlacedReplica(
                 site=candidate.site, configuration=candidate.configuration, replica=candidate.replica,
                 scale=candidate.best.rate_per_s / guess.rate_per_s, sure=option.sure, bills={},
             )
@@ -203,11 +203,13 @@ def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list
     return kept
 
 
-def _late(request: Serve, missed: Iterable[Missed], *, open_sites: Sequence[Site], model: Model) -> list[_Chance]:
+def _late(
+    request: Serve, missed: Iterable[Infeasible], *, open_sites: Sequence[Site], model: Model
+) -> list[_PlacedReplica]:
     """Accelerators that hold the model and are too slow, nearest to the objectives first."""
     slow = sorted((miss for miss in missed if miss.alone is not None), key=lambda miss: miss.verdict.short_by or 0.0)
     sites = {(site.accelerator.id, site.intra_link): site for site in open_sites}
-    kept: dict[str, _Chance] = {}
+    kept: dict[str, _PlacedReplica] = {}
     for miss in slow:
         c = miss.configuration
         site = sites.get((c.accelerator, c.intra_link))
@@ -215,15 +217,17 @@ def _late(request: Serve, missed: Iterable[Missed], *, open_sites: Sequence[Site
             continue
         replica = build_replica(model=model, accelerator=site.accelerator, configuration=c, lengths=request.lengths)
         sure = str(replica.basis) in {"measured", "calibrated"}
-        kept[c.accelerator] = _Chance(site=site, configuration=c, replica=replica, scale=1.0, sure=sure, bills={})
+        kept[c.accelerator] = _PlacedReplica(
+            site=site, configuration=c, replica=replica, scale=1.0, sure=sure, bills={}
+        )
     return list(kept.values())
 
 
-def _longer(request: Serve, chances: Sequence[_Chance], model: Model) -> Callable[[float], list[_Chance]]:
+def _longer(request: Serve, chances: Sequence[_PlacedReplica], model: Model) -> Callable[[float], list[_PlacedReplica]]:
     """Share of the present lengths -> the chances whose replica takes what one built for such lengths takes."""
     known = [(chance, _at_lengths(request, chance, model)) for chance in chances]
 
-    def at(share: float) -> list[_Chance]:
+    def at(share: float) -> list[_PlacedReplica]:
         found = []
         for chance, points in known:
             scale = _between(points, share)
@@ -234,7 +238,7 @@ def _longer(request: Serve, chances: Sequence[_Chance], model: Model) -> Callabl
     return at
 
 
-def _at_lengths(request: Serve, chance: _Chance, model: Model) -> list[tuple[float, float]]:
+def _at_lengths(request: Serve, chance: _PlacedReplica, model: Model) -> list[tuple[float, float]]:
     """(share of the lengths, capacity over that at the present ones); those that it cannot serve are left out."""
     assert chance.replica.times is not None
     now, _ = largest_concurrency(chance.replica.times, load_of(request, chance.replica))
@@ -286,7 +290,7 @@ def _between(points: Sequence[tuple[float, float]], share: float) -> float | Non
     return float(a ** (1.0 - t) * b**t)
 
 
-def _another_replica(request: Serve, best: ServeOption) -> list[Flip]:
+def _another_replica(request: Serve, best: ServeOption) -> list[BreakEven]:
     """The mean rate from which the first option needs one more replica."""
     if request.rate_per_s is None:
         return []
@@ -298,7 +302,7 @@ def _another_replica(request: Serve, best: ServeOption) -> list[Flip]:
     )
     assert most is not None
     return [
-        Flip(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas are needed",
+        BreakEven(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas are needed",
              low=low, high=high, now=request.rate_per_s)
     ]  # fmt: skip
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.domain.plan import Flip, ServePlan
+from tonnage.domain.plan import BreakEven, ServePlan
 from tonnage.planning.ask import answer
 
 TODAY = date(2026, 11, 21)
@@ -27,8 +27,8 @@ def leader(made: ServePlan) -> str:
     return f"{best.accelerator} ({best.precision.weights})"
 
 
-def flips_of(made: ServePlan, words: str) -> list[Flip]:
-    return [flip for flip in made.flips if flip.input == words and "replicas are needed" not in flip.becomes]
+def flips_of(made: ServePlan, words: str) -> list[BreakEven]:
+    return [flip for flip in made.break_even if flip.input == words and "replicas are needed" not in flip.becomes]
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +53,17 @@ def test_the_whole_plan_agrees_on_both_sides_of_a_flip(now: ServePlan, words: st
 
 
 def test_prices_traffic_lengths_and_objectives_are_all_looked_at(now: ServePlan) -> None:
-    told = " ".join(flip.input for flip in now.flips)
-    assert "mean rate" in told and any(flip.unit == "USD/h" for flip in now.flips)
-    assert any(flip.unit == "s" for flip in now.flips) and any(flip.unit == "tokens" for flip in now.flips)
-    for flip in now.flips:
+    told = " ".join(flip.input for flip in now.break_even)
+    assert "mean rate" in told and any(flip.unit == "USD/h" for flip in now.break_even)
+    assert any(flip.unit == "s" for flip in now.break_even) and any(flip.unit == "tokens" for flip in now.break_even)
+    for flip in now.break_even:
         assert flip.now is not None
         if flip.ties and flip.low is not None and flip.high is not None:
             assert flip.low <= flip.now <= flip.high
 
 
 def test_one_more_replica_is_needed_where_the_plan_says_so(now: ServePlan) -> None:
-    flip = next(flip for flip in now.flips if "replicas are needed" in flip.becomes)
+    flip = next(flip for flip in now.break_even if "replicas are needed" in flip.becomes)
     name = now.options[0].configuration.accelerator
     below, above = (plan(accelerator=name, rate=f"{flip.value * f:.5g}/s").options[0].replicas for f in (0.99, 1.01))
     assert below == now.options[0].replicas and above == below + 1

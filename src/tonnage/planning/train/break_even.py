@@ -11,27 +11,27 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from tonnage.domain.answer import Basis, Quantity
-from tonnage.domain.plan import Flip
+from tonnage.domain.plan import BreakEven
 from tonnage.domain.train_plan import TrainOption
-from tonnage.planning.flips import Axis, Contender, Priced, contender, flips_along, price_flips
+from tonnage.planning.core.break_even import Axis, Contender, Priced, break_even_along, break_even_prices, contender
 from tonnage.planning.train.search import KEPT_FREE
 from tonnage.units import show
 
-__all__ = ["train_flips"]
+__all__ = ["train_break_even"]
 
 MOST: Final = 60
 """Arranged options that are asked again, by cost."""
 NOTHING: Final = "nothing that was looked at does it"
 
 
-def train_flips(
+def train_break_even(
     options: Sequence[TrainOption],
     *,
     evaluated: Iterable[TrainOption],
     deadline_s: float,
     budget_usd: float | None,
     stated: bool,
-) -> tuple[Flip, ...]:
+) -> tuple[BreakEven, ...]:
     """
     Every input at which the first option stops being the first.
 
@@ -51,22 +51,22 @@ def train_flips(
         return ()
     few = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MOST]
     asked = _asked(few, fastest=math.isinf(deadline_s))
-    found: list[Flip] = []
+    found: list[BreakEven] = []
     if math.isfinite(deadline_s):
-        found += price_flips([_priced(option) for option in options])
+        found += break_even_prices([_priced(option) for option in options])
     if stated:
         least = min(option.run.wall_s.value for option in few)
         until = Axis(name="deadline", now=deadline_s, unit="s", least=least)
-        found += flips_along(until, at=lambda s: asked(s, budget_usd, 1.0), nothing=NOTHING)
+        found += break_even_along(until, at=lambda s: asked(s, budget_usd, 1.0), nothing=NOTHING)
     if budget_usd is not None:
         spent = Axis(name="budget", now=budget_usd, unit="USD")
-        found += flips_along(spent, at=lambda usd: asked(deadline_s, usd, 1.0), nothing=NOTHING)
+        found += break_even_along(spent, at=lambda usd: asked(deadline_s, usd, 1.0), nothing=NOTHING)
     run, c = options[0].run, options[0].configuration
     tokens = run.steps * c.global_batch * c.seq_len
     # Beyond what the fastest arranged option does in time, larger counts would have to be looked at.
     most = tokens * deadline_s / min(option.run.wall_s.value for option in few)
     longer = Axis(name="tokens to train on", now=tokens, unit="tokens", most=most)
-    found += flips_along(longer, at=lambda n: asked(deadline_s, budget_usd, n / tokens), nothing=NOTHING)
+    found += break_even_along(longer, at=lambda n: asked(deadline_s, budget_usd, n / tokens), nothing=NOTHING)
     return tuple(found)
 
 

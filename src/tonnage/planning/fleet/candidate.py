@@ -16,10 +16,10 @@ from tonnage.planning.replica import Replica
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point
 
-__all__ = ["Chance", "cost_per_unit", "needless", "usable"]
+__all__ = ["Candidate", "cost_per_unit", "needless", "usable"]
 
 
-class Chance(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration of one workload's model at one kind of site."""
 
     workload: int
@@ -62,14 +62,14 @@ class Chance(msgspec.Struct, frozen=True, kw_only=True):
         return sum(share for share, _ in able) / sum(share / rate for share, rate in able) if able else 0.0
 
 
-def usable(chance: Chance, held: Stock) -> bool:
+def usable(chance: Candidate, held: Stock) -> bool:
     """Whether replicas of a chance fit on machines of a kind."""
     count = held.offer.count
     whole = count >= chance.ranks or (count == chance.site.per_node and chance.ranks % count == 0)
     return held.site is chance.site and chance.workload in held.users and whole
 
 
-def cost_per_unit(chance: Chance, held: Stock, *, bucket: int) -> float:
+def cost_per_unit(chance: Candidate, held: Stock, *, bucket: int) -> float:
     """The least that a request of a bucket costs there at full load; the rest of the machine is used. [USD]"""
     rate = chance.rates[bucket]
     prices = [price for term in held.terms if (price := held.offer.usd_per_hour(term)) is not None]
@@ -78,7 +78,7 @@ def cost_per_unit(chance: Chance, held: Stock, *, bucket: int) -> float:
     return min(prices) / held.offer.count * chance.share / (rate * 3600.0)
 
 
-def needless(one: Stock, machines: list[Stock], *, found: list[Chance]) -> bool:
+def needless(one: Stock, machines: list[Stock], *, found: list[Candidate]) -> bool:
     """Whether a smaller instance of the same kind holds the same replicas at no higher price of each accelerator."""
     if one.own or one.host_only:
         return False

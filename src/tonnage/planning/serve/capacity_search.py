@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = [
     "LIMITS",
     "PRECISION",
-    "Tried",
+    "SearchedCapacity",
     "arrays_of",
     "drawn",
     "front",
     "load_points",
     "point_at",
     "point_of",
-    "tried",
+    "search_capacity",
 ]
 
 LEAST_REQUESTS: Final = {False: 2_500, True: 6_000}
@@ -55,7 +55,7 @@ BINDS: Final = {"kv": "kv", "batch limit": "batch", "compute": "compute", "bandw
 LIMITS: Final = ("ttft", "tpot", "e2e")
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class SearchedCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """One replica after its simulations."""
 
     arrays: ReplicaArrays
@@ -87,7 +87,9 @@ def drawn(request: Serve) -> Requests:
     return scaled_lengths(found, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
 
 
-def tried(request: Serve, replica: Replica, *, requests: Requests, guess: Point, close: bool) -> Tried:
+def search_capacity(
+    request: Serve, replica: Replica, *, requests: Requests, guess: Point, close: bool
+) -> SearchedCapacity:
     """The replica's capacity by simulation, searched from a `guess` such as the mean field's."""
     from tonnage.simulation import slo
 
@@ -102,7 +104,7 @@ def tried(request: Serve, replica: Replica, *, requests: Requests, guess: Point,
         arrays.table, arrays.limits, requests=few, slo=limits, delivery_s=delivery,
         start=guess.rate_per_s, precision=PRECISION[close],
     )  # fmt: skip
-    base = Tried(
+    base = SearchedCapacity(
         arrays=arrays, requests=few, found=_found(seen), delivery_s=delivery, best=None,
         alone=_simulated(arrays, few, seen.probes[0].rate_per_s, delivery, s.percentile),
     )  # fmt: skip
@@ -112,7 +114,7 @@ def tried(request: Serve, replica: Replica, *, requests: Requests, guess: Point,
     return msgspec.structs.replace(base, best=best)
 
 
-def point_at(request: Serve, tested: Tried, *, share: float) -> Point:
+def point_at(request: Serve, tested: SearchedCapacity, *, share: float) -> Point:
     """What requests see at a share of the load: at that rate, or with so many in flight on average."""
     if request.rate_per_s is not None or tested.best is None:
         return _simulated(tested.arrays, tested.requests, share, tested.delivery_s, request.slo.percentile)
@@ -198,7 +200,7 @@ def _found(seen: SloCapacity) -> SimulatedCapacity:
     )  # fmt: skip
 
 
-def _saturated(replica: Replica, arrays: ReplicaArrays, requests: Requests, delivery: float) -> Tried:
+def _saturated(replica: Replica, arrays: ReplicaArrays, requests: Requests, delivery: float) -> SearchedCapacity:
     """Without objectives a replica is full when somebody always waits."""
     from tonnage.simulation import slo
 
@@ -212,4 +214,4 @@ def _saturated(replica: Replica, arrays: ReplicaArrays, requests: Requests, deli
         rate_per_s=rate, low_per_s=least, high_per_s=max(rate, 2.0 * rate - least), limit=BINDS[resource],
         resource=resource, cause=cause, knee_per_s=rate, simulations=1, requests=len(requests.prompt),
     )  # fmt: skip
-    return Tried(arrays=arrays, requests=requests, found=found, delivery_s=delivery, best=best, alone=best)
+    return SearchedCapacity(arrays=arrays, requests=requests, found=found, delivery_s=delivery, best=best, alone=best)

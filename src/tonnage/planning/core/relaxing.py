@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.workload import Batch, Filters, FineTune, Serve, Train
 
-__all__ = ["bought", "relaxed"]
+__all__ = ["relaxations", "what_relaxing_buys"]
 
 Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer)
 
@@ -37,7 +37,7 @@ OBJECTIVES: Final = ("ttft_s", "tpot_s", "e2e_s")
 ALL_TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 
 
-def relaxed(request: Request) -> Iterator[tuple[str, Request]]:
+def relaxations(request: Request) -> Iterator[tuple[str, Request]]:
     """The request without each of its constraints in turn, and what was dropped, as a flag."""
     for name, filters in _filters(request.filters):
         yield name, replace(request, filters=filters)
@@ -51,7 +51,7 @@ def relaxed(request: Request) -> Iterator[tuple[str, Request]]:
                 yield f"--{name.removesuffix('_s')}", replace(request, slo=replace(request.slo, **{name: None}))
 
 
-def bought(request: Request, leads: Callable[[Request], str | None]) -> tuple[str, ...]:
+def what_relaxing_buys(request: Request, leads: Callable[[Request], str | None]) -> tuple[str, ...]:
     """
     What dropping one constraint at a time buys.
 
@@ -62,7 +62,7 @@ def bought(request: Request, leads: Callable[[Request], str | None]) -> tuple[st
     leads : callable
         Request -> the option that leads then, in a few words; None where there is none.
     """
-    found = ((flag, leads(other)) for flag, other in relaxed(request))
+    found = ((flag, leads(other)) for flag, other in relaxations(request))
     return tuple(f"without {flag}: {told}" for flag, told in found if told is not None)
 
 

@@ -17,11 +17,11 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.plan import Configuration, Flip
+from tonnage.domain.plan import BreakEven, Configuration
 from tonnage.domain.train_plan import TrainConfiguration
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
 
-__all__ = ["Axis", "Contender", "Priced", "contender", "flips_along", "price_flips"]
+__all__ = ["Axis", "Contender", "Priced", "break_even_along", "break_even_prices", "contender"]
 
 RATIO: Final = 1.1
 """Step of the scan along an input. [-]"""
@@ -89,7 +89,7 @@ def contender(
     return Contender(name=name, usd=cost.value, low=low, high=high, told=told, sure=sure, configuration=configuration)
 
 
-def flips_along(axis: Axis, *, at: Along, nothing: str = "nothing does it") -> tuple[Flip, ...]:
+def break_even_along(axis: Axis, *, at: Along, nothing: str = "nothing does it") -> tuple[BreakEven, ...]:
     """
     The nearest change below and above the present value of one input.
 
@@ -121,7 +121,7 @@ def flips_along(axis: Axis, *, at: Along, nothing: str = "nothing does it") -> t
     return tuple(found)
 
 
-def price_flips(options: Sequence[Priced]) -> tuple[Flip, ...]:
+def break_even_prices(options: Sequence[Priced]) -> tuple[BreakEven, ...]:
     """Prices at which the best option of another name would lead; the first of `options` leads now."""
     if not options:
         return ()
@@ -131,7 +131,7 @@ def price_flips(options: Sequence[Priced]) -> tuple[Flip, ...]:
         value = rival.usd_per_instance_hour * best.cost.value / rival.cost.value
         spread, certain = _apart(_as_contender(rival), best=_as_contender(best))
         found.append(
-            Flip(
+            BreakEven(
                 input=f"{rival.name} ({rival.what}) below",
                 value=value,
                 unit="USD/h",
@@ -197,7 +197,7 @@ def _cost(one: Contender) -> Quantity:
     return Quantity(value=one.usd, unit="USD", low=one.low, high=one.high)
 
 
-def _nearest(axis: Axis, step: float, word: str, state: Callable[[float], _State]) -> Flip | None:
+def _nearest(axis: Axis, step: float, word: str, state: Callable[[float], _State]) -> BreakEven | None:
     """The nearest value at which the leader loses, with the interval around it; None within reach."""
     scan = _scan(axis, step)
     value = _crossing(axis.now, scan, lambda v: state(v).lost)
@@ -208,7 +208,7 @@ def _nearest(axis: Axis, step: float, word: str, state: Callable[[float], _State
     ties = state(axis.now).close
     early = axis.now if ties else near
     low, high = (early, far) if word == "above" else (far, early)
-    return Flip(
+    return BreakEven(
         input=f"{axis.name} {word}", value=value, unit=axis.unit, becomes=state(value).told, low=low, high=high,
         now=axis.now, ties=ties,
     )  # fmt: skip

@@ -26,10 +26,10 @@ from tonnage.domain.workload import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
-from tonnage.planning.fleet.chance import Chance, cost_per_unit, needless, usable
+from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.fleet.candidate import Candidate, cost_per_unit, needless, usable
 from tonnage.planning.fleet.requests import drawn_for, of_bucket
 from tonnage.planning.fleet.stock import Stock
-from tonnage.planning.missed import Missed
 from tonnage.planning.quality import floored
 from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve import formats, limits
@@ -38,7 +38,7 @@ from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
 from tonnage.simulation.simulated import Requests
 
-__all__ = ["chances", "lengths_served", "simulated", "worth"]
+__all__ = ["candidates", "lengths_served", "simulated", "worth"]
 
 LARGEST_REPLICA: Final = 32
 SIZES_LOOKED_AT: Final = 3
@@ -47,7 +47,7 @@ KEPT_PER_SITE: Final = 2
 FAR: Final = 3.0
 """A machine on which every request costs so many times the least is left out. [-]"""
 NEAR: Final = 1.6
-"""Simulated capacity over the mean field's, at most (see `planner.serve.decide`): nearer ones are simulated. [-]"""
+"""Simulated capacity over the mean field's, at most (see `planning.serve.decide`): nearer ones are simulated. [-]"""
 
 
 class _Place(NamedTuple):
@@ -61,10 +61,10 @@ class _Place(NamedTuple):
         return self.site.accelerator if self.piece is None else part_of(self.site.accelerator, self.piece)
 
 
-def chances(
+def candidates(
     request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions
-) -> tuple[list[Chance], list[Missed], int]:
-    """The best few configurations of a workload at each site, why others cannot, and how many were looked at."""
+) -> tuple[list[Candidate], list[Infeasible], int]:
+    """The best few candidates of a workload at each site, why others cannot, and how many were looked at."""
     workload = request.workloads[number]
     assert workload.serve is not None
     model = resolve(workload.serve.model, additions=additions)
@@ -72,14 +72,14 @@ def chances(
         raise BadRequest(f"{workload.name}: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
     formats.check_context(model, workload.serve)
     allowed, _, no_format = floored(workload.serve, model)
-    found: list[Chance] = []
-    missed: list[Missed] = []
+    found: list[Candidate] = []
+    missed: list[Infeasible] = []
     looked = 0
     if no_format is not None:
         nothing = Configuration(
             accelerator="any", layout=Layout(), precision=Precision(weights="any"), engine=Engine(name="any")
         )
-        return [], [Missed(configuration=nothing, verdict=no_format)], 0
+        return [], [Infeasible(configuration=nothing, verdict=no_format)], 0
     places = {
         (id(one.site), one.site.accelerator.id): one.site for one in held if not one.host_only and number in one.users
     }
@@ -89,7 +89,7 @@ def chances(
             able = []
             for outcome in _at(allowed, workload, number=number, model=model, place=_Place(site, piece)):
                 looked += 1
-                if isinstance(outcome, Missed):
+                if isinstance(outcome, Infeasible):
                     missed.append(outcome)
                 else:
                     able.append(outcome)
@@ -109,7 +109,7 @@ def lengths_served(serve: Serve, workload: FleetWorkload, *, bucket: int) -> Ser
 
 def _at(
     allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place
-) -> Iterator[Chance | Missed]:
+) -> Iterator[Candidate | Infeasible]:
     site, part = place.site, place.part
     most, per_node = (LARGEST_REPLICA, site.per_node) if place.piece is None else (1, 1)
     for engine in allowed.engines:
@@ -124,22 +124,22 @@ def _at(
                 )  # fmt: skip
                 outcome = _chance(allowed, workload, number=number, model=model, place=place, run=configuration)
                 yield outcome
-                served += isinstance(outcome, Chance)
+                served += isinstance(outcome, Candidate)
                 if served >= SIZES_LOOKED_AT:
                     break
 
 
 def _chance(
     allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place, run: Configuration
-) -> Chance | Missed:
+) -> Candidate | Infeasible:
     points: list[Point | None] = []
-    why: Missed | None = None
+    why: Infeasible | None = None
     for bucket in range(len(workload.buckets)):
         asked = lengths_served(allowed, workload, bucket=bucket)
         replica = build_replica(model=model, accelerator=place.part, configuration=run, lengths=asked.lengths)
         point = _point(asked, replica, run)
         points.append(point if isinstance(point, Point) else None)
-        if isinstance(point, Missed):
+        if isinstance(point, Infeasible):
             why = point
             if point.verdict.limit == "memory":
                 return point
@@ -148,31 +148,31 @@ def _chance(
     if len(workload.buckets) > 1:
         replica = build_replica(model=model, accelerator=place.part, configuration=run, lengths=allowed.lengths)
     rates = tuple(point.rate_per_s if point is not None else 0.0 for point in points)
-    return Chance(
+    return Candidate(
         workload=number, site=place.site, configuration=run, memory=replica.memory, rate_factor=replica.rate_factor,
         replica=replica, points=tuple(points), rates=rates, piece=place.piece,
     )  # fmt: skip
 
 
-def _point(asked: Serve, replica: Replica, run: Configuration) -> Point | Missed:
+def _point(asked: Serve, replica: Replica, run: Configuration) -> Point | Infeasible:
     if not replica.verdict.ok or replica.times is None:
-        return Missed(configuration=run, verdict=replica.verdict)
+        return Infeasible(configuration=run, verdict=replica.verdict)
     load = load_of(asked, replica)
     if load.max_concurrency < 1:
         need = asked.lengths.prompt_tokens + asked.lengths.output_tokens
-        return Missed(configuration=run, verdict=limits.too_little_cache(need, replica.kv_tokens))
+        return Infeasible(configuration=run, verdict=limits.too_little_cache(need, replica.kv_tokens))
     best, binds = largest_concurrency(replica.times, load)
     if best is None:
         alone = at_concurrency(replica.times, load, concurrency=0.01)
         verdict: Verdict = limits.misses_objective(asked, alone, limit=binds)
-        return Missed(configuration=run, verdict=verdict, alone=alone)
+        return Infeasible(configuration=run, verdict=verdict, alone=alone)
     return best
 
 
-def _best(workload: FleetWorkload, here: list[Chance]) -> list[Chance]:
+def _best(workload: FleetWorkload, here: list[Candidate]) -> list[Candidate]:
     """Configurations of one site that no smaller one outdoes per accelerator in every bucket."""
     here = sorted(here, key=lambda c: -c.mix_per_s(workload) / c.ranks)
-    kept: list[Chance] = []
+    kept: list[Candidate] = []
     for one in here:
         beaten = any(
             other.ranks <= one.ranks
@@ -185,8 +185,8 @@ def _best(workload: FleetWorkload, here: list[Chance]) -> list[Chance]:
 
 
 def worth(
-    request: FleetRequest, held: tuple[Stock, ...], *, found: list[Chance]
-) -> tuple[tuple[Stock, ...], list[Chance], set[str]]:
+    request: FleetRequest, held: tuple[Stock, ...], *, found: list[Candidate]
+) -> tuple[tuple[Stock, ...], list[Candidate], set[str]]:
     """Machines and chances whose cost is not far from the least, and the chances near enough to be simulated."""
     least: dict[tuple[int, int], float] = {}
     pairs = [(chance, one) for chance in found for one in held if usable(chance, one)]
@@ -217,9 +217,9 @@ def worth(
     return tuple(one for one in machines if not needless(one, machines, found=kept)), kept, near
 
 
-def _simulated(request: FleetRequest, chance: Chance, *, known: dict[int, tuple[Requests, Any]]) -> Chance:
+def _simulated(request: FleetRequest, chance: Candidate, *, known: dict[int, tuple[Requests, Any]]) -> Candidate:
     """The chance with simulated capacities in place of the mean field's."""
-    from tonnage.planning.serve.tried import tried
+    from tonnage.planning.serve.capacity_search import search_capacity
 
     workload = request.workloads[chance.workload]
     assert workload.serve is not None
@@ -234,16 +234,16 @@ def _simulated(request: FleetRequest, chance: Chance, *, known: dict[int, tuple[
         asked = lengths_served(workload.serve, workload, bucket=bucket)
         mine = of_bucket(requests, which, bucket=bucket)
         assert chance.replica is not None
-        found = tried(asked, chance.replica, requests=mine, guess=point, close=False)
+        found = search_capacity(asked, chance.replica, requests=mine, guess=point, close=False)
         rates.append(found.found.low_per_s if found.best is not None else 0.0)
     return replace(chance, rates=tuple(rates), simulated=True)
 
 
 def simulated(
-    request: FleetRequest, found: list[Chance], *, names: set[str], known: dict[int, tuple[Requests, Any]]
-) -> list[Chance]:
+    request: FleetRequest, found: list[Candidate], *, names: set[str], known: dict[int, tuple[Requests, Any]]
+) -> list[Candidate]:
     """The chances with those of the names simulated, each once."""
-    done: dict[str, Chance] = {}
+    done: dict[str, Candidate] = {}
     for chance in found:
         # What carries samples has no requests of prompts and answers to play.
         played = request.workloads[chance.workload].kind != "infer"
