@@ -22,17 +22,21 @@ def plan(kind: str, **fields: Any) -> Any:
     [
         ("serve", {"model": EIGHT, "rate": "4/s", "traffic": "chat", "eu": True, "accelerator": "Gaudi2"}, "eu",
          "--eu"),
-        ("serve", {"model": EIGHT, "rate": "40/s", "traffic": "chat", "budget": "$0.2/h"}, "budget", "--budget"),
-        ("serve", {"model": EIGHT, "rate": "4/s", "traffic": "chat", "tpot": "1 ms"}, "tpot", "--tpot"),
+        ("serve", {"model": EIGHT, "rate": "40/s", "traffic": "chat", "budget": "$0.2/h", "accelerator": "L40S"},
+         "budget", "--budget"),
+        ("serve", {"model": EIGHT, "rate": "4/s", "traffic": "chat", "tpot": "1 ms", "accelerator": "L40S"}, "tpot",
+         "--tpot"),
         ("serve", {"model": EIGHT, "rate": "4/s", "traffic": "chat", "vendor": "amd", "max_power": "100 W"},
          None, "--max-power"),
-        ("batch", {"model": EIGHT, "items": "50M", "deadline": "5 min"}, "deadline", "--deadline"),
-        ("batch", {"model": EIGHT, "items": "50M", "budget": "$1"}, "budget", "--budget"),
+        ("batch", {"model": EIGHT, "items": "50M", "deadline": "5 min", "accelerator": "H100"}, "deadline",
+         "--deadline"),
+        ("batch", {"model": EIGHT, "items": "50M", "budget": "$1", "accelerator": "H100"}, "budget", "--budget"),
         ("batch", {"model": EIGHT, "items": "1M", "certification": "hipaa", "provider": "verda"}, "certification",
          "--certification"),
-        ("batch", {"model": EIGHT, "items": "1M", "precision": "int4", "quality": "99 %"}, "quality", "--quality"),
-        ("train", {"model": "7B", "tokens": "100B", "deadline": "2 days", "max_accelerators": 8}, "deadline",
-         "--max-accelerators"),
+        ("batch", {"model": EIGHT, "items": "1M", "precision": "int4", "quality": "99 %", "accelerator": "H100"},
+         "quality", "--quality"),
+        ("train", {"model": "7B", "tokens": "100B", "deadline": "2 days", "max_accelerators": 8,
+                   "accelerator": "H100"}, "deadline", "--max-accelerators"),
         ("finetune", {"model": EIGHT, "method": "full", "tokens": "40M", "count": 1, "accelerator": "L4"}, "memory",
          "--count"),
     ],
@@ -55,7 +59,7 @@ def test_what_is_bought_is_the_plan_without_the_constraint() -> None:
 
 
 def test_a_plan_that_works_relaxes_nothing() -> None:
-    assert plan("batch", model=EIGHT, items="1M").relaxing == ()
+    assert plan("batch", model=EIGHT, items="1M", accelerator="H100").relaxing == ()
 
 
 def test_each_constraint_is_dropped_alone() -> None:
