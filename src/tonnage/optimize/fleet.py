@@ -28,8 +28,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from tonnage.optimize.fleet_dominance import undominated
-from tonnage.optimize.fleet_kinds import merged, put_apart
+from tonnage.optimize.fleet_machines import merged, put_apart, undominated
 from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, classes_of
 from tonnage.optimize.fleet_zones import slot_rows, zone_columns, zone_rows
 from tonnage.optimize.programme import MOST, Column, Programme, Row, Solved, solve

@@ -1,4 +1,5 @@
-"""Which machines hold the same replicas as fast? What runs on them is then counted once, not once for each offer.
+"""
+Which machines can no cheapest fleet need, and which hold the same replicas as fast?
 
 A catalogue lists one accelerator at many providers, in instances of one, two, four and eight. Replicas are as fast on
 all of them, so that the programme need not say on which they stand: of every charge it is enough that the instances
@@ -9,6 +10,11 @@ which are large enough have the slots,
 for charges divide each other and the slots that they fit: the largest first, each where it fits, leaves no waste.
 Afterwards they are put on instances one by one (`put_apart`). That is the same optimum with fewer and less symmetric
 columns. A way is left out, too, where others of its pool do at least as much on the same slots.
+
+A machine is not needed where another does the same at no higher price of a slot. Whatever stands on a machine can stand
+on machines that divide it, hold the same replicas at least as fast, count against the same quotas and fail together
+with the same others: replicas of one machine divide each other, so they fill the smaller ones without waste. Leaving
+the more expensive one out changes no optimum.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ from msgspec.structs import replace
 
 from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Way, classes_of
 
-__all__ = ["merged", "put_apart"]
+__all__ = ["merged", "put_apart", "undominated"]
 
 EXACT: Final = 1e-9
 
@@ -192,3 +198,79 @@ def _put(problem: FleetProblem, running: dict[int, float], standing: dict[int, f
             # What rounding leaves of work that comes in fractions.
             found.append((w, next(m for m in standing if standing[m]), left))
     return found
+
+
+def undominated(problem: FleetProblem) -> FleetProblem:
+    """The problem with neither ways nor terms on machines that others stand in for; machines keep their places."""
+    ways: list[list[Way]] = [[] for _ in problem.machines]
+    for way in problem.ways:
+        ways[way.machine].append(way)
+    counted = [
+        frozenset(q for q, quota in enumerate(problem.quotas) if m in quota.machines)
+        for m in range(len(problem.machines))
+    ]
+    left: list[int] = []
+    order = sorted(range(len(problem.machines)), key=lambda m: (problem.machines[m].slots, m))
+    for m in order:
+        mine = problem.machines[m]
+        if ways[m] and not any(
+            counted[other] == counted[m]
+            and _same_place(problem.machines[other], mine)
+            and _as_cheap(problem.machines[other], mine)
+            and _as_able(problem.machines[other], ways[other], ways[m])
+            for other in left
+        ):
+            # A cheaper one of the same size may come later: those it stands in for go.
+            left = [
+                other
+                for other in left
+                if not (
+                    counted[other] == counted[m]
+                    and _same_place(mine, problem.machines[other])
+                    and _as_cheap(mine, problem.machines[other])
+                    and _as_able(mine, ways[m], ways[other])
+                )
+            ]
+            left.append(m)
+    kept = set(left)
+    machines = tuple(machine if m in kept else replace(machine, terms=()) for m, machine in enumerate(problem.machines))
+    # Places of ways are what the answer speaks of: one without terms has no replicas.
+    return replace(problem, machines=machines)
+
+
+def _same_place(one: Machine, other: Machine) -> bool:
+    """Whether `one` divides `other` and stands where it does, with as many cores for each slot."""
+    if other.slots % one.slots or one.domain != other.domain or one.start_h > other.start_h + EXACT:
+        return False
+    if one.cores is None or other.cores is None:
+        return one.cores is None
+    return one.cores / one.slots >= other.cores / other.slots - EXACT
+
+
+def _as_cheap(one: Machine, other: Machine) -> bool:
+    """Whether every term of `other` is to be had on `one` at no higher price of a slot."""
+    return all(
+        any(
+            mine.name == term.name
+            and (mine.always, mine.firm) == (term.always, term.firm)
+            and mine.available >= term.available - EXACT
+            and mine.cost_per_hour / one.slots <= term.cost_per_hour / other.slots * (1.0 + EXACT)
+            for mine in one.terms
+        )
+        for term in other.terms
+    )
+
+
+def _as_able(one: Machine, mine: list[Way], theirs: list[Way]) -> bool:
+    """Whether every replica that stands there can stand on `one`, at least as fast."""
+    return all(
+        any(
+            (way.pool, way.charge, way.slices, way.whole) == (their.pool, their.charge, their.slices, their.whole)
+            and way.charge <= one.slots
+            and (way.charge == 0 or one.slots % way.charge == 0)
+            and way.cores <= their.cores + EXACT
+            and all(a >= b - EXACT for a, b in zip(way.rates, their.rates, strict=True))
+            for way in mine
+        )
+        for their in theirs
+    )
