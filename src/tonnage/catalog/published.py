@@ -191,9 +191,10 @@ def _of_its_size(pairs: list[Pair], model: str) -> list[Pair]:
     if size is None:
         return []
     near = [
-        pair for pair in pairs
+        pair
+        for pair in pairs
         if (other := _billions(pair[0].model)) is not None and max(size / other, other / size) <= SAME_SIZE
-    ]  # fmt: skip
+    ]
     return near if len({_weights(b.model) for b, _ in near if b.higher_is_better}) >= FEWEST else []
 
 

@@ -161,11 +161,21 @@ def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple
             continue
         row = found.setdefault(
             (item.instance_name, item.location),
-            {"provider": provider, "instance_type": item.instance_name, "accelerator": str(part[0]),
-             "count": f"{part[1]:g}", "vcpus": str(item.cpu or ""), "ram_gb": f"{item.memory * 1.073741824:g}",
-             "region": item.location, "country": countries.get(item.location, ""), "on_demand_usd_per_hour": "",
-             "spot_usd_per_hour": "", "as_of": as_of, "source": f"dstackai/gpuhunt catalogue v3 {version} (MPL-2.0)"},
-        )  # fmt: skip
+            {
+                "provider": provider,
+                "instance_type": item.instance_name,
+                "accelerator": str(part[0]),
+                "count": f"{part[1]:g}",
+                "vcpus": str(item.cpu or ""),
+                "ram_gb": f"{item.memory * 1.073741824:g}",
+                "region": item.location,
+                "country": countries.get(item.location, ""),
+                "on_demand_usd_per_hour": "",
+                "spot_usd_per_hour": "",
+                "as_of": as_of,
+                "source": f"dstackai/gpuhunt catalogue v3 {version} (MPL-2.0)",
+            },
+        )
         column = "spot_usd_per_hour" if item.spot else "on_demand_usd_per_hour"
         row[column] = min(row[column] or f"{item.price:g}", f"{item.price:g}", key=float)
     if broken > MOST_BROKEN * max(len(with_accelerator), 1):
@@ -271,6 +281,7 @@ def _known(name: str) -> Model | None:
 def _differing_fields(known: Model, found: Model) -> tuple[str, ...]:
     """The fields that the two tell differently."""
     return tuple(
-        field for field in known.__struct_fields__
+        field
+        for field in known.__struct_fields__
         if field not in NAMED and getattr(known, field) != getattr(found, field)
-    )  # fmt: skip
+    )

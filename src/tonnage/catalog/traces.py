@@ -88,12 +88,17 @@ def public_traces() -> Mapping[str, PublicTrace]:
     """Every public log by name."""
     return {
         row["name"]: PublicTrace(
-            name=row["name"], what=row["what"], repository=row["repository"], path=row["path"], licence=row["licence"],
-            cite=row["cite"], requests=int(row["requests"]),
+            name=row["name"],
+            what=row["what"],
+            repository=row["repository"],
+            path=row["path"],
+            licence=row["licence"],
+            cite=row["cite"],
+            requests=int(row["requests"]),
             hash_tokens=int(row["hash_tokens"]) if row["hash_tokens"] else None,
         )
         for row in table(DATA / "traffic" / "traces.csv")
-    }  # fmt: skip
+    }
 
 
 def public_trace(name: str) -> PublicTrace:
@@ -134,10 +139,15 @@ def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[i
     if not log.sent_s:
         raise BadFact(f"'{echo(name)}' holds no requests; a trace has one line for each, with time and lengths")
     return Trace(
-        sent_s=log.sent_s, prompt=log.prompt, output=log.output, offsets=log.offsets if log.hashed else array("q"),
-        blocks=log.blocks, hash_tokens=512 if log.hashed else None, source=str(name),
+        sent_s=log.sent_s,
+        prompt=log.prompt,
+        output=log.output,
+        offsets=log.offsets if log.hashed else array("q"),
+        blocks=log.blocks,
+        hash_tokens=512 if log.hashed else None,
+        source=str(name),
         without_tokens=log.without_tokens,
-    )  # fmt: skip
+    )
 
 
 def _pieces(path: Path, watch: Callable[[int, int], None] | None) -> Iterator[tuple[int, bytes]]:

@@ -187,9 +187,11 @@ def _check(work: Work) -> None:
 
 def _rate(run: TrainRun, work: Work) -> float | None:
     """Tokens, samples or steps per second and device."""
-    whole = 1.0 / run.step_s if work.steps is not None else (
-        run.tokens_per_s if work.tokens is not None else run.samples_per_s
-    )  # fmt: skip
+    whole = (
+        1.0 / run.step_s
+        if work.steps is not None
+        else (run.tokens_per_s if work.tokens is not None else run.samples_per_s)
+    )
     return None if whole is None else whole / run.devices
 
 

@@ -45,9 +45,7 @@ def page_of(url: str) -> Target:
 
 def pages_of(target: Target, named: Sequence[str]) -> tuple[tuple[Target, bool], ...]:
     """The pages to watch, and whether the user named each: one that was only guessed may be absent."""
-    guess = Target(
-        host=target.host, port=target.port, tls=target.tls, path="/metrics", kind="completions", model=""
-    )  # fmt: skip
+    guess = Target(host=target.host, port=target.port, tls=target.tls, path="/metrics", kind="completions", model="")
     own = tuple((page_of(url), True) for url in named)
     return own if any(page.url == guess.url for page, _ in own) else ((guess, False), *own)
 

@@ -162,9 +162,16 @@ async def _run(
             number, load, done, spent_s = following
             append(file, Segment(segment=segment, stage=number, load=load, words=words, date=_now()))
             stage = Stage(
-                door=door, spec=spec, load=load, stage=number, segment=segment, words=words, file=file, done=done,
+                door=door,
+                spec=spec,
+                load=load,
+                stage=number,
+                segment=segment,
+                words=words,
+                file=file,
+                done=done,
                 spent_s=spent_s,
-            )  # fmt: skip
+            )
             await _stage(stage, progress, pages)
             segment += 1
     finally:

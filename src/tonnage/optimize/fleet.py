@@ -334,6 +334,11 @@ def _told(problem: FleetProblem, at: dict[Key, int], solved: Solved) -> Fleet:
                 for b in range(len(way.rates)):
                     flows[w, firm, b] = tuple(values[at["flow", w, firm, b, t]] for t in periods)
     return Fleet(
-        feasible=True, cost=solved.cost, bound=solved.bound, instances=instances, replicas=replicas, flows=flows,
+        feasible=True,
+        cost=solved.cost,
+        bound=solved.bound,
+        instances=instances,
+        replicas=replicas,
+        flows=flows,
         starts=starts,
-    )  # fmt: skip
+    )

@@ -97,7 +97,7 @@ def search(
     pruned: Counter[str] = Counter()
     queue = [
         (bounds[0](setup), index, 0, setup) for index, setup in enumerate(arrangements(model, space, pruned=pruned))
-    ]  # fmt: skip
+    ]
     heapify(queue)
     best: dict[TrainLayout, Arrangement] = {}
     smallest: TrainSetup | None = None
@@ -171,9 +171,15 @@ def degrees(model: Model, space: Space, *, template: TrainSetup, pruned: Counter
                     for sharding in _shardings(space, template, ranks=dp * cp):
                         for vpp in _virtual_stages(space, template, layers=layers, pp=pp):
                             yield TrainLayout(
-                                tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, dp=dp, sharding=sharding,
+                                tp=tp,
+                                pp=pp,
+                                vpp=vpp,
+                                cp=cp,
+                                ep=ep,
+                                dp=dp,
+                                sharding=sharding,
                                 sequence_parallel=tp > 1 and template.software.sequence_parallel,
-                            )  # fmt: skip
+                            )
 
 
 def _batches(space: Space, template: TrainSetup, layout: TrainLayout, pruned: Counter[str]) -> Iterator[TrainSetup]:
@@ -192,9 +198,13 @@ def _batches(space: Space, template: TrainSetup, layout: TrainLayout, pruned: Co
             continue
         for recompute in [space.recompute] if space.recompute else _recomputes(template):
             yield replace(
-                template, layout=layout, micro_batch=micro, num_micro_batches=steps, recompute=recompute,
+                template,
+                layout=layout,
+                micro_batch=micro,
+                num_micro_batches=steps,
+                recompute=recompute,
                 recompute_share=1.0,
-            )  # fmt: skip
+            )
 
 
 def _recomputes(template: TrainSetup) -> tuple[Recompute, ...]:

@@ -213,9 +213,13 @@ def break_even_utilisation(*, fixed_usd: float, full_use_usd: float, rent_usd: f
 
 
 def payback_years(
-    *, upfront_usd: float, running_usd_per_year: float, interest_usd_per_year: float, rent_usd_per_year: float,
+    *,
+    upfront_usd: float,
+    running_usd_per_year: float,
+    interest_usd_per_year: float,
+    rent_usd_per_year: float,
     years: float,
-) -> float | None:  # fmt: skip
+) -> float | None:
     """
     Time until the rent that is saved has paid for the machine.
 

@@ -134,9 +134,11 @@ def sweep_of(fields: Mapping[str, Any]) -> Sweep:
         if not isinstance(values, list) or not values:
             raise BadRequest(f"grid.{echo(name)}: a list of values is expected, for example [1/s, 2/s]")
     made = Sweep(
-        ask=str(ask), base=base, grid={str(name): tuple(values) for name, values in grid.items()},
+        ask=str(ask),
+        base=base,
+        grid={str(name): tuple(values) for name, values in grid.items()},
         take={str(name): str(path) for name, path in take.items()},
-    )  # fmt: skip
+    )
     if made.size > MOST_POINTS:
         raise BadRequest(f"the grid has {made.size:,} points; at most {MOST_POINTS:,} are asked at once")
     return made

@@ -133,9 +133,14 @@ def _download(repo: Repository, name: str, limit: int, timeout_s: float) -> Path
     address = hf_hub_url(repo.id, name, revision=repo.revision, endpoint=_endpoint())
     get_hf_file_metadata(address, timeout=timeout_s, library_name="tonnage")
     found = hf_hub_download(
-        repo.id, name, revision=repo.revision, endpoint=_endpoint(), etag_timeout=timeout_s, library_name="tonnage",
+        repo.id,
+        name,
+        revision=repo.revision,
+        endpoint=_endpoint(),
+        etag_timeout=timeout_s,
+        library_name="tonnage",
         tqdm_class=_meter(repo, limit, deadline),
-    )  # fmt: skip
+    )
     return Path(found)
 
 

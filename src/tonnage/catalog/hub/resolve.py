@@ -249,16 +249,24 @@ def _from_tensors(tensors: tuple[Tensor, ...]) -> Model | None:
     if not head or found["q"][0] % head or found["k"][0] % head:
         return None
     mixer = Attention(
-        num_attention_heads=found["q"][0] // head, num_key_value_heads=found["k"][0] // head, head_dim=head,
-        bias=f"{first}.q_proj.bias" in shapes, qk_norm=len(norm) == 1,
-    )  # fmt: skip
+        num_attention_heads=found["q"][0] // head,
+        num_key_value_heads=found["k"][0] // head,
+        head_dim=head,
+        bias=f"{first}.q_proj.bias" in shapes,
+        qk_norm=len(norm) == 1,
+    )
     sized = "as the query norm says" if len(norm) == 1 else "assumed"
     group = LayerGroup(count=len(numbers), mixer=mixer, feed_forward=Mlp(intermediate_size=found["gate"][0]))
     return Model(
-        id="", family="unknown", kind="llm", hidden_size=width, vocab_size=found["embedding"][0], layers=(group,),
+        id="",
+        family="unknown",
+        kind="llm",
+        hidden_size=width,
+        vocab_size=found["embedding"][0],
+        layers=(group,),
         tie_word_embeddings="lm_head.weight" not in shapes,
         assumed=(f"no config.json: a Llama-like decoder read from tensor shapes, heads of width {head} {sized}",),
-    )  # fmt: skip
+    )
 
 
 MOST: Final = 1e18

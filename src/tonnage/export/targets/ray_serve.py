@@ -61,5 +61,6 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
     lines = [*d.lines, *made.notes, "Ray workers read HF_TOKEN from their own environment; it never stands here."]
     if not ray_name:
         lines.append(f"Ray has no name for {d.accelerator}: it places ranks on any accelerator of the cluster.")
-    return {"serve.yaml": head(f"{TARGET.title} {TARGET.version} and vLLM", made.version, lines=lines)
-            + yaml_text(document)}  # fmt: skip
+    return {
+        "serve.yaml": head(f"{TARGET.title} {TARGET.version} and vLLM", made.version, lines=lines) + yaml_text(document)
+    }

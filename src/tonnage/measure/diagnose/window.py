@@ -222,14 +222,13 @@ def _accelerator(readings: Sequence[Reading], window: float) -> dict[str, Any]:
         "memory_capacity_bytes": whole,
         "power_throttled_share": min(1.0, power / window) if over and power is not None else None,
         "thermal_throttled_share": min(1.0, heat / window) if over and heat is not None else None,
-        "throttle_reasons": tuple(
-            name for bit, name in THROTTLED.items() if any(value & bit for value in bits)
-        ) or None,
+        "throttle_reasons": tuple(name for bit, name in THROTTLED.items() if any(value & bit for value in bits))
+        or None,
         # An engine that does not count its work exports zero, which is not none done.
         "flop_per_s": _ratio(grown(readings, "flop_each") or None, window) if over else None,
         "memory_bytes_per_s": _ratio(grown(readings, "read_bytes_each") or None, window) if over else None,
         "link_bytes_per_s": _ratio(grown(readings, "link_bytes"), window) if over else None,
-    }  # fmt: skip
+    }
 
 
 def _host(readings: Sequence[Reading]) -> dict[str, Any]:
