@@ -22,7 +22,7 @@ from tonnage.measure.metrics import reading_of
 __all__ = ["fetch", "page_of", "pages_of", "state_of", "watch"]
 
 EVERY_S: Final = 1.0
-LARGEST_PAGE: Final = 4 * 1024 * 1024
+MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 TIMEOUT_S: Final = 2.0
 
 
@@ -60,7 +60,7 @@ async def fetch(page: Target) -> bytes | None:
             found = b""
             while part := await reader.read(65_536):
                 found += part
-                if len(found) > LARGEST_PAGE:
+                if len(found) > MAX_PAGE_BYTES:
                     break
             writer.close()
     except (OSError, TimeoutError):

@@ -31,7 +31,7 @@ from typing import Any
 from tonnage.optimize.fleet_machines import merged, put_apart, undominated
 from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, classes_of
 from tonnage.optimize.fleet_zones import slot_rows, zone_columns, zone_rows
-from tonnage.optimize.programme import MOST, Column, Programme, Row, Solved, solve
+from tonnage.optimize.programme import UNLIMITED, Column, Programme, Row, Solved, solve
 
 __all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Term", "Way", "cheapest_fleet"]
 
@@ -97,11 +97,11 @@ def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:  # noqa: C9
 def _most(pool: Pool, way: Way, t: int) -> float:
     """More replicas than carry all of the load on a way that does survive nothing are of no use."""
     if pool.work is not None:
-        return MOST if not pool.when or t in pool.when else 0.0
+        return UNLIMITED if not pool.when or t in pool.when else 0.0
     if not way.whole:
-        return MOST
+        return UNLIMITED
     able = [load[t] / rate for load, rate in zip(pool.demand, way.rates, strict=True) if rate > 0]
-    return 0.0 if not able else min(MOST, 4.0 * math.ceil(sum(able) + len(able)) + 4.0)
+    return 0.0 if not able else min(UNLIMITED, 4.0 * math.ceil(sum(able) + len(able)) + 4.0)
 
 
 Terms = tuple[dict[Key, float], float, float, bool]

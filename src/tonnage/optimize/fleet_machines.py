@@ -28,7 +28,7 @@ from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Way, cl
 
 __all__ = ["merged", "put_apart", "undominated"]
 
-EXACT: Final = 1e-9
+TOLERANCE: Final = 1e-9
 
 Sign = tuple[int, float, int, tuple[float, ...], float, bool]
 """All of a way but the machine."""
@@ -129,7 +129,7 @@ def _cores_to_spare(one: Machine, other: Machine, *, ways: list[Way]) -> bool:
     if one.cores is None or other.cores is None:
         return one.cores is None and other.cores is None
     return all(
-        way.cores * way.slices <= machine.cores / machine.slots * way.charge + EXACT
+        way.cores * way.slices <= machine.cores / machine.slots * way.charge + TOLERANCE
         for machine in (one, other)
         for way in ways
         if way.whole and machine.cores is not None
@@ -152,8 +152,8 @@ def _does_for(one: Way, other: Way, *, roomy: bool) -> bool:
     if one.charge <= 0 or other.charge % one.charge:
         return False
     times = other.charge / one.charge
-    cores = roomy or times * one.cores <= other.cores + EXACT
-    return cores and all(a * times >= b - EXACT for a, b in zip(one.rates, other.rates, strict=True))
+    cores = roomy or times * one.cores <= other.cores + TOLERANCE
+    return cores and all(a * times >= b - TOLERANCE for a, b in zip(one.rates, other.rates, strict=True))
 
 
 def _standing(problem: FleetProblem, fleet: Fleet, m: int, *, firm: bool, t: int) -> float:
@@ -178,7 +178,7 @@ def _put(problem: FleetProblem, running: dict[int, float], standing: dict[int, f
     for w in sorted(running, key=lambda w: (not problem.ways[w].whole, -problem.ways[w].charge, w)):
         way, left = problem.ways[w], running[w]
         for m in sorted(standing, key=lambda m: (problem.machines[m].slots, m)):
-            if left <= EXACT or not _fits(way, problem.machines[m]) or not standing[m]:
+            if left <= TOLERANCE or not _fits(way, problem.machines[m]) or not standing[m]:
                 continue
             if not way.whole:
                 count = min(left, cores[m] / way.cores)
@@ -192,9 +192,9 @@ def _put(problem: FleetProblem, running: dict[int, float], standing: dict[int, f
                 parts[m, way.slices] = open_parts + taken * way.slices - count
             cores[m] -= count * way.cores
             left -= count
-            if count > EXACT:
+            if count > TOLERANCE:
                 found.append((w, m, count))
-        if left > EXACT and found and not way.whole:
+        if left > TOLERANCE and found and not way.whole:
             # What rounding leaves of work that comes in fractions.
             found.append((w, next(m for m in standing if standing[m]), left))
     return found
@@ -240,11 +240,11 @@ def undominated(problem: FleetProblem) -> FleetProblem:
 
 def _same_place(one: Machine, other: Machine) -> bool:
     """Whether `one` divides `other` and stands where it does, with as many cores for each slot."""
-    if other.slots % one.slots or one.domain != other.domain or one.start_h > other.start_h + EXACT:
+    if other.slots % one.slots or one.domain != other.domain or one.start_h > other.start_h + TOLERANCE:
         return False
     if one.cores is None or other.cores is None:
         return one.cores is None
-    return one.cores / one.slots >= other.cores / other.slots - EXACT
+    return one.cores / one.slots >= other.cores / other.slots - TOLERANCE
 
 
 def _as_cheap(one: Machine, other: Machine) -> bool:
@@ -253,8 +253,8 @@ def _as_cheap(one: Machine, other: Machine) -> bool:
         any(
             mine.name == term.name
             and (mine.always, mine.firm) == (term.always, term.firm)
-            and mine.available >= term.available - EXACT
-            and mine.cost_per_hour / one.slots <= term.cost_per_hour / other.slots * (1.0 + EXACT)
+            and mine.available >= term.available - TOLERANCE
+            and mine.cost_per_hour / one.slots <= term.cost_per_hour / other.slots * (1.0 + TOLERANCE)
             for mine in one.terms
         )
         for term in other.terms
@@ -268,8 +268,8 @@ def _as_able(one: Machine, mine: list[Way], theirs: list[Way]) -> bool:
             (way.pool, way.charge, way.slices, way.whole) == (their.pool, their.charge, their.slices, their.whole)
             and way.charge <= one.slots
             and (way.charge == 0 or one.slots % way.charge == 0)
-            and way.cores <= their.cores + EXACT
-            and all(a >= b - EXACT for a, b in zip(way.rates, their.rates, strict=True))
+            and way.cores <= their.cores + TOLERANCE
+            and all(a >= b - TOLERANCE for a, b in zip(way.rates, their.rates, strict=True))
             for way in mine
         )
         for their in theirs

@@ -35,7 +35,7 @@ TRIES: Final = 3
 """Of one chunk, before the sweep gives up: a question that kills every worker must end."""
 IN_FLIGHT: Final = 4
 """Chunks handed to Ray per core at once."""
-LARGEST_CHUNK: Final = 64
+MAX_CHUNK: Final = 64
 SHARE: Final = 4
 """A chunk is this part of a worker's share of what is left: the first are large, the last ones single questions."""
 
@@ -44,7 +44,7 @@ def chunked(questions: Chunk, *, workers: int) -> Iterator[Chunk]:
     """All questions in their order, in chunks that shrink."""
     start = 0
     while start < len(questions):
-        size = max(1, min(LARGEST_CHUNK, (len(questions) - start) // (SHARE * workers)))
+        size = max(1, min(MAX_CHUNK, (len(questions) - start) // (SHARE * workers)))
         yield questions[start : start + size]
         start += size
 

@@ -80,7 +80,7 @@ def table(sweep: Sweep, file: Path) -> Iterator[dict[str, Any]]:
 
 
 ASKS: Final = ("plan", "fit", "simulate", "predict")
-MOST_POINTS: Final = 1_000_000
+MAX_POINTS: Final = 1_000_000
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,8 +139,8 @@ def sweep_of(fields: Mapping[str, Any]) -> Sweep:
         grid={str(name): tuple(values) for name, values in grid.items()},
         take={str(name): str(path) for name, path in take.items()},
     )
-    if made.size > MOST_POINTS:
-        raise BadRequest(f"the grid has {made.size:,} points; at most {MOST_POINTS:,} are asked at once")
+    if made.size > MAX_POINTS:
+        raise BadRequest(f"the grid has {made.size:,} points; at most {MAX_POINTS:,} are asked at once")
     return made
 
 

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tonnage.catalog.hub.jsonfile import LARGEST_CONFIG, parse_object
+from tonnage.catalog.hub.jsonfile import MAX_CONFIG_BYTES, parse_object
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo, nearest
 
 __all__ = ["HubFailure", "Repository", "cached_folder", "fetch", "host", "not_found", "offline_by_choice", "repository"]
 
 DEFAULT_ENDPOINT: Final = "https://huggingface.co"
-LARGEST_INDEX: Final = 64 << 20
+MAX_INDEX_BYTES: Final = 64 << 20
 TIMEOUT_S: Final = 10.0
 """For the first answer of the server; three times as long for a whole file."""
 
@@ -83,7 +83,7 @@ def fetch(
     repo: Repository,
     name: str,
     *,
-    limit: int = LARGEST_CONFIG,
+    limit: int = MAX_CONFIG_BYTES,
     timeout_s: float = TIMEOUT_S,
     offline: bool = False,
     or_cached: bool = True,

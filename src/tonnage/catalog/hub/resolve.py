@@ -123,7 +123,7 @@ def read_repository(repo: online.Repository, *, offline: bool = False) -> Model:
 def _optional(repo: online.Repository, name: str, offline: bool) -> dict[str, Any] | None:
     """A file that a repository may lack; what goes wrong with one costs nothing but its facts."""
     try:
-        return online.fetch(repo, name, limit=online.LARGEST_INDEX, offline=offline)
+        return online.fetch(repo, name, limit=online.MAX_INDEX_BYTES, offline=offline)
     except online.HubFailure:
         return None
 
@@ -269,7 +269,7 @@ def _from_tensors(tensors: tuple[Tensor, ...]) -> Model | None:
     )
 
 
-MOST: Final = 1e18
+MAX_VALUE: Final = 1e18
 
 
 def read_profile(data: Mapping[str, Any], *, where: str) -> Model:
@@ -326,5 +326,5 @@ def _check(profile: Profile, where: str) -> None:
     for prefix, part in found.items():
         for field in part.__struct_fields__:
             value = getattr(part, field)
-            if isinstance(value, float) and not (isfinite(value) and 0 <= value < MOST):
-                raise BadFact(f"{where}: '{prefix}{field}' is {value:g}; a count is between 0 and {MOST:g}")
+            if isinstance(value, float) and not (isfinite(value) and 0 <= value < MAX_VALUE):
+                raise BadFact(f"{where}: '{prefix}{field}' is {value:g}; a count is between 0 and {MAX_VALUE:g}")
