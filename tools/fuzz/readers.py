@@ -93,7 +93,7 @@ def _request(path: Path) -> object:
 
         return rent_or_buy_request({name: value for name, value in fields.items() if name != "cost"})
     if "sweep" in fields:
-        from tonnage.sweep.points import sweep_of
+        from tonnage.sweep.sweep import sweep_of
 
         return sweep_of(fields)
     if "plan" not in fields:

@@ -41,7 +41,7 @@ VARIABLE: Final = "TONNAGE_CATALOG"
 SECTIONS: Final = ("accelerator", "offer", "model", "calibration")
 """Lists a file may hold, one table per thing."""
 
-LARGEST_BYTES: Final = 4 * 1024 * 1024
+MAX_BYTES: Final = 4 * 1024 * 1024
 """A file of facts larger than this is something else."""
 
 Stamp = tuple[tuple[str, int, int], ...]
@@ -137,8 +137,8 @@ def _files(path: Path) -> list[Path]:
 
 def _state(file: Path) -> tuple[str, int, int]:
     state = file.stat()
-    if state.st_size > LARGEST_BYTES:
-        raise BadFact(f"'{echo_path(file)}' has {state.st_size} bytes; a file of additions has at most {LARGEST_BYTES}")
+    if state.st_size > MAX_BYTES:
+        raise BadFact(f"'{echo_path(file)}' has {state.st_size} bytes; a file of additions has at most {MAX_BYTES}")
     return str(file), state.st_mtime_ns, state.st_size
 
 
@@ -165,7 +165,7 @@ _FACTORS: Final = ("memory", "compute")
 _TIMES: Final = {"step": "step_s", "request": "request_s"}
 _TEXTS: Final = ("accelerator", "engine", "date", "machine", "engine_version")
 _OTHERS: Final = ("models", "points", "spread", "factors")
-_LARGEST: Final = 1e4
+_MAX_FACTOR: Final = 1e4
 """A factor beyond this is a slip of the pen."""
 
 
@@ -208,7 +208,7 @@ def _from_table(given: Mapping[str, Any], *, where: str) -> Calibration:
 
 
 def _factor(value: Any, name: str, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1.0 / _LARGEST < value < _LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1.0 / _MAX_FACTOR < value < _MAX_FACTOR:
         raise BadFact(f"{where}: {name} is '{echo(value)}', but a positive factor is expected")
     return float(value)
 

@@ -240,9 +240,12 @@ def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
                     continue
                 if last_resort or not key.startswith(skipped):
                     origin = Origin(
-                        key=key, accelerator=donor, file=f"{donor}.{family}.grids", package=header.package,
+                        key=key,
+                        accelerator=donor,
+                        file=f"{donor}.{family}.grids",
+                        package=header.package,
                         date=header.date,
-                    )  # fmt: skip
+                    )
                     chosen[key] = _grid(body[at : at + length], rung, alike, origin)
     return chosen
 

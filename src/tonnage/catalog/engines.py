@@ -113,9 +113,7 @@ def formats(engine: str, accelerator: Accelerator) -> Mapping[str, Support]:
 
 
 @cache
-def _formats(
-    engine: str, vendor: str, kinds: frozenset[str], capability: str | None
-) -> Mapping[str, Support]:  # fmt: skip
+def _formats(engine: str, vendor: str, kinds: frozenset[str], capability: str | None) -> Mapping[str, Support]:
     found: dict[str, Support] = {}
     for row in _support_rows():
         if row["engine"] == engine and _matches(row, vendor, kinds, capability):

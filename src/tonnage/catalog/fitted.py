@@ -68,9 +68,7 @@ def with_training_totals(model: Model) -> Model:
     counted = _counted().get(model.id)
     if counted is None:
         return model
-    network = Network(
-        flop=counted.flop, input_px=counted.input_px, activation_values=counted.activation_values
-    )  # fmt: skip
+    network = Network(flop=counted.flop, input_px=counted.input_px, activation_values=counted.activation_values)
     return msgspec.structs.replace(model, network=network)
 
 

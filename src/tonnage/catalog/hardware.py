@@ -126,11 +126,17 @@ def _rows() -> dict[str, tuple[Slice, ...]]:
         compute = mine / width if mine and width else int(profile[0]) / (4 if most * int(profile[0]) == 4 else 7)
         found.setdefault(name, []).append(
             Slice(
-                accelerator=name, profile=profile, most=int(most), memory_share=share, compute_share=compute,
-                source=row["source"], memory_bytes=number(row, "memory_gib", factor=GiB), multiprocessors=mine,
+                accelerator=name,
+                profile=profile,
+                most=int(most),
+                memory_share=share,
+                compute_share=compute,
+                source=row["source"],
+                memory_bytes=number(row, "memory_gib", factor=GiB),
+                multiprocessors=mine,
                 decoders=number(row, "decoders"),
             )
-        )  # fmt: skip
+        )
     return {name: tuple(some) for name, some in found.items()}
 
 

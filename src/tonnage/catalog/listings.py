@@ -125,9 +125,12 @@ def accelerator_card(
     other = tuple(hidden for hidden in listed.hidden if hidden.reason != "another accelerator")
     shown = replace(listed, rows=best, hidden=(*other, *((dearer,) if dearer.rows else ())))
     return AcceleratorCard(
-        accelerator=part, offers=shown, ambiguity=ambiguity(name, additions), domains=scale_up_domains(part.id),
+        accelerator=part,
+        offers=shown,
+        ambiguity=ambiguity(name, additions),
+        domains=scale_up_domains(part.id),
         results=published_results(part.id),
-    )  # fmt: skip
+    )
 
 
 def offers_listing(

@@ -221,12 +221,19 @@ def _of_size(row: Row) -> Model:
     stored = number(row, "stored_gb", factor=GB)
     return msgspec.structs.replace(
         found,
-        family=row["family"], kind=row["kind"], native_dtype=row["native_dtype"] or "bf16",
-        quantization=row["quantization"] or None, published_parameters=total,
-        published_active_parameters=active if active is not None else total, stored_weight_bytes=stored,
-        max_context=_context(row) or found.max_context, licence=row["licence"], source=row["source"],
-        notes=row["notes"], assumed=(note,),
-    )  # fmt: skip
+        family=row["family"],
+        kind=row["kind"],
+        native_dtype=row["native_dtype"] or "bf16",
+        quantization=row["quantization"] or None,
+        published_parameters=total,
+        published_active_parameters=active if active is not None else total,
+        stored_weight_bytes=stored,
+        max_context=_context(row) or found.max_context,
+        licence=row["licence"],
+        source=row["source"],
+        notes=row["notes"],
+        assumed=(note,),
+    )
 
 
 def _context(row: Row) -> int | None:

@@ -80,7 +80,7 @@ SAME_FORMAT: Final = {"int4": ("int4", "gptq", "awq"), "gptq": ("gptq", "int4"),
 """Four bits in groups of 128 are one format; how they were found is a method, and the plain name means any."""
 SAME_SIZE: Final = 4.0
 """Other models count as about the size of a model up to this factor. [-]"""
-FEWEST: Final = 3
+MIN_SCORES: Final = 3
 """Other models of its size below which models of any size are looked at."""
 _TUNING: Final = re.compile(r"-(instruct|chat|it|base|hf|preview|thinking|v0\.1|\d{4})(?=-|$)")
 _SIZE: Final = re.compile(r"(?:(\d+)x)?(\d+(?:\.\d+)?)b(?![a-z])")
@@ -191,10 +191,11 @@ def _of_its_size(pairs: list[Pair], model: str) -> list[Pair]:
     if size is None:
         return []
     near = [
-        pair for pair in pairs
+        pair
+        for pair in pairs
         if (other := _billions(pair[0].model)) is not None and max(size / other, other / size) <= SAME_SIZE
-    ]  # fmt: skip
-    return near if len({_weights(b.model) for b, _ in near if b.higher_is_better}) >= FEWEST else []
+    ]
+    return near if len({_weights(b.model) for b, _ in near if b.higher_is_better}) >= MIN_SCORES else []
 
 
 def _summary(pairs: list[Pair], *, what: str, variant: str, on: str) -> QualityChange:

@@ -37,11 +37,11 @@ __all__ = ["PROVIDERS", "refresh", "refresh_models"]
 PROVIDERS: Final = {"lambdalabs": "lambda"}
 """Our name of a provider, where gpuhunt has another."""
 TIMEOUT_S: Final = 30.0
-LEAST_USD, MOST_USD = 0.01, 200.0
+MIN_USD, MOST_USD = 0.01, 200.0
 """An accelerator-hour costs more than a cent and less than this anywhere; what is outside is a mistake. [USD/h]"""
-LARGEST_CHANGE: Final = 3.0
+MAX_CHANGE: Final = 3.0
 """By more than this, up or down, the middle price of a provider does not move between two looks."""
-MOST_BROKEN: Final = 0.3
+MAX_BROKEN_SHARE: Final = 0.3
 """Share of rows without a sane price from which on nothing of a provider is believed."""
 MEMORY_SLACK: Final = 0.15
 """Clouds state memory in GB or GiB, before or after what is reserved."""
@@ -152,7 +152,7 @@ def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple
     with_accelerator = [item for item in items if item.gpu_count and item.gpu_name]
     broken = 0
     for item in with_accelerator:
-        if not LEAST_USD <= float(item.price) / item.gpu_count <= MOST_USD:
+        if not MIN_USD <= float(item.price) / item.gpu_count <= MOST_USD:
             broken += 1
             continue
         part = parts.get(item.instance_name, (_part_of(item), float(item.gpu_count)))
@@ -161,15 +161,25 @@ def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple
             continue
         row = found.setdefault(
             (item.instance_name, item.location),
-            {"provider": provider, "instance_type": item.instance_name, "accelerator": str(part[0]),
-             "count": f"{part[1]:g}", "vcpus": str(item.cpu or ""), "ram_gb": f"{item.memory * 1.073741824:g}",
-             "region": item.location, "country": countries.get(item.location, ""), "on_demand_usd_per_hour": "",
-             "spot_usd_per_hour": "", "as_of": as_of, "source": f"dstackai/gpuhunt catalogue v3 {version} (MPL-2.0)"},
-        )  # fmt: skip
+            {
+                "provider": provider,
+                "instance_type": item.instance_name,
+                "accelerator": str(part[0]),
+                "count": f"{part[1]:g}",
+                "vcpus": str(item.cpu or ""),
+                "ram_gb": f"{item.memory * 1.073741824:g}",
+                "region": item.location,
+                "country": countries.get(item.location, ""),
+                "on_demand_usd_per_hour": "",
+                "spot_usd_per_hour": "",
+                "as_of": as_of,
+                "source": f"dstackai/gpuhunt catalogue v3 {version} (MPL-2.0)",
+            },
+        )
         column = "spot_usd_per_hour" if item.spot else "on_demand_usd_per_hour"
         row[column] = min(row[column] or f"{item.price:g}", f"{item.price:g}", key=float)
-    if broken > MOST_BROKEN * max(len(with_accelerator), 1):
-        raise BadFact(f"{broken} of {len(with_accelerator)} prices are outside of {LEAST_USD} to {MOST_USD:g} USD/h")
+    if broken > MAX_BROKEN_SHARE * max(len(with_accelerator), 1):
+        raise BadFact(f"{broken} of {len(with_accelerator)} prices are outside of {MIN_USD} to {MOST_USD:g} USD/h")
     return list(found.values()), len(unknown)
 
 
@@ -208,7 +218,7 @@ def _checked(provider: str, rows: list[Mapping[str, str]] | list[dict[str, str]]
     if not ratios:
         return None
     moved = median(ratios)
-    if not 1 / LARGEST_CHANGE <= moved <= LARGEST_CHANGE:
+    if not 1 / MAX_CHANGE <= moved <= MAX_CHANGE:
         raise BadFact(f"its prices moved to {moved:.2g} times those known; {echo(provider)} changed units, or is wrong")
     return moved
 
@@ -271,6 +281,7 @@ def _known(name: str) -> Model | None:
 def _differing_fields(known: Model, found: Model) -> tuple[str, ...]:
     """The fields that the two tell differently."""
     return tuple(
-        field for field in known.__struct_fields__
+        field
+        for field in known.__struct_fields__
         if field not in NAMED and getattr(known, field) != getattr(found, field)
-    )  # fmt: skip
+    )

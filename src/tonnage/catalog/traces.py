@@ -44,11 +44,11 @@ __all__ = [
     "trace_path",
 ]
 
-LONGEST_LINE: Final = 4 * 1024 * 1024
+MAX_LINE_LENGTH: Final = 4 * 1024 * 1024
 PIECE: Final = 1 << 17
-MOST_EMPTY: Final = 1_000_000
+MAX_EMPTY: Final = 1_000_000
 """Empty lines of a log, which would otherwise be read for as long as a packed file holds any."""
-MOST_FOLD: Final = 100
+MAX_FOLD: Final = 100
 """How much larger than its packed file a log may be; logs are five to fifteen times as large."""
 UNPACKED_FREE: Final = 64 << 20
 """Beyond which that counts. [bytes]"""
@@ -88,12 +88,17 @@ def public_traces() -> Mapping[str, PublicTrace]:
     """Every public log by name."""
     return {
         row["name"]: PublicTrace(
-            name=row["name"], what=row["what"], repository=row["repository"], path=row["path"], licence=row["licence"],
-            cite=row["cite"], requests=int(row["requests"]),
+            name=row["name"],
+            what=row["what"],
+            repository=row["repository"],
+            path=row["path"],
+            licence=row["licence"],
+            cite=row["cite"],
+            requests=int(row["requests"]),
             hash_tokens=int(row["hash_tokens"]) if row["hash_tokens"] else None,
         )
         for row in table(DATA / "traffic" / "traces.csv")
-    }  # fmt: skip
+    }
 
 
 def public_trace(name: str) -> PublicTrace:
@@ -134,10 +139,15 @@ def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[i
     if not log.sent_s:
         raise BadFact(f"'{echo(name)}' holds no requests; a trace has one line for each, with time and lengths")
     return Trace(
-        sent_s=log.sent_s, prompt=log.prompt, output=log.output, offsets=log.offsets if log.hashed else array("q"),
-        blocks=log.blocks, hash_tokens=512 if log.hashed else None, source=str(name),
+        sent_s=log.sent_s,
+        prompt=log.prompt,
+        output=log.output,
+        offsets=log.offsets if log.hashed else array("q"),
+        blocks=log.blocks,
+        hash_tokens=512 if log.hashed else None,
+        source=str(name),
         without_tokens=log.without_tokens,
-    )  # fmt: skip
+    )
 
 
 def _pieces(path: Path, watch: Callable[[int, int], None] | None) -> Iterator[tuple[int, bytes]]:
@@ -148,7 +158,7 @@ def _pieces(path: Path, watch: Callable[[int, int], None] | None) -> Iterator[tu
             size = raw.seek(0, io.SEEK_END)
             raw.seek(0)
             source = gzip.GzipFile(fileobj=raw) if packed else raw
-            for first, piece in _whole_lines(source, path, most=MOST_FOLD * size + UNPACKED_FREE if packed else None):
+            for first, piece in _whole_lines(source, path, most=MAX_FOLD * size + UNPACKED_FREE if packed else None):
                 yield first, piece.removeprefix(b"\xef\xbb\xbf" if first == 1 else b"")
                 if watch is not None:
                     watch(min(raw.tell(), size), size)
@@ -170,17 +180,17 @@ def _whole_lines(source: io.BufferedIOBase, path: Path, *, most: int | None) -> 
         read += len(piece)
         if most is not None and read > most:
             raise BadFact(
-                f"'{echo(path)}' unpacks to over {MOST_FOLD} times its size, which no log does; unpack it first"
+                f"'{echo(path)}' unpacks to over {MAX_FOLD} times its size, which no log does; unpack it first"
             )
         body, end, rest = (held + piece).rpartition(b"\n")
         lines = body + end
         empty += lines.count(b"\n\n") + lines.count(b"\n\r\n")
-        if empty > MOST_EMPTY:
-            raise BadFact(f"'{echo(path)}' has over {MOST_EMPTY:,} empty lines; a log has one line for each request")
-        if len(rest) > LONGEST_LINE:
+        if empty > MAX_EMPTY:
+            raise BadFact(f"'{echo(path)}' has over {MAX_EMPTY:,} empty lines; a log has one line for each request")
+        if len(rest) > MAX_LINE_LENGTH:
             line = number + lines.count(b"\n")
             raise BadFact(
-                f"'{echo(path)}' line {line} is longer than {LONGEST_LINE // 1024**2} MiB, which no request needs"
+                f"'{echo(path)}' line {line} is longer than {MAX_LINE_LENGTH // 1024**2} MiB, which no request needs"
             )
         if lines:
             yield number, lines
@@ -193,7 +203,7 @@ BASE: Final = "https://raw.githubusercontent.com"
 """Where files of repositories are: BASE/OWNER/NAME/HEAD/PATH."""
 TIMEOUT_S: Final = 30.0
 _DOWNLOAD_BYTES: Final = 1 << 18
-LARGEST_BYTES: Final = 4 << 30
+MAX_BYTES: Final = 4 << 30
 """No log of the list is near it. [bytes]"""
 
 
@@ -278,8 +288,8 @@ def _download(url: str, file: IO[bytes], watch: Callable[[int, int | None], None
             total = int(said) if said and said.isdigit() else None
             while piece := answer.read(_DOWNLOAD_BYTES):
                 received += len(piece)
-                if received > LARGEST_BYTES:
-                    raise BadFact(f"{url} sends more than {LARGEST_BYTES >> 30} GiB, which no log of the list has")
+                if received > MAX_BYTES:
+                    raise BadFact(f"{url} sends more than {MAX_BYTES >> 30} GiB, which no log of the list has")
                 file.write(piece)
                 watch(received, total)
     except urllib.error.HTTPError as error:

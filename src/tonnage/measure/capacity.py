@@ -109,7 +109,7 @@ def _reasons(measurement: Measurement, point: Point, *, demand: Demand, needed: 
 
 RETRIES: Final = 0.10
 """Llama 3 report, section 3.3.4: more than 90 % of the time was useful, with 419 interruptions in 54 days."""
-MOST_DEVICES: Final = 16_384
+MAX_DEVICES: Final = 16_384
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +174,7 @@ def _check(work: Work) -> None:
     if len(given) != 1:
         raise BadRequest("how much is to be trained: give one of --tokens, --samples and --steps")
     for name, value, low, high in (
-        ("--devices", work.devices if work.devices is not None else 1, 1, MOST_DEVICES),
+        ("--devices", work.devices if work.devices is not None else 1, 1, MAX_DEVICES),
         ("--retries", work.retries, 0.0, 10.0),
         ("--validation", work.validation, 0.0, 10.0),
         ("--experiments", work.experiments, 0.0, 100.0),
@@ -187,9 +187,11 @@ def _check(work: Work) -> None:
 
 def _rate(run: TrainRun, work: Work) -> float | None:
     """Tokens, samples or steps per second and device."""
-    whole = 1.0 / run.step_s if work.steps is not None else (
-        run.tokens_per_s if work.tokens is not None else run.samples_per_s
-    )  # fmt: skip
+    whole = (
+        1.0 / run.step_s
+        if work.steps is not None
+        else (run.tokens_per_s if work.tokens is not None else run.samples_per_s)
+    )
     return None if whole is None else whole / run.devices
 
 
@@ -229,7 +231,7 @@ def _enough(runs: list[TrainRun], work: Work) -> int:
     if work.steps is not None:
         raise BadRequest("--deadline with --steps: more devices do not make fewer steps; give --tokens or --samples")
     devices, whole = runs[0].devices, 1.0 + work.retries + work.validation + work.experiments
-    while devices < MOST_DEVICES:
+    while devices < MAX_DEVICES:
         run, scaling, _ = _at(runs, devices)
         steps, step_s = _steps(run, work, devices=devices, scaling=scaling)
         if steps * step_s * whole / work.share_of_day <= (work.deadline_s or 0.0):

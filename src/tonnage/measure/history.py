@@ -60,11 +60,15 @@ def remember(noun: Any, *, place: Place) -> int:
     fields = msgspec.json.decode(document)
     key = hashlib.sha256(document).hexdigest()
     values = (
-        key, _kind(fields["schema"]), fields.get("date") or datetime.now(UTC).isoformat(timespec="seconds"),
-        platform.node() or "unknown", document.decode(), fields.get("model"),
+        key,
+        _kind(fields["schema"]),
+        fields.get("date") or datetime.now(UTC).isoformat(timespec="seconds"),
+        platform.node() or "unknown",
+        document.decode(),
+        fields.get("model"),
         fields.get("url") or fields.get("command") or fields.get("name"),
         msgspec.json.encode(_versions(fields)).decode(),
-    )  # fmt: skip
+    )
     with opened(place, write=True) as database:
         with database.transaction():
             database.run(
@@ -158,9 +162,14 @@ def _entry(row: tuple[Any, ...], place: Place) -> Entry:
     number, kind, date, machine, model, subject, versions, *rest = row
     try:
         fields = {
-            "id": number, "kind": kind, "date": date, "machine": machine, "model": model, "subject": subject,
+            "id": number,
+            "kind": kind,
+            "date": date,
+            "machine": machine,
+            "model": model,
+            "subject": subject,
             "versions": msgspec.json.decode(versions),
-        }  # fmt: skip
+        }
         found = msgspec.convert(fields, Entry)
         msgspec.json.encode(found)
         if not rest:

@@ -28,25 +28,25 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.measure.client import Door, Reply, ask, request_bytes
 from tonnage.measure.records import Outcome, Spec, append
 
-__all__ = ["MOST_IN_FLIGHT", "Stage", "Stop", "gaps", "outcome_of", "prompt", "run_stage", "words_for"]
+__all__ = ["MAX_IN_FLIGHT", "Stage", "Stop", "gaps", "outcome_of", "prompt", "run_stage", "words_for"]
 
-MOST_IN_FLIGHT: Final = 4096
+MAX_IN_FLIGHT: Final = 4096
 """Requests that an open loop may have unanswered before it counts as over-saturated."""
-MOST_FAILURES: Final = 20
+MAX_FAILURES: Final = 20
 """Failures in a row that stop a stage."""
-GONE_AFTER: Final = 3
-GONE: Final = frozenset({"refused", "reset", "cut", "unreachable"})
+LOST_SERVER_AFTER: Final = 3
+LOST_SERVER: Final = frozenset({"refused", "reset", "cut", "unreachable"})
 """A stage whose last requests all fail like this has lost its server, not reached its limit."""
 FAILING_SHARE: Final = 0.5
 """Share of failures that stops a stage, once there are enough to tell."""
-ENOUGH: Final = 60
+MIN_OUTCOMES: Final = 60
 GRACE_S: Final = 2.0
 """Time for answers under way when a stage is stopped."""
 HEARTBEAT_S: Final = 0.010
-APART_S: Final = 0.001
+STAGGER_S: Final = 0.001
 """Between the first requests of two places of a closed loop: a thousand that start as one stay a burst to the end."""
-MADE_BYTES: Final = 32 * 1024 * 1024
-MADE_MOST: Final = 20_000
+PREPARED_BYTES: Final = 32 * 1024 * 1024
+PREPARED_REQUESTS: Final = 20_000
 """Requests that are written out before a stage starts: writing one takes a tenth of a millisecond."""
 
 
@@ -123,7 +123,7 @@ async def run_stage(stage: Stage, progress: Any = None) -> Stop:
     try:
         run = _closed if stage.load.concurrency is not None else _open
         await run(stage, left, made=made, tally=tally, progress=progress)
-        if not tally.over and tally.streak >= GONE_AFTER and tally.last in GONE:
+        if not tally.over and tally.streak >= LOST_SERVER_AFTER and tally.last in LOST_SERVER:
             tally.reason = f"the server is gone: the last {tally.streak} requests failed (last: {tally.last})"
             tally.fatal = True
     finally:
@@ -151,7 +151,7 @@ def _made(stage: Stage, left: list[int]) -> dict[int, bytes]:
     made: dict[int, bytes] = {}
     size = 0
     for index in left:
-        if size > MADE_BYTES or len(made) >= MADE_MOST:
+        if size > PREPARED_BYTES or len(made) >= PREPARED_REQUESTS:
             break
         made[index] = _bytes(stage, index)
         size += len(made[index])
@@ -169,7 +169,7 @@ async def _open(stage: Stage, left: list[int], *, made: dict[int, bytes], tally:
         wait = tally.start_s + due - time.perf_counter()
         if wait > 0:
             await asyncio.sleep(wait)
-        if len(tasks) >= MOST_IN_FLIGHT:
+        if len(tasks) >= MAX_IN_FLIGHT:
             tally.reason = f"over-saturated: {len(tasks)} requests are unanswered"
         if tally.over:
             break
@@ -185,7 +185,7 @@ async def _closed(stage: Stage, left: list[int], *, made: dict[int, bytes], tall
     queue = iter(left)
 
     async def worker(place: int) -> None:
-        await asyncio.sleep(place * APART_S)
+        await asyncio.sleep(place * STAGGER_S)
         for index in queue:
             data = made.pop(index, None) or _bytes(stage, index)
             now = time.perf_counter() - tally.start_s
@@ -244,9 +244,9 @@ def _count(outcome: Outcome, tally: _Tally) -> None:
     tally.last = outcome.failure
     ended = tally.failed + tally.completed
     why = f"(last: {outcome.failure}: {outcome.detail})"
-    if tally.streak >= MOST_FAILURES:
+    if tally.streak >= MAX_FAILURES:
         tally.reason, tally.fatal = f"{tally.streak} requests in a row failed {why}", True
-    elif ended >= ENOUGH and tally.failed > FAILING_SHARE * ended:
+    elif ended >= MIN_OUTCOMES and tally.failed > FAILING_SHARE * ended:
         tally.reason, tally.fatal = f"{tally.failed} of {ended} requests failed {why}", True
 
 

@@ -61,10 +61,11 @@ def without_group(
     groups = {id_: name(row) for id_, row in known.items()}
     found = left_out_scores(scores, stored, widths=left_out_widths(root, kind), group=groups)
     return [
-        item if item.id in known and known[item.id].table in grouping.unseen and (item.id, item.quantity) not in stored
+        item
+        if item.id in known and known[item.id].table in grouping.unseen and (item.id, item.quantity) not in stored
         else out
         for item, out in zip(scores, found, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def set_aside(
@@ -92,9 +93,14 @@ def set_aside(
 
 
 def _beside(
-    name: str, rows: Sequence[Row], scores: Sequence[Score], hidden: Sequence[Row], *, grouping: Grouping,
+    name: str,
+    rows: Sequence[Row],
+    scores: Sequence[Score],
+    hidden: Sequence[Row],
+    *,
+    grouping: Grouping,
     predict: Predict,
-) -> SetAside:  # fmt: skip
+) -> SetAside:
     more = list(score(hidden, predict=predict))
     ids, blocks = {row.id for row in hidden}, {row.block for row in hidden}
     near = [item for item in scores if item.block in blocks]

@@ -63,9 +63,11 @@ def beside(
 
 
 def _pair(
-    item: Score, rows: Mapping[str, Row], theirs: Mapping[str, Mapping[str, str]],
+    item: Score,
+    rows: Mapping[str, Row],
+    theirs: Mapping[str, Mapping[str, str]],
     left_out: Mapping[tuple[str, str], LeftOut],
-) -> Pair | None:  # fmt: skip
+) -> Pair | None:
     said = theirs.get(item.id, {}).get(item.quantity)
     if not said or item.predicted is None or not item.measured or item.id not in rows:
         return None

@@ -175,7 +175,7 @@ ALL: Final = "all"
 """Name of the block that stands for all of them."""
 
 _LATENCIES: Final = {"ttft_ms", "tpot_ms", "e2e_ms"}
-_MOST_CRASHES: Final = 50
+_MAX_CRASHES: Final = 50
 
 
 def by_block(scores: Iterable[Score], by: str | None = None) -> list[BlockErrors]:
@@ -209,7 +209,7 @@ def report_of(
         rows=len({score.id for score in scores}),
         predicted=len(predicted),
         unusable=unusable,
-        crashes=tuple(SkippedRow(id=name, reason=why) for name, why in list(crashes.items())[:_MOST_CRASHES]),
+        crashes=tuple(SkippedRow(id=name, reason=why) for name, why in list(crashes.items())[:_MAX_CRASHES]),
         out_of_memory=len({score.id for score in out_of_memory}),
         out_of_memory_found=sum(score.predicted == 0 for score in facts),
         version=__version__,

@@ -322,9 +322,11 @@ def _options(row: Row) -> dict[str, Any]:
     if share and (found := re.search(rf"{share}\s*=?\s*(0\.\d+)", text(row, "notes"))):
         stated["memory_fraction"] = float(found[1])
     for option, column in (
-        ("max_num_batched_tokens", "max_batched_tokens"), ("max_num_seqs", "max_batch"),
-        ("receive_interval", "receive_interval"), ("batch_wait_steps", "batch_wait_steps"),
-    ):  # fmt: skip
+        ("max_num_batched_tokens", "max_batched_tokens"),
+        ("max_num_seqs", "max_batch"),
+        ("receive_interval", "receive_interval"),
+        ("batch_wait_steps", "batch_wait_steps"),
+    ):
         value = count(row, column)
         if value is not None:
             stated[option] = value

@@ -183,9 +183,29 @@ def scaling_errors(speeds: Iterable[Speed], *, per_doubling: bool = True) -> lis
     """
 
     def job(speed: Speed) -> tuple[str, ...]:
-        names = ("source", "model", "accelerator_id", "accelerator", "accel_per_node", "engine", "framework", "year",
-                 "act_precision", "seq_len", "image_px", "method", "tp", "pp", "vpp", "cp", "ep", "sharding",
-                 "micro_batch", "act_ckpt", "flash_attn")  # fmt: skip
+        names = (
+            "source",
+            "model",
+            "accelerator_id",
+            "accelerator",
+            "accel_per_node",
+            "engine",
+            "framework",
+            "year",
+            "act_precision",
+            "seq_len",
+            "image_px",
+            "method",
+            "tp",
+            "pp",
+            "vpp",
+            "cp",
+            "ep",
+            "sharding",
+            "micro_batch",
+            "act_ckpt",
+            "flash_attn",
+        )
         return (speed.row.block, *(text(speed.row, name) for name in names))
 
     found: list[float] = []
@@ -204,11 +224,21 @@ def _scaling_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
     language = scaling_errors(speed for speed in speeds if _language(speed.row))
     small = scaling_errors((speed for speed in speeds if _small(speed.row)), per_doubling=False)
     return [
-        Figure(group="language models", figure="median error of growth per doubling of accelerators",
-               rows=len(language), value=quantile(language, 0.5), at_most=0.04),
-        Figure(group=SMALL, figure="median error of growth from one count to the next", rows=len(small),
-               value=quantile(small, 0.5), at_most=0.10),
-    ]  # fmt: skip
+        Figure(
+            group="language models",
+            figure="median error of growth per doubling of accelerators",
+            rows=len(language),
+            value=quantile(language, 0.5),
+            at_most=0.04,
+        ),
+        Figure(
+            group=SMALL,
+            figure="median error of growth from one count to the next",
+            rows=len(small),
+            value=quantile(small, 0.5),
+            at_most=0.10,
+        ),
+    ]
 
 
 def _tuning_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
@@ -217,9 +247,10 @@ def _tuning_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
     peaks = _errors(item for item in own if item.quantity == "peak_mem_gb" and item.id in tuned)
     return [
         _median(speeds_of(rows, own), _tuned, group=group, figure="median error of the step", at_most=0.18),
-        Figure(group=group, figure="median error of peak memory", rows=len(peaks), value=quantile(peaks, 0.5),
-               at_most=0.08),
-    ]  # fmt: skip
+        Figure(
+            group=group, figure="median error of peak memory", rows=len(peaks), value=quantile(peaks, 0.5), at_most=0.08
+        ),
+    ]
 
 
 def _errors(scores: Iterable[Score]) -> list[float]:
@@ -236,14 +267,25 @@ def _memory_figures(own: Sequence[Score], out_of_memory: Sequence[Score]) -> lis
     right = sum(said == ran for said, ran in verdicts) / len(verdicts) if verdicts else None
     unsafe = sum(said and not ran for said, ran in verdicts) / len(verdicts) if verdicts else None
     return [
-        Figure(group="all peaks", figure="median error of peak memory", rows=len(peaks), value=quantile(peaks, 0.5),
-               at_most=0.07),
-        Figure(group="all peaks", figure="nine in ten are nearer than", rows=len(peaks), value=quantile(peaks, 0.9),
-               at_most=0.20),
+        Figure(
+            group="all peaks",
+            figure="median error of peak memory",
+            rows=len(peaks),
+            value=quantile(peaks, 0.5),
+            at_most=0.07,
+        ),
+        Figure(
+            group="all peaks",
+            figure="nine in ten are nearer than",
+            rows=len(peaks),
+            value=quantile(peaks, 0.9),
+            at_most=0.20,
+        ),
         Figure(group="fits or not", figure="share right", rows=len(verdicts), value=right, at_least=0.96),
-        Figure(group="fits or not", figure="share said to fit that did not", rows=len(verdicts), value=unsafe,
-               at_most=0.01),
-    ]  # fmt: skip
+        Figure(
+            group="fits or not", figure="share said to fit that did not", rows=len(verdicts), value=unsafe, at_most=0.01
+        ),
+    ]
 
 
 def _network_figures(rows: Sequence[Row], own: Sequence[Score], unseen: Mapping[str, list[Score]]) -> list[Figure]:
@@ -266,9 +308,15 @@ def _coverage_figures(unseen: Mapping[str, list[Score]]) -> list[Figure]:
         share = known.coverage_rows if known else None
         rows = known.rows if known and share is not None else 0
         found.append(
-            Figure(group=group, figure="inside a 90 % interval that never saw the group", rows=rows, value=share,
-                   at_least=low, at_most=high)
-        )  # fmt: skip
+            Figure(
+                group=group,
+                figure="inside a 90 % interval that never saw the group",
+                rows=rows,
+                value=share,
+                at_least=low,
+                at_most=high,
+            )
+        )
     return found
 
 
@@ -285,10 +333,16 @@ def layout_figures(compared: Sequence[Compared]) -> tuple[Figure, ...]:
         ("every row, the slower ones of sweeps too", list(compared), None),
     )
     return tuple(
-        Figure(group="published layouts", figure=f"within 5 % of our best: {name}", rows=len(own), value=share(own),
-               at_least=least)
-        for name, own, least in choices if own
-    )  # fmt: skip
+        Figure(
+            group="published layouts",
+            figure=f"within 5 % of our best: {name}",
+            rows=len(own),
+            value=share(own),
+            at_least=least,
+        )
+        for name, own, least in choices
+        if own
+    )
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
@@ -318,9 +372,14 @@ def compared_layouts(rows: Iterable[Row]) -> Iterator[Compared]:
         if found is not None:
             ratio, printed, best = found
             yield Compared(
-                id=row.id, block=row.block, ratio=ratio, fastest=row.id in used,
-                degrees=printed.software.model_parallel, printed=_words(printed), best=_words(best),
-            )  # fmt: skip
+                id=row.id,
+                block=row.block,
+                ratio=ratio,
+                fastest=row.id in used,
+                degrees=printed.software.model_parallel,
+                printed=_words(printed),
+                best=_words(best),
+            )
 
 
 def _used(rows: Iterable[Row]) -> list[Row]:
@@ -330,8 +389,17 @@ def _used(rows: Iterable[Row]) -> list[Row]:
         step = number(row, "step_time_s_eff")
         if not step:
             continue
-        names = ("model_id", "layers", "hidden", "accelerator_id", "num_accel", "global_batch", "seq_len", "engine",
-                 "act_precision")  # fmt: skip
+        names = (
+            "model_id",
+            "layers",
+            "hidden",
+            "accelerator_id",
+            "num_accel",
+            "global_batch",
+            "seq_len",
+            "engine",
+            "act_precision",
+        )
         key = (row.block, *(text(row, name) for name in names))
         if key not in fastest or step < fastest[key][0]:
             fastest[key] = (step, row)

@@ -172,9 +172,14 @@ def _opt(c: Config) -> Model:
     layers = _gpt_layers(c, attention(c, bias=bias, output_bias=bias), integer(c, "ffn_dim", "intermediate_size"))
     narrow = integer(c, "word_embed_proj_dim", default=width)
     return decoder(
-        c, layers, tied=True, norm_bias=True, final_norms=1 if before else 0,
-        learned_positions=integer(c, "max_position_embeddings") + 2, embedding_size=narrow if narrow != width else None,
-    )  # fmt: skip
+        c,
+        layers,
+        tied=True,
+        norm_bias=True,
+        final_norms=1 if before else 0,
+        learned_positions=integer(c, "max_position_embeddings") + 2,
+        embedding_size=narrow if narrow != width else None,
+    )
 
 
 def _mpt(c: Config) -> Model:
@@ -236,9 +241,11 @@ def _chatglm(c: Config) -> Model:
     groups = integer(c, "multi_query_group_num") if flag(c, "multi_query_attention", default=False) else None
     heads = integer(c, "num_attention_heads")
     mixer = attention(
-        c, num_key_value_heads=groups or heads, bias=flag(c, "add_qkv_bias", default=True),
+        c,
+        num_key_value_heads=groups or heads,
+        bias=flag(c, "add_qkv_bias", default=True),
         head_dim=integer(c, "kv_channels", default=hidden_size(c) // heads),
-    )  # fmt: skip
+    )
     return decoder(c, same(c, (mixer, Mlp(intermediate_size=integer(c, "ffn_hidden_size")))))
 
 

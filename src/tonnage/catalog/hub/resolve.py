@@ -123,7 +123,7 @@ def read_repository(repo: online.Repository, *, offline: bool = False) -> Model:
 def _optional(repo: online.Repository, name: str, offline: bool) -> dict[str, Any] | None:
     """A file that a repository may lack; what goes wrong with one costs nothing but its facts."""
     try:
-        return online.fetch(repo, name, limit=online.LARGEST_INDEX, offline=offline)
+        return online.fetch(repo, name, limit=online.MAX_INDEX_BYTES, offline=offline)
     except online.HubFailure:
         return None
 
@@ -249,19 +249,27 @@ def _from_tensors(tensors: tuple[Tensor, ...]) -> Model | None:
     if not head or found["q"][0] % head or found["k"][0] % head:
         return None
     mixer = Attention(
-        num_attention_heads=found["q"][0] // head, num_key_value_heads=found["k"][0] // head, head_dim=head,
-        bias=f"{first}.q_proj.bias" in shapes, qk_norm=len(norm) == 1,
-    )  # fmt: skip
+        num_attention_heads=found["q"][0] // head,
+        num_key_value_heads=found["k"][0] // head,
+        head_dim=head,
+        bias=f"{first}.q_proj.bias" in shapes,
+        qk_norm=len(norm) == 1,
+    )
     sized = "as the query norm says" if len(norm) == 1 else "assumed"
     group = LayerGroup(count=len(numbers), mixer=mixer, feed_forward=Mlp(intermediate_size=found["gate"][0]))
     return Model(
-        id="", family="unknown", kind="llm", hidden_size=width, vocab_size=found["embedding"][0], layers=(group,),
+        id="",
+        family="unknown",
+        kind="llm",
+        hidden_size=width,
+        vocab_size=found["embedding"][0],
+        layers=(group,),
         tie_word_embeddings="lm_head.weight" not in shapes,
         assumed=(f"no config.json: a Llama-like decoder read from tensor shapes, heads of width {head} {sized}",),
-    )  # fmt: skip
+    )
 
 
-MOST: Final = 1e18
+MAX_VALUE: Final = 1e18
 
 
 def read_profile(data: Mapping[str, Any], *, where: str) -> Model:
@@ -318,5 +326,5 @@ def _check(profile: Profile, where: str) -> None:
     for prefix, part in found.items():
         for field in part.__struct_fields__:
             value = getattr(part, field)
-            if isinstance(value, float) and not (isfinite(value) and 0 <= value < MOST):
-                raise BadFact(f"{where}: '{prefix}{field}' is {value:g}; a count is between 0 and {MOST:g}")
+            if isinstance(value, float) and not (isfinite(value) and 0 <= value < MAX_VALUE):
+                raise BadFact(f"{where}: '{prefix}{field}' is {value:g}; a count is between 0 and {MAX_VALUE:g}")

@@ -61,9 +61,9 @@ def describe(found: Weights) -> str:
     return ", ".join(f"{name} {size / 1e9:.4g} GB" for name, size in ordered if size)
 
 
-LONGEST_HEADER: Final = 24_000_000
+MAX_HEADER_LENGTH: Final = 24_000_000
 """Bytes; the reference implementation takes four times as much, but 100,000 tensors in one file need half of it."""
-MOST_TENSORS: Final = 1_000_000
+MAX_TENSORS: Final = 1_000_000
 """Of all files of a folder; the largest mixtures of experts have a third of it."""
 
 _BITS: Final = {
@@ -95,8 +95,8 @@ def _tensors(path: Path) -> list[Tensor]:
         size = path.stat().st_size
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            if size < 8 or not 2 <= length <= min(size - 8, LONGEST_HEADER):
-                most = min(max(size - 8, 0), LONGEST_HEADER)
+            if size < 8 or not 2 <= length <= min(size - 8, MAX_HEADER_LENGTH):
+                most = min(max(size - 8, 0), MAX_HEADER_LENGTH)
                 raise BadFact(
                     f"{shown}: header length is '{length}'; expected 2 to {most} bytes, so this is no whole file"
                 )
@@ -148,7 +148,7 @@ def read_folder(folder: Path) -> Weights | None:
     files = sorted(path for path in folder.glob("*.safetensors") if path.is_file())
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        mapped = read_object(index, limit=LONGEST_HEADER).get("weight_map")
+        mapped = read_object(index, limit=MAX_HEADER_LENGTH).get("weight_map")
         if not isinstance(mapped, dict) or not all(isinstance(name, str) for name in mapped.values()):
             raise BadFact(f"{echo(index)}: 'weight_map' is '{echo(mapped)}'; expected an object from tensor to file")
         listed = {str(name) for name in mapped.values()}
@@ -168,6 +168,6 @@ def _of_all(files: Iterable[Path], folder: Path) -> Iterator[Tensor]:
     for path in files:
         found = _tensors(path)
         count += len(found)
-        if count > MOST_TENSORS:
-            raise BadFact(f"{echo(folder)}: its files hold over {MOST_TENSORS:,} tensors; expected far fewer")
+        if count > MAX_TENSORS:
+            raise BadFact(f"{echo(folder)}: its files hold over {MAX_TENSORS:,} tensors; expected far fewer")
         yield from found

@@ -20,7 +20,7 @@ from tonnage.measure.metrics import Sample, all_names, reading_of, reading_of_sa
 
 __all__ = ["get", "is_prometheus", "readings_between", "watched"]
 
-LARGEST: Final = 256 * 1024 * 1024
+MAX_PAGE_BYTES: Final = 256 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
 
 
@@ -53,7 +53,7 @@ def get(url: str, *, key: str | None = None, form: bytes | None = None) -> tuple
     try:
         connection.request("GET" if form is None else "POST", path, body=form, headers=headers)
         answer = connection.getresponse()
-        return answer.status, answer.read(LARGEST)
+        return answer.status, answer.read(MAX_PAGE_BYTES)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise BadRequest(f"{echo(url)}: {str(reason).lower()}") from None
@@ -88,7 +88,7 @@ def watched(url: str, *, window_s: float, every_s: float, key: str | None = None
         time.sleep(min(every_s, left))
 
 
-MOST_POINTS: Final = 600
+MAX_POINTS: Final = 600
 """Of a window; Prometheus itself refuses more than 11,000. [-]"""
 
 
@@ -118,7 +118,7 @@ def readings_between(
     BadRequest
         The server refuses the query.
     """
-    step = step_s or max(1.0, window_s / MOST_POINTS)
+    step = step_s or max(1.0, window_s / MAX_POINTS)
     names = "|".join(re.escape(name).replace("\\", "\\\\") for name in all_names())
     labels = f'__name__=~"{names}"' + (f", {match}" if match else "")
     now = time.time()

@@ -30,7 +30,7 @@ __all__ = ["Watch", "diagnose", "evidence_from", "training_of", "watch_of"]
 
 LIVE_S: Final = 10.0
 STORED_S: Final = 3600.0
-LARGEST: Final = 2 * 1024**3
+MAX_REPORT_BYTES: Final = 2 * 1024**3
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,8 +134,8 @@ def _from_file(path: Path) -> Evidence:
     name = str(path)
     if not path.is_file():
         raise BadRequest(f"'{echo(name)}' is neither a file nor an address such as http://127.0.0.1:9090")
-    if path.stat().st_size > LARGEST:
-        raise BadFact(f"'{echo(name)}' is larger than {LARGEST // 1024**3} GiB")
+    if path.stat().st_size > MAX_REPORT_BYTES:
+        raise BadFact(f"'{echo(name)}' is larger than {MAX_REPORT_BYTES // 1024**3} GiB")
     if _starts_json(path) or _is_packed(path):
         return _from_json(path)
     reading = reading_of(read_whole(path, what="metrics"), at_s=0.0)

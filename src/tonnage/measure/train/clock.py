@@ -121,8 +121,12 @@ def _most(torch: Any) -> tuple[float | None, float | None, float | None, int | N
     if torch.cuda.is_available():
         stats = torch.cuda.memory_stats()
         total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
-        return (float(torch.cuda.max_memory_allocated()), float(torch.cuda.max_memory_reserved()), float(total),
-                int(stats.get("num_alloc_retries", 0)))  # fmt: skip
+        return (
+            float(torch.cuda.max_memory_allocated()),
+            float(torch.cuda.max_memory_reserved()),
+            float(total),
+            int(stats.get("num_alloc_retries", 0)),
+        )
     try:
         import resource
     except ImportError:  # not on this system

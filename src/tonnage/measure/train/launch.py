@@ -300,9 +300,13 @@ def _all(counted: Mapping[int, Sequence[Stepped]], index: int, field: str) -> fl
 def _memory(ranks: Sequence[RankLog]) -> TrainMemory:
     """The most of any rank, number by number."""
     values = {name: [getattr(log.held, name) for log in ranks] for name in _MEMORY}
-    return TrainMemory(**{
-        name: max(x for x in own if x is not None) for name, own in values.items() if any(x is not None for x in own)
-    })  # fmt: skip
+    return TrainMemory(
+        **{
+            name: max(x for x in own if x is not None)
+            for name, own in values.items()
+            if any(x is not None for x in own)
+        }
+    )
 
 
 def _checkpoint(ranks: Sequence[RankLog]) -> CheckpointTimes | None:

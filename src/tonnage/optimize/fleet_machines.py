@@ -1,4 +1,5 @@
-"""Which machines hold the same replicas as fast? What runs on them is then counted once, not once for each offer.
+"""
+Which machines can no cheapest fleet need, and which hold the same replicas as fast?
 
 A catalogue lists one accelerator at many providers, in instances of one, two, four and eight. Replicas are as fast on
 all of them, so that the programme need not say on which they stand: of every charge it is enough that the instances
@@ -9,6 +10,11 @@ which are large enough have the slots,
 for charges divide each other and the slots that they fit: the largest first, each where it fits, leaves no waste.
 Afterwards they are put on instances one by one (`put_apart`). That is the same optimum with fewer and less symmetric
 columns. A way is left out, too, where others of its pool do at least as much on the same slots.
+
+A machine is not needed where another does the same at no higher price of a slot. Whatever stands on a machine can stand
+on machines that divide it, hold the same replicas at least as fast, count against the same quotas and fail together
+with the same others: replicas of one machine divide each other, so they fill the smaller ones without waste. Leaving
+the more expensive one out changes no optimum.
 """
 
 from __future__ import annotations
@@ -20,9 +26,9 @@ from msgspec.structs import replace
 
 from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Way, classes_of
 
-__all__ = ["merged", "put_apart"]
+__all__ = ["merged", "put_apart", "undominated"]
 
-EXACT: Final = 1e-9
+TOLERANCE: Final = 1e-9
 
 Sign = tuple[int, float, int, tuple[float, ...], float, bool]
 """All of a way but the machine."""
@@ -123,7 +129,7 @@ def _cores_to_spare(one: Machine, other: Machine, *, ways: list[Way]) -> bool:
     if one.cores is None or other.cores is None:
         return one.cores is None and other.cores is None
     return all(
-        way.cores * way.slices <= machine.cores / machine.slots * way.charge + EXACT
+        way.cores * way.slices <= machine.cores / machine.slots * way.charge + TOLERANCE
         for machine in (one, other)
         for way in ways
         if way.whole and machine.cores is not None
@@ -146,8 +152,8 @@ def _does_for(one: Way, other: Way, *, roomy: bool) -> bool:
     if one.charge <= 0 or other.charge % one.charge:
         return False
     times = other.charge / one.charge
-    cores = roomy or times * one.cores <= other.cores + EXACT
-    return cores and all(a * times >= b - EXACT for a, b in zip(one.rates, other.rates, strict=True))
+    cores = roomy or times * one.cores <= other.cores + TOLERANCE
+    return cores and all(a * times >= b - TOLERANCE for a, b in zip(one.rates, other.rates, strict=True))
 
 
 def _standing(problem: FleetProblem, fleet: Fleet, m: int, *, firm: bool, t: int) -> float:
@@ -172,7 +178,7 @@ def _put(problem: FleetProblem, running: dict[int, float], standing: dict[int, f
     for w in sorted(running, key=lambda w: (not problem.ways[w].whole, -problem.ways[w].charge, w)):
         way, left = problem.ways[w], running[w]
         for m in sorted(standing, key=lambda m: (problem.machines[m].slots, m)):
-            if left <= EXACT or not _fits(way, problem.machines[m]) or not standing[m]:
+            if left <= TOLERANCE or not _fits(way, problem.machines[m]) or not standing[m]:
                 continue
             if not way.whole:
                 count = min(left, cores[m] / way.cores)
@@ -186,9 +192,85 @@ def _put(problem: FleetProblem, running: dict[int, float], standing: dict[int, f
                 parts[m, way.slices] = open_parts + taken * way.slices - count
             cores[m] -= count * way.cores
             left -= count
-            if count > EXACT:
+            if count > TOLERANCE:
                 found.append((w, m, count))
-        if left > EXACT and found and not way.whole:
+        if left > TOLERANCE and found and not way.whole:
             # What rounding leaves of work that comes in fractions.
             found.append((w, next(m for m in standing if standing[m]), left))
     return found
+
+
+def undominated(problem: FleetProblem) -> FleetProblem:
+    """The problem with neither ways nor terms on machines that others stand in for; machines keep their places."""
+    ways: list[list[Way]] = [[] for _ in problem.machines]
+    for way in problem.ways:
+        ways[way.machine].append(way)
+    counted = [
+        frozenset(q for q, quota in enumerate(problem.quotas) if m in quota.machines)
+        for m in range(len(problem.machines))
+    ]
+    left: list[int] = []
+    order = sorted(range(len(problem.machines)), key=lambda m: (problem.machines[m].slots, m))
+    for m in order:
+        mine = problem.machines[m]
+        if ways[m] and not any(
+            counted[other] == counted[m]
+            and _same_place(problem.machines[other], mine)
+            and _as_cheap(problem.machines[other], mine)
+            and _as_able(problem.machines[other], ways[other], ways[m])
+            for other in left
+        ):
+            # A cheaper one of the same size may come later: those it stands in for go.
+            left = [
+                other
+                for other in left
+                if not (
+                    counted[other] == counted[m]
+                    and _same_place(mine, problem.machines[other])
+                    and _as_cheap(mine, problem.machines[other])
+                    and _as_able(mine, ways[m], ways[other])
+                )
+            ]
+            left.append(m)
+    kept = set(left)
+    machines = tuple(machine if m in kept else replace(machine, terms=()) for m, machine in enumerate(problem.machines))
+    # Places of ways are what the answer speaks of: one without terms has no replicas.
+    return replace(problem, machines=machines)
+
+
+def _same_place(one: Machine, other: Machine) -> bool:
+    """Whether `one` divides `other` and stands where it does, with as many cores for each slot."""
+    if other.slots % one.slots or one.domain != other.domain or one.start_h > other.start_h + TOLERANCE:
+        return False
+    if one.cores is None or other.cores is None:
+        return one.cores is None
+    return one.cores / one.slots >= other.cores / other.slots - TOLERANCE
+
+
+def _as_cheap(one: Machine, other: Machine) -> bool:
+    """Whether every term of `other` is to be had on `one` at no higher price of a slot."""
+    return all(
+        any(
+            mine.name == term.name
+            and (mine.always, mine.firm) == (term.always, term.firm)
+            and mine.available >= term.available - TOLERANCE
+            and mine.cost_per_hour / one.slots <= term.cost_per_hour / other.slots * (1.0 + TOLERANCE)
+            for mine in one.terms
+        )
+        for term in other.terms
+    )
+
+
+def _as_able(one: Machine, mine: list[Way], theirs: list[Way]) -> bool:
+    """Whether every replica that stands there can stand on `one`, at least as fast."""
+    return all(
+        any(
+            (way.pool, way.charge, way.slices, way.whole) == (their.pool, their.charge, their.slices, their.whole)
+            and way.charge <= one.slots
+            and (way.charge == 0 or one.slots % way.charge == 0)
+            and way.cores <= their.cores + TOLERANCE
+            and all(a >= b - TOLERANCE for a, b in zip(way.rates, their.rates, strict=True))
+            for way in mine
+        )
+        for their in theirs
+    )
