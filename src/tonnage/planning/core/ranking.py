@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.batch_plan import BatchOption
-from tonnage.domain.plan import ServeOption
-from tonnage.domain.train_plan import TrainOption
+from tonnage.domain.plan import Configuration
+from tonnage.domain.train_plan import TrainConfiguration
 from tonnage.planning.error_model import Pair, Ratio, correlation, tied, within
 
-__all__ = ["at_risk", "surely_cheapest", "tie_with_first", "with_verdicts"]
-
-Option = TypeVar("Option", ServeOption, BatchOption, TrainOption)
+__all__ = ["RankedOption", "at_risk", "surely_cheapest", "tie_with_first", "with_verdicts"]
 
 
-def surely_cheapest(option: ServeOption | BatchOption | TrainOption) -> tuple[bool, float]:
+class RankedOption(Protocol):
+    """What an option of any kind has, to be ranked: a struct with these fields."""
+
+    @property
+    def configuration(self) -> Configuration | TrainConfiguration: ...
+    @property
+    def cost(self) -> Quantity: ...
+    @property
+    def sure(self) -> bool: ...
+    @property
+    def ties(self) -> bool: ...
+    @property
+    def verdict(self) -> str: ...
+
+
+Option = TypeVar("Option", bound=RankedOption)
+
+
+def surely_cheapest(option: RankedOption) -> tuple[bool, float]:
     """Order of the options: the sure ones first, then by cost."""
     return not option.sure, option.cost.value
 
 
-def _cost(option: ServeOption | BatchOption | TrainOption) -> Quantity:
+def _cost(option: RankedOption) -> Quantity:
     return option.cost
 
 
@@ -57,18 +73,22 @@ def with_verdicts(
     if not options:
         return ()
     first = options[0]
-    said = [replace(first, verdict="; ".join(filter(None, (lead, risk(first), arithmetic(first)))))]
+    said = [_changed(first, verdict="; ".join(filter(None, (lead, risk(first), arithmetic(first)))))]
     for option in options[1:]:
         tie = tie_with_first(option, first, ranked_by=ranked_by)
         known = within(tie)
         against = ratios(option, known) if ratios else f"{_over(option, first):.2f}x the first's cost{known}"
         verdict = "; ".join(filter(None, (against, risk(option), arithmetic(option))))
-        said.append(replace(option, verdict=verdict, ties=tie is not None))
+        said.append(_changed(option, verdict=verdict, ties=tie is not None))
     return tuple(said)
 
 
-def _over(option: ServeOption | BatchOption | TrainOption, first: ServeOption | BatchOption | TrainOption) -> float:
+def _over(option: RankedOption, first: RankedOption) -> float:
     return option.cost.value / first.cost.value
+
+
+def _changed(option: Option, **changes: Any) -> Option:
+    return cast(Option, replace(cast(msgspec.Struct, option), **changes))
 
 
 def tie_with_first(option: Option, first: Option, *, ranked_by: Callable[[Option], Quantity] = _cost) -> Ratio | None:
