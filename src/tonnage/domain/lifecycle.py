@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tonnage.domain.answer import Quantity, Verdict
-from tonnage.domain.plan import Provenance, ServePlan
+from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import PlanHeader, ServePlan
 from tonnage.domain.published import QualityChange
 from tonnage.domain.train_plan import Milestone, TrainPlan
 from tonnage.domain.workload import FineTune, Serve, Train
@@ -58,13 +58,11 @@ class SavingsOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The same in numbers; absent = weights as released, which lose nothing."""
 
 
-class LifecyclePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="lifecycle"):
+class LifecyclePlan(
+    PlanHeader[LifecycleRequest], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="lifecycle"
+):
     """The answer to a lifecycle request."""
 
-    schema: str
-    feasible: bool
-    sentence: str
-    request: LifecycleRequest
     make: TrainPlan
     serve: ServePlan
     bill: Quantity | None = None
@@ -80,5 +78,3 @@ class LifecyclePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     one_type_text: str = ""
     savings: tuple[SavingsOption, ...] = ()
     timeline: tuple[Milestone, ...] = ()
-    binding: Verdict | None = None
-    provenance: Provenance

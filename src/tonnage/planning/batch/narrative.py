@@ -5,53 +5,47 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from msgspec.structs import replace
-
-from tonnage.catalog import ambiguity
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, TradeOff
 from tonnage.domain.model import Model
-from tonnage.domain.plan import Rejection
 from tonnage.domain.workload import Batch
 from tonnage.optimize.frontier import frontier
 from tonnage.planning.batch.option import Found, Work
 from tonnage.planning.batch.runs import JobRun, Place, run_on
-from tonnage.planning.core.rejections import Infeasible
-from tonnage.planning.error_model import Pair, Ratio, correlation, tied, within
-from tonnage.planning.sites import none_passes
+from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken
+from tonnage.planning.core.rejections import nearness
 from tonnage.units import show
 
 MOST_KINDS: Final = 8
 """Kinds of accelerators that are told side by side."""
 
 __all__ = [
+    "BY_NEARNESS",
+    "arithmetic",
     "assumptions",
-    "binding",
     "card_for_card",
+    "lead",
     "led_by",
-    "rejections",
+    "risk",
     "sentence",
     "spot_against",
     "too_dear",
     "too_late",
     "too_many",
     "trade_offs",
-    "with_verdicts",
 ]
 
 MOST_POINTS: Final = 12
 """Of the frontier that are kept."""
 WORTH_A_POINT: Final = 1.1
 """Times faster than the point before. [-]"""
-ORDER: Final = {"budget": 0, "deadline": 1, "count": 2, "offer": 3, "cache": 4, "memory": 5}
+BY_NEARNESS: Final = nearness({"budget": 0, "deadline": 1, "count": 2, "offer": 3, "cache": 4, "memory": 5})
 
 
 def sentence(request: Batch, options: tuple[BatchOption, ...], *, binding: Verdict | None) -> str:
     """The answer in one sentence."""
     if not options:
-        assert binding is not None
-        nearest = f" Nearest: {binding.nearest}." if binding.nearest else ""
-        return f"Nothing finishes {request.items:,.0f} items of {request.model} so: {binding.reason}.{nearest}"
+        return infeasible_sentence(f"to finish {request.items:,.0f} items of {request.model}", binding)
     best = options[0]
     cost, wall = best.cost, best.wall_s
     old = ", old price" if best.bill.stale else ""
@@ -72,29 +66,18 @@ def led_by(option: BatchOption) -> str:
     return f"{name} for {show(option.cost.value, 'USD')} {when}"
 
 
-def with_verdicts(options: tuple[BatchOption, ...]) -> tuple[BatchOption, ...]:
-    """Ranked options, each with the reason for its place."""
-    if not options:
-        return ()
-    first = options[0]
+def lead(first: BatchOption) -> str:
+    """Why the first option leads."""
     certain = "even at the slow end of its interval" if first.sure else "by its estimate, though not within error"
-    told = [replace(first, verdict=f"cheapest that finishes in time {certain}; {_arithmetic(first)}")]
-    for option in options[1:]:
-        tie, ratio = _tied(option, first), option.cost.value / first.cost.value
-        risk = "may finish late within error; " if first.sure and not option.sure else ""
-        verdict = f"{ratio:.2f}x the first's cost{within(tie)}; {risk}{_arithmetic(option)}"
-        told.append(replace(option, verdict=verdict, ties=tie is not None))
-    return tuple(told)
+    return f"cheapest that finishes in time {certain}"
 
 
-def _tied(option: BatchOption, first: BatchOption) -> Ratio | None:
-    """The ratio of both costs where it might be no more than the first's; what is less sure ties with nothing."""
-    if option.sure is not first.sure:
-        return None
-    return tied(Pair(option.cost, first.cost, correlation(option.configuration, first.configuration)))
+def risk(option: BatchOption, *, first: BatchOption) -> str:
+    """What may go wrong with an option that the first does not risk."""
+    return "may finish late within error" if first.sure and not option.sure else ""
 
 
-def _arithmetic(option: BatchOption) -> str:
+def arithmetic(option: BatchOption) -> str:
     lost = f", {1 - option.useful:.0%} of its hours lost to reclaims" if option.useful < 1 else ""
     held = {"kv": "the KV cache is full", "batch": "the engine takes no more"}
     return (
@@ -248,31 +231,6 @@ def too_many(request: Batch, work: Work, *, place: Place) -> Verdict:
     )
 
 
-def binding(missed: list[Infeasible], excluded: tuple[Rejection, ...]) -> Verdict:
-    """The limit that stops what came closest."""
-    if missed:
-        return min(missed, key=_nearness).verdict
-    return none_passes(excluded)
-
-
-def rejections(missed: list[Infeasible], options: tuple[BatchOption, ...]) -> tuple[Rejection, ...]:
-    """One line per accelerator that finishes in no configuration: the one that came closest."""
-    working = {option.configuration.accelerator for option in options}
-    closest: dict[str, Infeasible] = {}
-    for miss in missed:
-        name = miss.configuration.accelerator
-        if name not in working and (name not in closest or _nearness(miss) < _nearness(closest[name])):
-            closest[name] = miss
-    return tuple(
-        Rejection(what=miss.configuration.label(), verdict=miss.verdict)
-        for miss in sorted(closest.values(), key=_nearness)
-    )
-
-
-def _nearness(miss: Infeasible) -> tuple[int, float]:
-    return ORDER.get(miss.verdict.limit or "", 6), miss.verdict.short_by or 0.0
-
-
 def assumptions(request: Batch, model: Model, *, largest: int) -> tuple[str, ...]:
     """Everything the answer takes as given that the user did not say."""
     lengths = request.lengths
@@ -286,8 +244,8 @@ def assumptions(request: Batch, model: Model, *, largest: int) -> tuple[str, ...
         said.append("spot capacity stays as long as its provider's record says, else as long as traces of older parts")
     if request.filters.max_count is None:
         said.append(f"at most {largest} accelerators are looked at; list prices are no stock")
-    said += [taken for name in request.filters.accelerators if (taken := ambiguity(name))]
+    said += names_taken(request.filters)
     if not request.filters.community:
-        said.append("community marketplaces and brokers are left out (--community includes them)")
+        said.append(COMMUNITY)
     said.append("prices exclude VAT, storage of the results and egress")
     return tuple(said)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from typing import Final
-
-from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -22,7 +21,7 @@ from tonnage.domain.case import Traffic
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer
-from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Provenance
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration
 from tonnage.domain.workload import Batch, Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
@@ -33,16 +32,16 @@ from tonnage.planning.batch.break_even import Candidate, batch_break_even
 from tonnage.planning.batch.option import Found, Work, option_of
 from tonnage.planning.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
 from tonnage.planning.core.choices import choices, job_traits
-from tonnage.planning.core.rejections import Infeasible
-from tonnage.planning.core.relaxing import what_relaxing_buys
+from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.ranking import surely_cheapest, with_verdicts
+from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, what_binds
+from tonnage.planning.core.relaxing import answered
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.error_model import ErrorModel, serve_level
 from tonnage.planning.quality import changes_among, floored
 from tonnage.planning.serve import formats, limits
-from tonnage.planning.serve.narrative import catalogue_dates, model_facts
 from tonnage.planning.serve.traffic import served
 from tonnage.planning.sites import Site, sites
-from tonnage.version import __version__
 
 __all__ = ["LARGEST_FLEET", "plan_batch"]
 
@@ -66,15 +65,8 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing finishes in time is
         an answer: `feasible` is False and `binding` says what would.
     """
-    plan = _planned(request, additions=additions, today=today or date.today())
-    if plan.feasible:
-        return plan
-
-    def leads(other: Batch) -> str | None:
-        again = _planned(other, additions=additions, today=today or date.today())
-        return narrative.led_by(again.options[0]) if again.options else None
-
-    return replace(plan, relaxing=what_relaxing_buys(request, leads))
+    plan = partial(_planned, additions=additions, today=today or date.today())
+    return answered(request, plan, led_by=narrative.led_by)
 
 
 def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
@@ -105,8 +97,11 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
         found += here
         made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
         options += made
-    ranked = narrative.with_verdicts(tuple(sorted(options, key=lambda option: (not option.sure, option.cost.value))))
-    binding = None if ranked else no_format or narrative.binding(missed, excluded)
+    ranked = _with_verdicts(sorted(options, key=surely_cheapest))
+    by = narrative.BY_NEARNESS
+    doing = {option.configuration.accelerator for option in ranked}
+    rejected = (*refused, *nearest_of_each(missed, doing=doing, by=by), *excluded)
+    binding = None if ranked else no_format or what_binds(missed, excluded, by=by)
     return BatchPlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
@@ -118,7 +113,8 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
         frontier=narrative.trade_offs(found),
         card_for_card=narrative.card_for_card(ranked),
         spot_against=narrative.spot_against(ranked),
-        rejected=(*refused, *narrative.rejections(missed, ranked), *excluded),
+        rejected=rejected,
+        rejected_by_reason=by_reason(rejected),
         break_even=batch_break_even(
             request,
             ranked,
@@ -129,12 +125,23 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
         binding=binding,
         evaluated=evaluated,
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
-        provenance=Provenance(
-            version=__version__,
-            catalogue=catalogue_dates(option.bill for option in ranked),
-            made=today.isoformat(),
+        provenance=provenance(
+            (option.bill for option in ranked),
+            today=today,
             assumed=narrative.assumptions(request, model, largest=_most(request)),
         ),
+    )
+
+
+def _with_verdicts(options: list[BatchOption]) -> tuple[BatchOption, ...]:
+    """Ranked options with the reason for their place."""
+    if not options:
+        return ()
+    return with_verdicts(
+        tuple(options),
+        lead=narrative.lead(options[0]),
+        arithmetic=narrative.arithmetic,
+        risk=partial(narrative.risk, first=options[0]),
     )
 
 

@@ -20,9 +20,8 @@ from tonnage.planning.ask import answer, kind_of
 from tonnage.planning.check import Comparable, figures
 from tonnage.planning.compare.compare import Figure, compare, compared
 from tonnage.planning.compare.configurations import MOST_SIDES, comparing_of
-from tonnage.planning.core.schema1 import SCHEMA_1
 from tonnage.planning.files import read_mapping, read_text
-from tonnage.planning.plans import read_plan
+from tonnage.planning.plans import SCHEMA_1, read_plan
 from tonnage.planning.predict.case_lines import case_of_object, raw_cases
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.simulate.door import simulation_of

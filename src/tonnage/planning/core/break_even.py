@@ -17,8 +17,9 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.plan import BreakEven, Configuration
-from tonnage.domain.train_plan import TrainConfiguration
+from tonnage.domain.batch_plan import BatchOption
+from tonnage.domain.plan import BreakEven, Configuration, ServeOption
+from tonnage.domain.train_plan import TrainConfiguration, TrainOption
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
 
 __all__ = ["Axis", "Contender", "Priced", "break_even_along", "break_even_prices", "contender"]
@@ -87,6 +88,18 @@ def contender(
     low = cost.value if cost.low is None else cost.low
     high = cost.value if cost.high is None else cost.high
     return Contender(name=name, usd=cost.value, low=low, high=high, told=told, sure=sure, configuration=configuration)
+
+
+def priced(option: ServeOption | BatchOption | TrainOption) -> Priced:
+    """An option with the price that its cost follows from."""
+    return Priced(
+        name=option.configuration.accelerator,
+        what=f"{option.bill.instance_type}, {option.bill.term}",
+        usd_per_instance_hour=option.bill.usd_per_instance_hour,
+        cost=option.cost,
+        sure=option.sure,
+        configuration=option.configuration,
+    )
 
 
 def break_even_along(axis: Axis, *, at: Along, nothing: str = "nothing does it") -> tuple[BreakEven, ...]:

@@ -13,11 +13,13 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from tonnage.domain.infer_plan import Infer
+from tonnage.domain.plan import RankedPlan
 from tonnage.domain.workload import Batch, Filters, FineTune, Serve, Train
 
-__all__ = ["relaxations", "what_relaxing_buys"]
+__all__ = ["answered", "relaxations", "what_relaxing_buys"]
 
 Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer)
+Plan = TypeVar("Plan", bound=RankedPlan[Any, Any])
 
 FLAGS: Final = {
     "accelerators": "accelerator", "exclude_accelerators": "exclude", "vendors": "vendor", "segments": "segment",
@@ -64,6 +66,37 @@ def what_relaxing_buys(request: Request, leads: Callable[[Request], str | None])
     """
     found = ((flag, leads(other)) for flag, other in relaxations(request))
     return tuple(f"without {flag}: {told}" for flag, told in found if told is not None)
+
+
+def answered(
+    request: Request,
+    plan: Callable[[Request], Plan],
+    *,
+    led_by: Callable[[Any], str],
+    cut: Callable[[Request], Request] = lambda request: request,
+) -> Plan:
+    """
+    The plan for a request; where nothing does it, with what relaxing one constraint buys.
+
+    Parameters
+    ----------
+    request : Serve, Batch, Train, FineTune or Infer
+    plan : callable
+        Request -> its plan.
+    led_by : callable
+        Option -> it in a few words.
+    cut : callable, optional
+        Request -> the same, answered sooner; for what is only asked whether it would do.
+    """
+    made = plan(request)
+    if made.feasible:
+        return made
+
+    def leads(other: Request) -> str | None:
+        options = plan(cut(other)).options
+        return led_by(options[0]) if options else None
+
+    return replace(made, relaxing=what_relaxing_buys(request, leads))
 
 
 def _filters(filters: Filters) -> Iterator[tuple[str, Filters]]:

@@ -47,8 +47,8 @@ def _held(plan: FleetPlan) -> str:
 
 def refusal(verdict: Verdict) -> str:
     """Why there is no fleet."""
-    nearest = f"; nearest: {verdict.nearest}" if verdict.nearest else ""
-    return f"No fleet: {verdict.reason or verdict.limit}{nearest}."
+    nearest = f" Nearest: {verdict.nearest}." if verdict.nearest else ""
+    return f"No feasible fleet: {verdict.reason or verdict.limit}.{nearest}"
 
 
 def dates(held: tuple[Stock, ...]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from tonnage.catalog import Additions
 from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet
-from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.core.rejections import Infeasible, by_reason
 from tonnage.planning.fleet import alternatives, narrative
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.configurations import candidates, simulated, worth
@@ -86,13 +86,15 @@ def plan_fleet(
         chances=tuple(found),
         raised=(1.0,) * len(request.workloads),
     )
+    rejected = _rejected(request, missed, found, excluded)
     base = FleetPlan(
         schema=PLAN_SCHEMA,
         feasible=False,
         sentence="",
         request=request,
         period_h=asked.hours.total_h,
-        rejected=_rejected(request, missed, found, excluded),
+        rejected=rejected,
+        rejected_by_reason=by_reason(rejected),
         evaluated=evaluated,
         provenance=Provenance(
             version=__version__, catalogue=narrative.dates(machines), made=today.isoformat(),

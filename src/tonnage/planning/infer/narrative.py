@@ -12,6 +12,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.infer_plan import Infer, InferOption
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
+from tonnage.planning.core.header import infeasible_sentence
 from tonnage.units import show
 
 __all__ = ["assumptions", "binding", "is_audio", "led_by", "load_of", "sentence", "smaller", "with_verdicts"]
@@ -47,9 +48,7 @@ def sentence(request: Infer, model: Model, *, options: tuple[InferOption, ...], 
     """The answer in one sentence."""
     load = load_of(request, model)
     if not options:
-        assert binding is not None
-        nearest = f" Nearest: {binding.nearest}." if binding.nearest else ""
-        return f"Nothing carries {load} of {model.id} so: {binding.reason}.{nearest}"
+        return infeasible_sentence(f"for {load} of {model.id}", binding)
     best = options[0]
     verb, cost = "Take", ""
     if best.bill is not None and best.battery_h is None:

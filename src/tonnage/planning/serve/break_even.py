@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from tonnage.domain.model import Model
 from tonnage.domain.plan import BreakEven, Configuration, ServeOption
 from tonnage.domain.workload import Lengths, Serve
-from tonnage.planning.core.break_even import Axis, Contender, Priced, break_even_along, break_even_prices
+from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced
 from tonnage.planning.core.rejections import Infeasible
 from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve.option import Candidate, bills_of, load_of, replicas_of, share_of
@@ -85,7 +85,7 @@ def serve_break_even(
         return ()
     few = _few(request, found)
     ask = partial(_contenders, today=today)
-    flips = [*break_even_prices([_priced(option) for option in options]), *_another_replica(request, options[0])]
+    flips = [*break_even_prices([priced(option) for option in options]), *_another_replica(request, options[0])]
     late = _late(request, missed, open_sites=open_sites, model=model)
     for (axis, changed), chances in (
         *((each, few) for each in _loads(request)), *((each, [*few, *late]) for each in _objectives(request))
@@ -305,14 +305,3 @@ def _another_replica(request: Serve, best: ServeOption) -> list[BreakEven]:
         BreakEven(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas are needed",
              low=low, high=high, now=request.rate_per_s)
     ]  # fmt: skip
-
-
-def _priced(option: ServeOption) -> Priced:
-    return Priced(
-        name=option.configuration.accelerator,
-        what=f"{option.bill.instance_type}, {option.bill.term}",
-        usd_per_instance_hour=option.bill.usd_per_instance_hour,
-        cost=option.cost,
-        sure=option.sure,
-        configuration=option.configuration,
-    )

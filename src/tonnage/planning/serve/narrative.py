@@ -6,20 +6,16 @@ Every sentence is made from the plan"s own numbers; nothing here decides anythin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any, Final
-
-from msgspec.structs import replace
+from typing import Final
 
 from tonnage.catalog import NOTHING, Additions
-from tonnage.catalog import ambiguity as accelerator_ambiguity
 from tonnage.domain.answer import Basis, Verdict
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.model import Model
-from tonnage.domain.plan import Bill, Capacity, Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
+from tonnage.domain.plan import Capacity, Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
 from tonnage.domain.workload import Serve
-from tonnage.physics.parameters import active_parameters, parameters
-from tonnage.planning.error_model import Pair, Ratio, correlation, tied, within
+from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
+from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.replica import Replica
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.simulation.autoscale import carrying
@@ -27,38 +23,23 @@ from tonnage.simulation.capacity import Point
 from tonnage.units import show
 
 __all__ = [
+    "arithmetic",
     "assumptions",
     "binds_text",
-    "catalogue_dates",
     "cheaper_at_risk",
     "following",
     "is_sure",
+    "lead",
     "led_by",
-    "model_facts",
+    "risk",
     "sentence",
     "sizes",
     "trail",
     "why_not_fewer",
-    "with_verdicts",
 ]
 
 LEAST_SAVED: Final = 0.01
 """Of the first option's cost, from which on separate pools are told in the first sentence. [-]"""
-
-
-def model_facts(model: Model) -> dict[str, Any]:
-    """What the plan says of its model."""
-    facts: dict[str, Any] = {
-        "id": model.id,
-        "family": model.family,
-        "parameters": parameters(model).value,
-        "active_parameters": active_parameters(model).value,
-    }
-    if model.max_context is not None:
-        facts["max_context"] = model.max_context
-    if model.source:
-        facts["source"] = model.source
-    return facts
 
 
 def is_sure(request: Serve, capacity: Capacity, *, basis: Basis) -> bool:
@@ -77,28 +58,27 @@ def led_by(option: ServeOption) -> str:
     return f"{name} at {show(option.bill.usd_per_hour, 'USD/h')} ({option.bill.term})"
 
 
-def with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
-    """Ranked options, each with the reason for its place."""
-    if not options:
-        return ()
-    first = options[0]
+def lead(first: ServeOption) -> str:
+    """Why the first option leads."""
     what = "cheapest that meets the objectives and rests on measured kernels, or holds within error"
-    lead = what if first.sure else "cheapest by its estimates, which no measured kernels support"
-    told = [replace(first, verdict=f"{lead}; {_with_risk(request, first)}{_arithmetic(first)}")]
-    for option in options[1:]:
-        ratio = option.bill.usd_per_hour / first.bill.usd_per_hour
-        tie = _tied(option, first)
-        verdict = f"{ratio:.2f}x the first's cost{within(tie)}; {_with_risk(request, option)}{_arithmetic(option)}"
-        told.append(replace(option, verdict=verdict, ties=tie is not None))
-    return tuple(told)
+    return what if first.sure else "cheapest by its estimates, which no measured kernels support"
 
 
-def _with_risk(request: Serve, option: ServeOption) -> str:
-    return "" if _holds_within_error(request, option.capacity) else f"{_risk(request, option)}; "
+def cheaper_at_risk(request: Serve, options: tuple[ServeOption, ...]) -> str:
+    """The cheapest option that may miss an objective, when it costs less than the first, which will not."""
+    best = at_risk(options)
+    if best is None:
+        return ""
+    price = show(best.bill.usd_per_hour, "USD/h")
+    return f"{best.accelerators} x {best.configuration.accelerator} at {price}: {_risk(request, best)}"
+
+
+def risk(option: ServeOption, *, request: Serve) -> str:
+    """Which latency may miss its objective within error; empty where none does."""
+    return "" if _holds_within_error(request, option.capacity) else _risk(request, option)
 
 
 def _risk(request: Serve, option: ServeOption) -> str:
-    """Which latency may miss its objective within error."""
     c, slo = option.capacity, request.slo
     found = [
         f"{name} may reach {show(latency.high or latency.value, 's', digits=2)}"
@@ -108,19 +88,7 @@ def _risk(request: Serve, option: ServeOption) -> str:
     return f"within error {' and '.join(found)} ({option.basis})"
 
 
-def cheaper_at_risk(request: Serve, options: tuple[ServeOption, ...]) -> str:
-    """The cheapest option that may miss an objective, when it costs less than the first, which will not."""
-    if not options or not options[0].sure:
-        return ""
-    cheaper = [o for o in options if not o.sure and o.bill.usd_per_hour < options[0].bill.usd_per_hour]
-    if not cheaper:
-        return ""
-    best = min(cheaper, key=lambda option: option.bill.usd_per_hour)
-    price = show(best.bill.usd_per_hour, "USD/h")
-    return f"{best.accelerators} x {best.configuration.accelerator} at {price}: {_risk(request, best)}"
-
-
-def _arithmetic(option: ServeOption) -> str:
+def arithmetic(option: ServeOption) -> str:
     ranks = option.configuration.layout.ranks
     rate = show(option.capacity.max_rate_per_s.value, "1/s")
     each = f"{_count(option.replicas, 'replica')} x {ranks}"
@@ -131,13 +99,6 @@ def _arithmetic(option: ServeOption) -> str:
     )
 
 
-def _tied(option: ServeOption, first: ServeOption) -> Ratio | None:
-    """The ratio of both costs where it might be no more than the first's; what is less sure ties with nothing."""
-    if option.sure is not first.sure:
-        return None
-    return tied(Pair(option.cost, first.cost, correlation(option.configuration, first.configuration)))
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
@@ -145,8 +106,7 @@ def _count(number: int, noun: str) -> str:
 def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdict) -> str:
     """The answer in one sentence."""
     if not options:
-        nearest = f" Nearest: {binding.nearest}." if binding.nearest else ""
-        return f"No configuration serves {request.model} so: {binding.reason}.{nearest}"
+        return infeasible_sentence(f"to serve {request.model}", binding)
     best = options[0]
     p = f"p{request.slo.percentile:g}"
     ttft, tpot = best.capacity.ttft_s, best.capacity.tpot_s
@@ -292,12 +252,6 @@ def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapa
     return f"{binds.upper()} reaches its objective {at}"
 
 
-def catalogue_dates(bills: Iterable[Bill]) -> dict[str, str]:
-    """Oldest and newest price date among the options."""
-    dates = sorted(bill.as_of for bill in bills if bill.as_of)
-    return {"oldest price": dates[0], "newest price": dates[-1]} if dates else {}
-
-
 def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING) -> tuple[str, ...]:
     """Everything the answer takes as given that the user did not say."""
     lengths = request.lengths
@@ -312,17 +266,13 @@ def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING)
         said.append(f"{request.users:,.0f} users send a request every {show(gap, 's')} each")
     if request.slo.ttft_s is None and request.slo.tpot_s is None and request.slo.e2e_s is None:
         said.append("no latency objective: replicas run as full as memory allows")
-    for name in request.filters.accelerators:
-        taken = accelerator_ambiguity(name)
-        if taken:
-            said.append(taken)
-    said += [f"what-if: {text}" for text in getattr(additions, "overrides", ())]
+    said += [*names_taken(request.filters), *what_if(additions)]
     if not request.precisions and model.quantization is None and model.experts_dtype is None:
         own = model.native_dtype
         said.append(
             f"FP8 weights are weighed beside the checkpoint's own {own}: validate their answers on your own tasks"
         )
     if not request.filters.community:
-        said.append("community marketplaces and brokers are left out (--community includes them)")
+        said.append(COMMUNITY)
     said.append(f"prices exclude VAT; a month is {HOURS_PER_MONTH:.0f} hours; list prices, not stock")
     return tuple(said)

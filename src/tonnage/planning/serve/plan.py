@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -20,7 +21,7 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
-from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Provenance, Rejection, ServeOption, ServePlan
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Rejection, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
 from tonnage.domain.workload import Serve
 from tonnage.engines.registry import engine_spec
@@ -28,8 +29,10 @@ from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import frontier
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.choices import choices, serve_traits
-from tonnage.planning.core.rejections import Infeasible
-from tonnage.planning.core.relaxing import what_relaxing_buys
+from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.ranking import with_verdicts
+from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, nearness
+from tonnage.planning.core.relaxing import answered
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import changes_among, floored
 from tonnage.planning.replica import build_replica
@@ -42,12 +45,13 @@ from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
-from tonnage.version import __version__
 
 __all__ = ["plan_serve"]
 
 LARGEST_REPLICA = 32
 """Accelerators of the largest replica looked at: four nodes of eight. [accelerators]"""
+BY_NEARNESS = nearness({"budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4})
+"""Configurations that hold the model come nearer than those that do not."""
 EFFICIENT_SIZES = 2
 """Doublings of a layout looked at beyond the smallest that fits: larger ones cost more for the same load,
 but reach tighter objectives, so they are looked at further only while an objective is missed."""
@@ -63,15 +67,8 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
-    plan = _planned(request, additions=additions, today=today or date.today())
-    if plan.feasible:
-        return plan
-
-    def leads(other: Serve) -> str | None:
-        again = _planned(replace(other, quick=True), additions=additions, today=today or date.today())
-        return narrative.led_by(again.options[0]) if again.options else None
-
-    return replace(plan, relaxing=what_relaxing_buys(request, leads))
+    plan = partial(_planned, additions=additions, today=today or date.today())
+    return answered(request, plan, led_by=narrative.led_by, cut=lambda other: replace(other, quick=True))
 
 
 def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
@@ -88,8 +85,9 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     found = (estimated if request.quick else decided)(request, candidates, today=today)
     missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
     serving = [pair for pair in found if not isinstance(pair, Infeasible)]
-    ranked = narrative.with_verdicts(request, tuple(best_of_each(request, serving)))
-    rejected = (*refused, *_rejections(missed, ranked), *excluded)
+    ranked = _with_verdicts(request, tuple(best_of_each(request, serving)))
+    doing = {option.configuration.accelerator for option in ranked}
+    rejected = (*refused, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
     binding = no_format or _binding(request, missed, excluded)
     day = fleet_day(request, ranked[0]) if ranked and (request.shape.hours or request.shape.on_s) else None
     apart = separate_pools(request, serving, first=ranked[0], today=today) if request.pools and ranked else None
@@ -98,7 +96,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         feasible=bool(ranked),
         sentence=narrative.sentence(request, ranked, binding=binding) + narrative.following(day, apart),
         request=request,
-        model=narrative.model_facts(model),
+        model=model_facts(model),
         options=ranked,
         frontier=frontier(ranked, objectives=(_cost, lambda o: o.capacity.tpot_s.value, _ttft)),
         cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
@@ -106,6 +104,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         choices=choices([serve_traits(request, option) for option in ranked]),
         sizes=narrative.sizes(request, ranked),
         rejected=rejected,
+        rejected_by_reason=by_reason(rejected),
         trail=narrative.trail(request, ranked, missed_memory=_missed_memory(missed)),
         break_even=serve_break_even(
             request, ranked, found=serving, missed=missed, open_sites=open_sites, model=model, today=today
@@ -117,15 +116,26 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
         day=day,
         pools=apart,
-        provenance=Provenance(
-            version=__version__,
-            catalogue=narrative.catalogue_dates(option.bill for option in ranked),
-            made=today.isoformat(),
+        provenance=provenance(
+            (option.bill for option in ranked),
+            today=today,
             assumed=(
                 *narrative.assumptions(request, model, additions=additions),
                 *notes_among((o.configuration for o in ranked), additions=additions),
             ),
         ),
+    )
+
+
+def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
+    """Ranked options with the reason for their place."""
+    if not options:
+        return ()
+    return with_verdicts(
+        options,
+        lead=narrative.lead(options[0]),
+        arithmetic=narrative.arithmetic,
+        risk=partial(narrative.risk, request=request),
     )
 
 
@@ -198,26 +208,6 @@ def _outcome(request: Serve, model: Model, site: Site, configuration: Configurat
     return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds)
 
 
-def _rejections(missed: list[Infeasible], options: tuple[ServeOption, ...]) -> tuple[Rejection, ...]:
-    """One line per accelerator that serves in no configuration: the one that came closest."""
-    serving = {option.configuration.accelerator for option in options}
-    closest: dict[str, Infeasible] = {}
-    for miss in missed:
-        name = miss.configuration.accelerator
-        if name not in serving and (name not in closest or _nearness(miss) < _nearness(closest[name])):
-            closest[name] = miss
-    return tuple(
-        Rejection(what=miss.configuration.label(), verdict=miss.verdict)
-        for miss in sorted(closest.values(), key=_nearness)
-    )
-
-
-def _nearness(miss: Infeasible) -> tuple[int, float]:
-    """Configurations that hold the model come closer than those that do not; then by shortfall."""
-    order = {"budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4}
-    return order.get(miss.verdict.limit or "", 5), miss.verdict.short_by or 0.0
-
-
 def _missed_memory(missed: list[Infeasible]) -> bool:
     return any(miss.verdict.limit in {"memory", "cache"} and miss.configuration.layout.ranks == 1 for miss in missed)
 
@@ -228,8 +218,8 @@ def _binding(request: Serve, missed: list[Infeasible], excluded: tuple[Rejection
         return none_passes(excluded)
     named = {miss.verdict.limit for miss in missed}
     if named <= {"memory", "cache", "offer", "tp"}:
-        return min(missed, key=_nearness).verdict
+        return min(missed, key=BY_NEARNESS).verdict
     reachable = [miss for miss in missed if miss.alone is not None]
     if reachable and not any(miss.verdict.limit in {"budget", "count"} for miss in missed):
         return limits.unreachable(reachable)
-    return min(missed, key=_nearness).verdict
+    return min(missed, key=BY_NEARNESS).verdict

@@ -13,7 +13,7 @@ from typing import Final
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.plan import BreakEven
 from tonnage.domain.train_plan import TrainOption
-from tonnage.planning.core.break_even import Axis, Contender, Priced, break_even_along, break_even_prices, contender
+from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, contender, priced
 from tonnage.planning.train.search import KEPT_FREE
 from tonnage.units import show
 
@@ -53,7 +53,7 @@ def train_break_even(
     asked = _asked(few, fastest=math.isinf(deadline_s))
     found: list[BreakEven] = []
     if math.isfinite(deadline_s):
-        found += break_even_prices([_priced(option) for option in options])
+        found += break_even_prices([priced(option) for option in options])
     if stated:
         least = min(option.run.wall_s.value for option in few)
         until = Axis(name="deadline", now=deadline_s, unit="s", least=least)
@@ -104,14 +104,3 @@ def _name(option: TrainOption) -> str:
 
 def _told(option: TrainOption, wall: Quantity, usd: Quantity) -> str:
     return f"{_name(option)} for {show(usd.value, 'USD')} in {show(wall.value, 's')}"
-
-
-def _priced(option: TrainOption) -> Priced:
-    return Priced(
-        name=option.configuration.accelerator,
-        what=f"{option.bill.instance_type}, {option.bill.term}",
-        usd_per_instance_hour=option.bill.usd_per_instance_hour,
-        cost=option.cost,
-        sure=option.sure,
-        configuration=option.configuration,
-    )

@@ -5,17 +5,14 @@ Every sentence is made from the plan's own numbers; nothing here decides anythin
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from tonnage.catalog import NOTHING, Additions
-from tonnage.catalog import ambiguity as accelerator_ambiguity
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.plan import Decision
 from tonnage.domain.precision import number_format
 from tonnage.domain.train_plan import TrainOption
 from tonnage.domain.workload import FineTune, Train
-from tonnage.planning.error_model import Pair, Ratio, correlation, tied, within
-from tonnage.planning.serve.narrative import catalogue_dates
+from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
+from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.train.job import PATIENCE_S
 from tonnage.planning.train.option import TrainContext
 from tonnage.planning.train.scaling import setup_of
@@ -24,14 +21,17 @@ from tonnage.planning.train.stored import stored_told
 from tonnage.units import show
 
 __all__ = [
+    "arithmetic",
     "assumptions",
-    "catalogue_dates",
+    "by_time",
     "cheaper_at_risk",
+    "lead",
     "led_by",
     "purpose",
+    "ratios",
+    "risk",
     "sentence",
     "trail",
-    "with_verdicts",
 ]
 
 
@@ -47,9 +47,7 @@ def sentence(asked: TrainContext, options: tuple[TrainOption, ...], *, binding: 
     """The answer in one sentence."""
     request = asked.request
     if not options:
-        assert binding is not None
-        nearest = f" Nearest: {binding.nearest}." if binding.nearest else ""
-        return f"Nothing can {purpose(request)} so: {binding.reason}.{nearest}"
+        return infeasible_sentence(f"to {purpose(request)}", binding)
     best = options[0]
     run, made = best.run, best.bill
     old = ", an old price: check it" if made.stale else ""
@@ -74,33 +72,26 @@ def led_by(option: TrainOption) -> str:
     return f"{name} for {show(option.cost.value, 'USD')} in {show(option.run.wall_s.value, 's')} ({option.bill.term})"
 
 
-def with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[TrainOption, ...]:
-    """Ranked options, each with the reason for its place."""
-    if not options:
-        return ()
-    first = options[0]
-    told = [replace(first, verdict=f"{_leads(asked, first)}; {_arithmetic(first)}")]
-    for option in options[1:]:
-        cost, time = option.cost.value / first.cost.value, option.run.wall_s.value / first.run.wall_s.value
-        tie, hasty = _tied(asked, option, first=first), _by_time(asked)
-        known = ("", within(tie)) if hasty else (within(tie), "")
-        ratios = f"{cost:.2f}x the first's cost{known[0]}, {time:.2f}x its time{known[1]}"
-        risk = "" if option.sure or not first.sure else f"{_risk(option)}; "
-        told.append(replace(option, verdict=f"{ratios}; {risk}{_arithmetic(option)}", ties=tie is not None))
-    return tuple(told)
-
-
-def cheaper_at_risk(asked: TrainContext, options: tuple[TrainOption, ...]) -> str:
+def cheaper_at_risk(options: tuple[TrainOption, ...]) -> str:
     """The cheapest option that may miss, or that rests on no measured training, when it costs less than the first."""
-    if not options or not options[0].sure:
+    best = at_risk(options)
+    if best is None:
         return ""
-    cheaper = [o for o in options if not o.sure and o.cost.value < options[0].cost.value]
-    if not cheaper:
-        return ""
-    best = min(cheaper, key=lambda option: option.cost.value)
     name = f"{best.accelerators} x {best.configuration.accelerator}"
     told = f"{name} for {_bounded(best.cost)} in {show(best.run.wall_s.value, 's')}"
     return f"{told}: {_risk(best)}"
+
+
+def ratios(option: TrainOption, known: str, *, asked: TrainContext, first: TrainOption) -> str:
+    """Its cost and time over the first's, the interval of a tie behind what they are ranked by."""
+    cost, time = option.cost.value / first.cost.value, option.run.wall_s.value / first.run.wall_s.value
+    of_cost, of_time = ("", known) if by_time(asked) else (known, "")
+    return f"{cost:.2f}x the first's cost{of_cost}, {time:.2f}x its time{of_time}"
+
+
+def risk(option: TrainOption, *, first: TrainOption) -> str:
+    """What may go wrong with an option that the first does not risk."""
+    return "" if option.sure or not first.sure else _risk(option)
 
 
 def _risk(option: TrainOption) -> str:
@@ -112,7 +103,7 @@ def _risk(option: TrainOption) -> str:
     return f"nine runs in ten take up to {show(option.run.wall_p90_s, 's')}"
 
 
-def _leads(asked: TrainContext, first: TrainOption) -> str:
+def lead(asked: TrainContext, first: TrainOption) -> str:
     request = asked.request
     certain = "in nine runs of ten" if first.sure else "by its estimate, though not in nine runs of ten"
     if request.deadline_s is not None and request.budget_usd is not None:
@@ -127,7 +118,7 @@ def _leads(asked: TrainContext, first: TrainOption) -> str:
     return "cheapest; none ends sooner than a month would allow"
 
 
-def _arithmetic(option: TrainOption) -> str:
+def arithmetic(option: TrainOption) -> str:
     run = option.run
     spare = f" with {run.spares} spare" if run.spares else ""
     count = option.bill.instances
@@ -138,19 +129,9 @@ def _arithmetic(option: TrainOption) -> str:
     )
 
 
-def _by_time(asked: TrainContext) -> bool:
+def by_time(asked: TrainContext) -> bool:
     """Whether the fastest leads: only money limits."""
     return asked.request.deadline_s is None and asked.request.budget_usd is not None
-
-
-def _tied(asked: TrainContext, option: TrainOption, *, first: TrainOption) -> Ratio | None:
-    """The ratio of what they are ranked by, where it might be no more than the first's."""
-    if option.sure is not first.sure:
-        return None
-    alike = correlation(option.configuration, first.configuration)
-    if _by_time(asked):
-        return tied(Pair(option.run.wall_s, first.run.wall_s, alike))
-    return tied(Pair(option.cost, first.cost, alike))
 
 
 def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decision, ...]:
@@ -221,13 +202,9 @@ def assumptions(
         )
         said.append(stored_told(options[0], parameters=trained_parameters(asked.model, setup_of(asked, options[0]))))
         said += options[0].notes
-    for name in request.filters.accelerators:
-        taken = accelerator_ambiguity(name)
-        if taken:
-            said.append(taken)
-    said += [f"what-if: {text}" for text in getattr(additions, "overrides", ())]
+    said += [*names_taken(request.filters), *what_if(additions)]
     if not request.filters.community:
-        said.append("community marketplaces and brokers are left out (--community includes them)")
+        said.append(COMMUNITY)
     said.append("prices exclude VAT; list prices, not stock")
     return tuple(said)
 

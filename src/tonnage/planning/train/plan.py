@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from math import inf, log2
 from typing import Final
 
@@ -21,15 +22,17 @@ from tonnage.catalog import Additions
 from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
-from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
+from tonnage.domain.plan import PLAN_SCHEMA, Rejection
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.domain.workload import FineTune, Train
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.optimize.frontier import frontier
 from tonnage.planning.core.choices import choices, job_traits
-from tonnage.planning.core.relaxing import what_relaxing_buys
-from tonnage.planning.serve.narrative import model_facts
+from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.ranking import with_verdicts
+from tonnage.planning.core.rejections import by_reason, nearest_of_each
+from tonnage.planning.core.relaxing import answered
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even
@@ -42,7 +45,6 @@ from tonnage.planning.train.scaling import scaling, setup_label, stops_paying
 from tonnage.planning.train.search import Place, arranged, floor, state_bytes, templates
 from tonnage.planning.train.spot import spot_against_on_demand
 from tonnage.units import show
-from tonnage.version import __version__
 
 __all__ = ["plan_train"]
 
@@ -86,15 +88,8 @@ def plan_train(
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can do it is an answer:
         `feasible` is False and `binding` says what stands in the way.
     """
-    plan = _planned(request, additions=additions, today=today or date.today())
-    if plan.feasible:
-        return plan
-
-    def leads(other: Train | FineTune) -> str | None:
-        again = _planned(other, additions=additions, today=today or date.today())
-        return narrative.led_by(again.options[0]) if again.options else None
-
-    return replace(plan, relaxing=what_relaxing_buys(request, leads))
+    plan = partial(_planned, additions=additions, today=today or date.today())
+    return answered(request, plan, led_by=narrative.led_by)
 
 
 def _planned(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
@@ -124,8 +119,9 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
     options, more, evaluated = _evaluated(asked, tries)
     missed += more
     kept = tuple(_finished(asked, option) for option in _kept(asked, options))
-    ranked = narrative.with_verdicts(asked, kept)
-    rejected = (*_rejections(missed, ranked), *refused, *excluded)
+    ranked = _with_verdicts(asked, kept)
+    doing = {option.configuration.accelerator for option in ranked}
+    rejected = (*nearest_of_each(missed, doing=doing, by=_nearness), *refused, *excluded)
     binding = None if ranked else _binding(asked, missed, excluded=(*refused, *excluded), open_sites=open_sites)
     points = scaling(asked, ranked[0], sites=open_sites) if ranked else ()
     return TrainPlan(
@@ -138,11 +134,12 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
         options=ranked,
         choices=choices([job_traits(option) for option in ranked]),
         frontier=frontier(ranked, objectives=(lambda o: o.cost.value, lambda o: o.run.wall_s.value)),
-        cheaper_at_risk=narrative.cheaper_at_risk(asked, ranked),
+        cheaper_at_risk=narrative.cheaper_at_risk(ranked),
         scaling=points,
         stops_paying=stops_paying(points),
         spot=spot_against_on_demand(asked, ranked[0], sites=open_sites) if ranked else "",
         rejected=rejected,
+        rejected_by_reason=by_reason(rejected),
         trail=narrative.trail(asked, ranked),
         break_even=train_break_even(
             ranked,
@@ -157,10 +154,9 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
         ),
         binding=binding,
         evaluated=evaluated,
-        provenance=Provenance(
-            version=__version__,
-            catalogue=narrative.catalogue_dates(option.bill for option in ranked),
-            made=today.isoformat(),
+        provenance=provenance(
+            (option.bill for option in ranked),
+            today=today,
             assumed=narrative.assumptions(asked, ranked, additions=additions),
         ),
     )
@@ -313,17 +309,19 @@ def _finished(asked: TrainContext, option: TrainOption) -> TrainOption:
     )
 
 
-def _rejections(missed: list[InfeasibleRun], options: tuple[TrainOption, ...]) -> tuple[Rejection, ...]:
-    """One line per accelerator that does it at no count: the try that came closest."""
-    doing = {option.configuration.accelerator for option in options}
-    closest: dict[str, InfeasibleRun] = {}
-    for miss in missed:
-        name = miss.accelerator
-        if name not in doing and (name not in closest or _nearness(miss) < _nearness(closest[name])):
-            closest[name] = miss
-    return tuple(
-        Rejection(what=miss.what, verdict=miss.verdict) for miss in sorted(closest.values(), key=_nearness)
-    )  # fmt: skip
+def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[TrainOption, ...]:
+    """Ranked options with the reason for their place."""
+    if not options:
+        return ()
+    first, hasty = options[0], narrative.by_time(asked)
+    return with_verdicts(
+        options,
+        lead=narrative.lead(asked, first),
+        arithmetic=narrative.arithmetic,
+        risk=partial(narrative.risk, first=first),
+        ratios=partial(narrative.ratios, asked=asked, first=first),
+        ranked_by=lambda option: option.run.wall_s if hasty else option.cost,
+    )
 
 
 _ORDER: Final = {"deadline": 0, "budget": 0, "cost": 1, "interruptions": 2, "layout": 3, "memory": 4}
