@@ -1,8 +1,8 @@
 """
-Writes docs/folklore.md: rules of thumb beside what Tonnage computes and what was measured.
+Writes docs/rules-of-thumb.md: rules of thumb beside what Tonnage computes and what was measured.
 
-    python -m tools.calibration.folklore            rewrites the page
-    python -m tools.calibration.folklore --check    fails when the kept page differs
+    python -m tools.calibration.rules_of_thumb            rewrites the page
+    python -m tools.calibration.rules_of_thumb --check    fails when the kept page differs
 
 What was measured comes from measurements/*.csv.gz: pairs of rows that differ in the accelerator alone, and peaks of
 memory per parameter. Prices are aged from the catalogue's own date, so that the page does not change with the day.
@@ -14,7 +14,7 @@ import csv
 import gzip
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from pathlib import Path
 from statistics import median
@@ -22,17 +22,18 @@ from statistics import median
 from msgspec.structs import replace
 
 from tonnage import catalog
+from tonnage.domain.folklore import FolkRule
 from tonnage.planning.folklore.rules import folklore
 from tonnage.report.folklore import folklore_page
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "folklore.md"
+PAGE = ROOT / "docs" / "rules-of-thumb.md"
 AS_OF = date(2026, 11, 21)
 Row = dict[str, str]
 
 
-def page() -> str:
-    """The page as it is now."""
+def page(rules: Sequence[FolkRule] | None = None) -> str:
+    """The page as it is now; `rules` where they are computed already."""
     training, inference, silicon = (_rows(name) for name in ("training", "inference", "serving_silicon"))
     measured: dict[str, Callable[[], str]] = {
         "training-bytes": lambda: _bytes_per_parameter(training),
@@ -45,8 +46,10 @@ def page() -> str:
         "b200-over-h100": lambda: _decoded(silicon, inference, over="b200-sxm-180gb", under="h100-sxm5-80gb"),
         "spot-saves": _advised,
     }
-    rules = [replace(rule, measured=measured[rule.id]()) if rule.id in measured else rule for rule in folklore(AS_OF)]
-    return folklore_page(rules)
+    known = folklore(AS_OF) if rules is None else rules
+    return folklore_page(
+        [replace(rule, measured=measured[rule.id]()) if rule.id in measured else rule for rule in known]
+    )
 
 
 def _rows(name: str) -> list[Row]:
