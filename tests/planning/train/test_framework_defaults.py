@@ -1,6 +1,7 @@
 """Habits of training software, by name and year."""
 
 from tonnage import catalog
+from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.engines.training import software_spec
 from tonnage.planning.train import framework_defaults
@@ -120,3 +121,32 @@ def test_litgpt_shards_and_yet_builds_the_whole_model() -> None:
 
 def test_meta_s_own_runs_had_older_kernels() -> None:
     assert not framework_defaults.native_attention(case(framework="meta-internal"), H100, software=MEGATRON)
+
+
+def test_experts_are_fused_in_mxfp8_on_blackwell_since_june_2026() -> None:
+    ultra = catalog.accelerator("gb300-nvl72")
+
+    def fused(part: Accelerator = ultra, **said: object) -> bool:
+        return framework_defaults.fused_experts(case(**({"precision": "mxfp8"} | said)), part, software=MEGATRON)
+
+    assert fused() and fused(year=2026) and fused(framework="megatron 26.08")
+    assert not fused(framework="megatron 26.04") and not fused(year=2025)
+    assert not fused(precision="bf16") and not fused(part=H100)
+    assert not framework_defaults.fused_experts(case(precision="mxfp8"), ultra, software=FSDP)
+
+
+def test_a_tpu_trains_with_jax_where_nobody_says_otherwise() -> None:
+    assert framework_defaults.software(case(), catalog.accelerator("tpu-v5p"), layered=True).name == "jax"
+    assert framework_defaults.software(case(count=8), H100, layered=True).name == "megatron"
+    assert (
+        framework_defaults.software(case(framework="megatron"), catalog.accelerator("tpu-v5p"), layered=True).name
+        == "megatron"
+    )
+
+
+def test_what_a_denoiser_keeps_is_counted_layer_by_layer() -> None:
+    sdxl = catalog.model("stabilityai/stable-diffusion-xl-base-1.0")
+    whole = framework_defaults.kept_values(sdxl, image_px=1024)
+    half = framework_defaults.kept_values(sdxl, image_px=512)
+    assert whole is not None and half is not None and 1e9 < whole < 3e9 and half < 0.3 * whole
+    assert framework_defaults.kept_values(catalog.model("timm/resnet50.a1_in1k"), image_px=224) is None

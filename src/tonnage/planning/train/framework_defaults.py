@@ -10,20 +10,24 @@ import math
 import re
 from typing import Final, Literal, cast
 
-from tonnage.catalog.fitted import offline, shape_of
+from tonnage.catalog.fitted import offline, shape_of, unet_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import TrainCase
 from tonnage.domain.framework_spec import SoftwareSpec
 from tonnage.domain.layout import Schedule, Sharding
 from tonnage.domain.model import Model, Moe
+from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.training import Recompute
-from tonnage.engines.training import frameworks_in
+from tonnage.engines.training import frameworks_in, software_of, usual_software
+from tonnage.physics.unet import unet_work
 
 __all__ = [
     "expert_degree",
     "flash_attention",
     "frozen_flop",
+    "fused_experts",
     "fused_loss",
+    "kept_values",
     "loads_whole",
     "lora_targets",
     "native_attention",
@@ -34,6 +38,7 @@ __all__ = [
     "schedule",
     "sequence_parallel",
     "shardings",
+    "software",
     "virtual_stages",
     "wide_adapters",
     "wide_residual",
@@ -49,6 +54,13 @@ _ENCODER_FLOP_PER_PIXEL: Final = 4.2e6
 
 _NO_FLASH: Final = frozenset({"Volta", "Turing", "Pascal", "Maxwell"})
 """Architectures older than the flash-attention kernels of training frameworks."""
+
+
+def software(case: TrainCase, accelerator: Accelerator, *, layered: bool) -> SoftwareSpec:
+    """The family of what the case names; where it names nothing, what such a job is usually run with on that part."""
+    if case.framework is None and accelerator.vendor == "Google":
+        return usual_software("tpu")[0][0]
+    return software_of(case.framework, method=case.method, count=case.count, layered=layered)
 
 
 def sequence_parallel(case: TrainCase, software: SoftwareSpec, *, tp: int) -> bool:
@@ -103,9 +115,11 @@ def recomputes(case: TrainCase, software: SoftwareSpec, *, sharded: bool) -> lis
     """Recompute to try, cheapest first."""
     if case.recompute or case.recompute_share is not None:
         return [case.recompute or "full"]
-    if software.plain_scripts and sharded and case.method != "pretrain":
-        return ["full"]  # scripts that fine-tune over many devices checkpoint every layer
-    if software.plain_scripts and case.framework:
+    if software.plain_scripts and sharded and case.method != "pretrain" and number_format(case.precision).bits >= 16:
+        # Scripts that fine-tune over many devices checkpoint every layer; one that computes in 8 bits is tuned, and
+        # recomputes what its memory makes it.
+        return ["full"]
+    if software.plain_scripts and case.framework and not (sharded and number_format(case.precision).bits < 16):
         return ["none"]  # checkpointing is off unless asked for
     until = software.recomputed_all_until
     if until is not None and case.year is not None and case.year < until:
@@ -126,8 +140,28 @@ def flash_attention(case: TrainCase, accelerator: Accelerator) -> bool:
 def native_attention(case: TrainCase, accelerator: Accelerator, *, software: SoftwareSpec) -> bool:
     """Kernels for Hopper and later came with cuDNN 9 and FlashAttention-3 in 2024; others run older ones there."""
     older = any(one.older_attention for one in frameworks_in(case.framework))
-    recent = accelerator.architecture in {"Hopper", "Blackwell"} and not older
+    recent = _generation(accelerator) in {"Hopper", "Blackwell"} and not older
     return recent and software.native_attention and (case.year is None or case.year >= 2024)
+
+
+def _generation(accelerator: Accelerator) -> str:
+    """Architecture without what tells its members apart: "Blackwell" of "Blackwell Ultra"."""
+    return accelerator.architecture.partition(" ")[0]
+
+
+def fused_experts(case: TrainCase, accelerator: Accelerator, *, software: SoftwareSpec) -> bool:
+    """
+    Whether products of experts are fused and the step is one graph: MXFP8 on Blackwell, since some release.
+
+    A framework may be named with its release ("megatron 26.04"); without one its year, else the newest counts.
+    """
+    since = software.fused_experts_since
+    if since is None or _generation(accelerator) != "Blackwell" or case.precision.lower() != "mxfp8":
+        return False
+    named = re.search(r"\b\d\d\.\d\d\b", case.framework or "")
+    if named:
+        return named.group() >= since
+    return case.year is None or case.year >= 2000 + int(since[:2])
 
 
 def fused_loss(case: TrainCase, software: SoftwareSpec) -> bool:
@@ -173,6 +207,16 @@ def frozen_flop(model: Model, *, image_px: int | None) -> float:
     network = model.network
     pixels = image_px or (network.input_px if network else None)
     return _ENCODER_FLOP_PER_PIXEL * pixels**2 if model.kind.startswith("diffusion") and pixels else 0.0
+
+
+def kept_values(model: Model, *, image_px: int | None) -> float | None:
+    """Outputs of a denoising U-Net's layers with weights, of one image; none for what is known by totals. [values]"""
+    unet = unet_of(offline(), model)
+    pixels = image_px or (model.network.input_px if model.network else None)
+    if unet is None or pixels is None:
+        return None
+    work = unet_work(unet, resolution=pixels, batch=1, precision=Precision(weights="fp16", activations="fp16"))
+    return sum(op.count * op.write_bytes / 2.0 for op in work if op.kind in {"gemm", "convolution"})
 
 
 def loads_whole(case: TrainCase) -> bool:

@@ -20,7 +20,6 @@ from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import Recompute, TrainCoefficients, TrainSetup
-from tonnage.engines.training import software_of
 from tonnage.errors import BadRequest
 from tonnage.physics.training_memory import training_memory
 from tonnage.planning.train import framework_defaults
@@ -50,7 +49,7 @@ def resolve_setup(
 ) -> Chosen:
     """The setup of a case: the fastest candidate that fits, or the smallest when none does."""
     check_degrees(case, model)
-    software = software_of(case.framework, method=case.method, count=case.count, layered=bool(model.layers))
+    software = framework_defaults.software(case, accelerator, layered=bool(model.layers))
     usable = accelerator.driver_memory_bytes * case.accelerator_fraction
 
     def measure(setup: TrainSetup) -> Quantity:
@@ -78,8 +77,9 @@ def resolve_setup(
     assert smallest is not None  # _layouts raises when it has nothing to yield
     best = smallest if not fitting else fitting[0] if len(fitting) == 1 else min(fitting, key=seconds)
     job = TrainingJob(model=model, accelerator=accelerator, setup=best.setup, coefficients=coefficients)
-    memory = best.memory.within(job.errors.factor("memory_peak_bytes"))
-    return msgspec.structs.replace(best, memory=memory, notes=_notes(case, best.setup, model, accelerator=accelerator))
+    return msgspec.structs.replace(
+        best, memory=job.bounded(best.memory), notes=_notes(case, best.setup, model, accelerator=accelerator)
+    )
 
 
 def _settled(fitting: list[Chosen], layout: TrainLayout) -> bool:
@@ -203,6 +203,7 @@ def _setup(
         native_attention=framework_defaults.native_attention(case, accelerator, software=software),
         software=software,
         overlapped_experts=framework_defaults.overlapped_experts(case),
+        fused_experts=framework_defaults.fused_experts(case, accelerator, software=software),
         fused_loss=framework_defaults.fused_loss(case, software),
         loads_whole=framework_defaults.loads_whole(case),
         paged_states=framework_defaults.paged_states(case),
@@ -224,6 +225,7 @@ def _networked(setup: TrainSetup, model: Model) -> TrainSetup:
         setup,
         network_style=framework_defaults.network_style(model),
         frozen_flop=framework_defaults.frozen_flop(model, image_px=setup.image_px),
+        kept_values=framework_defaults.kept_values(model, image_px=setup.image_px),
     )
 
 
