@@ -234,8 +234,8 @@ def _explained(arguments: dict[str, Any], additions: Additions) -> Result:
 
 def _exported(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage import export
-    from tonnage.planning.plans import read_plan
     from tonnage.planning.launchable import launchable
+    from tonnage.planning.plans import read_plan
 
     path, target = _needed(arguments, "plan_file"), _needed(arguments, "target")
     rank, checkpoint = _taken(arguments, "option", int, otherwise=1), _taken(arguments, "checkpoint", str)
