@@ -137,7 +137,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
     version = stated_release(known, case.year)
     running = resolved(engine, case.year)
-    times = engine_times(_timed_as(case.engine), vendor=accelerator.vendor, release=version)
+    times = engine_times(_timed_as(case.engine), vendor=_fitted_stack(known.name, accelerator), release=version)
     pool = kv_pool(
         model, accelerator, precision=precision, engine=running, layout=memory_layout,
         demand=Demand(context_tokens=max(1.0, case.isl + case.osl)),
@@ -306,6 +306,20 @@ def _timed_as(name: str) -> str:
         return spec.overheads_of
     spelt, other = name.strip().lower(), unlisted_engine()
     return other.name if spelt in other.stands_for else spelt
+
+
+def _fitted_stack(engine: str, accelerator: Accelerator) -> str:
+    """
+    The vendor whose fitted overheads hold on this part; empty for those that hold anywhere.
+
+    Engines with kernels of their own were measured on data-centre parts of AMD and Intel (MI300X, Max 1550), which say
+    nothing of a Radeon, an Arc or a processor: those have other kernels and reach four times as much of their memory's
+    bandwidth.
+    """
+    client = accelerator.segment not in {"datacenter", "cloud-only"}
+    spec = find_engine(engine)
+    own_kernels = spec is not None and spec.single_user
+    return "" if own_kernels and client and accelerator.vendor in {"AMD", "Intel"} else accelerator.vendor
 
 
 def _layouts(case: ServeCase) -> tuple[Layout, Layout]:
