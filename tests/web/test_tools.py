@@ -28,7 +28,7 @@ def test_every_question_is_a_tool_with_a_schema() -> None:
 
 def test_a_result_is_the_report_as_markdown() -> None:
     told = call("fit", FIT, additions=NOTHING)
-    assert told.startswith("**") and "fits 1 x H100" in told.splitlines()[0] and "|---:|" in told
+    assert told.startswith("- Llama 3.1 8B") and "**1 x NVIDIA H100 SXM5 80 GB" in told and "|---:|" in told
 
 
 def test_what_is_wrong_is_a_sentence() -> None:

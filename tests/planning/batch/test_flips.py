@@ -8,7 +8,7 @@ import pytest
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.plan import Flip
 from tonnage.planning.ask import answer
-from tonnage.report.lines import flip_text
+from tonnage.report.wording import flip_text
 
 TODAY = date(2026, 11, 21)
 ASKED: dict[str, Any] = {
