@@ -19,10 +19,10 @@ from tonnage.planning.error_model import ErrorModel
 from tonnage.report.answers import DOCUMENTS, document_of, fragment, show
 from tonnage.report.document import Document, Headline, Table
 from tonnage.report.markdown import markdown
-from tonnage.report.names import model_name
+from tonnage.report.names import model_name, part_name, product
 from tonnage.report.screen import Pick, Ranking, left_out, picks, rows_shown
 from tonnage.report.terminal import print_blocks
-from tonnage.report.wording import chance
+from tonnage.report.wording import chance, money, span
 
 LINES, COLUMNS = 24, 100
 ID = re.compile(r"(?<![\w/.-])(?:h100-sxm5-80gb|b200-sxm-180gb|h200-sxm-141gb|a100-sxm4-80gb|rtx-4090)(?![\w/-])")
@@ -147,6 +147,15 @@ def test_without_objectives_there_is_a_frontier_and_no_single_winner() -> None:
     assert "no objectives" in text and "frontier" in text and "--ttft" in text
     table = next(block for block in document_of(plan).first if isinstance(block, Table))
     assert len(table.rows) >= min(2, len(plan.frontier))
+
+
+def test_ranges_say_their_unit_once_and_names_are_those_of_people() -> None:
+    assert span(0.352, 8.7, unit="s") == "352 ms-8.7 s" and span(0.2, 0.7, unit="s") == "200-700 ms"
+    assert span(0.65, 14.0, unit="1/s") == "0.65-14/s" and span(3.35, 4.95, unit="USD/h") == "$3.35-4.95/h"
+    assert [money(value) for value in (417.54, 1118.2, 2_345_678, 0.58)] == ["$418", "$1,120", "$2.35M", "$0.58"]
+    assert model_name("ultralytics/yolov8m") == "YOLOv8m" and model_name("meta-llama/Llama-2-13b-hf") == "Llama 2 13B"
+    assert product("b200-sxm-180gb") == "NVIDIA B200 180 GB" and part_name("rtx-4090") == "RTX 4090 24 GB"
+    assert product("a part of my own") == "a part of my own"
 
 
 def test_what_cannot_be_done_is_counted_by_reason() -> None:

@@ -39,7 +39,7 @@ def lifecycle_document(plan: LifecyclePlan, *, top: int | None = None, every: bo
             f"Single kind of accelerator: {plan.one_type_text}" if plan.one_type_text else "",
             stale_text(serve.bill, plan.provenance.made) or closest_flip(plan.serve.flips),
         ],
-        rest=left_out((), top="; each number: tonnage explain"),
+        rest=left_out(()),
     )
     return named(Document(first=first, why=why))
 

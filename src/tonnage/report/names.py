@@ -27,7 +27,7 @@ GENERIC: Final = re.compile(r"^(?:GeForce|Instinct|Tesla|Radeon|Cloud|NVIDIA|AMD
 """What a short name leaves out: lines of products, and remarks in brackets."""
 SIZE: Final = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?[Gg][Bb]\b")
 CODE: Final = re.compile(r"`[^`]*`")
-SIZE_OF_MODEL: Final = re.compile(r"(?<=\d)[bm](?![a-zA-Z0-9])")
+SIZE_OF_MODEL: Final = re.compile(r"(?<![A-Za-z0-9.])\d+(?:\.\d+)?[bm](?![A-Za-z0-9])")
 UNSAID: Final = re.compile(r"-(?:hf|HF|v0\.0)$")
 
 

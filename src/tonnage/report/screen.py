@@ -34,6 +34,7 @@ FASTEST_WITHIN: Final = 1.1
 NOTICEABLE: Final = 0.97
 """A faster choice takes at most this share of the cheapest's time. [-]"""
 MAX_RISKS: Final = 3
+EXPLAIN: Final = "; each number: tonnage explain"
 SHORTEST_REASON: Final = 4
 """Reasons of a first screen, when nothing works."""
 
@@ -155,7 +156,7 @@ def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ..
     return first_screen(
         question=question, answer=plan.sentence, good=False, table=table if rows else None,
         risks=[f"Would work: {text}" for text in getattr(plan, "relaxing", ())],
-        rest=left_out(plan.rejected, what=what),
+        rest=left_out(plan.rejected, what=what, opened=""),
     )  # fmt: skip
 
 
@@ -172,13 +173,15 @@ def _nearest(losers: Sequence[Rejection]) -> str:
     return f"{best.what}: {said}" if said else best.what
 
 
-def left_out(rejected: Sequence[Rejection], *, what: str = "configurations", hidden: int = 0, top: str = "") -> str:
+def left_out(
+    rejected: Sequence[Rejection], *, what: str = "configurations", hidden: int = 0, opened: str = EXPLAIN
+) -> str:
     """How many are ruled out or not shown, by reason, and how to see them."""
     counts = Counter(_reason(loser.verdict) for loser in rejected)
     reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common(SHORTEST_REASON))
     out = f"{plural(len(rejected), what.removesuffix('s'))} ruled out ({reasons}). " if rejected else ""
     more = f"{plural(hidden, 'more option')}: --all. " if hidden > 0 else ""
-    return f"{out}{more}Why, assumptions, sources: --why{top or '; each number: tonnage explain'}."
+    return f"{out}{more}Why, assumptions, sources: --why{opened}."
 
 
 # Lines that several kinds share

@@ -137,8 +137,8 @@ def rich_table(table: Table, *, width: int) -> RichTable:
 
 def _fitting(table: Table, *, width: int) -> list[int]:
     """Places of the columns that are shown."""
-    shown = list(range(len(table.columns)))
-    whole = [max(map(len, _cells(table, place))) for place in shown]
+    shown = [place for place in range(len(table.columns)) if any(row[place].strip() for row in table.rows)]
+    whole = [max(map(len, _cells(table, place))) for place in range(len(table.columns))]
     # What is told elsewhere gives way so that a row keeps to a line; the rest only where words would be cut.
     _drop(table, shown, width=width, needs=whole, from_rank=EARLY)
     _drop(table, shown, width=width, needs=[_least(table, place) for place in range(len(whole))], from_rank=1)

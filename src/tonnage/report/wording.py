@@ -70,19 +70,24 @@ def span(low: float, high: float, *, unit: str) -> str:
 
     Examples
     --------
-    >>> span(0.2, 0.7, unit="s"), span(0.3, 2.0, unit="s"), span(230, 760, unit="USD"), span(3.35, 4.95, unit="USD/h")
-    ('200-700 ms', '300 ms-2 s', '$230-760', '$3.4-5/h')
+    >>> span(0.2, 0.7, unit="s"), span(0.3, 2.0, unit="s"), span(230, 760, unit="USD"), span(0.6, 14, unit="1/s")
+    ('200-700 ms', '300 ms-2 s', '$230-760', '0.6-14/s')
     """
     if unit.startswith("USD"):
         per, millions = unit.removeprefix("USD"), high >= 1e6 and low >= 1e5
-        ends = [f"{each / 1e6:.2g}M" if millions else money(each, digits=2).removeprefix("$") for each in (low, high)]
+        ends = [
+            f"{each / 1e6:.2g}M" if millions else money(each, digits=3 if per else 2).removeprefix("$")
+            for each in (low, high)
+        ]
         ends = [end.removesuffix(".00") for end in ends]
         return f"${ends[0]}-{ends[1]}{per}" if ends[0] != ends[1] else f"${ends[1]}{per}"
     first, last = show(low, unit, digits=2), show(high, unit, digits=2)
     if first == last:
         return last
-    said = last.partition(" ")[2] or ("/s" if last.endswith("/s") else "")
-    return f"{first.removesuffix(said).rstrip() if said and first.endswith(said) else first}-{last}"
+    if unit == "1/s" and high >= 1.0:
+        return f"{low:.2g}-{high:.2g}/s" if high < 100.0 else f"{low:,.0f}-{high:,.0f}/s"
+    said = last.partition(" ")[2]
+    return f"{first.removesuffix(f' {said}') if said else first}-{last}"
 
 
 def bounded(quantity: Quantity) -> str:

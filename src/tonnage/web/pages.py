@@ -119,7 +119,7 @@ def numbers_page(found: Breakdown) -> str:
 
 def problem_page(why: str) -> str:
     """A sentence that says what was wrong."""
-    return _filled("problem.html", title="Not like that", why=why)
+    return _filled("problem.html", title="Invalid request", why=why)
 
 
 def api_page(*, origin: str, limits: Limits) -> str:
