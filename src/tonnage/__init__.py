@@ -77,8 +77,8 @@ def fit(model: str, *, additions: Additions | None = None, **fields: Any) -> Fit
         A field is wrong; the message is the sentence the command line prints.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.fit.door import fit_request
     from tonnage.planning.fit.fit import fit as answer
+    from tonnage.planning.requests.fit import fit_request
     from tonnage.report.notebook import drawn
 
     return drawn(answer(fit_request({"model": model, **fields}), additions=additions or NOTHING))
@@ -159,8 +159,8 @@ def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: A
         A field is wrong. That nobody rents the accelerator is an answer: `feasible` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.cost.door import rent_or_buy_request
     from tonnage.planning.cost.rent_or_buy import rent_or_buy as answer
+    from tonnage.planning.requests.cost import rent_or_buy_request
     from tonnage.report.notebook import drawn
 
     own = additions or NOTHING
@@ -299,7 +299,7 @@ def simulate(*, additions: Additions | None = None, **fields: Any) -> Simulated:
         A field is wrong. That the model does not fit is an answer: `fits` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.simulate.door import simulation_of
+    from tonnage.planning.requests.simulate import simulation_of
     from tonnage.planning.simulate.simulate import simulate as answer
     from tonnage.report.notebook import drawn
 
@@ -343,7 +343,7 @@ def calibrate(
     from tonnage.catalog.calibrations import saved_calibration
     from tonnage.measure.importers import read_report
     from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.calibrate.door import stacks_of
+    from tonnage.planning.requests.calibrate import stacks_of
 
     found = [read_report(Path(path)) for path in measurements]
     fitted = answer(list(zip(found, stacks_of(found, fields), strict=True)), additions=additions or NOTHING)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from tonnage.cli.elsewhere import ours
+from tonnage.cli.option_aliases import ours
 from tonnage.errors import TonnageError, echo, nearest
 from tonnage.version import __version__
 

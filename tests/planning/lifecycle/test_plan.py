@@ -10,9 +10,9 @@ from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.errors import BadRequest
-from tonnage.planning.lifecycle.door import lifecycle_request
 from tonnage.planning.lifecycle.levers import _is_student, smaller_sibling
 from tonnage.planning.lifecycle.plan import plan_lifecycle
+from tonnage.planning.requests.lifecycle import lifecycle_request
 from tonnage.report.lifecycle import show_lifecycle_plan
 
 TODAY = date(2026, 11, 21)
