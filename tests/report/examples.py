@@ -10,10 +10,10 @@ from typing import Any, Final
 from tonnage.catalog import NOTHING
 from tonnage.planning.ask import QUESTIONS, answer
 from tonnage.planning.compare.files import compare_files
-from tonnage.planning.cost.door import rent_or_buy_request
 from tonnage.planning.cost.rent_or_buy import rent_or_buy
 from tonnage.planning.files import read_mapping
-from tonnage.planning.simulate.door import simulation_of
+from tonnage.planning.requests.cost import rent_or_buy_request
+from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.simulate.simulate import simulate
 from tonnage.report.document import Document
 from tonnage.report.simulation import simulation_question

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.planning.door import serve_request
+from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.report.answers import show
 from tonnage.report.wording import account_texts

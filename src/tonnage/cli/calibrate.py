@@ -43,7 +43,7 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.importers import read_report
     from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.calibrate.door import FIELDS, setting, stacks_of
+    from tonnage.planning.requests.calibrate import FIELDS, setting, stacks_of
     from tonnage.report.answers import show_document
     from tonnage.report.calibrate import calibrated_document
     from tonnage.report.document import as_json as json_text

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
+from tonnage.cli.options import Grouped, request_options
 from tonnage.cli.showing import show_options
-from tonnage.planning.fit.door import FIT_FIELDS
+from tonnage.domain.requests.fit import FitRequest
 
 __all__ = ["fit"]
 
 INFEASIBLE = 3
-Command = Callable[..., None]
 
 
-def _field_options(function: Command) -> Command:
-    """One flag per field of the request, except the model, which is an argument."""
-    for field in reversed(FIT_FIELDS):
-        flag = "--" + field.name.replace("_", "-")
-        if field.name == "model":
-            continue
-        if field.reads == "flag":
-            function = click.option(flag, field.name, is_flag=True, default=None, help=field.help)(function)
-        elif field.reads == "list":
-            function = click.option(flag, "-a", field.name, multiple=True, metavar="ID", help=field.help)(function)
-        else:
-            shown = "|".join(field.choices) if field.choices else field.reads.upper()
-            function = click.option(flag, field.name, metavar=shown, help=field.help)(function)
-    return function
-
-
-@click.command("fit")
+@click.command("fit", cls=Grouped)
 @click.argument("model", required=False)
-@_field_options
+@request_options(FitRequest)
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", multiple=True, metavar="PATH", help="file or folder of your own accelerators and models")
 @click.option("--offline", is_flag=True, help="read nothing over the network")
@@ -65,12 +48,10 @@ def fit(
     tonnage fit Llama-3.1-8B -a A100 --finetune lora --batch 4 --seq-len 4096
     """
     from tonnage.catalog import gather
-    from tonnage.planning.fit.door import fit_request
     from tonnage.planning.fit.fit import fit as answer_fit
+    from tonnage.planning.requests.fit import fit_request
 
     own = gather(paths=additions, overrides=overrides)
-    # One --accelerator may name several, divided by commas; names with spaces keep them.
-    fields["accelerator"] = [name for given in fields["accelerator"] for name in given.split(",")]
     answer = answer_fit(fit_request(fields), additions=own, offline=offline or None)
     if picture is not None:
         from tonnage.report.answers import plot

@@ -44,7 +44,7 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     """
     from tonnage.catalog import gather
     from tonnage.planning.files import read_mapping
-    from tonnage.planning.simulate.door import simulation_of
+    from tonnage.planning.requests.simulate import simulation_of
     from tonnage.planning.simulate.simulate import simulate as answer
     from tonnage.planning.simulate.summary import request_columns
     from tonnage.report import picture

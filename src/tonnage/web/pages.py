@@ -16,8 +16,8 @@ from tonnage.catalog.models import model_ids
 from tonnage.catalog.traffic import profiles
 from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.plan import ServePlan
+from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.planning.door import Field
 from tonnage.report import html
 from tonnage.report.answers import fragment
 from tonnage.report.charts import Chart

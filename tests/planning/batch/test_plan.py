@@ -16,10 +16,10 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.workload import Batch
 from tonnage.errors import BadRequest
-from tonnage.planning.batch.door import batch_request
 from tonnage.planning.batch.plan import LARGEST_FLEET, plan_batch
 from tonnage.planning.batch.runs import Job, instances_by, place_of, run_on
 from tonnage.planning.predict.serving import predict_serve
+from tonnage.planning.requests.batch import batch_request
 
 TODAY = date(2026, 11, 21)
 NIGHTLY = {

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from tonnage.domain.fleet_plan import FleetAlternative
 from tonnage.optimize.fleet import Fleet, FleetProblem, cheapest_fleet
 from tonnage.planning.fleet import alternatives, plan
-from tonnage.planning.fleet.door import fleet_request
 from tonnage.planning.fleet.problem import problem_of
+from tonnage.planning.requests.fleet import fleet_request
 from tonnage.report.answers import show
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -137,7 +137,7 @@ SCRIPT = """
 import json, sys
 from datetime import date
 import msgspec
-from tonnage.planning.fleet.door import fleet_request
+from tonnage.planning.requests.fleet import fleet_request
 from tonnage.planning.fleet.plan import plan_fleet
 answer = plan_fleet(fleet_request(json.loads(sys.argv[1])), today=date(2026, 11, 21))
 sys.stdout.buffer.write(msgspec.json.encode(answer))

@@ -10,9 +10,9 @@ from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.errors import BadRequest
-from tonnage.planning.lifecycle.door import lifecycle_request
 from tonnage.planning.lifecycle.plan import plan_lifecycle
 from tonnage.planning.lifecycle.savings import _is_student, smaller_sibling
+from tonnage.planning.requests.lifecycle import lifecycle_request
 from tonnage.report.answers import show
 
 TODAY = date(2026, 11, 21)

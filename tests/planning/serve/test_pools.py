@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.domain.plan import ServePlan
 from tonnage.errors import BadRequest
-from tonnage.planning.door import serve_request
+from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import plan_serve
 
 TODAY = date(2026, 11, 21)

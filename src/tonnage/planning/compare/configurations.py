@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tonnage.domain.compare import Comparing
 from tonnage.errors import BadRequest, echo
-from tonnage.planning.simulate.door import simulation_of
+from tonnage.planning.requests.simulate import simulation_of
 
 __all__ = ["DYNAMIC_WAIT", "MOST_SIDES", "comparing_of"]
 
@@ -89,7 +89,7 @@ def _usual(base: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], tuple[st
     notes = [f"dynamic batches wait {DYNAMIC_WAIT} to be filled; static ones start with whoever is there"]
     if given is not None:
         return {**ways, "disaggregated": {}}, tuple(notes)
-    replicas = int(base.get("replicas") or 1)
+    replicas = simulation_of(base).replicas
     apart = _why_not_apart(base, replicas)
     if apart:
         return ways, (*notes, apart)

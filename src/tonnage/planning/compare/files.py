@@ -24,7 +24,7 @@ from tonnage.planning.files import read_mapping, read_text
 from tonnage.planning.plans import SCHEMA_1, read_plan
 from tonnage.planning.predict.case_lines import case_of_object, raw_cases
 from tonnage.planning.predict.predict import predict
-from tonnage.planning.simulate.door import simulation_of
+from tonnage.planning.requests.simulate import simulation_of
 
 __all__ = ["compare_files"]
 

@@ -1,4 +1,4 @@
-"""The door reads what people write, and refuses in one sentence that names the field and a fix."""
+"""A serving request is read as people write it, or refused in one sentence that names the field and a fix."""
 
 import re
 
@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.domain.requests.serve import Serve
 from tonnage.errors import TonnageError
-from tonnage.planning.door import SERVE_FIELDS, serve_request
+from tonnage.planning.requests.reading import request_fields
+from tonnage.planning.requests.serve import serve_request
 
 MODEL = "meta-llama/Llama-3.1-8B"
 GOOD = {"model": MODEL, "rate": "4/s", "traffic": "chat"}
@@ -84,7 +86,7 @@ ANYTHING = st.one_of(
 )
 
 
-@given(st.sampled_from([field.name for field in SERVE_FIELDS]), ANYTHING)
+@given(st.sampled_from([field.name for field in request_fields(Serve)]), ANYTHING)
 def test_any_value_is_read_or_refused(field: str, value: object) -> None:
     try:
         serve_request({**GOOD, field: value})
@@ -95,5 +97,5 @@ def test_any_value_is_read_or_refused(field: str, value: object) -> None:
 def test_every_field_has_help_and_reads_something_known() -> None:
     from tonnage.units import DIMENSIONS
 
-    for field in SERVE_FIELDS:
+    for field in request_fields(Serve):
         assert field.help and field.reads in {*DIMENSIONS, "text", "list", "flag", "integer"}

@@ -1,4 +1,4 @@
-"""The door of `tonnage plan lifecycle`: two groups of fields, of the plan that makes and of the one that serves."""
+"""`tonnage plan lifecycle`: two groups of fields, of the plan that makes and of the one that serves."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from typing import Any, Final
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.domain.lifecycle import LifecycleRequest
+from tonnage.domain.requests.field import groups_of
+from tonnage.domain.requests.lifecycle import LifecycleRequest
 from tonnage.errors import BadRequest, echo
-from tonnage.planning.door import Field, finetune_request, read_fields, serve_request, train_request
+from tonnage.planning.requests.reading import build, read_fields
+from tonnage.planning.requests.serve import serve_request
+from tonnage.planning.requests.train import finetune_request, train_request
 
-__all__ = ["LIFECYCLE_FIELDS", "lifecycle_request"]
+__all__ = ["lifecycle_request"]
 
-LIFECYCLE_FIELDS: Final[tuple[Field, ...]] = (
-    Field(name="model", reads="text", help="made and served, where the groups name no other"),
-    Field(name="months", reads="count", help="in service", high=600.0),
-    Field(name="retrainings", reads="count", help="times it is made again while it serves", low=-1e-9, high=1e4),
-    Field(name="quick", reads="flag", help="both halves and their bill alone, serving by averages"),
-)
-"""Fields beside the groups."""
-GROUPS: Final = ("train", "finetune", "serve")
+GROUPS: Final = tuple(group.name for group in groups_of(LifecycleRequest))
 
 
 def lifecycle_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> LifecycleRequest:
@@ -35,7 +31,7 @@ def lifecycle_request(values: Mapping[str, Any], *, additions: Additions = catal
         A group is missing or contradicts, or a field of either is wrong.
     """
     groups = {name: _group(name, values[name]) for name in GROUPS if values.get(name)}
-    given = read_fields({name: value for name, value in values.items() if name not in GROUPS}, LIFECYCLE_FIELDS)
+    given = read_fields({name: value for name, value in values.items() if name not in GROUPS}, LifecycleRequest)
     made = [name for name in ("train", "finetune") if name in groups]
     if len(made) != 1:
         what = "train and finetune contradict" if made else "nothing says how the model is made"
@@ -47,12 +43,11 @@ def lifecycle_request(values: Mapping[str, Any], *, additions: Additions = catal
     model = {"model": given["model"]} if "model" in given else {}
     quick = {"quick": True} if given.get("quick") else {}
     read = train_request if made == ["train"] else finetune_request
-    return LifecycleRequest(
+    return build(
+        LifecycleRequest,
+        given,
         make=read({**model, **groups[made[0]]}, additions=additions),
         serve=serve_request({**model, **groups["serve"], **quick}, additions=additions),
-        months=given["months"],
-        retrainings=given.get("retrainings", 0.0),
-        quick=given.get("quick", False),
     )
 
 
