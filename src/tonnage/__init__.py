@@ -317,7 +317,7 @@ def compare(*, additions: Additions | None = None, **fields: Any) -> Comparison:
     """
     from tonnage.catalog import NOTHING
     from tonnage.planning.compare.compare import compare as answer
-    from tonnage.planning.compare.configurations import comparing_of
+    from tonnage.planning.compare.compare import comparing_of
     from tonnage.report.notebook import drawn
 
     return drawn(answer(comparing_of(fields), additions=additions or NOTHING))

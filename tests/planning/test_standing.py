@@ -12,7 +12,7 @@ from tonnage.domain.fit import FitAnswer
 from tonnage.errors import BadRequest
 from tonnage.planning.door import read_filters, serve_request
 from tonnage.planning.fit.door import fit_request
-from tonnage.planning.fit.model import fit_model
+from tonnage.planning.fit.fit import fit_model
 from tonnage.planning.predict.inference import predict_infer
 from tonnage.planning.predict.serving import predict_serve
 from tonnage.planning.predict.training import predict_train

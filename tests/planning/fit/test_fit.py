@@ -12,7 +12,7 @@ from tonnage.catalog import Additions
 from tonnage.domain.fit import FitAnswer
 from tonnage.errors import BadRequest, UnitError, UnknownName
 from tonnage.planning.fit.door import fit_request
-from tonnage.planning.fit.model import fit_model
+from tonnage.planning.fit.fit import fit_model
 
 
 def ask(model: str = "meta-llama/Meta-Llama-3.1-8B", *, additions: Additions | None = None, **fields: Any) -> FitAnswer:

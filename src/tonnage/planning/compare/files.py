@@ -18,8 +18,7 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.ask import answer, kind_of
 from tonnage.planning.check import Comparable, figures
-from tonnage.planning.compare.compare import Figure, compare, compared
-from tonnage.planning.compare.configurations import MOST_SIDES, comparing_of
+from tonnage.planning.compare.compare import MOST_SIDES, Figure, compare, compared, comparing_of
 from tonnage.planning.files import read_mapping, read_text
 from tonnage.planning.plans import SCHEMA_1, read_plan
 from tonnage.planning.predict.case_lines import case_of_object, raw_cases

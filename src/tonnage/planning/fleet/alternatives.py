@@ -14,8 +14,8 @@ from tonnage.domain.plan import Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
 from tonnage.planning.core.rejections import Infeasible
 from tonnage.planning.fleet.candidate import Candidate
+from tonnage.planning.fleet.narrative import kinds_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of
-from tonnage.planning.fleet.summary import kinds_of
 from tonnage.planning.sites import none_passes
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import show

@@ -13,11 +13,10 @@ from tonnage.domain.train_plan import TrainOption
 from tonnage.domain.workload import FineTune, Train
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk
-from tonnage.planning.train.job import PATIENCE_S
-from tonnage.planning.train.option import TrainContext
+from tonnage.planning.train.job import PATIENCE_S, TrainContext
+from tonnage.planning.train.machine import stored_told
 from tonnage.planning.train.scaling import setup_of
 from tonnage.planning.train.search import KEPT_FREE, state_bytes, trained_parameters
-from tonnage.planning.train.stored import stored_told
 from tonnage.units import show
 
 __all__ = [

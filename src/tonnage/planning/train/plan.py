@@ -36,14 +36,12 @@ from tonnage.planning.core.relaxing import answered
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even
-from tonnage.planning.train.electricity import with_electricity
-from tonnage.planning.train.job import PATIENCE_S, job_of
-from tonnage.planning.train.needs import host_needs
-from tonnage.planning.train.option import InfeasibleRun, TrainContext, evaluate, timeline
+from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
+from tonnage.planning.train.machine import host_needs, with_electricity
+from tonnage.planning.train.option import InfeasibleRun, evaluate, timeline
 from tonnage.planning.train.places import MOST_ACCELERATORS, Rental, rentals, trainable
-from tonnage.planning.train.scaling import scaling, setup_label, stops_paying
+from tonnage.planning.train.scaling import scaling, setup_label, spot_against_on_demand, stops_paying
 from tonnage.planning.train.search import Place, arranged, floor, state_bytes, templates
-from tonnage.planning.train.spot import spot_against_on_demand
 from tonnage.units import show
 
 __all__ = ["plan_train"]
