@@ -29,7 +29,7 @@ __all__ = [
     "risk",
     "sentence",
     "spot_against",
-    "too_dear",
+    "too_expensive",
     "too_late",
     "too_many",
     "trade_offs",
@@ -78,7 +78,7 @@ def risk(option: BatchOption, *, first: BatchOption) -> str:
 
 
 def arithmetic(option: BatchOption) -> str:
-    lost = f", {1 - option.useful:.0%} of its hours lost to reclaims" if option.useful < 1 else ""
+    lost = f", {1 - option.useful:.0%} of its hours lost to spot preemptions" if option.useful < 1 else ""
     held = {"kv": "the KV cache is full", "batch": "the engine takes no more"}
     return (
         f"a replica finishes {show(option.items_per_s.value, '1/s')} with {option.concurrency:,.0f} at once "
@@ -156,8 +156,8 @@ def _against(option: BatchOption, base: BatchOption) -> str:
     faster = option.items_per_s.value / own / (base.items_per_s.value / ranks)
     # Errors of two predictions add in squares.
     error = math.exp(math.hypot(_log_error(option.items_per_s), _log_error(base.items_per_s)))
-    said = "cheaper" if faster > price else "dearer"
-    tie = " [ties within error]" if faster / error <= price <= faster * error else ""
+    said = "cheaper" if faster > price else "more expensive"
+    tie = " [not distinguishable within error]" if faster / error <= price <= faster * error else ""
     return (
         f"{option.configuration.accelerator}: {_times(price)} the hourly price of {base.configuration.accelerator}, "
         f"{_times(faster)} ({_times(faster / error)}-{_times(faster * error)}) as fast: {said} per item{tie}"
@@ -183,7 +183,7 @@ def spot_against(options: tuple[BatchOption, ...]) -> str:
     return (
         f"spot {word}: {show(spot.cost.value, 'USD')} on {spot.configuration.accelerator} at {spot.bill.provider} "
         f"against {show(steady.cost.value, 'USD')} on {steady.configuration.accelerator} at {steady.bill.provider} "
-        f"on-demand; {1 - spot.useful:.1%} of its hours are lost to reclaims, and old traces had capacity "
+        f"on-demand; {1 - spot.useful:.1%} of its hours are lost to spot preemptions, and old traces had capacity "
         f"{spot.available:.0%} of the time, which its {show(spot.wall_s.value, 's')} count in"
     )
 
@@ -204,7 +204,7 @@ def too_late(request: Batch, *, place: Place, fastest: JobRun) -> Verdict:
     )
 
 
-def too_dear(request: Batch, run: JobRun, *, work: Work) -> Verdict:
+def too_expensive(request: Batch, run: JobRun, *, work: Work) -> Verdict:
     """Finishes in time, beyond the budget."""
     budget = request.budget_usd or 0.0
     return Verdict(

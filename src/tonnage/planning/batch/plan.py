@@ -284,7 +284,7 @@ def _sized(request: Batch, work: Work, place: Place) -> tuple[JobRun, bool] | Ve
         sure = slow is not None and slow <= most
         run = run_on(job, place, instances=slow if sure and slow is not None else middle)
     if request.budget_usd is not None and run.usd > request.budget_usd:
-        return narrative.too_dear(request, run, work=work)
+        return narrative.too_expensive(request, run, work=work)
     return run, sure
 
 

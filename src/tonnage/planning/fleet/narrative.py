@@ -217,10 +217,10 @@ def assumptions(request: FleetRequest, hours: Hours) -> tuple[str, ...]:
     if any(w.slices for w in request.workloads):
         found.append(
             "an accelerator is split into slices of one kind; each has its share of multiprocessors and bandwidth, as "
-            "NVIDIA states, and is reckoned like a part of that size, not measured"
+            "NVIDIA states, and is computed like a part of that size, not measured"
         )
     if any(w.kind == "infer" for w in request.workloads):
-        found.append("what carries samples is reckoned as by plan infer: mean times, not simulated")
+        found.append("what carries samples is computed as by plan infer: mean times, not simulated")
     if request.zones > 1:
         found.append(f"every region has {request.zones} zones with the same prices")
     return tuple(found)

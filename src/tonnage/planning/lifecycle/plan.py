@@ -205,7 +205,11 @@ def _one_type_text(types: tuple[OneType, ...]) -> str:
     if more < 0.005:
         return f"yes: {best.accelerator} does both at the cost of the mix"
     low, high = best.times_low, best.times_high
-    tie = f" ({low - 1.0:+.0%} to {high - 1.0:+.0%} within error: they tie)" if low and high and low <= 1.0 else ""
+    tie = (
+        f" ({low - 1.0:+.0%} to {high - 1.0:+.0%} within error: not distinguishable)"
+        if low and high and low <= 1.0
+        else ""
+    )
     return f"yes, {best.accelerator} does both for {show(best.total_usd, 'USD')}, {more:.0%} more than the mix{tie}"
 
 
@@ -219,7 +223,7 @@ def _timeline(
     end = done + start + request.months * SECONDS_PER_MONTH
     return (
         Milestone(after_s=0.0, what=f"making starts on {made.accelerators} x {made.configuration.accelerator}"),
-        Milestone(after_s=done, what="the model is made; nine of ten runs by " + show(made.run.wall_p90_s, "s")),
+        Milestone(after_s=done, what="the model is made; P90 " + show(made.run.wall_p90_s, "s")),
         Milestone(
             after_s=done + start, what=f"service is up on {served.accelerators} x {served.configuration.accelerator}"
         ),

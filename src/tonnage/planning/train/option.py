@@ -129,7 +129,7 @@ def timeline(option: TrainOption, *, start: date) -> tuple[Milestone, ...]:
         (trials + run.start_s, "first step"),
         (trials + main / 2, "half of the steps"),
         (run.wall_s.value, "end, as expected (half of such runs)"),
-        (run.wall_p90_s, "end, nine runs in ten"),
+        (run.wall_p90_s, "end, P90"),
     ]
     return tuple(
         Milestone(after_s=after, what=what, date=_date(start, after)) for after, what in points if after < 1e12

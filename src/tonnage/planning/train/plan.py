@@ -217,7 +217,7 @@ def _evaluated(asked: TrainContext, tries: list[_Try]) -> tuple[list[TrainOption
         place = attempt.rental.place
         key = (place.accelerator.id, place.intra_link)
         if attempt.usd > min(WORTH * best, asked.request.budget_usd or inf) and evaluated:
-            missed.append(_too_dear(attempt, best, budget_usd=asked.request.budget_usd))
+            missed.append(_too_expensive(attempt, best, budget_usd=asked.request.budget_usd))
             continue
         # Perfect scaling from the fastest so far would still be late, or more would only cost more.
         enough = in_time[key] >= ENOUGH and _goal_s(asked) < inf
@@ -257,7 +257,7 @@ def _larger(asked: TrainContext, tries: list[_Try], *, ranked: tuple[TrainOption
     return [option for option in found if option is not None]
 
 
-def _too_dear(attempt: _Try, best: float, *, budget_usd: float | None) -> InfeasibleRun:
+def _too_expensive(attempt: _Try, best: float, *, budget_usd: float | None) -> InfeasibleRun:
     """Beyond the budget at best, or far beyond the best found."""
     place, least = attempt.rental.place, show(attempt.usd, "USD")
     if budget_usd is not None and attempt.usd > budget_usd:
