@@ -16,7 +16,7 @@ from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_t
 from tonnage.planning.core.rejections import nearness
 from tonnage.units import show
 
-MOST_KINDS: Final = 8
+MAX_KINDS: Final = 8
 """Kinds of accelerators that are told side by side."""
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "trade_offs",
 ]
 
-MOST_POINTS: Final = 12
+MAX_POINTS: Final = 12
 """Of the frontier that are kept."""
 WORTH_A_POINT: Final = 1.1
 """Times faster than the point before. [-]"""
@@ -107,10 +107,10 @@ def trade_offs(found: list[Found]) -> tuple[TradeOff, ...]:
 
 def _spread(points: list[tuple[float, float, Found, JobRun]]) -> list[tuple[float, float, Found, JobRun]]:
     """At most so many, both ends kept."""
-    if len(points) <= MOST_POINTS:
+    if len(points) <= MAX_POINTS:
         return points
-    step = (len(points) - 1) / (MOST_POINTS - 1)
-    return [points[round(i * step)] for i in range(MOST_POINTS)]
+    step = (len(points) - 1) / (MAX_POINTS - 1)
+    return [points[round(i * step)] for i in range(MAX_POINTS)]
 
 
 def _trade_off(point: tuple[float, float, Found, JobRun], *, cheapest: tuple[float, float, Found, JobRun]) -> TradeOff:
@@ -141,7 +141,7 @@ def card_for_card(options: tuple[BatchOption, ...]) -> tuple[str, ...]:
     best = max(kinds, key=len, default={})
     if len(best) < 2:
         return ()
-    ordered = sorted(sorted(best.values(), key=lambda o: o.cost.value)[:MOST_KINDS], key=_hourly)
+    ordered = sorted(sorted(best.values(), key=lambda o: o.cost.value)[:MAX_KINDS], key=_hourly)
     return tuple(_against(option, ordered[0]) for option in ordered[1:] if _hourly(option) > _hourly(ordered[0]))
 
 

@@ -22,12 +22,12 @@ from tonnage.planning.simulate.door import simulation_of
 from tonnage.planning.simulate.simulate import simulate
 from tonnage.units import show
 
-__all__ = ["DYNAMIC_WAIT", "MOST_SIDES", "compare", "compared", "comparing_of", "figures_of"]
+__all__ = ["DYNAMIC_WAIT", "MAX_SIDES", "compare", "compared", "comparing_of", "figures_of"]
 
-MOST_SIDES: Final = 12
+MAX_SIDES: Final = 12
 DYNAMIC_WAIT: Final = "50 ms"
 """How long the first of a dynamic batch waits for others unless a way says otherwise."""
-MOST_SPLITS: Final = 7
+MAX_SPLITS: Final = 7
 """Divisions of the replicas into prefill and decode that are tried; more are spread evenly."""
 
 
@@ -48,8 +48,8 @@ def comparing_of(fields: Mapping[str, Any]) -> Comparing:
         given, notes = _usual(base)
     if not isinstance(given, Mapping) or not given:
         raise BadRequest(f"ways must hold 'name: {{changed fields}}' lines, not '{echo(given)}'")
-    if len(given) > MOST_SIDES:
-        raise BadRequest(f"ways: {len(given)} are more than the {MOST_SIDES} that can be read side by side")
+    if len(given) > MAX_SIDES:
+        raise BadRequest(f"ways: {len(given)} are more than the {MAX_SIDES} that can be read side by side")
     return Comparing(ways=tuple((str(name), _way(base, str(name), changes)) for name, changes in given.items()),
                      notes=notes)  # fmt: skip
 
@@ -103,7 +103,7 @@ def _usual(base: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], tuple[st
     if apart:
         return ways, (*notes, apart)
     layout = base.get("layout") or {}
-    step = max(1, -(-(replicas - 1) // MOST_SPLITS))
+    step = max(1, -(-(replicas - 1) // MAX_SPLITS))
     for prefill in range(1, replicas, step):
         ways[f"disaggregated {prefill}+{replicas - prefill}"] = {
             "disaggregation": {"prefill_workers": prefill, "prefill": layout, "decode_workers": replicas - prefill,

@@ -31,7 +31,7 @@ from tonnage.physics.rules import inference_rule_bytes
 from tonnage.planning.fit.network import PRECISION, is_network, network_row, samples_of, smallest_network
 from tonnage.planning.fit.serving import (
     CONTEXT,
-    MOST_RANKS,
+    MAX_RANKS,
     check_layout,
     demand_of,
     holds_it,
@@ -151,7 +151,7 @@ def _assumed(model: Model, request: FitRequest) -> tuple[str, ...]:
 def _sentence(model: Model, request: FitRequest, *, rows: tuple[FitRow, ...], too_small: int) -> str:
     what = f"{model.id} {_purpose(model, request)}"
     if not rows:
-        return f"{what} fits none of the {too_small} accelerator types looked at, on up to {MOST_RANKS} of each."
+        return f"{what} fits none of the {too_small} accelerator types looked at, on up to {MAX_RANKS} of each."
     if not request.accelerators:
         first, on_one = rows[0], sum(row.count == 1 for row in rows)
         return (
@@ -225,7 +225,7 @@ def _check_samples(model: Model, request: FitRequest) -> None:
 
 
 LANGUAGE: Final = ("llm", "llm-moe", "hybrid-moe", "ssm", "vlm")
-MOST_BILLIONS: Final = 4000
+MAX_BILLIONS: Final = 4000
 
 
 def largest_model(request: FitRequest, *, additions: Additions = NOTHING) -> FitAnswer:
@@ -251,7 +251,7 @@ def largest_model(request: FitRequest, *, additions: Additions = NOTHING) -> Fit
         key=lambda m: -parameters(m).value,
     )
     found = next((model for model in known if holds(model)), None)
-    billions = largest_whole(lambda n: holds(_bare(n, additions)), most=MOST_BILLIONS)
+    billions = largest_whole(lambda n: holds(_bare(n, additions)), most=MAX_BILLIONS)
     if found is None:
         raise BadRequest(
             f"no language model of the catalogue fits {named.name}; ask about one with `tonnage fit MODEL`"

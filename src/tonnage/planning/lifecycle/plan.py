@@ -32,7 +32,7 @@ from tonnage.version import __version__
 
 __all__ = ["plan_lifecycle"]
 
-MOST_TYPES: Final = 10
+MAX_TYPES: Final = 10
 """Kinds of accelerator asked whether they can do both: the cheapest to serve on."""
 SECONDS_PER_MONTH: Final = HOURS_PER_MONTH * 3600.0
 
@@ -145,7 +145,7 @@ def _one_type(
     cheapest: dict[str, ServeOption] = {}
     for option in serve.options:
         cheapest.setdefault(option.configuration.accelerator, option)
-    names = list(dict.fromkeys([*list(cheapest)[:MOST_TYPES], make.options[0].configuration.accelerator]))
+    names = list(dict.fromkeys([*list(cheapest)[:MAX_TYPES], make.options[0].configuration.accelerator]))
     mix = _life_usd(request, make.options[0], serve.options[0])
     found = []
     for name in names:

@@ -38,7 +38,7 @@ __all__ = [
     "why_not_fewer",
 ]
 
-LEAST_SAVED: Final = 0.01
+MIN_SAVED: Final = 0.01
 """Of the first option's cost, from which on separate pools are told in the first sentence. [-]"""
 
 
@@ -126,7 +126,7 @@ def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdi
 def following(day: FleetDay | None, apart: SeparatePools | None = None) -> str:
     """The rest of the sentence: what following the load or separate pools would save; empty where neither does."""
     saved = ""
-    if apart is not None and apart.saves >= LEAST_SAVED and apart.rate_per_s > apart.together_per_s:
+    if apart is not None and apart.saves >= MIN_SAVED and apart.rate_per_s > apart.together_per_s:
         how = "Disaggregated (prefill and decode on workers of their own)"
         saved = f" {how} it is ${apart.bill.usd_per_hour:,.2f}/h, {apart.saves:.0%} less."
     return _over_the_day(day) + saved

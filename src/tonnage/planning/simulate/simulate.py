@@ -62,7 +62,7 @@ def scaling_of(asked: Simulation, at: Deployment) -> tuple[Scaling | None, tuple
     return scaling, notes
 
 
-MOST_NAMES: Final = 12_000_000
+MAX_NAMES: Final = 12_000_000
 """Blocks of all requests that are told apart, which takes some seconds; a preempted request finds no more. [blocks]"""
 
 
@@ -163,7 +163,7 @@ def _remembered(run: Run, at: Deployment, replica: ReplicaArrays, *, requests: R
         return None
     if len(requests.offsets) > 1 or requests.cached.any():
         return None
-    if int((requests.prompt + requests.output).sum()) > MOST_NAMES * replica.limits.block_tokens:
+    if int((requests.prompt + requests.output).sum()) > MAX_NAMES * replica.limits.block_tokens:
         return None
     from tonnage.simulation.serving import with_own_blocks
 

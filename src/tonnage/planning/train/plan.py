@@ -39,7 +39,7 @@ from tonnage.planning.train.break_even import train_break_even
 from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.planning.train.machine import host_needs, with_electricity
 from tonnage.planning.train.option import InfeasibleRun, evaluate, timeline
-from tonnage.planning.train.places import MOST_ACCELERATORS, Rental, rentals, trainable
+from tonnage.planning.train.places import MAX_ACCELERATORS, Rental, rentals, trainable
 from tonnage.planning.train.scaling import scaling, setup_label, spot_against_on_demand, stops_paying
 from tonnage.planning.train.search import Place, arranged, floor, state_bytes, templates
 from tonnage.units import show
@@ -190,7 +190,7 @@ def _counts(asked: TrainContext, *, least: float, first: float) -> tuple[int, ..
     request = asked.request
     if request.count is not None:
         return (request.count,)
-    most = min(request.filters.max_count or MOST_ACCELERATORS, MOST_ACCELERATORS)
+    most = min(request.filters.max_count or MAX_ACCELERATORS, MAX_ACCELERATORS)
     needed = 0 if first <= 1 else int(log2(first)) + (log2(first) % 1 > 0)
     held = 0 if least <= 1 else int(log2(least)) + (log2(least) % 1 > 0)
     slower = 1 if request.deadline_s is None else 0
@@ -356,7 +356,7 @@ def _binding(
 
 def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> str:
     """The fewest accelerators that hold the job, whatever count or limit was asked for."""
-    powers = [2**k for k in range(int(log2(MOST_ACCELERATORS)) + 1)]
+    powers = [2**k for k in range(int(log2(MAX_ACCELERATORS)) + 1)]
     smallest = ""
     for site in open_sites:
         for rental in rentals(site, counts=tuple(powers), terms=asked.request.filters.terms, today=asked.today):

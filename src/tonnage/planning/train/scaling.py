@@ -17,7 +17,7 @@ from tonnage.engines.training import software_spec
 from tonnage.planning.sites import Site
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.option import run_of
-from tonnage.planning.train.places import MOST_ACCELERATORS, rentals
+from tonnage.planning.train.places import MAX_ACCELERATORS, rentals
 from tonnage.planning.train.search import Place, arranged, templates
 from tonnage.planning.train.training_job import TrainingJob
 from tonnage.pricing.bills import instances_needed
@@ -41,7 +41,7 @@ def scaling(asked: TrainContext, best: TrainOption, *, sites: tuple[Site, ...]) 
         return ()
     base = best.accelerators
     counts = [base // 2**k for k in range(DOWN, 0, -1) if base % 2**k == 0]
-    counts += [base * 2**k for k in range(UP + 1) if base * 2**k <= MOST_ACCELERATORS]
+    counts += [base * 2**k for k in range(UP + 1) if base * 2**k <= MAX_ACCELERATORS]
     places = {
         r.place.count: r.place
         for r in rentals(site, counts=tuple(counts), terms=asked.request.filters.terms, today=asked.today)
