@@ -363,7 +363,7 @@ def compare(
     """
     from tonnage.catalog import NOTHING
     from tonnage.planning.compare.compare import compare as answer
-    from tonnage.planning.compare.configurations import comparing_of
+    from tonnage.planning.compare.compare import comparing_of
     from tonnage.report.answers import drawn
 
     asked = comparing_of({**_in_base_units("simulate", fields), "ways": ways})

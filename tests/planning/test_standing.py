@@ -10,7 +10,7 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.case import InferCase, ServeCase, Traffic, TrainCase
 from tonnage.domain.fit import FitAnswer
 from tonnage.errors import BadRequest
-from tonnage.planning.fit.model import fit_model
+from tonnage.planning.fit.fit import fit_model
 from tonnage.planning.predict.inference import predict_infer
 from tonnage.planning.predict.serving import predict_serve
 from tonnage.planning.predict.training import predict_train

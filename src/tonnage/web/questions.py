@@ -326,8 +326,7 @@ def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | N
 
 
 def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Comparison:
-    from tonnage.planning.compare.compare import compare
-    from tonnage.planning.compare.configurations import comparing_of
+    from tonnage.planning.compare.compare import compare, comparing_of
 
     asked = comparing_of(request)
     _refuse_long(asked.ways[0][1].traffic)

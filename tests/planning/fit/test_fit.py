@@ -11,7 +11,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.fit import FitAnswer
 from tonnage.errors import BadRequest, UnitError, UnknownName
-from tonnage.planning.fit.model import fit_model
+from tonnage.planning.fit.fit import fit_model
 from tonnage.planning.requests.fit import fit_request
 
 
