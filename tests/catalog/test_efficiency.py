@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from tests.every_row import every_row
 
 from tonnage.catalog import accelerator, accelerators
 from tonnage.catalog.efficiency import FOLDER, ladder, measured, provenance
@@ -12,18 +13,19 @@ from tonnage.physics.efficiency import DEMANDS
 FILES = [(part, family) for part, families in measured().items() for family in families]
 
 
-@pytest.mark.parametrize(("part", "family"), FILES)
-def test_every_file_says_where_it_comes_from(part: str, family: str) -> None:
+@every_row(FILES)
+def test_every_file_says_where_it_comes_from(file: tuple[str, str]) -> None:
+    part, family = file
     origin = provenance(part, family)
     assert (origin.accelerator, origin.family) == (part, family)
     assert origin.package.startswith("aiconfigurator-core 0.")
     assert origin.licence.startswith("Apache-2.0")
-    assert origin.script.endswith("calibration/build.py")  # the folder it stood in when the file was written
+    assert origin.script.endswith("calibration/build.py")  # grids keep the path their script had when they were built
     assert origin.date >= "2026-01-01"
     assert part in accelerators()
 
 
-@pytest.mark.parametrize("part", sorted(measured()))
+@every_row(sorted(measured()))
 def test_every_grid_is_whole(part: str) -> None:
     for key, grid in ladder(accelerator(part)).grids.items():
         nodes = 1

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.every_row import every_row
 
 from tonnage.catalog import Additions
 from tonnage.catalog.models import explain_name, model, model_ids, models
@@ -103,7 +104,7 @@ def test_a_rule_for_formats_is_an_assumption_and_a_known_checkpoint_is_none() ->
     assert model("nvidia/DeepSeek-V3.1-NVFP4").assumed == ()
 
 
-@pytest.mark.parametrize("row", TYPED, ids=[row["name"] for row in TYPED])
+@every_row(TYPED, name=lambda row: row["name"])
 def test_names_people_type_mean_what_they_should(row: dict[str, str]) -> None:
     """Names of model pages, of quantisers and of tools, with the architecture and the formats they stand for."""
     found = model(row["name"])

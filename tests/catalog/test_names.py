@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.every_row import every_row
 
 from tonnage import catalog
 from tonnage.errors import BadRequest, UnknownName
@@ -52,7 +53,7 @@ def test_a_part_is_found_however_it_is_spelt(name: str, id: str) -> None:
     assert catalog.accelerator(name).id == id
 
 
-@pytest.mark.parametrize("id", catalog.accelerators())
+@every_row(catalog.accelerators())
 def test_ids_names_and_aliases_lead_home(id: str) -> None:
     part = catalog.accelerators()[id]
     assert catalog.ambiguity(id) is None

@@ -24,7 +24,7 @@ def test_the_example_and_the_flags_give_the_same_plan() -> None:
     by_flags = run(*BATCH, "--json", *TODAY)
     assert by_file.exit_code == 0 and by_file.output == by_flags.output
     plan = json.loads(by_file.output)
-    assert plan["schema"] == "tonnage.plan/1" and plan["kind"] == "batch"
+    assert plan["schema"] == "tonnage.plan/2" and plan["kind"] == "batch"
 
 
 def test_answers_in_a_sentence_then_tables_then_reasons() -> None:
@@ -45,7 +45,7 @@ def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_done_exits_three_and_bad_requests_two() -> None:
-    late = run(*BATCH, "--deadline", "15 min", *TODAY)
+    late = run(*BATCH, "--deadline", "15 min", "--accelerator", "H100", *TODAY)
     assert late.exit_code == 3 and "Nearest: deadline" in late.output
     assert run(*BATCH, "--deadline", "8", *TODAY).exit_code == 2
     assert run("plan", "batch", "13B", *TODAY).exit_code == 2
@@ -56,10 +56,14 @@ MAKE = ("method=full", "examples=50k", "tokens_per_example=800", "epochs=3", "de
 SERVE = ("rate=2/s", "traffic=chat", "prompt_tokens=800", "output_tokens=200", "ttft=1 s", "tpot=60 ms")
 
 
-def test_a_life_as_file_and_as_flags() -> None:
-    by_file = run("plan", str(ROOT / "examples" / "lifecycle-13b.yaml"), "--json", *TODAY)
-    flags = [word for text in MAKE for word in ("--finetune", text)]
-    flags += [word for text in SERVE for word in ("--serve", text)]
+def test_a_life_as_file_and_as_flags(tmp_path: Path) -> None:
+    """The example, over one kind of accelerator: it is read the same, and answered in a tenth of the time."""
+    request = tmp_path / "life.yaml"
+    text = (ROOT / "examples" / "lifecycle-13b.yaml").read_text(encoding="utf-8")
+    request.write_text(text.replace("finetune:", "finetune:\n  accelerator: H100").rstrip() + "\n  accelerator: H100\n")
+    by_file = run("plan", str(request), "--json", *TODAY)
+    flags = [word for text in (*MAKE, "accelerator=H100") for word in ("--finetune", text)]
+    flags += [word for text in (*SERVE, "accelerator=H100") for word in ("--serve", text)]
     by_flags = run(*LIFE, *flags, "--json", *TODAY)
     assert by_file.exit_code == 0 and by_file.output == by_flags.output
     plan = json.loads(by_file.output)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.catalog.hub.files import CONFIG, LLAMA_GGUF, gguf_bytes, llama_gguf_tensors
+from tests.every_row import every_row
 
 from tonnage.catalog.hub import resolve
 from tonnage.catalog.hub.config import ADAPTERS, RENAMED, read_config
@@ -84,7 +85,7 @@ def test_a_real_file_with_one_odd_value(data: st.DataObject) -> None:
     assert_read_or_refused(fields)
 
 
-@pytest.mark.parametrize("kind", sorted({*ADAPTERS, *RENAMED}))
+@every_row(sorted({*ADAPTERS, *RENAMED}))
 def test_each_adapter_says_which_field_is_missing(kind: str) -> None:
     with pytest.raises(BadFact, match=r"is missing|fields"):
         if kind in {"clip"}:  # every field of CLIP has a default

@@ -4,6 +4,7 @@ import re
 from datetime import date
 
 import pytest
+from tests.every_row import every_row
 
 from tonnage import catalog
 from tonnage.catalog.rows import DATA, table
@@ -17,7 +18,7 @@ ANNOUNCED = [part for part in EVERY if part.status == "announced"]
 GPUS = [part for part in PARTS if part.segment != "cpu" and part.vendor in {"NVIDIA", "AMD"}]
 
 
-def ids(part: Accelerator) -> str:
+def part_id(part: Accelerator) -> str:
     return part.id
 
 
@@ -27,7 +28,7 @@ def test_all_186_are_here() -> None:
     assert [sum(part.status == status for part in EVERY) for status in STATUSES] == [167, 11, 8]
 
 
-@pytest.mark.parametrize("part", FACTS_ONLY, ids=ids)
+@every_row(FACTS_ONLY, name=part_id)
 def test_a_part_without_published_throughput_has_its_facts(part: Accelerator) -> None:
     assert part.segment in SEGMENTS
     assert part.memory_bytes > 1e8
@@ -36,13 +37,13 @@ def test_a_part_without_published_throughput_has_its_facts(part: Accelerator) ->
     assert part.fact.checked
 
 
-@pytest.mark.parametrize("part", ANNOUNCED, ids=ids)
+@every_row(ANNOUNCED, name=part_id)
 def test_an_announced_part_says_who_announced_it(part: Accelerator) -> None:
     assert any(word in part.fact.source for word in ("newsroom", "CES", "Connect", "secondary page"))
     assert part.fact.checked >= "2026-11-22"
 
 
-@pytest.mark.parametrize("part", PARTS, ids=ids)
+@every_row(PARTS, name=part_id)
 def test_every_row_is_sane(part: Accelerator) -> None:
     assert re.fullmatch(r"[a-z0-9][a-z0-9-]*", part.id)
     assert part.segment in SEGMENTS
@@ -59,13 +60,13 @@ def test_every_row_is_sane(part: Accelerator) -> None:
         assert price is None or 50 <= price <= 100_000
 
 
-@pytest.mark.parametrize("part", EVERY, ids=ids)
+@every_row(EVERY, name=part_id)
 def test_every_row_has_a_source_and_a_date(part: Accelerator) -> None:
     assert len(part.fact.source) >= 8
     assert date.fromisoformat(part.fact.checked) <= date.today()
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if re.search(r"-\d+gb", part.id)], ids=ids)
+@every_row([part for part in PARTS if re.search(r"-\d+gb", part.id)], name=part_id)
 def test_the_name_agrees_with_the_memory(part: Accelerator) -> None:
     """A wrong memory was the commonest error of other tables: an id that ends in a size states it."""
     stated = re.search(r"-(\d+)gb", part.id)
@@ -74,14 +75,14 @@ def test_the_name_agrees_with_the_memory(part: Accelerator) -> None:
     assert part.memory_bytes in (size * 1e9, size * 2**30)
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part.usable_memory_bytes], ids=ids)
+@every_row([part for part in PARTS if part.usable_memory_bytes], name=part_id)
 def test_the_driver_leaves_a_little_less_than_the_vendor_states(part: Accelerator) -> None:
     assert part.usable_memory_bytes is not None
     assert 0.93 <= part.usable_memory_bytes / part.memory_bytes <= 1.005
     assert part.driver_memory_bytes == part.usable_memory_bytes
 
 
-@pytest.mark.parametrize("part", PARTS, ids=ids)
+@every_row(PARTS, name=part_id)
 def test_links_have_a_domain_and_no_link_has_none(part: Accelerator) -> None:
     if part.link.kind == "none":
         assert part.link.bytes_per_s is None
@@ -113,31 +114,31 @@ def test_pcie_rates_are_of_one_direction() -> None:
     assert checked > 120
 
 
-@pytest.mark.parametrize("part", [part for part in GPUS if {"bf16", "fp16"} <= set(part.peaks)], ids=ids)
+@every_row([part for part in GPUS if {"bf16", "fp16"} <= set(part.peaks)], name=part_id)
 def test_bf16_runs_at_the_fp16_rate(part: Accelerator) -> None:
     expected = 0.5 if part.id == "mi100" else 1.0  # CDNA1 has half-rate bf16
     assert part.peaks["bf16"] / part.peaks["fp16"] == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("part", [part for part in GPUS if {"bf16", "fp8"} <= set(part.peaks)], ids=ids)
+@every_row([part for part in GPUS if {"bf16", "fp8"} <= set(part.peaks)], name=part_id)
 def test_fp8_doubles_bf16(part: Accelerator) -> None:
     assert part.peaks["fp8"] / part.peaks["bf16"] == pytest.approx(2, rel=0.02)
 
 
-@pytest.mark.parametrize("part", [part for part in GPUS if {"fp4", "fp8"} <= set(part.peaks)], ids=ids)
+@every_row([part for part in GPUS if {"fp4", "fp8"} <= set(part.peaks)], name=part_id)
 def test_fp4_is_a_whole_multiple_of_fp8(part: Accelerator) -> None:
     # Blackwell Ultra triples it; GeForce quadruples it, its fp8 being with FP32 accumulate.
     expected = 4 if part.segment == "consumer" else 3 if part.architecture == "Blackwell Ultra" else 2
     assert part.peaks["fp4"] / part.peaks["fp8"] == pytest.approx(expected, rel=0.02)
 
 
-@pytest.mark.parametrize("part", [part for part in GPUS if "fp16_accum16" in part.peaks], ids=ids)
+@every_row([part for part in GPUS if "fp16_accum16" in part.peaks], name=part_id)
 def test_fp16_accumulate_is_faster_only_where_it_is_listed(part: Accelerator) -> None:
     assert part.vendor == "NVIDIA"
     assert part.peaks["fp16_accum16"] / part.peaks["fp16"] == pytest.approx(2, rel=0.02)
 
 
-@pytest.mark.parametrize("part", [p for p in PARTS if p.vendor == "NVIDIA" and p.status == "released"], ids=ids)
+@every_row([p for p in PARTS if p.vendor == "NVIDIA" and p.status == "released"], name=part_id)
 def test_no_nvidia_part_has_a_dtype_before_its_generation(part: Accelerator) -> None:
     capability = float(part.compute_capability or 0)
     assert ("bf16" in part.peaks) <= (capability >= 8.0)

@@ -3,7 +3,7 @@
 from datetime import date
 from math import prod
 
-import pytest
+from tests.every_row import every_row
 
 from tonnage import catalog
 from tonnage.catalog.rows import DATA, table
@@ -19,7 +19,7 @@ def test_no_row_is_lost() -> None:
     assert len(RESULTS) == len(list(table(DATA / "results" / "published.csv"))) == 9
 
 
-@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.id)
+@every_row(DOMAINS, name=lambda domain: domain.id)
 def test_packages_are_counted(domain: ScaleUpDomain) -> None:
     assert domain.packages == domain.trays * domain.packages_per_tray
     assert not domain.dims or domain.packages == prod(domain.dims)
@@ -30,7 +30,7 @@ def test_packages_are_counted(domain: ScaleUpDomain) -> None:
     assert date.fromisoformat(domain.fact.checked) <= date.today()
 
 
-@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.id)
+@every_row(DOMAINS, name=lambda domain: domain.id)
 def test_slices_are_parts_of_the_torus(domain: ScaleUpDomain) -> None:
     sizes = [prod(sides) for sides in domain.slices]
     assert sizes == sorted(sizes)
@@ -54,7 +54,7 @@ def test_spare_trays_shrink_what_one_job_has() -> None:
     assert (rack.packages, rack.spare_trays, rack.usable_packages) == (72, 2, 64)
 
 
-@pytest.mark.parametrize("result", RESULTS, ids=lambda result: f"{result.accelerator} {result.model}")
+@every_row(RESULTS, name=lambda result: f"{result.accelerator} {result.model}")
 def test_a_published_result_is_of_a_part_without_prediction(result: PublishedResult) -> None:
     assert catalog.accelerators()[result.accelerator].status == "facts-only"
     assert catalog.model(result.model).layers

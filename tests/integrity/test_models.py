@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 
 import pytest
+from tests.every_row import every_row
 
 from tonnage.catalog import models as all_models
 from tonnage.catalog.hub.config import ADAPTERS
@@ -34,7 +35,7 @@ def percent(derived: float, published: float) -> float:
     return 100 * (derived / published - 1)
 
 
-@pytest.mark.parametrize("id", IDS)
+@every_row(IDS)
 def test_the_derived_total_is_the_published_one_to_one_percent(id: str) -> None:
     found = model(id)
     derived = parameters(found).value
@@ -50,7 +51,7 @@ def test_the_derived_total_is_the_published_one_to_one_percent(id: str) -> None:
         assert off == pytest.approx(said, abs=0.02)
 
 
-@pytest.mark.parametrize("id", IDS)
+@every_row(IDS)
 def test_the_active_count_is_the_published_one(id: str) -> None:
     """Makers count the embedding, the head and the tower of a multimodal model, or do not: both are right."""
     found = model(id)
@@ -72,7 +73,7 @@ def test_every_exception_is_about_a_row_and_says_why() -> None:
     assert all(row["id"] in IDS and row["quantity"] in {"total", "active"} and len(row["why"]) > 20 for row in rows)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=IDS)
+@every_row(ROWS, name=lambda row: row["id"])
 def test_every_row_says_where_it_comes_from_and_when_it_was_checked(row: dict[str, str]) -> None:
     assert row["source"]
     assert row["licence"]
@@ -81,7 +82,7 @@ def test_every_row_says_where_it_comes_from_and_when_it_was_checked(row: dict[st
     assert bool(row["config"]) == (row["model_type"] in {"noun", ""})
 
 
-@pytest.mark.parametrize("id", IDS)
+@every_row(IDS)
 def test_every_model_keeps_sane_shapes(id: str) -> None:
     found = model(id)
     number_format(found.native_dtype)
@@ -134,9 +135,7 @@ def test_a_tower_counts_its_plain_layers_as_the_formulas_do() -> None:
         assert blocks_parameters(group) == group.count * layer_parameters(group, 0), id
 
 
-@pytest.mark.parametrize(
-    "id", [row["id"] for row in ROWS if row["kind"] in {"cnn", "vision"} and "network." in row["more"]]
-)
+@every_row(row["id"] for row in ROWS if row["kind"] in {"cnn", "vision"} and "network." in row["more"])
 def test_vision_rows_carry_the_work_of_one_image(id: str) -> None:
     found: Model = model(id)
     assert found.network is not None

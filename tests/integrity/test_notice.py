@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.every_row import every_row
 
 ROOT = Path(__file__).parents[2]
 TABLES = sorted((ROOT / "measurements").glob("*.csv.gz"))
@@ -38,7 +38,7 @@ def named(source: str) -> str:
     return prose or (paper[0] if paper else repository[1] if repository else source)
 
 
-@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.name)
+@every_row(TABLES, name=lambda path: path.name)
 def test_every_row_names_a_source_that_notice_knows(path: Path) -> None:
     text = notice()
     if "source" not in next(rows(path)):

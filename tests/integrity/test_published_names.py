@@ -7,6 +7,7 @@ import csv
 from pathlib import Path
 
 import pytest
+from tests.every_row import every_row
 
 from tonnage.catalog.models import DECODERS, look_up, model
 from tonnage.catalog.rows import DATA, table
@@ -29,7 +30,7 @@ def test_every_name_says_where_and_when_it_was_seen() -> None:
     assert all(row["origin"] and row["where"] and row["seen"].startswith("2026") for row in NAMES)
 
 
-@pytest.mark.parametrize("row", SIZED, ids=[row["id"] for row in SIZED])
+@every_row(SIZED, name=lambda row: row["id"])
 def test_a_model_of_which_only_sizes_are_published_says_so_and_meets_them(row: dict[str, str]) -> None:
     found = model(row["id"])
     assert row["source"] and row["licence"] and row["checked"].startswith("20")

@@ -2,7 +2,7 @@
 
 import re
 
-import pytest
+from tests.every_row import every_row
 
 from tonnage.catalog.published import quality_scores
 from tonnage.catalog.rows import DATA, table
@@ -13,7 +13,7 @@ METHODS = {"full", "lora", "dora", "qlora"}
 ROWS = quality_scores()
 
 
-@pytest.mark.parametrize("score", ROWS, ids=lambda s: f"{s.model} {s.variant} {s.benchmark}")
+@every_row(ROWS, name=lambda s: f"{s.model} {s.variant} {s.benchmark}")
 def test_a_score_is_plausible(score: QualityScore) -> None:
     variant = score.variant.removeprefix("kv ")
     assert variant in FORMATS or variant in METHODS

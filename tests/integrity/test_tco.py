@@ -1,6 +1,7 @@
 """Every parameter of owning and every carbon intensity: banded, in a known unit, sourced."""
 
 import pytest
+from tests.every_row import every_row
 
 from tonnage import catalog
 from tonnage.domain.money import OwnedParameter
@@ -12,7 +13,7 @@ def test_all_122_are_here() -> None:
     assert len(PARAMETERS) == 122
 
 
-@pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda p: f"{p.group}-{p.key}")
+@every_row(PARAMETERS, name=lambda p: f"{p.group}-{p.key}")
 def test_every_parameter_is_banded_and_sourced(parameter: OwnedParameter) -> None:
     assert parameter.value > 0
     assert parameter.low is None or parameter.low <= parameter.value

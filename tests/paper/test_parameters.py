@@ -6,6 +6,7 @@ Published parameter counts, to the last digit, from shapes alone.
 """
 
 import pytest
+from tests.every_row import every_row
 
 from tonnage.catalog.models import model
 from tonnage.physics.parameters import active_parameters, parameters
@@ -143,15 +144,17 @@ TRANSCRIBED = [
 ]
 
 
-@pytest.mark.parametrize(("id", "counted"), COUNTED, ids=[id for id, _ in COUNTED])
-def test_the_shape_gives_the_reference_implementation_s_count_exactly(id: str, counted: int) -> None:
+@every_row(COUNTED)
+def test_the_shape_gives_the_reference_implementation_s_count_exactly(row: tuple[str, int]) -> None:
     """Checked source: counted from the reference implementation."""
+    id, counted = row
     assert parameters(model(id)).value == counted
 
 
-@pytest.mark.parametrize(("id", "published"), TRANSCRIBED, ids=[id for id, _ in TRANSCRIBED])
-def test_the_shape_gives_the_published_count_exactly(id: str, published: int) -> None:
+@every_row(TRANSCRIBED)
+def test_the_shape_gives_the_published_count_exactly(row: tuple[str, int]) -> None:
     """Transcriptions of published totals, not re-read."""
+    id, published = row
     assert parameters(model(id)).value == published
 
 

@@ -84,7 +84,7 @@ def test_longer_sequences_and_larger_micro_batches_never_need_less(model: Model,
 def test_recompute_trades_memory_for_time(model: Model, setup: TrainSetup) -> None:
     none, full = replace(setup, recompute="none"), replace(setup, recompute="full")
     assert bytes_of(model, full) <= bytes_of(model, none) * 1.05  # one layer's working set against many kept
-    assert seconds_of(model, full) >= seconds_of(model, none)
+    assert seconds_of(model, full) >= seconds_of(model, none) * (1 - 1e-12)  # sums in another order
 
 
 @given(models(), setups())

@@ -18,7 +18,7 @@ ROWS = "rows of measurements as their sources print them"
 ALLOWED = {
     "domain/layout.py": ({"vllm", "pytorch"}, "what runs where a request names none"),
     "validation/serve_cases.py": ({"vllm", "sglang", "trtllm", "tensorrt"}, ROWS),
-    "validation/train_cases.py": ({"pytorch", "thunder", "eager"}, ROWS),
+    "validation/train_cases.py": ({"pytorch", "thunder", "eager", "nemo"}, ROWS),
     "validation/training_groups.py": ({"megatron", "nemo", "foundry"}, "groups of published rows, by their sources"),
     "validation/own_engine.py": ({"llamacpp"}, "the engine that our own measurements ran"),
     "catalog/hub/dense.py": ({"maxtext"}, "an importer of other tools' configurations"),

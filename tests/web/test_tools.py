@@ -8,52 +8,120 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tools.attack.server import LONG
 
 from tonnage.catalog import NOTHING
 from tonnage.errors import TonnageError
-from tonnage.web.tools import TOOLS, call, tool_list
+from tonnage.planning.ask import answer
+from tonnage.planning.plans import read_plan
+from tonnage.report.document import as_json
+from tonnage.web.questions import QUESTIONS
+from tonnage.web.tool_results import TOOLS, call
+from tonnage.web.tools import tool_list
 
 FIT = {"model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "H100", "context": "8k"}
+SCRAPE = Path(__file__).parents[2] / "examples" / "reports" / "vllm-metrics.prom"
+MAX_LIST_BYTES = 40_000
+SERVE = {"model": "meta-llama/Llama-3.1-8B-Instruct", "rate": "4/s", "traffic": "chat", "accelerator": "H100"}
 
 
-def test_every_question_is_a_tool_with_a_schema() -> None:
-    tools = {tool["name"]: tool for tool in tool_list()}
-    assert set(tools) == {*TOOLS, "predict", "diagnose"}
-    assert tools["plan_serve"]["schema"]["properties"]["rate"]["description"]
-    assert tools["plan_lifecycle"]["schema"]["properties"]["serve"]["properties"]["ttft"]
+def test_every_question_is_a_tool_with_its_essential_fields() -> None:
+    tools = {tool.name: tool for tool in tool_list()}
+    assert set(TOOLS.values()) == set(QUESTIONS)
+    for name, path in TOOLS.items():
+        shown = {field.partition(".")[0] for field in QUESTIONS[path].essentials}
+        assert shown <= set(tools[name].properties), name
+    assert tools["plan_serving"].properties["rate"]["description"].endswith("[1/s]")
+    assert tools["plan_training_then_serving"].properties["serve"]["properties"]["ttft"]
+
+
+def test_the_fields_left_out_are_told_and_taken() -> None:
+    fields = call("request_fields", {"tool": "plan_serving"}, additions=NOTHING).data["fields"]
+    (plan,) = (tool for tool in tool_list() if tool.name == "plan_serving")
+    assert len(fields) > 2 * len(plan.properties)
+    assert plan.input_schema()["additionalProperties"] and "cold_start" in set(fields) - set(plan.properties)
 
 
 def test_a_result_is_the_report_as_markdown() -> None:
-    told = call("fit", FIT, additions=NOTHING)
-    assert told.startswith("**") and "fits 1 x H100" in told.splitlines()[0] and "|---:|" in told
+    told = call("check_memory_fit", FIT, additions=NOTHING)
+    assert told.text.startswith("**") and "fits 1 x H100" in told.data["headline"] and "|---:|" in told.text
 
 
-def test_what_is_wrong_is_a_sentence() -> None:
-    for name, arguments in (("fitt", {}), ("fit", {"modle": 1}), ("predict", {"cases": 3})):
-        with pytest.raises(TonnageError):
-            call(name, arguments, additions=NOTHING)
-    assert "error" in call("predict", {"cases": [{"kind": "serve"}]}, additions=NOTHING)
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        ("check_memory_fitt", {}, "check_memory_fit"),
+        ("check_memory_fit", {"modle": 1}, "modle"),
+        ("predict_performance", {"cases": 3}, "cases: a list"),
+        ("search_catalogue", {"kind": "prices"}, "offers"),
+        ("search_catalogue", {"kind": "offers", "names": "H100"}, "names: a list of texts"),
+        ("search_catalogue", {"kind": "offers", "name": ["H100"]}, "names"),
+        ("export_plan", {"target": "vllm"}, "plan_file: it is missing"),
+        ("export_plan", {"plan_file": "none.json", "target": "vlm"}, "vllm"),
+        ("explain_plan", {"plan_file": "none.json"}, "none.json"),
+        ("explain_plan", {"plan_file": "none.json", "option": True}, "option: a whole number"),
+        ("request_fields", {"tool": "plan"}, "plan_"),
+    ],
+)
+def test_what_is_wrong_is_a_sentence(name: str, arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(TonnageError, match=says):
+        call(name, arguments, additions=NOTHING)
 
 
-def test_the_server_speaks_the_protocol() -> None:
+def test_the_catalogue_is_told_as_rows_and_as_a_table() -> None:
+    found = call("search_catalogue", {"kind": "accelerators", "names": ["H100"], "limit": 3}, additions=NOTHING)
+    assert found.data["rows"][0]["id"] == "h100-sxm5-80gb" and "h100-sxm5-80gb" in found.text
+
+
+def test_one_wrong_case_leaves_the_others_their_answers() -> None:
+    assert "error" in call("predict_performance", {"cases": [{"kind": "serve"}]}, additions=NOTHING).text
+
+
+def test_a_folder_that_cannot_be_written_costs_the_file_and_not_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taken").write_text("no folder")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "taken"))
+    found = call("plan_batch_inference", {"model": "8B", "items": "1M", "accelerator": "L4"}, additions=NOTHING)
+    assert found.data["plan_file"] is None and found.data["options"]
+
+
+def test_every_example_runs_through_the_protocols_own_client(tmp_path: Path) -> None:
+    """Each tool's example, against its own output schema, which the client checks; the list stays short."""
     pytest.importorskip("mcp")
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    async def talk() -> tuple[set[str], str, bool]:
-        started = StdioServerParameters(command=sys.executable, args=["-m", "tonnage", "mcp"], env=dict(os.environ))
+    (tmp_path / "metrics.prom").write_bytes(SCRAPE.read_bytes())
+    plan = answer("serve", {**SERVE, "quick": True})
+    (tmp_path / "plan.json").write_text(as_json(plan), encoding="utf-8")
+
+    async def talk() -> None:
+        # As long as a busy machine needs; a question's own limit is tested below.
+        command = ["-m", "tonnage", "mcp", "--time-limit", "250 s"]
+        own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        started = StdioServerParameters(command=sys.executable, args=command, env=own, cwd=tmp_path)
         async with stdio_client(started) as (reads, writes), ClientSession(reads, writes) as session:
             await session.initialize()
-            names = {tool.name for tool in (await session.list_tools()).tools}
-            good = await session.call_tool("fit", FIT)
-            bad = await session.call_tool("fit", {"model": "no such model"})
-            return names, good.content[0].text, bool(bad.is_error)
+            listed = await session.list_tools()
+            assert len(listed.model_dump_json(by_alias=True, exclude_none=True)) < MAX_LIST_BYTES
+            assert {tool.name for tool in listed.tools} == {tool.name for tool in tool_list()}
+            for tool in listed.tools:
+                assert tool.annotations.read_only_hint and not tool.annotations.destructive_hint
+                (example,) = tool.input_schema["examples"]
+                found = await session.call_tool(tool.name, example)
+                assert not found.is_error, f"{tool.name}: {found.content[0].text}"
+                assert found.structured_content and found.content[0].text, tool.name
+                if file := found.structured_content.get("plan_file"):
+                    assert read_plan(file).sentence == found.structured_content["headline"]
+            bad = await session.call_tool("check_memory_fit", {"model": "no such model"})
+            assert bad.is_error and "no such model" in bad.content[0].text
 
-    names, told, wrong = asyncio.run(asyncio.wait_for(talk(), 60))
-    assert names == {*TOOLS, "predict", "diagnose"} and "fits" in told and wrong
+    asyncio.run(asyncio.wait_for(talk(), 280))
 
 
 def test_a_tool_that_takes_too_long_is_stopped_and_says_what_to_ask() -> None:
@@ -67,8 +135,8 @@ def test_a_tool_that_takes_too_long_is_stopped_and_says_what_to_ask() -> None:
         started = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
         async with stdio_client(started) as (reads, writes), ClientSession(reads, writes) as session:
             await session.initialize()
-            long = await session.call_tool("simulate", LONG)
-            good = await session.call_tool("fit", FIT)
+            long = await session.call_tool("simulate_serving", LONG)
+            good = await session.call_tool("check_memory_fit", FIT)
             return long.content[0].text, bool(long.is_error), good.content[0].text
 
     told, wrong, good = asyncio.run(asyncio.wait_for(talk(), 120))
@@ -92,7 +160,12 @@ def test_ctrl_c_ends_the_server_of_tools_in_silence(answered: bool) -> None:
     process.stdin.flush()
     assert b"tonnage" in process.stdout.readline()
     if answered:
-        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "fit", "arguments": FIT}}
+        call = {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "check_memory_fit", "arguments": FIT},
+        }
         ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         process.stdin.write(json.dumps(ready).encode() + b"\n" + json.dumps(call).encode() + b"\n")
         process.stdin.flush()

@@ -196,7 +196,8 @@ def interrupted_commands(share: float) -> Outcome:
 def interrupted_tools(share: float) -> Outcome:
     """Ctrl-C on the server of tools, while it starts, waits for a line, or works."""
     rounds, findings, slowest = _count(10, share), [], 0.0
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "simulate", "arguments": LONG}}
+    asked = {"name": "simulate_serving", "arguments": LONG}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": asked}
     about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "attack", "version": "1"}}
     lines = [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about},
              {"jsonrpc": "2.0", "method": "notifications/initialized"}, call]  # fmt: skip

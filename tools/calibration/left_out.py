@@ -146,7 +146,7 @@ def without(fold: Fold) -> list[Score]:
         if TABLES:
             return list(score(rows))
         serving = fits.serving_without(hidden, engine=fold.name if fold.kind == "engine" else "")
-        stack.enter_context(swapped(overheads_table, "_rows", lambda: MappingProxyType(serving)))
+        stack.enter_context(swapped(overheads_table, "_eras", lambda: MappingProxyType(serving)))
         networks = fits.infer_without(hidden)
         stack.enter_context(swapped(infer_door, "offline", lambda: networks))
         return list(score(rows))

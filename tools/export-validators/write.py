@@ -1,4 +1,4 @@
-"""Write the kept hand-off files of every case into a folder: what the validators read."""
+"""Write the kept exported files of every case into a folder: what the validators read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from tests.export.plans import CASES, plan
 from tests.export.train_plans import TRAIN_CASES, train_plan
 
-from tonnage import handoff
+from tonnage.export import export
 
 
 def main(folder: Path) -> None:
@@ -19,7 +19,7 @@ def main(folder: Path) -> None:
     cases = [(plan, case) for case in CASES.items()] + [(train_plan, case) for case in TRAIN_CASES.items()]
     for make, (case, (target, changes)) in cases:
         made = make(**changes)
-        for name, text in handoff.export(made, made.options[0], to=target).items():
+        for name, text in export(made, made.options[0], to=target).items():
             path = folder / case / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -3,8 +3,9 @@ What does an engine add to its kernels, and for which weight formats has it kern
 
 Fitted overheads have one CSV row per engine, vendor and era under data/engines; empty cells take the default (nothing
 added). A row with an empty vendor holds for every vendor without its own. An engine that was not measured on a vendor's
-parts takes its own row times that vendor's factors (engine `*`); an engine that nobody measured takes `generic`. Both
-say so.
+parts takes its own row times that vendor's factors (engine `*`), with the host's times as they were fitted on the
+parts of another vendor: the host does not change with the accelerator. An engine that nobody measured takes `generic`.
+Both say so.
 
 A peak in the datasheet is not a kernel: vLLM multiplies AWQ from Turing on, FP8 from Ada on, and keeps FP8 weights at
 16-bit arithmetic on Ampere. Support has one row per engine, vendor and set of formats; the last matching row of a
@@ -31,6 +32,12 @@ FACTORS = frozenset({
     "narrow", "weight_only",
 })  # fmt: skip
 """Fields that multiply; the others add seconds."""
+
+HOST = ("step_s", "sequence_s", "overlapped", "prefill_launch_s", "prefill_routed_s", "request_s", "prompt_s")
+"""Fields that are the host's work, whatever accelerator it serves."""
+
+_MEASURED_ON = "NVIDIA"
+"""Vendor on whose parts every engine with releases of its own was fitted."""
 
 
 class EngineTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +69,10 @@ def engine_times(engine: str, *, vendor: str = "", release: Release | None = Non
         return _of_release(known[engine, vendor], release)
     own = (engine, "") in known
     found = _of_release(known[engine if own else "generic", ""], release)
+    measured = known.get((engine, _MEASURED_ON)) if vendor else None
+    if measured is not None:
+        host = {name: value for name, value in _of_release(measured, release).values.items() if name in HOST}
+        found = msgspec.structs.replace(found, values=MappingProxyType({**found.values, **host}))
     stack = known.get(("*", vendor))
     if stack is not None:
         factors = {key: found.values.get(key, 1.0) * value for key, value in stack[-1].values.items()}

@@ -23,7 +23,7 @@ import msgspec
 from tonnage.domain.accuracy import Figure
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import TonnageError
-from tonnage.planning.train.beside import beside_best
+from tonnage.planning.train.stated_layout import over_best_layout
 from tonnage.validation.grouping import LEFT_OUT, group_by
 from tonnage.validation.intervals import ANY, fit
 from tonnage.validation.left_out import LeftOut, left_out_scores
@@ -366,7 +366,7 @@ def compared_layouts(rows: Iterable[Row]) -> Iterator[Compared]:
     used = {row.id for row in _used(rows)}
     for row in rows:
         try:
-            found = beside_best(train_case(row))
+            found = over_best_layout(train_case(row))
         except TonnageError:
             continue
         if found is not None:

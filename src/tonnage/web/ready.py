@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import importlib
 
-for _module in ("tonnage.sweep.ready", "tonnage.web.tasks", "tonnage.web.tools"):
+for _module in ("tonnage.sweep.ready", "tonnage.web.tasks", "tonnage.web.tool_results"):
     importlib.import_module(_module)

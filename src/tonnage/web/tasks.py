@@ -16,6 +16,7 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.web.kept import Kept
 from tonnage.web.models import admitted, keep
 from tonnage.web.questions import QUESTIONS, answered, opened
+from tonnage.web.tool_results import Result, call
 from tonnage.web.worker import Settings, Told
 
 __all__ = ["MAX_CASES", "TASKS"]
@@ -49,9 +50,8 @@ def predict(settings: Settings, _: Told, *, body: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode({"results": [one(case) for case in cases]})
 
 
-def tool(settings: Settings, _: Told, *, name: str, arguments: dict[str, Any]) -> str:
-    """The result of one tool for assistants, as text."""
-    from tonnage.web.tools import call
+def tool(settings: Settings, _: Told, *, name: str, arguments: dict[str, Any]) -> Result:
+    """The result of one tool for assistants."""
 
     return call(name, arguments, additions=settings.additions)
 
@@ -105,11 +105,11 @@ def chart(_: Settings, __: Told, *, kept: Kept, name: str, theme: str) -> bytes 
 def export(settings: Settings, _: Told, *, kept: Kept, target: str, rank: str) -> tuple[dict[str, str], str]:
     """The files that start a kept plan on a target, and their page."""
     from tonnage import export
-    from tonnage.planning.startable import startable
+    from tonnage.planning.launchable import launchable
     from tonnage.web import pages
 
     export.target_module(target)
-    plan, option = startable(kept.answer, rank=_rank(rank), additions=settings.additions)
+    plan, option = launchable(kept.answer, rank=_rank(rank), additions=settings.additions)
     written = dict(export.export(plan, option, to=target))
     known = export.known_targets()[target]
     about = f"Start it with: {known.start}"

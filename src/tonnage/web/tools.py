@@ -1,7 +1,9 @@
-"""The same questions as tools for assistants: a server of the Model Context Protocol, over standard input and output.
+"""
+The tools that an assistant sees, and the server of the Model Context Protocol that offers them.
 
-One tool per question; its input schema comes from the field tables, its result is the report as Markdown, since a
-whole plan as JSON would drown the reader.
+A tool is named for what it answers. Its input schema holds the fields that most requests need; `request_fields` has the
+others, which every tool takes too, so that a list of all tools stays short enough to be read before each question.
+What a tool gives, as text and as structured content, is in `tool_results`.
 """
 
 from __future__ import annotations
@@ -9,85 +11,204 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from tonnage.catalog import Additions
-from tonnage.errors import BadRequest, TonnageError, UnknownName
-from tonnage.report.answers import blocks_of
-from tonnage.report.markdown import markdown
+from tonnage.errors import TonnageError
+from tonnage.planning.door import Field
 from tonnage.version import __version__
 from tonnage.web.jobs import Jobs
 from tonnage.web.limits import Limits, TooLong
-from tonnage.web.openapi import request_schema
-from tonnage.web.questions import QUESTIONS, Question, answered, opened
+from tonnage.web.questions import LLAMA_8B, QUESTIONS, Question, nested
+from tonnage.web.tool_results import CATALOGUE_KINDS, TOOLS, Result
 from tonnage.web.worker import Settings
 
-__all__ = ["TOOLS", "call", "serve", "tool_list"]
+__all__ = ["Tool", "brief_schema", "serve", "tool_list"]
 
 INTERRUPTED: Final = 130
-TOP: Final = 5
-"""Options in a result."""
 ABOUT: Final = (
     "Plans accelerators for AI models. Quantities carry units ('4/s', '1 s', '80 GiB', '100B' tokens). Every number "
-    "has a 90 % interval or a source; 'cannot' is an answer that names the limit and the nearest thing that works."
+    "has a 90 % interval or a source; 'no' is an answer that names the limit and the nearest thing that works. A plan "
+    "is kept as a file, which explain_plan and export_plan read. Fields beyond those shown: request_fields."
 )
-TOOLS: Final[dict[str, str]] = {path.replace("/", "_").replace("-", "_"): path for path in QUESTIONS}
-"""Name of a tool -> path of its question."""
-CASES: Final = "predict"
-DIAGNOSE: Final = "diagnose"
-
-
-def tool_list() -> list[dict[str, Any]]:
-    """Name, description and input schema of every tool."""
-    asked = [
-        {"name": name, "description": _about(QUESTIONS[path]), "schema": request_schema(QUESTIONS[path])}
-        for name, path in TOOLS.items()
-    ]
-    cases = {
-        "name": CASES,
-        "description": "What exact configurations do: latency, throughput, memory, whether they fit.",
-        "schema": {
-            "type": "object",
-            "required": ["cases"],
-            "properties": {"cases": {"type": "array", "minItems": 1, "maxItems": 50, "items": {"type": "object"}}},
+TEXT: Final = {"type": "string"}
+RANK: Final = {"type": "integer", "minimum": 1, "description": "which option of the plan; 1 is the first"}
+PLAN_FILE: Final = {"type": "string", "description": "the plan_file of a plan's result"}
+QUANTITY: Final = {
+    "type": "object",
+    "properties": {"value": {"type": "number"}, "low": {"type": "number"}, "high": {"type": "number"}, "unit": TEXT},
+}
+PLAN: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["headline", "feasible", "options", "plan_file"],
+    "properties": {
+        "headline": {"type": "string", "description": "the answer in one sentence"},
+        "feasible": {"type": "boolean"},
+        "options": {
+            "type": "array",
+            "description": "best first",
+            "items": {"type": "object", "properties": {"accelerator": TEXT, "provider": TEXT, "cost": QUANTITY}},
         },
-    }
-    limits = {
-        "name": DIAGNOSE,
-        "description": "What limits a running server or training run, by which evidence, and the next step. Sources: "
-        "addresses of Prometheus or of a /metrics page, files of scrapes and measurements on this machine.",
-        "schema": {
+        "plan_file": {"type": ["string", "null"], "description": "null where it could not be written"},
+    },
+}
+HEADLINE: Final[dict[str, Any]] = {"type": "object", "required": ["headline"], "properties": {"headline": TEXT}}
+
+
+def _holds(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": [name], "properties": {name: schema}}
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client is told about one tool."""
+
+    name: str
+    title: str
+    description: str
+    properties: dict[str, Any]
+    required: tuple[str, ...] = ()
+    example: dict[str, Any]
+    gives: dict[str, Any]
+    """Schema of its structured content."""
+    open_world: bool = False
+    """It asks other machines."""
+    more: bool = False
+    """It takes fields that are not listed."""
+
+    def input_schema(self) -> dict[str, Any]:
+        """JSON Schema of its arguments, with an example that runs."""
+        return {
             "type": "object",
-            "required": ["sources"],
-            "properties": {
-                "sources": {"type": "array", "minItems": 1, "maxItems": 8, "items": {"type": "string"}},
-                **{name: {"type": "string"} for name in ("window", "match", "baseline", "model", "accelerator")},
-            },
+            "properties": self.properties,
+            **({"required": list(self.required)} if self.required else {}),
+            "additionalProperties": self.more,
+            "examples": [self.example],
+        }
+
+
+def tool_list() -> tuple[Tool, ...]:
+    """Every tool, questions first."""
+    return (*(_question_tool(name, QUESTIONS[path]) for name, path in TOOLS.items()), *_OTHERS)
+
+
+def _question_tool(name: str, question: Question) -> Tool:
+    # By averages where that is possible: the first answer comes at once.
+    quick = {question.at_first: True} if question.at_first else {}
+    shown = (*question.essentials, *((question.at_first,) if question.at_first else ()))
+    return Tool(
+        name=name,
+        title=question.title,
+        description=f"{question.about} More fields: request_fields.",
+        properties=brief_schema(question.fields, shown, written=question.written),
+        example={**nested(question.example), **quick},
+        gives=PLAN if question.kind else HEADLINE,
+        more=True,
+    )
+
+
+def brief_schema(fields: Iterable[Field], shown: Iterable[str], *, written: Sequence[str] = ()) -> dict[str, Any]:
+    """
+    Properties of those fields that are shown, groups nested: name, type, choices, help; `written` are lists or groups.
+
+    The one place that reads the declarations of requests for assistants; readers of requests hold what is exact.
+    """
+    by_name = {field.name: field for field in fields}
+    properties: dict[str, Any] = {}
+    for name in shown:
+        group, dot, inner = name.partition(".")
+        if dot:
+            groups = properties.setdefault(group, {"type": "object", "properties": {}})
+            groups["properties"][inner] = _property(by_name[name])
+        elif name in written:
+            # A form takes them as YAML; so may an assistant.
+            properties[name] = {"type": ["array", "object", "string"], "description": by_name[name].help}
+        else:
+            properties[name] = _property(by_name[name])
+    return properties
+
+
+def _property(field: Field) -> dict[str, Any]:
+    types = {"flag": "boolean", "integer": ["integer", "string"], "list": ["array", "string"]}
+    kind = types.get(field.reads, "string" if field.reads == "text" else ["string", "number"])
+    unit = "" if field.reads in ("flag", "integer", "list", "text", "count") else f" [{field.reads}]"
+    choices = {"enum": list(field.choices)} if field.choices and field.reads != "list" else {}
+    return {**({} if choices else {"type": kind}), **choices, "description": field.help + unit}
+
+
+_OTHERS: Final = (
+    Tool(
+        name="predict_performance",
+        title="What exact configurations do",
+        description="Latency, throughput, memory and whether they fit, of up to 50 cases at once.",
+        properties={"cases": {"type": "array", "minItems": 1, "maxItems": 50, "items": {"type": "object"}}},
+        required=("cases",),
+        example={"cases": [{"kind": "serve", "model": LLAMA_8B, "accelerator": "H100", "isl": 1024, "osl": 256,
+                            "traffic": {"concurrency": 8}}]},
+        gives=_holds("results", {"type": "array", "items": {"type": "object"}}),
+    ),
+    Tool(
+        name="diagnose_bottleneck",
+        title="What limits a running server or training run",
+        description="The limit, by which evidence, and the next step. Sources: addresses of Prometheus or of a "
+        "/metrics page, files of scrapes and measurements on this machine.",
+        properties={
+            "sources": {"type": "array", "minItems": 1, "maxItems": 8, "items": TEXT},
+            **{name: TEXT for name in ("window", "match", "baseline", "model", "accelerator")},
         },
-    }
-    return [*asked, cases, limits]
-
-
-def call(name: str, arguments: dict[str, Any], *, additions: Additions) -> str:
-    """
-    The result of one tool, as text.
-
-    Raises
-    ------
-    TonnageError
-        No such tool, or a wrong request.
-    """
-    if name == CASES:
-        return _predicted(arguments, additions)
-    if name == DIAGNOSE:
-        return _diagnosed(arguments, additions)
-    if name not in TOOLS:
-        raise UnknownName("tool", name, known=(*TOOLS, CASES, DIAGNOSE))
-    question = QUESTIONS[TOOLS[name]]
-    answer = answered(question, opened(question, arguments), additions=additions)
-    return markdown(blocks_of(answer, top=TOP))
+        required=("sources",),
+        example={"sources": ["metrics.prom"]},
+        gives=HEADLINE,
+        open_world=True,
+    ),
+    Tool(
+        name="search_catalogue",
+        title="Accelerators, models, offers and providers that are known",
+        description="What is known, with sources and dates of prices; offers are the cheapest first.",
+        properties={
+            "kind": {"enum": list(CATALOGUE_KINDS)},
+            "names": {"type": "array", "items": TEXT, "description": "accelerators or models, as people write them"},
+            "providers": {"type": "array", "items": TEXT},
+            "countries": {"type": "array", "items": TEXT, "description": "two letters: DE, FI, US"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 200, "description": "rows; 20 where it is left out"},
+        },
+        required=("kind",),
+        example={"kind": "offers", "names": ["H100"], "countries": ["FI"], "limit": 5},
+        gives=_holds("rows", {"type": "array", "items": {"type": "object"}}),
+    ),
+    Tool(
+        name="explain_plan",
+        title="Where the numbers of a plan come from",
+        description="Memory, bill and times of one option, down to operators with their measured evidence.",
+        properties={"plan_file": PLAN_FILE, "option": RANK,
+                    "number": {"type": "string", "description": "one time alone: TTFT, TPOT, step"}},
+        required=("plan_file",),
+        example={"plan_file": "plan.json", "option": 1},
+        gives=HEADLINE,
+    ),
+    Tool(
+        name="export_plan",
+        title="The files that start a plan",
+        description="Files for an engine or an orchestrator: vllm, sglang, kubernetes, skypilot, slurm and others; an "
+        "unknown target is answered with all of them. Nothing is written.",
+        properties={"plan_file": PLAN_FILE, "option": RANK, "target": {"type": "string", "description": "such as vllm"},
+                    "checkpoint": {"type": "string", "description": "Hub checkpoint in the planned weight format"}},
+        required=("plan_file", "target"),
+        example={"plan_file": "plan.json", "target": "vllm"},
+        gives=_holds("files", {"type": "object", "additionalProperties": TEXT}),
+    ),
+    Tool(
+        name="request_fields",
+        title="Every field of a tool",
+        description="All fields that a question takes, with unit, bounds, choices and help, as JSON Schema.",
+        properties={"tool": {"enum": list(TOOLS)}},
+        required=("tool",),
+        example={"tool": "rent_or_buy"},
+        gives=_holds("fields", {"type": "object"}),
+    ),
+)  # fmt: skip
 
 
 def serve(*, additions: Additions, limits: Limits) -> None:
@@ -108,19 +229,27 @@ async def _serve(jobs: Jobs) -> None:
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
 
+    def offered(tool: Tool) -> Any:
+        # Nothing outside Tonnage's own folder changes, and the same question has the same answer.
+        hints = types.ToolAnnotations(
+            title=tool.title, read_only_hint=True, destructive_hint=False, idempotent_hint=True,
+            open_world_hint=tool.open_world,
+        )  # fmt: skip
+        return types.Tool(
+            name=tool.name, title=tool.title, description=tool.description, input_schema=tool.input_schema(),
+            output_schema=tool.gives, annotations=hints,
+        )  # fmt: skip
+
     async def on_list_tools(_: Any, __: Any) -> Any:
-        tools = [
-            types.Tool(name=t["name"], description=t["description"], input_schema=t["schema"]) for t in tool_list()
-        ]
-        return types.ListToolsResult(tools=tools)
+        return types.ListToolsResult(tools=[offered(tool) for tool in tool_list()])
 
     async def on_call_tool(_: Any, asked: Any) -> Any:
         try:
-            told = await _called(jobs, asked.name, dict(asked.arguments or {}))
-            wrong = False
+            found = await _called(jobs, asked.name, dict(asked.arguments or {}))
         except TonnageError as error:
-            told, wrong = str(error), True
-        return types.CallToolResult(content=[types.TextContent(type="text", text=told)], is_error=wrong)
+            return types.CallToolResult(content=[types.TextContent(type="text", text=str(error))], is_error=True)
+        text = types.TextContent(type="text", text=found.text)
+        return types.CallToolResult(content=[text], structured_content=found.data)
 
     server = Server(
         "tonnage", version=__version__, instructions=ABOUT, on_list_tools=on_list_tools, on_call_tool=on_call_tool
@@ -133,52 +262,12 @@ async def _serve(jobs: Jobs) -> None:
         jobs.kill()
 
 
-async def _called(jobs: Jobs, name: str, arguments: dict[str, Any]) -> str:
+async def _called(jobs: Jobs, name: str, arguments: dict[str, Any]) -> Result:
     """The result of one tool from a worker; cancelling this kills it."""
     path = TOOLS.get(name, "")
     instead = QUESTIONS[path].instead if path else "ask for less at once"
     try:
-        told: str = await jobs.lane_of(path).run("tool", {"name": name, "arguments": arguments}, client="assistant")
+        found: Result = await jobs.lane_of(path).run("tool", {"name": name, "arguments": arguments}, client="assistant")
     except TooLong as late:
         raise TooLong(f"{late}; {instead}") from None
-    return told
-
-
-def _about(question: Question) -> str:
-    fields = ", ".join(question.essentials)
-    return f"{question.title}. Fields: {fields}; the schema has the others. Example: {_text(question.example)}"
-
-
-def _predicted(arguments: dict[str, Any], additions: Additions) -> str:
-    from tonnage.planning.predict.case_lines import case_of_object
-    from tonnage.planning.predict.predict import predict
-
-    cases = arguments.get("cases")
-    if not isinstance(cases, list) or not cases:
-        raise BadRequest("cases: a list of at least one case is expected")
-
-    def one(case: Any) -> Any:
-        try:
-            return predict(case_of_object(case), additions=additions)
-        except TonnageError as wrong:
-            return {"error": str(wrong)}
-
-    return _text([one(case) for case in cases])
-
-
-def _diagnosed(arguments: dict[str, Any], additions: Additions) -> str:
-    from tonnage.measure.diagnose.sources import diagnose, watch_of
-    from tonnage.planning.remedy import known_of, with_plan
-
-    given = dict(arguments)
-    sources, model = given.pop("sources", None), given.pop("model", None)
-    if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
-        raise BadRequest("sources: a list of addresses or files is expected")
-    known = known_of(accelerator=given.pop("accelerator", None), model=model, additions=additions)
-    baseline = given.pop("baseline", None)
-    found = diagnose(*sources, watch=watch_of(given), baseline=baseline, known=known)
-    return markdown(blocks_of(found if model is None else with_plan(found, model=model, additions=additions)))
-
-
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    return found

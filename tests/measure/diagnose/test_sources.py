@@ -27,7 +27,8 @@ from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import EXPORTERS, all_names, reading_of
 from tonnage.measure.records import Spec, read_log
 from tonnage.measure.serve import measure_serve
-from tonnage.web.tools import call, tool_list
+from tonnage.web.tool_results import call
+from tonnage.web.tools import tool_list
 
 DATA = Path(__file__).parents[2] / "data" / "measure"
 
@@ -210,12 +211,12 @@ def test_the_command_python_and_the_tool_say_the_same() -> None:
     assert found["schema"] == "tonnage.diagnosis/1" and found["verdicts"][0]["name"] == "queueing"
     answer = tonnage.diagnose(name)
     assert answer.verdicts[0].name == "queueing" and "<table" in answer._repr_html_()
-    assert "Queueing" in call("diagnose", {"sources": [name]}, additions=tonnage_nothing())
-    assert "diagnose" in {tool["name"] for tool in tool_list()}
+    assert "Queueing" in call("diagnose_bottleneck", {"sources": [name]}, additions=tonnage_nothing()).text
+    assert "diagnose_bottleneck" in {tool.name for tool in tool_list()}
     with pytest.raises(TonnageError, match="sources"):
-        call("diagnose", {}, additions=tonnage_nothing())
+        call("diagnose_bottleneck", {}, additions=tonnage_nothing())
     with pytest.raises(TonnageError, match="no field"):
-        call("diagnose", {"sources": [name], "windows": "5 s"}, additions=tonnage_nothing())
+        call("diagnose_bottleneck", {"sources": [name], "windows": "5 s"}, additions=tonnage_nothing())
 
 
 def tonnage_nothing() -> object:

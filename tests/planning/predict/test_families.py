@@ -1,6 +1,7 @@
 """Every model of the catalogue that does not chat answers a batch, and published sizes are exact."""
 
 import pytest
+from tests.every_row import every_row
 
 from tonnage import catalog
 from tonnage.domain.case import InferCase
@@ -79,7 +80,7 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", SIZES_ONLY)
+@every_row(SIZES_ONLY)
 def test_a_model_of_which_only_the_size_is_known_is_refused_until_its_work_is_given(name: str) -> None:
     with pytest.raises(Unmeasured, match=r"only its size is published: .* give it in the case as 'flop'"):
         predict_infer(InferCase(model=name, accelerator="b200", batch=1, precision="fp16"))
@@ -88,7 +89,7 @@ def test_a_model_of_which_only_the_size_is_known_is_refused_until_its_work_is_gi
     assert found.latency_s is not None and 1e-3 < found.latency_s.value < 10
 
 
-@pytest.mark.parametrize("name", QUIET)
+@every_row(QUIET)
 def test_every_such_model_answers_a_batch(name: str) -> None:
     found = predict_infer(InferCase(model=name, accelerator="b200", batch=1, precision="fp16"))
     assert found.fits, found.why
@@ -96,11 +97,11 @@ def test_every_such_model_answers_a_batch(name: str) -> None:
     assert found.samples_per_s is not None and (found.samples_per_s.low or 0) < found.samples_per_s.value
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@every_row(FAMILIES)
 def test_every_family_of_the_guides_is_here(family: str) -> None:
     assert any(catalog.model(name).family == family for name in QUIET)
 
 
-@pytest.mark.parametrize(("name", "size"), SIZES.items())
-def test_published_sizes_are_exact(name: str, size: int) -> None:
-    assert catalog.model(name).published_parameters == size
+@every_row(SIZES)
+def test_published_sizes_are_exact(name: str) -> None:
+    assert catalog.model(name).published_parameters == SIZES[name]

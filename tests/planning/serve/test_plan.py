@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sweeps import examples
 
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.planning.door import serve_request
@@ -65,7 +66,7 @@ def test_a_plan_survives_the_trip_through_json(chat: ServePlan) -> None:
 
 
 def test_an_impossible_objective_names_the_reachable_latencies() -> None:
-    answer = plan(tpot="50 us")
+    answer = plan(tpot="50 us", accelerator="H100,L4")
     assert not answer.feasible and answer.binding is not None
     assert answer.binding.limit == "tpot"
     assert answer.binding.nearest is not None
@@ -79,7 +80,7 @@ def test_a_model_too_large_for_what_is_allowed_names_the_shortfall() -> None:
 
 
 def test_a_budget_binds_and_says_what_it_takes() -> None:
-    answer = plan(budget="$0.01/h")
+    answer = plan(budget="$0.01/h", accelerator="H100,L4")
     assert not answer.feasible and answer.binding is not None
     assert answer.binding.limit == "budget" and "$" in (answer.binding.nearest or "")
 
@@ -93,12 +94,12 @@ def test_eu_only_buys_in_the_union() -> None:
     from tonnage import catalog
 
     union = {code for code, country in catalog.countries().items() if country.eu}
-    answer = plan(eu=True)
+    answer = plan(eu=True, quick=True)
     assert answer.feasible and all(option.bill.country in union for option in answer.options)
 
 
 def test_replicas_times_capacity_cover_the_peak_with_headroom() -> None:
-    answer = plan(rate="60/s", peak_to_mean="2", headroom="40 %")
+    answer = plan(rate="60/s", peak_to_mean="2", headroom="40 %", accelerator="H100,L4")
     for option in answer.options:
         capacity = option.capacity.max_rate_per_s.value * option.replicas
         assert capacity * 0.6 >= 120 * (1 - 1e-9)
@@ -108,7 +109,7 @@ def cheapest(answer: ServePlan) -> float:
     return min(option.bill.usd_per_hour for option in answer.options)
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(2, full=30))
 @given(st.floats(0.5, 40.0), st.floats(1.05, 3.0))
 def test_more_load_never_costs_less(rate: float, more: float) -> None:
     low = plan(rate=f"{rate}/s", accelerator="H100,L4")
@@ -116,7 +117,7 @@ def test_more_load_never_costs_less(rate: float, more: float) -> None:
     assert cheapest(high) >= cheapest(low)
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(2, full=30))
 @given(st.floats(0.012, 0.08), st.floats(1.1, 3.0))
 def test_a_looser_objective_never_costs_more(tpot: float, looser: float) -> None:
     tight = plan(tpot=f"{tpot} s", accelerator="H100,L4")
@@ -127,7 +128,7 @@ def test_a_looser_objective_never_costs_more(tpot: float, looser: float) -> None
 
 def test_flip_of_the_load_is_where_another_replica_is_needed() -> None:
     answer = plan(accelerator="L4", rate="8/s")
-    flip = next(flip for flip in answer.flips if flip.unit == "1/s")
+    flip = next(flip for flip in answer.break_even if flip.unit == "1/s")
     best = answer.options[0]
 
     def replicas(rate: float) -> int:

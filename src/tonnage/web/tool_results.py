@@ -1,0 +1,270 @@
+"""
+What each tool for assistants gives: a report as Markdown, and the same as structured content.
+
+A plan's whole record would drown its reader, so it is kept as a file in Tonnage's own folder and named in the result;
+`explain_plan`, `export_plan` and the command line read that file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tonnage.catalog import Additions
+from tonnage.errors import BadRequest, TonnageError, UnknownName
+from tonnage.report.answers import blocks_of
+from tonnage.report.markdown import markdown
+from tonnage.web.questions import QUESTIONS, answered, opened
+
+__all__ = ["CATALOGUE_KINDS", "TOOLS", "Result", "call"]
+
+TOP: Final = 5
+"""Options in a result."""
+ROWS: Final = 20
+"""Of a list of the catalogue, unless asked for otherwise."""
+TOOLS: Final[dict[str, str]] = {
+    "plan_serving": "plan/serve",
+    "plan_fine_tuning": "plan/finetune",
+    "plan_training": "plan/train",
+    "plan_batch_inference": "plan/batch",
+    "plan_training_then_serving": "plan/lifecycle",
+    "plan_vision_speech_embeddings": "plan/infer",
+    "plan_fleet": "plan/fleet",
+    "check_memory_fit": "fit",
+    "rent_or_buy": "cost/rent-or-buy",
+    "simulate_serving": "simulate",
+    "compare_configurations": "compare/ways",
+}
+"""Name of a tool -> path of its question."""
+CATALOGUE_KINDS: Final = ("accelerators", "models", "offers", "providers")
+
+
+class Result(NamedTuple):
+    """Of one tool."""
+
+    text: str
+    """Markdown, for a reader."""
+    data: dict[str, Any]
+    """What the tool's output schema says, for a program."""
+
+
+def call(name: str, arguments: Mapping[str, Any], *, additions: Additions) -> Result:
+    """
+    The result of one tool.
+
+    Raises
+    ------
+    TonnageError
+        No such tool, or a wrong request.
+    """
+    if name in _CALLS:
+        return _CALLS[name](dict(arguments), additions)
+    if name not in TOOLS:
+        raise UnknownName("tool", name, known=(*TOOLS, *_CALLS))
+    question = QUESTIONS[TOOLS[name]]
+    answer = answered(question, opened(question, arguments), additions=additions)
+    data: dict[str, Any] = {"headline": answer.sentence}
+    if question.kind:
+        data |= {"feasible": answer.feasible, "options": _options(answer), "plan_file": _keep(question.kind, answer)}
+    return Result(markdown(blocks_of(answer, top=TOP)), data)
+
+
+def _keep(kind: str, plan: Any) -> str | None:
+    """The file a plan is kept in, the same for the same plan; None where the user's folder cannot be written."""
+    from platformdirs import user_state_path
+
+    from tonnage.report.document import as_json
+
+    content = (as_json(plan) + "\n").encode()
+    path = (
+        user_state_path("tonnage", appauthor=False)
+        / "plans"
+        / f"{kind}-{hashlib.sha256(content).hexdigest()[:12]}.json"
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError:
+        return None
+    return str(path)
+
+
+def _options(plan: Any) -> list[dict[str, Any]]:
+    """The first options of a plan; of a life, the first of each half; of a fleet, its instances."""
+    if hasattr(plan, "make"):
+        halves = (("make", plan.make), ("serve", plan.serve))
+        return [{"part": part, **option} for part, half in halves for option in _options(half)[:1]]
+    if hasattr(plan, "instances"):
+        found: list[dict[str, Any]] = [msgspec.to_builtins(line) for line in plan.instances]
+        return found
+    return [_option(rank, option) for rank, option in enumerate(plan.options[:TOP], 1)]
+
+
+def _option(rank: int, option: Any) -> dict[str, Any]:
+    at = getattr(option, "configuration", option)
+    row: dict[str, Any] = {
+        "rank": rank,
+        "accelerator": at.accelerator,
+        "accelerators": getattr(option, "accelerators", getattr(option, "count", None)),
+        "basis": str(getattr(option, "basis", "")),
+        "verdict": option.verdict,
+    }
+    if at is not option:
+        row["configuration"] = msgspec.to_builtins(at)
+    bill, cost = getattr(option, "bill", None), getattr(option, "cost", None)
+    if bill is not None:
+        row |= {"provider": bill.provider, "region": bill.region, "term": bill.term, "price_of": bill.as_of}
+    if cost is not None:
+        numbers = {"value": cost.value, "low": cost.low, "high": cost.high, "unit": cost.unit}
+        row["cost"] = {name: value for name, value in numbers.items() if value is not None}
+    return row
+
+
+def _taken(arguments: dict[str, Any], name: str, kind: type, *, otherwise: Any = None) -> Any:
+    """One argument taken out; a wrong type is a sentence."""
+    value = arguments.pop(name, otherwise)
+    if value is otherwise:
+        return value
+    words = {str: "a text", int: "a whole number", list: "a list of texts"}
+    wrong = not isinstance(value, kind) or isinstance(value, bool)
+    if wrong or (kind is list and not all(isinstance(item, str) for item in value)):
+        raise BadRequest(f"{name}: {words[kind]} is expected")
+    return value
+
+
+def _needed(arguments: dict[str, Any], name: str) -> str:
+    value = _taken(arguments, name, str)
+    if not value:
+        raise BadRequest(f"{name}: it is missing, and must be given")
+    found: str = value
+    return found
+
+
+def _nothing_else(arguments: dict[str, Any], *, known: tuple[str, ...]) -> None:
+    if arguments:
+        raise UnknownName("field", next(iter(arguments)), known=known)
+
+
+def _predicted(arguments: dict[str, Any], additions: Additions) -> Result:
+    from tonnage.planning.predict.case_lines import case_of_object
+    from tonnage.planning.predict.predict import predict
+
+    cases = arguments.get("cases")
+    if not isinstance(cases, list) or not cases:
+        raise BadRequest("cases: a list of at least one case is expected")
+
+    def one(case: Any) -> Any:
+        try:
+            return predict(case_of_object(case), additions=additions)
+        except TonnageError as wrong:
+            return {"error": str(wrong)}
+
+    encoded = msgspec.json.encode([one(case) for case in cases])
+    return Result(encoded.decode(), {"results": msgspec.json.decode(encoded)})
+
+
+def _diagnosed(arguments: dict[str, Any], additions: Additions) -> Result:
+    from tonnage.measure.diagnose.sources import diagnose, watch_of
+    from tonnage.planning.remedy import known_of, with_plan
+
+    sources, model = arguments.pop("sources", None), arguments.pop("model", None)
+    if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
+        raise BadRequest("sources: a list of addresses or files is expected")
+    known = known_of(accelerator=arguments.pop("accelerator", None), model=model, additions=additions)
+    baseline = arguments.pop("baseline", None)
+    found = diagnose(*sources, watch=watch_of(arguments), baseline=baseline, known=known)
+    answer = found if model is None else with_plan(found, model=model, additions=additions)
+    return Result(markdown(blocks_of(answer)), {"headline": answer.sentence})
+
+
+def _listed(arguments: dict[str, Any], additions: Additions) -> Result:
+    from tonnage import catalog
+    from tonnage.catalog import listings
+    from tonnage.catalog.filters import Order, Wanted
+    from tonnage.report.listing import show_listing
+
+    kind = _needed(arguments, "kind")
+    if kind not in CATALOGUE_KINDS:
+        raise UnknownName("kind", kind, known=CATALOGUE_KINDS)
+    names = tuple(_taken(arguments, "names", list, otherwise=()))
+    providers = tuple(_taken(arguments, "providers", list, otherwise=()))
+    countries = tuple(_taken(arguments, "countries", list, otherwise=()))
+    order = Order(limit=min(200, max(1, _taken(arguments, "limit", int, otherwise=ROWS))))
+    _nothing_else(arguments, known=("kind", "names", "providers", "countries", "limit"))
+    if kind == "models":
+        listing = listings.models_listing(catalog.models(), names=names, order=order, today=date.today())
+    else:
+        build = {
+            "accelerators": listings.accelerators_listing,
+            "offers": listings.offers_listing,
+            "providers": listings.providers_listing,
+        }[kind]
+        wanted = Wanted(accelerators=names, providers=providers, countries=countries)
+        listing = build(wanted, order=order, today=date.today(), additions=additions)
+    rows = msgspec.json.decode(msgspec.json.encode(listing.rows))
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        show_listing(listing)
+    return Result(f"```text\n{shown.getvalue()}```", {"rows": rows})
+
+
+def _explained(arguments: dict[str, Any], additions: Additions) -> Result:
+    from tonnage.planning.breakdown import explain_plan
+    from tonnage.planning.plans import read_plan
+    from tonnage.report.answers import explain
+    from tonnage.report.breakdown import PLAN_DEPTH, show_breakdown
+    from tonnage.report.console import recorded
+
+    path = _needed(arguments, "plan_file")
+    rank, number = _taken(arguments, "option", int, otherwise=1), _taken(arguments, "number", str)
+    _nothing_else(arguments, known=("plan_file", "option", "number"))
+    plan = read_plan(path)
+    blocks = recorded(explain, plan, rank=rank)
+    found = explain_plan(plan, rank=rank, additions=additions)
+    if found is not None:
+        blocks = (*blocks, *recorded(show_breakdown, found, depth=PLAN_DEPTH, only=number))
+    return Result(markdown(blocks), {"headline": plan.sentence})
+
+
+def _exported(arguments: dict[str, Any], additions: Additions) -> Result:
+    from tonnage import export
+    from tonnage.planning.launchable import launchable
+    from tonnage.planning.plans import read_plan
+
+    path, target = _needed(arguments, "plan_file"), _needed(arguments, "target")
+    rank, checkpoint = _taken(arguments, "option", int, otherwise=1), _taken(arguments, "checkpoint", str)
+    _nothing_else(arguments, known=("plan_file", "target", "option", "checkpoint"))
+    export.target_module(target)  # an unknown target is told before the plan is read
+    plan, option = launchable(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
+    files = dict(export.export(plan, option, to=target))
+    shown = "\n".join(f"`{name}`\n\n```\n{text}```\n" for name, text in files.items())
+    return Result(f"{shown}\nStart it with: {export.known_targets()[target].start}", {"files": files})
+
+
+def _fields(arguments: dict[str, Any], _: Additions) -> Result:
+    from tonnage.web.openapi import request_schema
+
+    name = _needed(arguments, "tool")
+    _nothing_else(arguments, known=("tool",))
+    if name not in TOOLS:
+        raise UnknownName("tool", name, known=tuple(TOOLS))
+    question = QUESTIONS[TOOLS[name]]
+    shown = "\n".join(f"- `{field.name}`: {field.help}" for field in question.fields)
+    return Result(shown, {"fields": request_schema(question)["properties"]})
+
+
+_CALLS: Final[dict[str, Callable[[dict[str, Any], Additions], Result]]] = {
+    "predict_performance": _predicted,
+    "diagnose_bottleneck": _diagnosed,
+    "search_catalogue": _listed,
+    "explain_plan": _explained,
+    "export_plan": _exported,
+    "request_fields": _fields,
+}
+"""Tools that are no question of their own."""

