@@ -81,7 +81,7 @@ def fit(model: str, *, additions: Additions | None = None, **fields: Any) -> Fit
     from tonnage.catalog import NOTHING
     from tonnage.planning.fit.door import fit_request
     from tonnage.planning.fit.fit import fit as answer
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
     return drawn(answer(fit_request({"model": model, **fields}), additions=additions or NOTHING))
 
@@ -100,7 +100,7 @@ def local(accelerator: str | None = None, *, additions: Additions | None = None,
     from tonnage.planning.own.ask import local_request, machine_of_fields
     from tonnage.planning.own.local import local as answer
     from tonnage.planning.own.machine import machine_found
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
     own = additions or NOTHING
     request = local_request(fields)
@@ -188,7 +188,7 @@ def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: A
     from tonnage.catalog import NOTHING
     from tonnage.planning.cost.door import rent_or_buy_request
     from tonnage.planning.cost.rent_or_buy import rent_or_buy as answer
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
     own = additions or NOTHING
     return drawn(answer(rent_or_buy_request({"machine": machine, **fields}, additions=own), additions=own))
@@ -328,7 +328,7 @@ def simulate(*, additions: Additions | None = None, **fields: Any) -> Simulated:
     from tonnage.catalog import NOTHING
     from tonnage.planning.simulate.door import simulation_of
     from tonnage.planning.simulate.simulate import simulate as answer
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
     return drawn(answer(simulation_of(fields), additions=additions or NOTHING))
 
@@ -345,7 +345,7 @@ def compare(*, additions: Additions | None = None, **fields: Any) -> Comparison:
     from tonnage.catalog import NOTHING
     from tonnage.planning.compare.compare import compare as answer
     from tonnage.planning.compare.configurations import comparing_of
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
     return drawn(answer(comparing_of(fields), additions=additions or NOTHING))
 
@@ -398,7 +398,7 @@ def diagnose(
     from tonnage.measure.diagnose.sources import diagnose as answer
     from tonnage.measure.diagnose.sources import watch_of
     from tonnage.planning.remedy import known_of, with_plan
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
     own = additions or NOTHING
     known = known_of(accelerator=accelerator, model=model, additions=own)
@@ -410,7 +410,7 @@ def diagnose(
 def _planned(kind: str, fields: Mapping[str, Any], *, additions: Additions | None) -> Any:
     from tonnage.catalog import NOTHING
     from tonnage.planning.ask import answer
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
     return drawn(answer(kind, fields, additions=additions or NOTHING))
 
@@ -434,6 +434,6 @@ def to_frame(answer: Any) -> Any:
     BadRequest
         The answer has no rows, or neither library is installed.
     """
-    from tonnage.report.frame import frame
+    from tonnage.report.rows import frame
 
     return frame(answer)

@@ -13,7 +13,7 @@ from tonnage.planning.batch.plan import plan_batch
 from tonnage.planning.door import serve_request
 from tonnage.planning.host import offer_of, serving_needs, serving_processes
 from tonnage.planning.serve.plan import plan_serve
-from tonnage.report.lines import need_text, starving
+from tonnage.report.wording import need_text, starving
 
 OFFER = Offer(
     provider="p", instance_type="i", accelerator="h100-sxm5-80gb", count=8.0,

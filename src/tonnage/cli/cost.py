@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tonnage.cli import remark_date
+from tonnage.cli.showing import show_options
 from tonnage.planning.cost.door import COST_FIELDS
 
 __all__ = ["cost"]
@@ -41,7 +42,7 @@ def _field_options(function: Command) -> Command:
 @click.option("--file", "path", metavar="REQUEST.yaml", help="read the fields from a file; flags win over it")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
 @click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date")
-@click.option("--top", type=click.IntRange(1, 200), default=12, show_default=True, help="prices and inputs to show")
+@show_options("prices")
 @click.option("--plot", "picture", metavar="FILE", help="draw it: .svg, .png, or .html with the whole report")
 @click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
 @click.pass_context
@@ -51,7 +52,9 @@ def _rent_or_buy(
     path: str | None,
     folders: tuple[str, ...],
     today: datetime | None,
-    top: int,
+    top: int | None,
+    every: bool,
+    why: bool,
     picture: str | None,
     as_json: bool,
     **fields: Any,
@@ -87,8 +90,8 @@ def _rent_or_buy(
 
         click.echo(json_text(answer))
     else:
-        from tonnage.report.cost import show_rent_or_buy
+        from tonnage.report.answers import show
 
-        show_rent_or_buy(answer, top=top)
+        show(answer, top=top, every=every, why=why)
     if not answer.feasible:
         ctx.exit(INFEASIBLE)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tonnage.cli.showing import show_options
 from tonnage.planning.fit.door import FIT_FIELDS
 
 __all__ = ["fit"]
@@ -37,7 +38,7 @@ def _field_options(function: Command) -> Command:
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", multiple=True, metavar="PATH", help="file or folder of your own accelerators and models")
 @click.option("--offline", is_flag=True, help="read nothing over the network")
-@click.option("--top", type=click.IntRange(1, 500), default=20, show_default=True, help="accelerators to show")
+@show_options("accelerators", most=500)
 @click.option("--plot", "picture", metavar="FILE", help="draw it: .svg, .png, or .html with the whole report")
 @click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
 @click.pass_context
@@ -47,7 +48,9 @@ def fit(
     overrides: tuple[str, ...],
     additions: tuple[str, ...],
     offline: bool,
-    top: int,
+    top: int | None,
+    every: bool,
+    why: bool,
     picture: str | None,
     as_json: bool,
     **fields: Any,
@@ -78,8 +81,8 @@ def fit(
 
         click.echo(json_text(answer))
     else:
-        from tonnage.report.memory import show_fit
+        from tonnage.report.answers import show
 
-        show_fit(answer, top=top)
+        show(answer, top=top, every=every, why=why)
     if not answer.fits:
         ctx.exit(INFEASIBLE)

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from tonnage.cli import remark_date
+from tonnage.cli.showing import show_options, working
 from tonnage.planning.batch.door import BATCH_FIELDS
 from tonnage.planning.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
 from tonnage.planning.fleet.door import FLEET_FIELDS
@@ -82,7 +83,7 @@ def _output_options(function: Command) -> Command:
             "--output", "-o", type=click.Path(dir_okay=False), help="also write the plan as JSON to this file"
         ),
         click.option("--plot", metavar="FILE", help="draw it, too: FILE.svg, .png, or .html with the whole report"),
-        click.option("--top", type=click.IntRange(1, 200), default=8, show_default=True, help="options to show"),
+        show_options("options"),
         click.option("--json", "as_json", is_flag=True, help="the whole plan as JSON"),
     ):
         function = option(function)
@@ -123,7 +124,9 @@ class _Output(msgspec.Struct, frozen=True, kw_only=True):
     today: datetime | None = None
     output: str | None = None
     plot: str | None = None
-    top: int = 8
+    top: int | None = None
+    every: bool = False
+    why: bool = False
     as_json: bool = False
 
 
@@ -233,14 +236,15 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
     additions = gather(paths=output.folders, overrides=output.overrides)
     today = output.today.date() if output.today else None
     remark_date(today, additions)
-    answer = ask.answer(kind, fields, additions=additions, today=today)
+    with working(f"planning: {kind}, layouts, offers, simulations"):
+        answer = ask.answer(kind, fields, additions=additions, today=today)
     if output.output is not None:
         with open(output.output, "w", encoding="utf-8") as file:
             file.write(as_json(answer) + "\n")
     if output.as_json:
         click.echo(as_json(answer))
     else:
-        answers.show(answer, top=output.top)
+        answers.show(answer, top=output.top, every=output.every, why=output.why)
     if output.plot is not None:
         answers.plot(answer, output.plot)
     if not answer.feasible:
