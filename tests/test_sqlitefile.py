@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.errors import BadFact, TonnageError
 from tonnage.measure.history import MIGRATIONS, Place
-from tonnage.measure.history import opened as history
+from tonnage.measure.history import open_store as history
 from tonnage.sqlitefile import HISTORY_ID, SWEEP_ID, refuse_other
 from tonnage.sweep import store as sweeps
 
@@ -27,7 +27,7 @@ def as_history(path: Path) -> None:
 
 
 def as_sweep(path: Path) -> None:
-    with sweeps.opened(path):
+    with sweeps.open_store(path):
         pass
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.every_row import every_row
 
 from tonnage.catalog import accelerator, accelerators
-from tonnage.catalog.efficiency import FOLDER, ladder, measured, stamp
+from tonnage.catalog.efficiency import FOLDER, ladder, measured, provenance
 from tonnage.errors import BadFact
 from tonnage.physics.efficiency import DEMANDS
 
@@ -16,7 +16,7 @@ FILES = [(part, family) for part, families in measured().items() for family in f
 @every_row(FILES)
 def test_every_file_says_where_it_comes_from(file: tuple[str, str]) -> None:
     part, family = file
-    origin = stamp(part, family)
+    origin = provenance(part, family)
     assert (origin.accelerator, origin.family) == (part, family)
     assert origin.package.startswith("aiconfigurator-core 0.")
     assert origin.licence.startswith("Apache-2.0")
@@ -106,7 +106,7 @@ def test_wider_rungs_have_wider_intervals() -> None:
 
 def test_a_missing_file_is_said_to_be_rebuilt() -> None:
     with pytest.raises(BadFact, match=r"tools/calibration/build\.py"):
-        stamp("h100-sxm5-80gb", "nobody")
+        provenance("h100-sxm5-80gb", "nobody")
 
 
 def test_a_part_of_unknown_width_is_as_wide_as_its_peak_at_the_rate_of_its_kin() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.accelerators import accelerators
+from tonnage.catalog.filters import Condition, Order, Wanted, filter_things, ordered
 from tonnage.catalog.listings import accelerator_card, accelerators_listing, offers_listing, providers_listing
-from tonnage.catalog.sift import Condition, Order, Wanted, ordered, sift
 from tonnage.domain.listing import Column, Listing
 from tonnage.errors import BadRequest, UnknownName
 
@@ -172,7 +172,9 @@ def test_a_card_lists_each_provider_once_at_its_cheapest() -> None:
 
 
 def test_sift_counts_the_first_failure() -> None:
-    kept, failed = sift(range(10), [Condition("odd", lambda n: n % 2 == 0), Condition("small", lambda n: n > 3)])
+    kept, failed = filter_things(
+        range(10), [Condition("odd", lambda n: n % 2 == 0), Condition("small", lambda n: n > 3)]
+    )
     assert (kept, failed) == ([4, 6, 8], {"odd": 5, "small": 2})
 
 

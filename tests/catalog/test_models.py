@@ -123,7 +123,7 @@ def test_the_list_of_typed_names_is_long_and_wide() -> None:
 def test_the_explanation_names_every_part_of_the_name() -> None:
     said = explain_name("nvidia/Llama-3.1-70B-Instruct-FP8")
     assert "is meta-llama/Meta-Llama-3.1-70B" in said
-    assert all(part in said for part in ("'nvidia' is the maker", "'instruct' changes no shape", "weight format fp8"))
+    assert all(part in said for part in ("'nvidia' is the vendor", "'instruct' changes no shape", "weight format fp8"))
 
 
 def test_the_mapping_holds_what_single_look_ups_give() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.efficiency import ladder
-from tonnage.catalog.hardware import parted, slices_of
+from tonnage.catalog.hardware import parse_slice_name, slices_of
 from tonnage.errors import UnknownName
 
 GIB = 2**30
@@ -44,7 +44,7 @@ def test_an_h100_splits_as_its_driver_lists() -> None:
 
 def test_names_as_the_driver_writes_them() -> None:
     assert catalog.accelerator("NVIDIA H200 MIG 3g.71gb").id == "h200-sxm-141gb:3g.71gb"
-    assert parted("h200-sxm-141gb") is None
+    assert parse_slice_name("h200-sxm-141gb") is None
     with pytest.raises(UnknownName, match=r"1g\.10gb"):
         catalog.accelerator("H100:1g.11gb")
     with pytest.raises(UnknownName):

@@ -7,8 +7,8 @@ from datetime import date
 import pytest
 
 from tonnage import catalog
+from tonnage.catalog.filters import per_accelerator
 from tonnage.catalog.offers import TERMS
-from tonnage.catalog.sift import per_accelerator
 from tonnage.domain.money import Offer
 
 LISTED = catalog.offers(marketplace=False)

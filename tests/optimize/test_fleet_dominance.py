@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tonnage.optimize import fleet
 from tonnage.optimize.fleet import FleetProblem, Machine, Pool, Quota, Term, Way, cheapest_fleet
-from tonnage.optimize.fleet_machines import undominated
+from tonnage.optimize.fleet_machines import drop_dominated
 
 
 def listed(seed: int) -> FleetProblem:
@@ -43,7 +43,7 @@ def listed(seed: int) -> FleetProblem:
 def test_the_optimum_stays(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = listed(seed)
     fewer = cheapest_fleet(problem, gap=0.0).cost
-    monkeypatch.setattr(fleet, "undominated", lambda same: same)
+    monkeypatch.setattr(fleet, "drop_dominated", lambda same: same)
     assert fewer == pytest.approx(cheapest_fleet(problem, gap=0.0).cost, rel=1e-6)
 
 
@@ -51,7 +51,7 @@ def test_some_are_left_out_and_the_cheapest_never() -> None:
     gone = 0
     for seed in range(20):
         problem = listed(seed)
-        left = undominated(problem)
+        left = drop_dominated(problem)
         assert [machine.id for machine in left.machines] == [machine.id for machine in problem.machines]
         gone += sum(not machine.terms for machine in left.machines)
         assert any(machine.terms for machine in left.machines)
@@ -66,7 +66,7 @@ def test_of_two_alike_one_stays_and_quotas_or_places_keep_both() -> None:
     )
 
     def kept(given: FleetProblem) -> int:
-        return sum(bool(one.terms) for one in undominated(given).machines)
+        return sum(bool(one.terms) for one in drop_dominated(given).machines)
 
     assert kept(problem) == 1
     assert kept(replace(problem, quotas=(Quota(name="q", machines=(0,), most=1.0),))) == 2

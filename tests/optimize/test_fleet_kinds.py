@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import tonnage.optimize.fleet as module
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, cheapest_fleet
-from tonnage.optimize.fleet_machines import merged
+from tonnage.optimize.fleet_machines import merge_machines
 
 
 def listed(seed: int, *, buckets: int = 1, cores: bool = False) -> FleetProblem:
@@ -66,8 +66,8 @@ def listed(seed: int, *, buckets: int = 1, cores: bool = False) -> FleetProblem:
 def test_the_optimum_stays(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = listed(seed, buckets=1 + seed % 2, cores=seed % 3 == 0)
     together = cheapest_fleet(problem, gap=1e-6)
-    monkeypatch.setattr(module, "merged", lambda problem: problem)
-    monkeypatch.setattr(module, "put_apart", lambda problem, asked, *, fleet: fleet)
+    monkeypatch.setattr(module, "merge_machines", lambda problem: problem)
+    monkeypatch.setattr(module, "place_on_instances", lambda problem, asked, *, fleet: fleet)
     alone = cheapest_fleet(problem, gap=1e-6)
     assert together.feasible is alone.feasible
     if alone.feasible:
@@ -114,18 +114,18 @@ def test_offers_of_an_accelerator_are_one_kind_whatever_their_size() -> None:
     problem = FleetProblem(
         hours=(1.0,), machines=(small, large), pools=pools, ways=(one, replace(one, machine=1), pair)
     )
-    together = merged(problem)
+    together = merge_machines(problem)
     assert together.kinds == (1, 1) and together.alike(1) == (0, 1) and len(together.ways) == 2
     faster = replace(problem, ways=(one, replace(one, machine=1, rates=(2.0,)), pair))
-    assert merged(faster).kinds == (0, 1)
+    assert merge_machines(faster).kinds == (0, 1)
     elsewhere = replace(problem, machines=(small, replace(large, domain="other")))
-    assert merged(elsewhere).kinds == (1, 1), "nothing has to survive"
+    assert merge_machines(elsewhere).kinds == (1, 1), "nothing has to survive"
     must = replace(elsewhere, pools=(replace(pools[0], survives=0.5), pools[1]))
-    assert merged(must).kinds == (0, 1)
+    assert merge_machines(must).kinds == (0, 1)
     apart = replace(problem, zones=2, pools=(replace(pools[0], survives=0.5), pools[1]))
-    assert merged(apart).kinds == (0, 1), "room in a zone is that of instances of one size"
+    assert merge_machines(apart).kinds == (0, 1), "room in a zone is that of instances of one size"
     odd = replace(problem, machines=(small, replace(large, slots=3.0)))
-    assert merged(odd).kinds == (0, 1), "two of three slots leave one to waste"
+    assert merge_machines(odd).kinds == (0, 1), "two of three slots leave one to waste"
 
 
 def test_a_larger_replica_that_smaller_ones_do_the_work_of_is_left_out() -> None:
@@ -134,7 +134,7 @@ def test_a_larger_replica_that_smaller_ones_do_the_work_of_is_left_out() -> None
     ways = (one, replace(one, charge=2.0, rates=(2.0, 5.0)), replace(one, charge=4.0, rates=(4.5, 8.0)))
     pool = Pool(id="a", demand=((7.0,), (2.0,)))
     problem = FleetProblem(hours=(1.0,), machines=(machine,), pools=(pool,), ways=ways)
-    assert merged(problem).ways == (ways[0], ways[2])
+    assert merge_machines(problem).ways == (ways[0], ways[2])
 
 
 def test_two_of_a_kind_in_one_machine_go_where_there_is_room() -> None:

@@ -12,7 +12,7 @@ from tests.optimize.test_fleet import brute_force, instance
 
 from tonnage.optimize import programme
 from tonnage.optimize.fleet import cheapest_fleet
-from tonnage.optimize.programme_cuts import Cover, Point, Room, broken, rounded
+from tonnage.optimize.programme_cuts import Cover, Point, Room, rounding_cut, violated_cuts
 
 FACTORS = st.lists(st.floats(0.1, 5.0), min_size=1, max_size=3)
 
@@ -20,7 +20,7 @@ FACTORS = st.lists(st.floats(0.1, 5.0), min_size=1, max_size=3)
 @settings(max_examples=100, deadline=None)
 @given(FACTORS, st.floats(0.3, 9.0), st.floats(0.2, 5.0))
 def test_rounding_keeps_every_whole_solution(factors: list[float], least: float, scale: float) -> None:
-    cut = rounded(Cover(dict(enumerate(factors)), least), scale=scale, whole=[True] * len(factors))
+    cut = rounding_cut(Cover(dict(enumerate(factors)), least), scale=scale, whole=[True] * len(factors))
     if cut is None:
         return
     for counts in itertools.product(range(6), repeat=len(factors)):
@@ -30,12 +30,14 @@ def test_rounding_keeps_every_whole_solution(factors: list[float], least: float,
 
 def test_a_quarter_of_an_instance_is_made_a_whole_one() -> None:
     """One replica of two slots on machines of eight: the relaxation stands 0.25 of one up."""
-    found = broken([Cover({0: 1.0}, 1.0)], [], rooms=[Room({0: 2.0}, {1: 8.0})], point=Point((1.0, 0.25), (True, True)))
+    found = violated_cuts(
+        [Cover({0: 1.0}, 1.0)], [], rooms=[Room({0: 2.0}, {1: 8.0})], point=Point((1.0, 0.25), (True, True))
+    )
     assert any(cut.terms.keys() == {1} and cut.least / cut.terms[1] == pytest.approx(1.0) for cut in found)
 
 
 def test_replicas_are_rounded_up() -> None:
-    found = broken([Cover({0: 1.0}, 2.3)], [], rooms=[], point=Point((2.3,), (True,)))
+    found = violated_cuts([Cover({0: 1.0}, 2.3)], [], rooms=[], point=Point((2.3,), (True,)))
     assert any(cut.least / cut.terms[0] == pytest.approx(3.0) for cut in found)
 
 

@@ -19,7 +19,7 @@ from tonnage.domain.plan import Bill
 from tonnage.errors import TonnageError, UnknownName
 from tonnage.sweep import runners, store
 from tonnage.sweep import sweep as sweeps
-from tonnage.sweep.runners import Chunk, answered, taken
+from tonnage.sweep.runners import Chunk, answer_chunk, pick_numbers
 from tonnage.sweep.sweep import Sweep, points_of, sweep_of
 
 GRID = {
@@ -71,9 +71,9 @@ def test_an_interrupted_sweep_goes_on_and_ends_the_same(tmp_path: Path, monkeypa
         if len(seen) >= 5:
             raise KeyboardInterrupt
         seen.extend(key for key, _ in chunk)
-        return answered(ask, chunk, **options)
+        return answer_chunk(ask, chunk, **options)
 
-    monkeypatch.setattr(runners, "answered", stops)
+    monkeypatch.setattr(runners, "answer_chunk", stops)
     with pytest.raises(KeyboardInterrupt):
         sweeps.run(sweep, tmp_path / "broken.sqlite")
     monkeypatch.undo()
@@ -95,7 +95,7 @@ def killed_once(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tuple[
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return answered(ask, chunk, take=take, folders=())
+    return answer_chunk(ask, chunk, take=take, folders=())
 
 
 def always_killed(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tuple[str, ...]) -> Any:
@@ -103,11 +103,11 @@ def always_killed(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tupl
 
 
 def test_a_killed_worker_costs_only_its_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runners, "answered", killed_once)
+    monkeypatch.setattr(runners, "answer_chunk", killed_once)
     asked = tuple((point.key, point.request) for point in points_of(sweep_of(GRID)))[:6]
     found = list(runners.on_processes("fit", asked, take={}, folders=(str(tmp_path),), workers=2))
     assert sorted(key for rows in found for key, _ in rows) == sorted(key for key, _ in asked)
-    monkeypatch.setattr(runners, "answered", always_killed)
+    monkeypatch.setattr(runners, "answer_chunk", always_killed)
     with pytest.raises(TonnageError, match="died 3 times"):
         list(runners.on_processes("fit", asked, take={}, folders=(), workers=2))
 
@@ -121,7 +121,7 @@ def test_a_wrong_point_is_a_row_and_the_rest_goes_on(tmp_path: Path) -> None:
 
 def test_what_is_taken_comes_from_the_answer() -> None:
     answer = {"options": ({"cost": {"value": 3.0}},), "sentence": "so"}
-    assert taken(answer, {"usd": "options.0.cost.value", "none": "options.1.cost", "deep": "sentence.x"}) == {
+    assert pick_numbers(answer, {"usd": "options.0.cost.value", "none": "options.1.cost", "deep": "sentence.x"}) == {
         "usd": 3.0,
         "none": None,
         "deep": None,
@@ -133,9 +133,9 @@ def test_derived_figures_can_be_taken_and_a_wrong_name_is_told_with_the_nearest(
         provider="p", instance_type="i", region="r", term="on-demand", instances=1, as_of="2026-05",
         accelerators_per_instance=1.0, usd_per_instance_hour=3.0, lines=(Part(name="1 x i", value=3.0),),
     )  # fmt: skip
-    assert taken((bill,), {"usd": "0.usd_per_hour"}) == {"usd": 3.0}
+    assert pick_numbers((bill,), {"usd": "0.usd_per_hour"}) == {"usd": 3.0}
     with pytest.raises(UnknownName, match="usd_per_hour"):
-        taken((bill,), {"usd": "0.usd_per_hours"})
+        pick_numbers((bill,), {"usd": "0.usd_per_hours"})
 
 
 def test_another_column_asks_anew(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def foreign(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_foreign_file_is_left_alone(foreign: Path) -> None:
     before = foreign.read_bytes()
-    with pytest.raises(TonnageError, match="is no SQLite file"), store.opened(foreign):
+    with pytest.raises(TonnageError, match="is no SQLite file"), store.open_store(foreign):
         pass
     assert foreign.read_bytes() == before
 
@@ -188,12 +188,12 @@ def test_a_damaged_answer_is_asked_again_and_named_until_then(tmp_path: Path, da
 
     from tonnage.sweep import store as stores
 
-    with stores.opened(tmp_path / "s") as store:
+    with stores.open_store(tmp_path / "s") as store:
         stores.put(store, [("a", b'{"x": 1}'), ("b", b'{"x": 2}')])
     with closing(sqlite3.connect(tmp_path / "s")) as raw:
         raw.execute("UPDATE answers SET row = ? WHERE key = 'a'", ("{}}" if damage is None else damage,))
         raw.commit()
-    with stores.opened(tmp_path / "s") as store:
+    with stores.open_store(tmp_path / "s") as store:
         assert stores.known(store) == {"b"}
         wrong, sound = stores.rows(store, ["a", "b"])
         assert isinstance(wrong, str) and "damaged" in wrong and sound == {"x": 2}

@@ -2,7 +2,7 @@
 
 from tests.validation.samples import point, sample, training
 
-from tonnage.validation.grouping import UNKNOWN, grouped, labels_of, leave_out
+from tonnage.validation.grouping import UNKNOWN, group_by, labels_of, leave_out
 
 
 def test_labels_say_what_a_row_is_about() -> None:
@@ -32,4 +32,4 @@ def test_each_group_is_left_out_once_and_never_seen() -> None:
 
 
 def test_groups_keep_their_order() -> None:
-    assert grouped([3, 1, 4, 1, 5], lambda number: number % 2) == {1: [3, 1, 1, 5], 0: [4]}
+    assert group_by([3, 1, 4, 1, 5], lambda number: number % 2) == {1: [3, 1, 1, 5], 0: [4]}

@@ -13,7 +13,7 @@ from tests.traces import ROOT, trace_file
 from tonnage.errors import BadFact
 from tonnage.planning.simulate.replay import Stretch, from_physics, read_log, read_logs, replayed, stretched
 from tonnage.report.out_of_sample import log_page, log_rows
-from tonnage.validation.logs import COLUMNS, FILE, MEASURED, PHYSICS, log_errors, read_facts, refreshed, write_facts
+from tonnage.validation.logs import COLUMNS, FILE, MEASURED, PHYSICS, log_errors, read_facts, refresh_facts, write_facts
 
 NAME = "RTX4090_Llama-3.1-8B"
 KWARGS: dict[str, Any] = {
@@ -77,7 +77,7 @@ def test_factors_slow_what_they_stand_for_and_the_printed_cache_holds(tmp_path: 
 
 
 def test_facts_are_kept_and_scored(tmp_path: Path) -> None:
-    rows = refreshed(log_folder(tmp_path), (), date="2026-01-02")
+    rows = refresh_facts(log_folder(tmp_path), (), date="2026-01-02")
     write_facts(tmp_path / "logs.csv", rows)
     kept = read_facts(tmp_path / "logs.csv")
     assert [row["by"] for row in kept] == [MEASURED] * 3 + [PHYSICS] * 3
@@ -90,7 +90,7 @@ def test_facts_are_kept_and_scored(tmp_path: Path) -> None:
     assert len(log_rows([found])) == 2
     assert log_rows([]) == log_page([]) == []
     fitted = dict(kept[3], by="fitted on X")
-    assert [row[6] for row in refreshed(tmp_path, [fitted], date="2026-01-03")][-1] == "fitted on X"
+    assert [row[6] for row in refresh_facts(tmp_path, [fitted], date="2026-01-03")][-1] == "fitted on X"
 
 
 def test_a_table_of_facts_without_a_column_is_refused(tmp_path: Path) -> None:
@@ -112,5 +112,5 @@ def test_three_numbers_from_one_log_predict_the_other_gpu() -> None:
 def test_what_is_kept_as_measured_is_what_the_logs_say() -> None:
     folder = trace_file("llmservingsim_vllm")
     kept = [row for row in read_facts(ROOT / FILE) if row["by"] == MEASURED]
-    again = [dict(zip(COLUMNS, row, strict=True)) for row in refreshed(folder, (), date=kept[0]["date"])]
+    again = [dict(zip(COLUMNS, row, strict=True)) for row in refresh_facts(folder, (), date=kept[0]["date"])]
     assert kept == [row for row in again if row["by"] == MEASURED]

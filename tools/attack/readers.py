@@ -62,7 +62,7 @@ def _kept_in_history(path: Path) -> set[str]:
 def _kept_in_sweep(path: Path) -> set[str]:
     from tonnage.sweep import store
 
-    with store.opened(path) as held:
+    with store.open_store(path) as held:
         return store.known(held)
 
 
@@ -164,7 +164,7 @@ def read_only_home() -> Result:
 
 def older_schemas() -> Result:
     """Stores of every older version are brought up to date with their rows."""
-    from tonnage.measure.history import LATEST, MIGRATIONS, Place, opened, schema_version
+    from tonnage.measure.history import LATEST, MIGRATIONS, Place, open_store, schema_version
 
     wrong = []
     for release in range(1, len(MIGRATIONS) + 1):
@@ -178,7 +178,7 @@ def older_schemas() -> Result:
                 row = ("k", "serve", "2026-01-01", "m", json.dumps({"schema": "tonnage.measurement/1"}))
                 old.execute("INSERT INTO measurement (key, kind, date, machine, document) VALUES (?, ?, ?, ?, ?)", row)
                 old.commit()
-            with opened(Place(path=path), write=True) as database:
+            with open_store(Place(path=path), write=True) as database:
                 rows = database.run("SELECT count(*) FROM measurement").fetchone()[0]
                 if schema_version(database) != LATEST or rows != 1:
                     wrong.append(f"schema {release}")
@@ -189,7 +189,7 @@ def foreign_files() -> Result:
     """Files of other programs, as history and as sweep: refused, the same to the last byte."""
     from tonnage.errors import TonnageError
     from tonnage.measure.history import Place
-    from tonnage.measure.history import opened as history
+    from tonnage.measure.history import open_store as history
     from tonnage.sweep import store
 
     pick, wrong, count = random.Random("foreign"), 0, 200
@@ -205,7 +205,7 @@ def foreign_files() -> Result:
                 path.write_bytes(pick.choice((b"", b"SQLite format 3\x00")) + pick.randbytes(pick.randrange(1, 9_000)))
             before = path.read_bytes()
             try:
-                opening = history(Place(path=path), write=True) if number % 4 < 2 else store.opened(path)
+                opening = history(Place(path=path), write=True) if number % 4 < 2 else store.open_store(path)
                 with opening:
                     wrong += 1
             except TonnageError:

@@ -28,7 +28,7 @@ from tonnage.domain.case import ServeCase
 from tonnage.domain.precision import number_format
 from tonnage.physics.parameters import active_parameters
 from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.grouping import LEFT_OUT, grouped, labels_of, read_grouping
+from tonnage.validation.grouping import LEFT_OUT, group_by, labels_of, read_grouping
 from tonnage.validation.intervals import QUANTITY_OF, Factor, fit, levels_of
 from tonnage.validation.left_out import left_out_predictions
 from tonnage.validation.metrics import quantile
@@ -93,7 +93,7 @@ def contradicting(rows: Iterable[Row]) -> set[str]:
     """
     rows = list(rows)
     found = {row.id for row in rows if text(row, "provenance") == "local_file" and text(row, "measured")}
-    for own in grouped(rows, lambda row: (row.block, text(row, "provenance"), *_run(row))).values():
+    for own in group_by(rows, lambda row: (row.block, text(row, "provenance"), *_run(row))).values():
         if any(_share_of_peak(row) > MOST_OF_PEAK for row in own):
             found |= {row.id for row in own}
     return found
@@ -130,7 +130,7 @@ def show(scores: list[Score], factors: list[Factor], doubtful: set[str]) -> None
 
     print("\nleft-out numbers inside as shipped, and the median half-width")
     usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
-    for (kind, quantity), own in sorted(grouped(usable, lambda s: (s.kind, s.quantity)).items()):
+    for (kind, quantity), own in sorted(group_by(usable, lambda s: (s.kind, s.quantity)).items()):
         for title, part in (
             ("", own),
             ("calibrated", [s for s in own if s.level.startswith("calibrated")]),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tonnage.validation.grouping import grouped
+from tonnage.validation.grouping import group_by
 from tonnage.validation.rows import read_rows
 from tonnage.validation.training_groups import Compared, compared_layouts
 
@@ -22,7 +22,7 @@ NEAR = 1.05
 def main() -> int:
     """Print the share of rows within 5 %, by block and in all, and the furthest."""
     found = list(compared_layouts(read_rows(ROWS)))
-    for block, own in sorted(grouped(found, lambda one: one.block).items()):
+    for block, own in sorted(group_by(found, lambda one: one.block).items()):
         print(_line(block, own))
     print(_line("all", found))
     for one in sorted(found, key=lambda one: -one.ratio)[: int(sys.argv[1]) if len(sys.argv) > 1 else 10]:

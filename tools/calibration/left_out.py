@@ -43,7 +43,7 @@ from msgspec.structs import replace
 import tonnage.catalog.engines as overheads_table
 import tonnage.planning.predict.inference as infer_door
 import tonnage.planning.predict.training as train_door
-from tonnage.validation.grouping import LEFT_OUT, Grouping, grouped, read_grouping
+from tonnage.validation.grouping import LEFT_OUT, Grouping, group_by, read_grouping
 from tonnage.validation.left_out import COLUMNS, left_out_predictions
 from tonnage.validation.metrics import ape, quantile
 from tonnage.validation.rows import Row, read_rows
@@ -83,7 +83,7 @@ def main() -> None:
         TABLES.append(given.rows)
     rows = all_rows()
     kinds = tuple(kind for kind in LEFT_OUT if kind in given.only)
-    groups = [Fold(kind, name) for kind in kinds for name in grouped(rows, lambda r, k=kind: group_name(r, k))]
+    groups = [Fold(kind, name) for kind in kinds for name in group_by(rows, lambda r, k=kind: group_name(r, k))]
     groups = [fold for fold in groups if not given.group or fold.name in given.group]
     context = multiprocessing.get_context("fork")
     fits.prepare(*TABLES)
@@ -193,7 +193,7 @@ def write_page(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]])
         with PAGE.open(encoding="utf-8", newline="") as file:
             lines = [line for line in list(csv.reader(file))[1:] if line[1] not in fresh]
     for every in (False, True):
-        for (block, kind, quantity), own in grouped(
+        for (block, kind, quantity), own in group_by(
             shipped.values(), lambda s, e=every: ("all" if e else s.block, s.kind, s.quantity)
         ).items():
             medians = [median(own, left_out[group]) for group in LEFT_OUT]
@@ -220,11 +220,11 @@ def show(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]]) -> No
         print(f"{name:50s} {len(own):5d} {shown}")
 
     print(f"{'':50s} {'rows':>5s} {'as is':>8s}" + "".join(f"{kind[:7]:>8s}" for kind in left_out))
-    groups = grouped(shipped.values(), lambda s: (s.kind, s.quantity))
+    groups = group_by(shipped.values(), lambda s: (s.kind, s.quantity))
     for (kind, quantity), own in sorted(groups.items()):
         line(f"{kind} {quantity}", own)
     for (kind, quantity, block), own in sorted(
-        grouped(shipped.values(), lambda s: (s.kind, s.quantity, s.block)).items()
+        group_by(shipped.values(), lambda s: (s.kind, s.quantity, s.block)).items()
     ):
         if len(own) >= 20 and quantity != "fits":
             line(f"  {kind} {quantity} {block}", own)

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tonnage.planning.simulate.replay import QUANTITIES, EngineLog, Percentiles, Stretch, read_logs, replayed, stretched
-from tonnage.validation.logs import COLUMNS, FILE, facts_of, log_errors, read_facts, refreshed, write_facts
+from tonnage.validation.logs import COLUMNS, FILE, facts_of, log_errors, read_facts, refresh_facts, write_facts
 
 ROOT = Path(__file__).parents[2]
 STEPS = (0.25, 0.1, 0.04, 0.015, 0.006)
@@ -78,7 +78,7 @@ def main() -> None:
     plays: dict[str, Callable[[Stretch], tuple[Percentiles, int]]] = {
         name: stretched(replayed(log)) for name, log in logs.items()
     }
-    rows = refreshed(asked.folder, (), date=date)
+    rows = refresh_facts(asked.folder, (), date=date)
     for source in FITTED_ON:
         own = fit(logs[source])
         print(f"{source}: memory {own.memory:.3f}, compute {own.compute:.3f}, host {own.step_s * 1e3:.2f} ms")

@@ -23,7 +23,7 @@ from pathlib import Path
 from intervals import contradicting, left_out
 
 from tonnage.validation.cases import kind_of
-from tonnage.validation.grouping import grouped, read_grouping
+from tonnage.validation.grouping import group_by, read_grouping
 from tonnage.validation.intervals import QUANTITY_OF, widths
 from tonnage.validation.left_out import WIDTH_COLUMNS, WIDTHS
 from tonnage.validation.quantities import measured
@@ -48,7 +48,7 @@ def main() -> None:
     for kind in kinds:
         name = grouping.leaves_with if kind == "source" else grouping.family
         group = {row.id: name(row) for row in every}
-        asked = grouped(((group[row.id], key) for row in every for key in numbers(row)), lambda pair: pair[0])
+        asked = group_by(((group[row.id], key) for row in every for key in numbers(row)), lambda pair: pair[0])
         for hidden in dict.fromkeys(group[row.id] for row in taught):
             own = {key for _, key in asked[hidden]}
             kept = widths(s for s in scores if _named(s.kind, s.quantity) in own and group[s.id] != hidden)

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.peers import FILE, NAME, beside
+from tonnage.validation.peers import FILE, NAME, compare_with_peer
 from tonnage.validation.rows import read_rows
 from tonnage.validation.scoring import score
 
@@ -32,7 +32,7 @@ def main() -> None:
         f"{'engine':8s} {'model':31s} {'mode':7s} {'':8s}{'rows':>5s}  {'median':>15s} ratio  {'mean':>15s} ratio",
         "left out",
     )
-    for line in beside(rows, score(rows), path=peer, left_out=left_out_predictions(ROOT, "family")):
+    for line in compare_with_peer(rows, score(rows), path=peer, left_out=left_out_predictions(ROOT, "family")):
         outside = "-" if line.left_out_median is None else f"{line.left_out_median:.1%}"
         print(
             f"{line.engine:8s} {line.model:31s} {line.mode:7s} {line.quantity:8s}{line.rows:5d}  "

@@ -8,7 +8,7 @@ there is none.
 
 from __future__ import annotations
 
-from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity, predictable, standing
+from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity, predictable, status_note
 from tonnage.catalog.additions import NOTHING, Additions, gather
 from tonnage.catalog.hardware import published_results, scale_up_domains
 from tonnage.catalog.models import model, models
@@ -37,7 +37,7 @@ __all__ = [
     "scale_up_domains",
     "servers",
     "spot_records",
-    "standing",
+    "status_note",
     "tco",
     "token_prices",
 ]

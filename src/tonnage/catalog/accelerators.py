@@ -16,13 +16,13 @@ from typing import Final
 import msgspec
 
 from tonnage.catalog import hardware, names, what_if
-from tonnage.catalog.additions import NOTHING, Additions, Stamp, calibrations, stamp, tables
+from tonnage.catalog.additions import NOTHING, Additions, FileStates, calibrations, file_states, tables
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
 from tonnage.domain.accelerator import STATUSES, Accelerator, Fact, Link
 from tonnage.errors import BadFact, BadRequest, UnknownName
 from tonnage.units import GB, GiB, MiB
 
-__all__ = ["accelerator", "accelerators", "ambiguity", "predictable", "standing"]
+__all__ = ["accelerator", "accelerators", "ambiguity", "predictable", "status_note"]
 
 # Every peak is dense. H100's "3,958 TFLOPS FP8" is with 2:4 sparsity, and GeForce rates are with FP32
 # accumulate (RTX 4090 bf16 165, not 330); the faster fp16 with fp16 accumulate has a column of its own.
@@ -36,7 +36,7 @@ _TERA: Final = 1e12
 
 def accelerators(additions: Additions = NOTHING) -> Mapping[str, Accelerator]:
     """Every accelerator by id: the shipped ones, the user's own, what-ifs applied. Cached until a file changes."""
-    return _all(additions, stamp(additions))
+    return _all(additions, file_states(additions))
 
 
 def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
@@ -59,10 +59,10 @@ def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
     found = known.get(name)
     if found is not None:
         return found
-    split = hardware.parted(name)
+    split = hardware.parse_slice_name(name)
     if split is not None:
         return _slice(accelerator(split[0], additions), split[1])
-    return known[names.resolve(name, _index(additions, stamp(additions))).id]
+    return known[names.resolve(name, _index(additions, file_states(additions))).id]
 
 
 def predictable(name: str, additions: Additions = NOTHING) -> Accelerator:
@@ -90,7 +90,7 @@ def predictable(name: str, additions: Additions = NOTHING) -> Accelerator:
     return part
 
 
-def standing(part: Accelerator) -> str | None:
+def status_note(part: Accelerator) -> str | None:
     """The sentence that warns of a part that is only announced; absent for one that is sold or rented."""
     if part.status != "announced":
         return None
@@ -116,9 +116,9 @@ def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
     True
     """
     known = accelerators(additions)
-    if name in known or hardware.parted(name) is not None:
+    if name in known or hardware.parse_slice_name(name) is not None:
         return None
-    match = names.resolve(name, _index(additions, stamp(additions)))
+    match = names.resolve(name, _index(additions, file_states(additions)))
     if not match.others:
         return None
     also = ", ".join(known[other].name for other in match.others)
@@ -139,7 +139,7 @@ def _shipped() -> Mapping[str, Accelerator]:
 
 
 @lru_cache(maxsize=16)
-def _all(additions: Additions, _stamp: Stamp) -> Mapping[str, Accelerator]:
+def _all(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
     known = dict(_shipped())
     for where, given in tables(additions, "accelerator"):
         added = what_if.from_table(given, where=where)
@@ -163,7 +163,7 @@ def _all(additions: Additions, _stamp: Stamp) -> Mapping[str, Accelerator]:
 
 
 @lru_cache(maxsize=16)
-def _index(additions: Additions, _stamp: Stamp) -> names.Index:
+def _index(additions: Additions, _stamp: FileStates) -> names.Index:
     return names.index(_all(additions, _stamp).values(), _defaults())
 
 

@@ -27,12 +27,12 @@ __all__ = [
     "SECTIONS",
     "TEMPLATE",
     "Additions",
-    "Stamp",
+    "FileStates",
     "calibration_toml",
     "calibrations",
+    "file_states",
     "gather",
     "saved_calibration",
-    "stamp",
     "tables",
     "user_folder",
 ]
@@ -44,7 +44,7 @@ SECTIONS: Final = ("accelerator", "offer", "model", "calibration")
 MAX_BYTES: Final = 4 * 1024 * 1024
 """A file of facts larger than this is something else."""
 
-Stamp = tuple[tuple[str, int, int], ...]
+FileStates = tuple[tuple[str, int, int], ...]
 """Path, time of change and size of every file: what a cache of their content hangs on."""
 
 
@@ -115,12 +115,12 @@ def gather(*, paths: tuple[str, ...] = (), overrides: tuple[str, ...] = ()) -> A
 
 def tables(additions: Additions, section: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every table of one section, each with where it stands ("cards.toml: accelerator 2")."""
-    for path, changed, size in stamp(additions):
+    for path, changed, size in file_states(additions):
         for place, given in enumerate(_read(path, changed, size).get(section, ()), start=1):
             yield f"{path}: {section} {place}", given
 
 
-def stamp(additions: Additions) -> Stamp:
+def file_states(additions: Additions) -> FileStates:
     """The files that the paths lead to, and their state; empty for no additions."""
     if not additions.paths:
         return ()

@@ -21,18 +21,18 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.catalog.accelerators import accelerators
-from tonnage.catalog.hardware import multiprocessors_of_slice, parted
+from tonnage.catalog.hardware import multiprocessors_of_slice, parse_slice_name
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact
 
-__all__ = ["Stamp", "ladder", "measured", "stamp"]
+__all__ = ["Provenance", "ladder", "measured", "provenance"]
 
 FOLDER: Final = Path(__file__).parent / "data" / "efficiency"
 
 
-class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Where the grids of one file come from."""
 
     accelerator: str
@@ -57,7 +57,7 @@ class _Block(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _decode_block = msgspec.msgpack.Decoder(_Block).decode
-_decode_stamp = msgspec.msgpack.Decoder(Stamp).decode
+_decode_provenance = msgspec.msgpack.Decoder(Provenance).decode
 
 
 def measured() -> dict[str, tuple[str, ...]]:
@@ -69,7 +69,7 @@ def measured() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def stamp(accelerator_id: str, family: str) -> Stamp:
+def provenance(accelerator_id: str, family: str) -> Provenance:
     """Provenance of one file of grids."""
     return _open(accelerator_id, family)[0]
 
@@ -102,7 +102,7 @@ def ladder(
         family=family,
         grids=grids,
         curve=PROCESSOR if ran and bare else Curve(),
-        multiprocessors=die.multiprocessors if die else _units_like_kin(accelerator),
+        multiprocessors=die.multiprocessors if die else _units_of_donor(accelerator),
         sustained=_sustained().get(accelerator.architecture, 1.0),
         spread=_spread(),
         inter_node_bytes_per_s=inter_node_bytes_per_s,
@@ -152,17 +152,17 @@ def _dies() -> dict[str, _Die]:
 
 def _die(name: str) -> _Die | None:
     """The die of a part; of a slice, its own multiprocessors at the clock of the whole."""
-    split = parted(name)
+    split = parse_slice_name(name)
     if split is None:
         return _dies().get(name)
     whole, own = _dies().get(split[0]), multiprocessors_of_slice(name)
     return None if whole is None or own is None else _Die(own, whole.boost_clock_mhz)
 
 
-def _units_like_kin(accelerator: Accelerator) -> float | None:
+def _units_of_donor(accelerator: Accelerator) -> float | None:
     """
     Multiprocessors of a part whose number nobody lists: as many as give its 16-bit peak at the rate of those of the
-    nearest part with the same compute capability. Without any, a part would have no limit that its kin have.
+    nearest part with the same compute capability. Without any, a part would have no limit that related parts have.
     """
     if accelerator.compute_capability is None:
         return None
@@ -284,12 +284,12 @@ def _donors(part: _Part) -> list[tuple[str, Rung]]:
 
 
 @lru_cache(maxsize=64)
-def _open(name: str, family: str) -> tuple[Stamp, bytes]:
+def _open(name: str, family: str) -> tuple[Provenance, bytes]:
     path = FOLDER / f"{name}.{family}.grids"
     try:
         data = path.read_bytes()
         size = int.from_bytes(data[:4], "little")
-        return _decode_stamp(data[4 : 4 + size]), data[4 + size :]
+        return _decode_provenance(data[4 : 4 + size]), data[4 + size :]
     except (OSError, msgspec.MsgspecError) as error:
         raise BadFact(f"efficiency grids {path.name}: {error}; run tools/calibration/build.py again") from error
 

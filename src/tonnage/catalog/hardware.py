@@ -28,8 +28,8 @@ __all__ = [
     "Slice",
     "decoder",
     "multiprocessors_of_slice",
+    "parse_slice_name",
     "part_of",
-    "parted",
     "published_results",
     "scale_up_domains",
     "slices_of",
@@ -62,7 +62,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.accelerator}:{self.profile}"
 
 
-def parted(name: str) -> tuple[str, str] | None:
+def parse_slice_name(name: str) -> tuple[str, str] | None:
     """
     The parent and the profile that a name of a slice means; absent for whole accelerators.
 
@@ -82,7 +82,7 @@ def slices_of(accelerator: str) -> tuple[Slice, ...]:
 
 def multiprocessors_of_slice(name: str) -> float | None:
     """Multiprocessors of the part with this id, where it is a slice whose driver lists them."""
-    split = parted(name)
+    split = parse_slice_name(name)
     if split is None:
         return None
     return next((one.multiprocessors for one in slices_of(split[0]) if one.profile == split[1]), None)
@@ -119,7 +119,7 @@ def _rows() -> dict[str, tuple[Slice, ...]]:
     for row in table(DATA / "slices" / "profiles.csv"):
         name, profile = row["accelerator"], row["profile"]
         most, share = number(row, "most"), number(row, "memory_share")
-        if most is None or share is None or not 0 < share <= 1 or most < 1 or parted(f"x:{profile}") is None:
+        if most is None or share is None or not 0 < share <= 1 or most < 1 or parse_slice_name(f"x:{profile}") is None:
             raise BadFact(f"slices: {name} {profile} needs most, and a memory_share of at most 1")
         mine, width = number(row, "multiprocessors"), widths.get(name)
         # Sevenths or quarters, as the guide counts; the multiprocessors themselves where the driver listed them.

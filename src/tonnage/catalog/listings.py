@@ -16,20 +16,20 @@ from msgspec.structs import replace
 
 from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity
 from tonnage.catalog.additions import NOTHING, Additions
-from tonnage.catalog.hardware import published_results, scale_up_domains
-from tonnage.catalog.models import explain_name, model
-from tonnage.catalog.offers import offers
-from tonnage.catalog.providers import CERTIFICATIONS, providers
-from tonnage.catalog.sift import (
+from tonnage.catalog.filters import (
     Condition,
     Order,
     Wanted,
     accelerator_conditions,
+    filter_things,
     offer_conditions,
     ordered,
     per_accelerator,
-    sift,
 )
+from tonnage.catalog.hardware import published_results, scale_up_domains
+from tonnage.catalog.models import explain_name, model
+from tonnage.catalog.offers import offers
+from tonnage.catalog.providers import CERTIFICATIONS, providers
 from tonnage.catalog.traces import PublicTrace
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.listing import AcceleratorCard, Column, Hidden, Listing
@@ -94,13 +94,13 @@ def accelerators_listing(
     """Accelerators with memory, bandwidth, peaks, link, power and the cheapest prices."""
     known = accelerators(additions)
     every = offers(additions=additions, marketplace=wanted.marketplace)
-    rented, _ = sift(every, [*offer_conditions(wanted, every), _whole(known)])
+    rented, _ = filter_things(every, [*offer_conditions(wanted, every), _whole(known)])
     cheapest = {term: _cheapest(rented, term) for term in ("on-demand", "spot")}
     conditions = accelerator_conditions(wanted, known, additions=additions)
     if _asks_to_rent(wanted):
         term = "spot" if wanted.spot else "on-demand"
         conditions.append(Condition("no offer as asked", lambda part: part.id in cheapest[term]))
-    parts, failed = sift(known.values(), conditions)
+    parts, failed = filter_things(known.values(), conditions)
     rows = [_accelerator_row(part, cheapest, today) for part in parts]
     taken = [sentence for name in wanted.accelerators if (sentence := ambiguity(name, additions))]
     default = "spot" if wanted.spot else "price"
@@ -120,7 +120,7 @@ def accelerator_card(
         cheapest.setdefault(row["provider"], row)
     best = tuple(cheapest.values())
     dearer = Hidden(
-        reason="dearer offer of a provider shown (tonnage catalog offers)", rows=len(listed.rows) - len(best)
+        reason="more expensive offer of a provider shown (tonnage catalog offers)", rows=len(listed.rows) - len(best)
     )
     other = tuple(hidden for hidden in listed.hidden if hidden.reason != "another accelerator")
     shown = replace(listed, rows=best, hidden=(*other, *((dearer,) if dearer.rows else ())))
@@ -146,7 +146,7 @@ def offers_listing(
     ]
     if nvlink is not None:
         conditions.append(Condition("NVLink not as asked (--nvlink)", lambda offer: offer.nvlink is nvlink))
-    kept, failed = sift(every, [*conditions, *offer_conditions(wanted, every)])
+    kept, failed = filter_things(every, [*conditions, *offer_conditions(wanted, every)])
     rows = [_offer_row(offer, "spot" if wanted.spot else "on-demand", today) for offer in kept]
     taken = [sentence for name in wanted.accelerators if (sentence := ambiguity(name, additions))]
     return _listing("offers", OFFERS, rows=rows, failed=failed, order=order, default="price", today=today, notes=taken)
@@ -163,7 +163,7 @@ def providers_listing(
         for condition in accelerator_conditions(wanted, known, additions=additions)
     ]
     without_names = replace(wanted, providers=())
-    rented, _ = sift(every, [*asked, *offer_conditions(without_names, every)])
+    rented, _ = filter_things(every, [*asked, *offer_conditions(without_names, every)])
     conditions: list[Condition] = []
     if wanted.providers:
         names = {name.lower() for name in wanted.providers}
@@ -173,7 +173,7 @@ def providers_listing(
     if asked or _asks_to_rent(without_names):
         renting = {offer.provider for offer in rented}
         conditions.append(Condition("no offer as asked", lambda provider: provider.id in renting))
-    kept, failed = sift(providers().values(), conditions)
+    kept, failed = filter_things(providers().values(), conditions)
     rows = [_provider_row(provider, [offer for offer in rented if offer.provider == provider.id]) for provider in kept]
     return _listing("providers", PROVIDERS, rows=rows, failed=failed, order=order, default="provider", today=today)
 
@@ -201,7 +201,7 @@ def models_listing(
     if names:
         wanted = {model(name).id for name in names}
         conditions.append(Condition("another model", lambda one: one.id in wanted))
-    kept, failed = sift(known.values(), conditions)
+    kept, failed = filter_things(known.values(), conditions)
     rows = [_model_row(model) for model in kept]
     taken = [explain_name(name) for name in names if name not in known]
     return _listing("models", MODELS, rows=rows, failed=failed, order=order, default="id", today=today, notes=taken)

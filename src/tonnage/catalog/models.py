@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
+from tonnage.catalog.additions import NOTHING, Additions, FileStates, file_states, tables
 from tonnage.catalog.hub import names
 from tonnage.catalog.hub.config import read_config, read_inline
 from tonnage.catalog.hub.sizes import decoder_of_size, mixture_of_size
@@ -40,13 +40,13 @@ SHAPE: Final = (
 
 def models(additions: Additions = NOTHING) -> Mapping[str, Model]:
     """Every model by id: the shipped ones and the user's own. Builds all of them once."""
-    own = _own(additions, stamp(additions))
+    own = _own(additions, file_states(additions))
     return MappingProxyType({**_all(), **own}) if own else _all()
 
 
 def model_ids(additions: Additions = NOTHING) -> tuple[str, ...]:
     """Every id, without building a model."""
-    return (*_rows(), *_own(additions, stamp(additions)))
+    return (*_rows(), *_own(additions, file_states(additions)))
 
 
 def model(name: str, additions: Additions = NOTHING) -> Model:
@@ -63,7 +63,7 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
     >>> model("Llama-3.1-8B").id, model("nvidia/Llama-3.1-70B-Instruct-FP8").quantization
     ('meta-llama/Meta-Llama-3.1-8B', 'fp8')
     """
-    own = _own(additions, stamp(additions))
+    own = _own(additions, file_states(additions))
     if name in own:
         return own[name]
     if name in _rows():
@@ -91,7 +91,7 @@ def identify(name: str, additions: Additions = NOTHING) -> str:
     >>> identify("llama3.1:8b-instruct-q8_0")
     'meta-llama/Meta-Llama-3.1-8B'
     """
-    return names.find(name, _index(tuple(_own(additions, stamp(additions)))))[0]
+    return names.find(name, _index(tuple(_own(additions, file_states(additions)))))[0]
 
 
 def look_up(name: str) -> str | None:
@@ -108,7 +108,7 @@ def explain_name(name: str, additions: Additions = NOTHING) -> str:
     >>> explain_name("unsloth/Llama-3.2-1B-Instruct-bnb-4bit").splitlines()[0]
     "'unsloth/Llama-3.2-1B-Instruct-bnb-4bit' is meta-llama/Llama-3.2-1B"
     """
-    id, taken = names.find(name, _index(tuple(_own(additions, stamp(additions)))))
+    id, taken = names.find(name, _index(tuple(_own(additions, file_states(additions)))))
     return "\n  ".join((f"'{name}' is {id}", *taken.steps))
 
 
@@ -132,7 +132,7 @@ def _requantised(found: Model, quantization: str) -> Model:
 
 @cache
 def _formats() -> Mapping[str, Row]:
-    """Checkpoints whose formats their name does not tell, by the name without its maker."""
+    """Checkpoints whose formats their name does not tell, by the name without its vendor."""
     return MappingProxyType({row["name"].lower(): row for row in table(FOLDER / "formats.csv")})
 
 
@@ -158,7 +158,7 @@ def _index(own: tuple[str, ...]) -> names.Index:
 
 
 @lru_cache(maxsize=16)
-def _own(additions: Additions, _stamp: Stamp) -> Mapping[str, Model]:
+def _own(additions: Additions, _stamp: FileStates) -> Mapping[str, Model]:
     found: dict[str, Model] = {}
     for where, given in tables(additions, "model"):
         added = read_inline(given, where=where)
@@ -257,7 +257,7 @@ def _file(name: str) -> dict[str, Any]:
 
 
 def _published(row: Row, found: Model) -> dict[str, Any]:
-    """What the makers say, beside the shape."""
+    """What the vendors say, beside the shape."""
     total = number(row, "published_parameters")
     sparse = any(isinstance(group.feed_forward, Moe) for group in found.layers)
     return {

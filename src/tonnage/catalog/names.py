@@ -1,7 +1,7 @@
 """
 Which accelerator does a name mean, however a tool, a cloud or a person spells it?
 
-Three looks, strictest first: the id, alias or name itself, without case, punctuation and maker's words
+Three looks, strictest first: the id, alias or name itself, without case, punctuation and vendor's words
 ("NVIDIA", "GeForce", "Tesla"); the table of family defaults ("H100" is the SXM5 80GB); and the words of the
 name, all of which an accelerator must have ("h100 80gb hbm3"). Where several remain, the family's default
 among them is taken and the others are told; without a default the name is refused.

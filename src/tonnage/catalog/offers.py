@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog.accelerators import accelerator
-from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
+from tonnage.catalog.additions import NOTHING, Additions, FileStates, file_states, tables
 from tonnage.catalog.providers import Country, countries
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
 from tonnage.catalog.snapshots import State, snapshots, state
@@ -67,7 +67,7 @@ def offers(*, additions: Additions = NOTHING, marketplace: bool = True) -> tuple
     Rows with `history` set are superseded or of retiring series: they show where prices came from and are not
     to be offered as today's.
     """
-    return _all(additions, stamp(additions), (marketplace, state()))
+    return _all(additions, file_states(additions), (marketplace, state()))
 
 
 def date_remark(today: date, *, additions: Additions = NOTHING) -> str | None:
@@ -103,7 +103,7 @@ def spot_records() -> tuple[SpotRecord, ...]:
 
 
 @lru_cache(maxsize=8)
-def _all(additions: Additions, _stamp: Stamp, which: tuple[bool, State]) -> tuple[Offer, ...]:
+def _all(additions: Additions, _stamp: FileStates, which: tuple[bool, State]) -> tuple[Offer, ...]:
     marketplace, fetched = which
     own = tuple(_own(given, where=where, additions=additions) for where, given in tables(additions, "offer"))
     shipped = (*_sheet("listed"), *(_sheet("marketplace") if marketplace else ()))

@@ -255,7 +255,7 @@ def refresh_models(names: Iterable[str], *, watch: Callable[[str], None] = lambd
 def _repository(name: str) -> online.Repository:
     repo = online.repository(name)
     if repo is None:
-        raise BadRequest(f"model '{echo(name)}' names no model on a hub; expected MAKER/NAME")
+        raise BadRequest(f"model '{echo(name)}' names no model on a hub; expected OWNER/NAME")
     return repo
 
 

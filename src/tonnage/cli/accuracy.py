@@ -114,9 +114,9 @@ def _refereed(
     if rows_file:
         with Path(rows_file).open("w", encoding="utf-8", newline="") as table:
             csv.writer(table, lineterminator="\n").writerows([COLUMNS, *(_cells(item) for item in theirs)])
-    beside = duels(rows, theirs, ours=list(score(rows)), root=root, fitted_on=said.fitted_on)
+    compare_with_peer = duels(rows, theirs, ours=list(score(rows)), root=root, fitted_on=said.fitted_on)
     name = said.name or command
-    return replace(report_of(theirs, by=by, unusable=unusable), predictor=name, duels=tuple(beside))
+    return replace(report_of(theirs, by=by, unusable=unusable), predictor=name, duels=tuple(compare_with_peer))
 
 
 def _shipped() -> list[Path]:
@@ -214,7 +214,7 @@ def _networks(rows: list[Row], scores: list[Score], *, paths: list[Path], whole:
     """Groups of networks and single streams, prompts alone among them; own runs where everything is scored."""
     from tonnage.validation.left_out import left_out_predictions
     from tonnage.validation.network_groups import network_figures, own_figures, prompt_rows
-    from tonnage.validation.own_engine import carried_figures
+    from tonnage.validation.own_engine import transfer_figures
     from tonnage.validation.rows import read_rows
 
     blocks, root = {row.block for row in rows}, _root(paths)
@@ -224,7 +224,7 @@ def _networks(rows: list[Row], scores: list[Score], *, paths: list[Path], whole:
         [*rows, *prompts], scores, stored=stored, prompts=_scored(prompts, rows_file=None, workers=1)
     )  # fmt: skip
     own = root / "measurements" / "own"
-    return (*found, *own_figures(own), *carried_figures(own)) if whole else found
+    return (*found, *own_figures(own), *transfer_figures(own)) if whole else found
 
 
 def _layouts(rows: list[Row]) -> tuple[Figure, ...]:
@@ -259,7 +259,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
     from tonnage.validation.baselines import baseline_scores
     from tonnage.validation.left_out import left_out_predictions, left_out_scores
     from tonnage.validation.out_of_sample import set_aside
-    from tonnage.validation.peers import FILE, NAME, beside
+    from tonnage.validation.peers import FILE, NAME, compare_with_peer
     from tonnage.validation.regret import latencies_of, regrets
     from tonnage.validation.rows import read_rows
     from tonnage.validation.scoring import by_quantity
@@ -283,7 +283,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
         unseen=tuple(by_quantity(unseen)) if any(stored.values()) else (),
         aside=tuple(set_aside(rows, scores, every=every, root=root, predict=predict)),
         peer=NAME,
-        peers=tuple(beside(rows, scores, path=root / FILE, left_out=stored["family"])),
+        peers=tuple(compare_with_peer(rows, scores, path=root / FILE, left_out=stored["family"])),
         regret=(
             *_regret(rows, scores),
             *(

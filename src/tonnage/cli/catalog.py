@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from tonnage.catalog.additions import TEMPLATE, Additions, gather
-from tonnage.catalog.sift import Order, Wanted
+from tonnage.catalog.filters import Order, Wanted
 from tonnage.domain.listing import AcceleratorCard, Listing
 from tonnage.units import read
 

@@ -18,7 +18,7 @@ __all__ = ["STATUSES", "Accelerator", "Fact", "HostNeed", "Link", "Measured", "P
 
 STATUSES: Final = ("released", "announced", "facts-only")
 """
-Where a part stands: sold or rented; announced or told only by others than its maker, so answered when named and never
+Where a part stands: sold or rented; announced or told only by others than its vendor, so answered when named and never
 put forward; without a published throughput of its operations, so that nothing is predicted for it.
 """
 
@@ -168,7 +168,7 @@ class ScaleUpDomain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     spare_trays: int | None = None
     """Left out of large jobs by published practice; absent = none is published."""
     slices: tuple[tuple[int, ...], ...] = ()
-    """Parts of a torus that are rented by themselves, small ones first; the table of the maker may go on."""
+    """Parts of a torus that are rented by themselves, small ones first; the table of the vendor may go on."""
     fact: Fact
 
     @property

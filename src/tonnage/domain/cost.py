@@ -1,7 +1,7 @@
 """What owning and renting cost: the machine in numbers, the answer, and how sure it is.
 
 `tonnage cost rent-or-buy` returns a `RentOrBuy` (`"schema": "tonnage.cost/1"`). Every number that
-owning is reckoned from is an `Input`, with its band and where it comes from, so that none hides
+owning is computed from is an `Input`, with its band and where it comes from, so that none hides
 in a formula; the same names are the command's flags.
 """
 

@@ -1,4 +1,4 @@
-"""What the house may know of a serving engine: defaults, scheduler, memory rule, kernels and names, as one record.
+"""What Tonnage may know of a serving engine: defaults, scheduler, memory rule, kernels and names, as one record.
 
 The records themselves stand in `tonnage.engines`, a module each; formulas, simulation and planning take them as
 arguments and never look at a name. Whatever is absent in a record is how most engines do it.

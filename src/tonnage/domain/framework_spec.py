@@ -1,4 +1,4 @@
-"""What the house may know of training software: what it keeps, fuses, shards and splits, as records.
+"""What Tonnage may know of training software: what it keeps, fuses, shards and splits, as records.
 
 Frameworks that keep and fuse the same things are one family, `SoftwareSpec`: memory, step times and the search take it
 as an argument. `FrameworkSpec` is one framework of a family with what is particular to it alone. The records stand in

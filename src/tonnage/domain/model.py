@@ -210,7 +210,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     A model architecture and what is published about it.
 
     Absent means unknown. `extra_parameters` are weights outside layers, embeddings, head and
-    towers, named in `notes`. `published_parameters` is the maker's own total.
+    towers, named in `notes`. `published_parameters` is the vendor's own total.
     """
 
     id: str

@@ -25,14 +25,14 @@ from tonnage.errors import BadRequest, echo
 from tonnage.measure.stream import Body, Broken, Event, events_of, head_of, take
 
 __all__ = [
-    "Door",
+    "Connection",
     "Reply",
     "Target",
     "address_of",
     "ask",
     "close",
     "key_of",
-    "open_door",
+    "open_connection",
     "request_bytes",
     "target_at",
     "target_of",
@@ -89,7 +89,7 @@ class Reply(msgspec.Struct, kw_only=True):
     """The server's own time to write the answer."""
 
 
-class Door(msgspec.Struct, frozen=True, kw_only=True):
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """A target, how to speak to it, and the connections that wait for the next request."""
 
     target: Target
@@ -150,7 +150,7 @@ def key_of(name: str | None) -> str | None:
     return key
 
 
-def open_door(target: Target, *, key: str | None) -> Door:
+def open_connection(target: Target, *, key: str | None) -> Connection:
     """Everything that requests to one target share; connects to nothing yet."""
     host = f"[{target.host}]" if ":" in target.host else target.host
     lines = [
@@ -163,42 +163,42 @@ def open_door(target: Target, *, key: str | None) -> Door:
     if key:
         lines.append(f"Authorization: Bearer {key}")
     context = ssl.create_default_context() if target.tls else None
-    return Door(target=target, head="\r\n".join(lines).encode(), secret=key, tls=context, idle=deque(), closed=[])
+    return Connection(target=target, head="\r\n".join(lines).encode(), secret=key, tls=context, idle=deque(), closed=[])
 
 
-def close(door: Door) -> None:
+def close(connection: Connection) -> None:
     """Close the waiting connections."""
-    while door.idle:
-        door.idle.pop().shut()
+    while connection.idle:
+        connection.idle.pop().shut()
 
 
-def request_bytes(door: Door, *, prompt: str, output_tokens: int, ignore_eos: bool) -> bytes:
+def request_bytes(connection: Connection, *, prompt: str, output_tokens: int, ignore_eos: bool) -> bytes:
     """The request as it goes over the wire."""
     body: dict[str, object] = {
-        "model": door.target.model,
+        "model": connection.target.model,
         "max_tokens": output_tokens,
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    if door.target.kind == "chat":
+    if connection.target.kind == "chat":
         body["messages"] = [{"role": "user", "content": prompt}]
     else:
         body["prompt"] = prompt
     if ignore_eos:
         body["ignore_eos"] = True
     data = msgspec.json.encode(body)
-    return b"%b\r\nContent-Length: %d\r\n\r\n%b" % (door.head, len(data), data)
+    return b"%b\r\nContent-Length: %d\r\n\r\n%b" % (connection.head, len(data), data)
 
 
-async def ask(door: Door, data: bytes, *, timeout_s: float) -> Reply:
+async def ask(connection: Connection, data: bytes, *, timeout_s: float) -> Reply:
     """Send one request and wait for all of its answer; whatever goes wrong is in the reply."""
     reply = Reply(sent_s=time.perf_counter())
     wire: _Wire | None = None
     try:
         async with asyncio.timeout(timeout_s):
             for fresh in (False, True):
-                wire = _waiting(door) if not fresh else await _connect(door)
+                wire = _waiting(connection) if not fresh else await _connect(connection)
                 if wire is None:
                     continue
                 try:
@@ -209,7 +209,7 @@ async def ask(door: Door, data: bytes, *, timeout_s: float) -> Reply:
                     if fresh or wire.heard:
                         raise
                     reply.resent = True
-                    door.closed.append(reply.sent_s)
+                    connection.closed.append(reply.sent_s)
     except TimeoutError:
         _fail(reply, "timeout", f"no complete answer within {timeout_s:g} s")
     except Broken as error:
@@ -223,12 +223,12 @@ async def ask(door: Door, data: bytes, *, timeout_s: float) -> Reply:
     except OSError as error:
         _fail(reply, "unreachable", (error.strerror or str(error)).lower())
     if wire is not None:
-        if wire.reusable and len(door.closed) < CLOSES:
-            door.idle.append(wire)
+        if wire.reusable and len(connection.closed) < CLOSES:
+            connection.idle.append(wire)
         else:
             wire.shut()
     if reply.detail:  # the key first: half of it may be left otherwise
-        shown = reply.detail.replace(door.secret, "***") if door.secret else reply.detail
+        shown = reply.detail.replace(connection.secret, "***") if connection.secret else reply.detail
         reply.detail = shown[:MAX_DETAIL_LENGTH]
     return reply
 
@@ -240,18 +240,18 @@ def _fail(reply: Reply, kind: str, detail: str) -> None:
     reply.detail = reply.detail or detail
 
 
-def _waiting(door: Door) -> _Wire | None:
-    while door.idle:
-        wire = door.idle.pop()
+def _waiting(connection: Connection) -> _Wire | None:
+    while connection.idle:
+        wire = connection.idle.pop()
         if wire.reusable:
             return wire
         wire.shut()
     return None
 
 
-async def _connect(door: Door) -> _Wire:
-    target = door.target
-    _, wire = await asyncio.get_running_loop().create_connection(_Wire, target.host, target.port, ssl=door.tls)
+async def _connect(connection: Connection) -> _Wire:
+    target = connection.target
+    _, wire = await asyncio.get_running_loop().create_connection(_Wire, target.host, target.port, ssl=connection.tls)
     return wire
 
 

@@ -36,7 +36,7 @@ __all__ = [
     "entries",
     "entry",
     "export",
-    "opened",
+    "open_store",
     "place_of",
     "remember",
 ]
@@ -69,7 +69,7 @@ def remember(noun: Any, *, place: Place) -> int:
         fields.get("url") or fields.get("command") or fields.get("name"),
         msgspec.json.encode(_versions(fields)).decode(),
     )
-    with opened(place, write=True) as database:
+    with open_store(place, write=True) as database:
         with database.transaction():
             database.run(
                 "INSERT INTO measurement (key, kind, date, machine, document, model, subject, versions) "
@@ -81,7 +81,7 @@ def remember(noun: Any, *, place: Place) -> int:
 
 def entries(place: Place, *, kind: str | None = None, model: str | None = None, most: int = 50) -> History:
     """The latest entries, without their documents."""
-    with opened(place, write=False) as database:
+    with open_store(place, write=False) as database:
         _readable(database, place)
         where, values = _where(kind, model)
         rows = database.run(
@@ -105,7 +105,7 @@ def entry(place: Place, number: int) -> Entry:
     BadRequest
         There is none of this number.
     """
-    with opened(place, write=False) as database:
+    with open_store(place, write=False) as database:
         _readable(database, place)
         row = database.run(f"SELECT {COLUMNS}, document FROM measurement WHERE id = ?", (number,)).fetchone()
     if row is None:
@@ -127,7 +127,7 @@ def export(
 
     A row that cannot be read does not keep the others: `damaged` is told its number and what is wrong.
     """
-    with opened(place, write=False) as database:
+    with open_store(place, write=False) as database:
         _readable(database, place)
         where, values = _where(kind, model)
         numbers = database.run(f"SELECT id FROM measurement{where} ORDER BY date, id", values).fetchall()
@@ -147,7 +147,7 @@ def _readable(database: Database, place: Place) -> None:
         # An older store is brought up to date by whoever may write it.
         if found > LATEST:
             raise BadRequest(f"history: '{place.shown}' was written by a later Tonnage (schema {found})")
-        with opened(place, write=True):
+        with open_store(place, write=True):
             pass
 
 
@@ -246,7 +246,7 @@ class Database:
 
 
 @contextlib.contextmanager
-def opened(place: Place, *, write: bool) -> Iterator[Database]:
+def open_store(place: Place, *, write: bool) -> Iterator[Database]:
     """
     The store at a place, brought to this version; closed at the end.
 

@@ -25,7 +25,7 @@ import msgspec
 
 from tonnage.domain.measurement import Load
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.measure.client import Door, Reply, ask, request_bytes
+from tonnage.measure.client import Connection, Reply, ask, request_bytes
 from tonnage.measure.records import Outcome, Spec, append
 
 __all__ = ["MAX_IN_FLIGHT", "Stage", "Stop", "gaps", "outcome_of", "prompt", "run_stage", "words_for"]
@@ -51,9 +51,9 @@ PREPARED_REQUESTS: Final = 20_000
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage of one start of the client: what to send, through which door, into which file."""
+    """One stage of one start of the client: what to send, through which connection, into which file."""
 
-    door: Door
+    connection: Connection
     spec: Spec
     load: Load
     stage: int
@@ -216,13 +216,13 @@ async def _drain(tasks: set[asyncio.Task[None]], tally: _Tally) -> None:
 def _bytes(stage: Stage, index: int) -> bytes:
     text = prompt(seed=stage.spec.seed + 7919 * stage.stage, index=index, words=stage.words)
     spec = stage.spec
-    return request_bytes(stage.door, prompt=text, output_tokens=spec.output_tokens, ignore_eos=spec.ignore_eos)
+    return request_bytes(stage.connection, prompt=text, output_tokens=spec.output_tokens, ignore_eos=spec.ignore_eos)
 
 
 async def _one(stage: Stage, index: int, *, data: bytes, intended_s: float, tally: _Tally, progress: Any) -> None:
     tally.sent += 1
     tally.counting = tally.counting or index >= stage.load.warmup
-    reply = await ask(stage.door, data, timeout_s=stage.spec.timeout_s)
+    reply = await ask(stage.connection, data, timeout_s=stage.spec.timeout_s)
     outcome = outcome_of(reply, stage, index=index, intended_s=intended_s, start_s=tally.start_s)
     try:
         append(stage.file, outcome)
@@ -317,7 +317,7 @@ def prompt(*, seed: int, index: int, words: int) -> str:
     return " ".join(random.Random(f"{seed}/{index}").choices(WORDS, k=words))
 
 
-async def words_for(door: Door, spec: Spec) -> int:
+async def words_for(connection: Connection, spec: Spec) -> int:
     """
     Words that make up the wanted prompt, by the server's own count of two probes.
 
@@ -333,11 +333,11 @@ async def words_for(door: Door, spec: Spec) -> int:
     for number, words in enumerate((short, long)):
         text = prompt(seed=spec.seed, index=FIRST_PROBE - number, words=words)
         data = request_bytes(
-            door, prompt=text, output_tokens=min(PROBE_TOKENS, spec.output_tokens), ignore_eos=spec.ignore_eos
+            connection, prompt=text, output_tokens=min(PROBE_TOKENS, spec.output_tokens), ignore_eos=spec.ignore_eos
         )
-        reply = await ask(door, data, timeout_s=spec.timeout_s)
+        reply = await ask(connection, data, timeout_s=spec.timeout_s)
         if reply.failure is not None and reply.failure != "empty":
-            raise BadRequest(_why(reply, door, spec))
+            raise BadRequest(_why(reply, connection, spec))
         counts.append(reply.prompt_tokens)
     few, many = counts
     if not isinstance(few, int) or not isinstance(many, int) or not many > few > 0:
@@ -346,9 +346,9 @@ async def words_for(door: Door, spec: Spec) -> int:
     return max(1, round((spec.prompt_tokens - (few - per_word * short)) / per_word))
 
 
-def _why(reply: Reply, door: Door, spec: Spec) -> str:
+def _why(reply: Reply, connection: Connection, spec: Spec) -> str:
     """The first request failed: one sentence with what to do."""
-    where = door.target.url
+    where = connection.target.url
     status = reply.status or 0
     if reply.failure == "refused":
         return f"{where}: connection refused; is the server running, and is the port right?"

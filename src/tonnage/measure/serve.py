@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tonnage.domain.diagnosis import Reading
 from tonnage.domain.measurement import Load, Measurement
 from tonnage.errors import BadRequest, echo
-from tonnage.measure.client import Door, Target, close, key_of, open_door, target_of
+from tonnage.measure.client import Connection, Target, close, key_of, open_connection, target_of
 from tonnage.measure.knee import next_level
 from tonnage.measure.load import Stage, run_stage, words_for
 from tonnage.measure.records import (
@@ -108,12 +108,12 @@ def measure_serve(
     """
     check(spec)
     target = target_of(spec.url, model=spec.model, kind=spec.kind)
-    door = open_door(target, key=key_of(key_env))
+    connection = open_connection(target, key=key_of(key_env))
     log = _resumable(spec, output) if resume else None
     _raise_file_limit()
     pages = pages_of(target, metrics)
     with asyncio.Runner(loop_factory=_faster_loop()) as runner:
-        runner.run(_run(spec, output, door=door, log=log, progress=progress, pages=pages))
+        runner.run(_run(spec, output, connection=connection, log=log, progress=progress, pages=pages))
     return measurement_of(read_log(output))
 
 
@@ -144,12 +144,12 @@ def _text(value: object) -> str:
 
 
 async def _run(
-    spec: Spec, output: Path, *, door: Door, log: Log | None, progress: Progress | None, pages: Pages
+    spec: Spec, output: Path, *, connection: Connection, log: Log | None, progress: Progress | None, pages: Pages
 ) -> None:
     for page, named in pages:
         if named:
             await _answers(page)
-    words = await words_for(door, spec)
+    words = await words_for(connection, spec)
     if log is not None and log.segments:
         words = log.segments[0].words
     header = Header(spec=spec, version=__version__, date=_now())
@@ -162,7 +162,7 @@ async def _run(
             number, load, done, spent_s = following
             append(file, Segment(segment=segment, stage=number, load=load, words=words, date=_now()))
             stage = Stage(
-                door=door,
+                connection=connection,
                 spec=spec,
                 load=load,
                 stage=number,
@@ -176,7 +176,7 @@ async def _run(
             segment += 1
     finally:
         os.close(file)
-        close(door)
+        close(connection)
 
 
 async def _answers(page: Target) -> None:

@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from tonnage.optimize.fleet_machines import merged, put_apart, undominated
+from tonnage.optimize.fleet_machines import drop_dominated, merge_machines, place_on_instances
 from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, classes_of
 from tonnage.optimize.fleet_zones import slot_rows, zone_columns, zone_rows
 from tonnage.optimize.programme import UNLIMITED, Column, Programme, Row, Solved, solve
@@ -45,7 +45,7 @@ def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | Non
 
     `near`: a good one soon, however far its bound is.
     """
-    asked, problem = problem, merged(undominated(problem))
+    asked, problem = problem, merge_machines(drop_dominated(problem))
     columns = dict(_columns(problem))
     at = {key: i for i, key in enumerate(columns)}
     rows = [
@@ -53,7 +53,7 @@ def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | Non
         for terms, lower, upper, elastic in _rows(problem, columns)
     ]
     solved = solve(Programme(list(columns.values()), rows, len(problem.hours)), gap=gap, nodes=nodes, near=near)
-    return put_apart(problem, asked, fleet=_told(problem, at, solved))
+    return place_on_instances(problem, asked, fleet=_told(problem, at, solved))
 
 
 # One loop for each family of variables, in the order in which the solver numbers them.

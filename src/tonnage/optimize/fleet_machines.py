@@ -8,8 +8,8 @@ which are large enough have the slots,
     sum of charge x replicas, charges >= c   <=   sum of slots x instances, slots >= c
 
 for charges divide each other and the slots that they fit: the largest first, each where it fits, leaves no waste.
-Afterwards they are put on instances one by one (`put_apart`). That is the same optimum with fewer and less symmetric
-columns. A way is left out, too, where others of its pool do at least as much on the same slots.
+Afterwards they are put on instances one by one (`place_on_instances`). That is the same optimum with fewer and less
+symmetric columns. A way is left out, too, where others of its pool do at least as much on the same slots.
 
 A machine is not needed where another does the same at no higher price of a slot. Whatever stands on a machine can stand
 on machines that divide it, hold the same replicas at least as fast, count against the same quotas and fail together
@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Way, classes_of
 
-__all__ = ["merged", "put_apart", "undominated"]
+__all__ = ["drop_dominated", "merge_machines", "place_on_instances"]
 
 TOLERANCE: Final = 1e-9
 
@@ -34,7 +34,7 @@ Sign = tuple[int, float, int, tuple[float, ...], float, bool]
 """All of a way but the machine."""
 
 
-def merged(problem: FleetProblem) -> FleetProblem:
+def merge_machines(problem: FleetProblem) -> FleetProblem:
     """The problem with the ways of each kind of machine on its first one, and what kind each machine is of."""
     ways: list[dict[Sign, Way]] = [{} for _ in problem.machines]
     for way in problem.ways:
@@ -55,7 +55,7 @@ def merged(problem: FleetProblem) -> FleetProblem:
     return replace(problem, ways=kept, kinds=tuple(kinds))
 
 
-def put_apart(problem: FleetProblem, asked: FleetProblem, *, fleet: Fleet) -> Fleet:
+def place_on_instances(problem: FleetProblem, asked: FleetProblem, *, fleet: Fleet) -> Fleet:
     """What runs on a kind, put on the machines of the problem as it was asked; ways as they are counted there."""
     place: dict[tuple[int, Sign], int] = {}
     for w, way in enumerate(asked.ways):
@@ -200,7 +200,7 @@ def _put(problem: FleetProblem, running: dict[int, float], standing: dict[int, f
     return found
 
 
-def undominated(problem: FleetProblem) -> FleetProblem:
+def drop_dominated(problem: FleetProblem) -> FleetProblem:
     """The problem with neither ways nor terms on machines that others stand in for; machines keep their places."""
     ways: list[list[Way]] = [[] for _ in problem.machines]
     for way in problem.ways:

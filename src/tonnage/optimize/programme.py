@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from tonnage.optimize.programme_cuts import Cover, Point, Room, broken
+from tonnage.optimize.programme_cuts import Cover, Point, Room, violated_cuts
 
 __all__ = ["Column", "Programme", "Row", "Solved", "solve"]
 
@@ -117,11 +117,11 @@ def solve(programme: Programme, *, gap: float = 0.01, nodes: int | None = None, 
         return Solved(values=(), cost=0.0, bound=0.0) if met else Solved(values=None)
     whole = sum(column.whole for column in programme.columns)
     if programme.periods == 1 or whole <= WHOLE_AT_MOST:
-        return _direct(programme, gap=gap, nodes=nodes or SMALL_NODES)
-    return _apart(programme, gap=gap, nodes=nodes or NODES, near=near)
+        return _solve_whole(programme, gap=gap, nodes=nodes or SMALL_NODES)
+    return _solve_by_period(programme, gap=gap, nodes=nodes or NODES, near=near)
 
 
-def _direct(
+def _solve_whole(
     programme: Programme, *, gap: float, nodes: int, start: tuple[float, ...] | None = None, few: bool = False
 ) -> Solved:
     model = _model(programme.columns, programme.rows)
@@ -147,13 +147,13 @@ def _direct(
     return Solved(values=values, cost=cost, bound=min(bound, cost))
 
 
-def _apart(programme: Programme, *, gap: float, nodes: int, near: bool) -> Solved:
+def _solve_by_period(programme: Programme, *, gap: float, nodes: int, near: bool) -> Solved:
     """A tight bound, a first solution period by period near it, then as much of the rest as effort allows."""
-    tight = _tightened(programme)
+    tight = _tighten(programme)
     if tight is None:
         return Solved(values=None)
     cut = programme._replace(rows=tight.rows)
-    found = [values for values in (_dived(cut, tight.model), _rounded(programme, tight.relaxed)) if values is not None]
+    found = [values for values in (_dive(cut, tight.model), _round(programme, tight.relaxed)) if values is not None]
     first = min(found, key=lambda values: _cost(programme.columns, values), default=None)
     bound = tight.relaxed.cost
     if first is not None:
@@ -162,19 +162,19 @@ def _apart(programme: Programme, *, gap: float, nodes: int, near: bool) -> Solve
         count = sum(column.whole for column in programme.columns)
         if best.gap <= gap or count > WHOLE_AT_ONCE:
             return best
-        few = cut._replace(columns=_nearby(programme, tight.relaxed, first))
-        better = _direct(few, gap=gap, start=first, nodes=NEARBY_NODES, few=True)
+        few = cut._replace(columns=_nearby_columns(programme, tight.relaxed, first))
+        better = _solve_whole(few, gap=gap, start=first, nodes=NEARBY_NODES, few=True)
         if better.values is not None and better.cost < cost:
             first, best = better.values, Solved(better.values, better.cost, min(bound, better.cost))
         if best.gap <= gap or (near and best.gap <= GOOD_GAP and count > SMALL_COLUMNS):
             return best
-    whole = _direct(cut, gap=gap, start=first, nodes=1 if near else nodes)
+    whole = _solve_whole(cut, gap=gap, start=first, nodes=1 if near else nodes)
     if whole.values is None:
         return whole
     return whole._replace(bound=min(max(bound, whole.bound), whole.cost))
 
 
-def _nearby(programme: Programme, relaxed: _Relaxed, first: Sequence[float]) -> list[Column]:
+def _nearby_columns(programme: Programme, relaxed: _Relaxed, first: Sequence[float]) -> list[Column]:
     """The columns, those at nothing that neither the relaxation takes, or nearly takes, nor a first solution."""
     dear = MAX_NEARBY_COST * abs(relaxed.cost)
     return [
@@ -193,7 +193,7 @@ class _Tight(NamedTuple):
     model: Any
 
 
-def _tightened(programme: Programme) -> _Tight | None:
+def _tighten(programme: Programme) -> _Tight | None:
     """The relaxation with rows by rounding, until another round raises its bound by less than `MIN_ROUND_GAIN`."""
     columns, whole = programme.columns, [column.whole for column in programme.columns]
     covers, rooms = _covers(programme), _rooms(programme)
@@ -211,7 +211,9 @@ def _tightened(programme: Programme) -> _Tight | None:
         slack = [
             sum(f * values[i] for i, f in cover.terms.items()) > cover.least * (1.0 + IDLE_SLACK) for cover in known
         ]
-        new = broken(covers, known, rooms=rooms, point=Point(values, whole))[: math.ceil(ROWS_PER_DEMAND * len(covers))]
+        new = violated_cuts(covers, known, rooms=rooms, point=Point(values, whole))[
+            : math.ceil(ROWS_PER_DEMAND * len(covers))
+        ]
         gone = [len(programme.rows) + n for n, idle in enumerate(slack) if idle]
         if gone:
             model.deleteRows(len(gone), gone)
@@ -248,7 +250,7 @@ def _rooms(programme: Programme) -> list[Room]:
     return found
 
 
-def _dived(programme: Programme, model: Any) -> tuple[float, ...] | None:
+def _dive(programme: Programme, model: Any) -> tuple[float, ...] | None:
     """A solution: shared columns made whole one after the other in a solved model, then each period by itself."""
     columns = programme.columns
     left = {i for i, column in enumerate(columns) if column.period is None and column.whole}
@@ -267,9 +269,9 @@ def _dived(programme: Programme, model: Any) -> tuple[float, ...] | None:
             model.changeColBounds(i, held[i], held[i])
             left.discard(i)
     relaxed = _solution(model)
-    priced = _priced(programme, relaxed)
+    priced = _price(programme, relaxed)
     pieces = [_piece(programme, priced, period) for period in range(programme.periods)]
-    return _held(programme, relaxed, priced=priced, pieces=pieces, held=held)
+    return _solve_held(programme, relaxed, priced=priced, pieces=pieces, held=held)
 
 
 class _Relaxed(NamedTuple):
@@ -306,7 +308,7 @@ def _solution(model: Any) -> _Relaxed:
     return _Relaxed(tuple(found.col_value), tuple(found.row_dual), tuple(found.col_dual), cost)
 
 
-def _priced(programme: Programme, relaxed: _Relaxed) -> _Priced:
+def _price(programme: Programme, relaxed: _Relaxed) -> _Priced:
     columns = programme.columns
     shared = tuple(i for i, column in enumerate(columns) if column.period is None)
     costs = [column.cost for column in columns]
@@ -348,7 +350,7 @@ def _piece(programme: Programme, priced: _Priced, period: int) -> _Piece:
     return _Piece(Programme(cut, rows), own)
 
 
-def _held(
+def _solve_held(
     programme: Programme,
     relaxed: _Relaxed,
     *,
@@ -370,7 +372,7 @@ def _held(
                 column if keep or not column.whole else column._replace(upper=0.0)
                 for column, keep in zip(columns, some, strict=True)
             ]
-            found = _piecewise(able, [*piece.programme.rows, *extra], here)
+            found = _solve_pieces(able, [*piece.programme.rows, *extra], here)
             if found is not None:
                 break
         if found is None:
@@ -384,7 +386,7 @@ def _held(
     return _tidy(programme.columns, final.getSolution().col_value)
 
 
-def _piecewise(columns: Sequence[Column], rows: Sequence[Row], held: dict[int, float]) -> tuple[float, ...] | None:
+def _solve_pieces(columns: Sequence[Column], rows: Sequence[Row], held: dict[int, float]) -> tuple[float, ...] | None:
     model = _model(columns, rows, held=held)
     model.setOptionValue("mip_rel_gap", PERIOD_GAP)
     model.setOptionValue("mip_max_nodes", PERIOD_NODES)
@@ -395,7 +397,7 @@ def _piecewise(columns: Sequence[Column], rows: Sequence[Row], held: dict[int, f
     return _tidy(columns, model.getSolution().col_value)
 
 
-def _rounded(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
+def _round(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
     """The relaxation rounded up: first the whole columns that cost nothing, then those that pay for them."""
     values = relaxed.values
     held: dict[int, float] = {}

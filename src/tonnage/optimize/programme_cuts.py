@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["Cover", "Point", "Room", "broken", "rounded"]
+__all__ = ["Cover", "Point", "Room", "rounding_cut", "violated_cuts"]
 
 MIN_FRACTION: Final = 0.05
 """Fraction of the right side below which rounding it up gains too little. [-]"""
@@ -53,7 +53,7 @@ class Point(NamedTuple):
     whole: Sequence[bool]
 
 
-def rounded(cover: Cover, *, scale: float, whole: Sequence[bool]) -> Cover | None:
+def rounding_cut(cover: Cover, *, scale: float, whole: Sequence[bool]) -> Cover | None:
     """The row by mixed-integer rounding; nothing where the right side is whole already."""
     least = cover.least / scale
     share = least - math.floor(least + TOLERANCE)
@@ -63,7 +63,9 @@ def rounded(cover: Cover, *, scale: float, whole: Sequence[bool]) -> Cover | Non
     return Cover({i: factor for i, factor in terms.items() if factor}, float(math.ceil(least - TOLERANCE)))
 
 
-def broken(covers: Sequence[Cover], known: Sequence[Cover], *, rooms: Sequence[Room], point: Point) -> list[Cover]:
+def violated_cuts(
+    covers: Sequence[Cover], known: Sequence[Cover], *, rooms: Sequence[Room], point: Point
+) -> list[Cover]:
     """Rows that the point breaks, the farthest from it first; `known` are such rows found before."""
     values = point.values
     room_of = {i: k for k, room in enumerate(rooms) for i in room.takes}
@@ -168,7 +170,7 @@ def _cuts(cover: Cover, point: Point, *, most: int) -> list[tuple[float, Cover]]
             found.append((missing / right, scale))
     cuts: list[tuple[float, Cover]] = []
     for missing, scale in sorted(found, reverse=True)[: 2 * most]:
-        cut = rounded(cover, scale=scale, whole=whole)
+        cut = rounding_cut(cover, scale=scale, whole=whole)
         if cut is not None:
             length = math.sqrt(sum(factor * factor for factor in cut.terms.values()))
             cuts.append((missing * cut.least / length, cut))

@@ -166,7 +166,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         speculation=_speculation(engine),
         mixed_attention=mixed_attention(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
     )
-    told = filter(None, (catalog.standing(accelerator),))
+    told = filter(None, (catalog.status_note(accelerator),))
     notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
     if times.borrowed and own is None:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")

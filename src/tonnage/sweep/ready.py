@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-from tonnage.sweep.runners import answered
+from tonnage.sweep.runners import answer_chunk
 
 __all__ = ["QUESTION"]
 
@@ -21,4 +21,4 @@ QUESTION: Final[dict[str, Any]] = {
 }
 
 importlib.import_module("tonnage.planning.serve.plan")
-answered("simulate", (("", QUESTION),), take={}, folders=())
+answer_chunk("simulate", (("", QUESTION),), take={}, folders=())

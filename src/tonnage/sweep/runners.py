@@ -28,7 +28,7 @@ import msgspec
 from tonnage.catalog import Additions, gather
 from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
 
-__all__ = ["USUAL", "Chunk", "Found", "answered", "chunked", "on_processes", "on_ray", "taken"]
+__all__ = ["USUAL", "Chunk", "Found", "answer_chunk", "chunks_of", "on_processes", "on_ray", "pick_numbers"]
 
 Found = list[tuple[str, bytes]]
 TRIES: Final = 3
@@ -40,7 +40,7 @@ SHARE: Final = 4
 """A chunk is this part of a worker's share of what is left: the first are large, the last ones single questions."""
 
 
-def chunked(questions: Chunk, *, workers: int) -> Iterator[Chunk]:
+def chunks_of(questions: Chunk, *, workers: int) -> Iterator[Chunk]:
     """All questions in their order, in chunks that shrink."""
     start = 0
     while start < len(questions):
@@ -61,10 +61,10 @@ def on_processes(
         A chunk lost its worker again and again.
     """
     if workers == 1:
-        for chunk in chunked(questions, workers=1):
-            yield answered(ask, chunk, take=take, folders=folders)
+        for chunk in chunks_of(questions, workers=1):
+            yield answer_chunk(ask, chunk, take=take, folders=folders)
         return
-    waiting: deque[tuple[Chunk, int]] = deque((chunk, 0) for chunk in chunked(questions, workers=workers))
+    waiting: deque[tuple[Chunk, int]] = deque((chunk, 0) for chunk in chunks_of(questions, workers=workers))
     simulated = ask in ("plan", "simulate") and not all(request.get("quick") for _, request in questions)
     context = _context(loaded=simulated)
     pools = [_pool(context) for _ in range(min(workers, len(waiting)))]
@@ -75,7 +75,7 @@ def on_processes(
             while waiting and idle:
                 place = idle.pop()
                 chunk, lost = waiting.popleft()
-                busy[pools[place].submit(answered, ask, chunk, take=take, folders=folders)] = (place, chunk, lost)
+                busy[pools[place].submit(answer_chunk, ask, chunk, take=take, folders=folders)] = (place, chunk, lost)
             for future in wait(busy, return_when=FIRST_COMPLETED).done:
                 place, chunk, lost = busy.pop(future)
                 try:
@@ -111,10 +111,10 @@ def on_ray(
         told = f"--ray: the cluster at '{echo(address)}' cannot be reached: {error}"
         raise BadRequest(f"{told}; one that asks for a token wants it in RAY_AUTH_TOKEN") from None
     try:
-        task = ray.remote(max_retries=TRIES - 1)(answered)
+        task = ray.remote(max_retries=TRIES - 1)(answer_chunk)
         cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
         running: list[Any] = []
-        for chunk in chunked(questions, workers=cores):
+        for chunk in chunks_of(questions, workers=cores):
             if len(running) >= cores * IN_FLIGHT:
                 done, running = ray.wait(running)
                 yield from ray.get(done)
@@ -174,13 +174,13 @@ USUAL: Final[dict[str, dict[str, str]]] = {
 """Columns of a sweep that names none."""
 
 
-def answered(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tuple[str, ...]) -> list[tuple[str, bytes]]:
+def answer_chunk(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tuple[str, ...]) -> list[tuple[str, bytes]]:
     """Key and row (JSON) of every question of a chunk; a wrong request is a row that says why."""
     additions = gather(paths=folders)
     return [(key, msgspec.json.encode(_row(ask, request, take, additions))) for key, request in chunk]
 
 
-def taken(answer: Any, take: Mapping[str, str]) -> dict[str, Any]:
+def pick_numbers(answer: Any, take: Mapping[str, str]) -> dict[str, Any]:
     """
     The named numbers of an answer; a place it has not (an option of an infeasible plan) is null.
 
@@ -194,7 +194,7 @@ def taken(answer: Any, take: Mapping[str, str]) -> dict[str, Any]:
 
 def _row(ask: str, request: dict[str, Any], take: Mapping[str, str], additions: Additions) -> dict[str, Any]:
     try:
-        return taken(_asked(ask, request, additions), take or USUAL[ask])
+        return pick_numbers(_asked(ask, request, additions), take or USUAL[ask])
     except TonnageError as wrong:
         return {"error": str(wrong)}
 

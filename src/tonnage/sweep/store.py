@@ -16,7 +16,7 @@ import msgspec
 from tonnage.errors import BadFact, echo
 from tonnage.sqlitefile import SWEEP_ID, refuse_other, stamp
 
-__all__ = ["Store", "known", "opened", "put", "rows"]
+__all__ = ["Store", "known", "open_store", "put", "rows"]
 
 Store = sqlite3.Connection
 FORMAT: Final = 1
@@ -24,7 +24,7 @@ _decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Store]:
+def open_store(path: Path) -> Iterator[Store]:
     """
     The store in a file, made when it is not there.
 

@@ -49,7 +49,7 @@ def run(
     watch : callable
         Told (done, all) after each chunk.
     """
-    with stores.opened(file) as store:
+    with stores.open_store(file) as store:
         there = stores.known(store)
         missing = {point.key: point.request for point in points_of(sweep) if point.key not in there}
         watch(sweep.size - len(missing), sweep.size)
@@ -69,7 +69,7 @@ def run(
 
 def table(sweep: Sweep, file: Path) -> Iterator[dict[str, Any]]:
     """One row a point, in the grid's order: what was varied, then what was taken (NAME_found where both have it)."""
-    with stores.opened(file) as store:
+    with stores.open_store(file) as store:
         points: list[Point] = list(points_of(sweep))
         for point, row in zip(points, stores.rows(store, (point.key for point in points)), strict=True):
             if isinstance(row, str):

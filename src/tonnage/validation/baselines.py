@@ -33,7 +33,7 @@ from tonnage.domain.case import (
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import Unmeasured
-from tonnage.validation.grouping import grouped
+from tonnage.validation.grouping import group_by
 from tonnage.validation.metrics import log_ratio, quantile
 from tonnage.validation.rows import Row
 from tonnage.validation.scoring import Score, score
@@ -60,7 +60,7 @@ def baseline_scores(rows: Iterable[Row], ours: Iterable[Score]) -> list[tuple[st
 def constant_utilisation(scores: Iterable[Score]) -> list[Score]:
     """The same scores with one factor per kind and quantity, the median of measured over predicted."""
     found: list[Score] = []
-    for own in grouped(scores, lambda item: (item.kind, item.quantity)).values():
+    for own in group_by(scores, lambda item: (item.kind, item.quantity)).values():
         pairs = [(item.predicted, item.measured) for item in own if item.predicted and item.measured]
         ratios = [log_ratio(predicted=p, measured=m) for p, m in pairs]
         known = [ratio for ratio in ratios if ratio is not None]

@@ -22,7 +22,7 @@ from tonnage.errors import BadFact, TonnageError
 from tonnage.validation.cases import kind_of
 from tonnage.validation.rows import Row, text
 
-__all__ = ["FILE", "LABELS", "LEFT_OUT", "Grouping", "Labels", "grouped", "labels_of", "leave_out", "read_grouping"]
+__all__ = ["FILE", "LABELS", "LEFT_OUT", "Grouping", "Labels", "group_by", "labels_of", "leave_out", "read_grouping"]
 
 FILE: Final = Path("measurements") / "groups.toml"
 HALF: Final = 0.5
@@ -103,7 +103,7 @@ class Grouping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def mostly_open(self, rows: Iterable[Row]) -> str:
         """The setting that more than half of the rows leave open; empty where there is none."""
         rows = list(rows)
-        shares = grouped(rows, self.left_open)
+        shares = group_by(rows, self.left_open)
         return next((name for name, own in shares.items() if name and len(own) > HALF * len(rows)), "")
 
     def set_aside(self, row: Row) -> str:
@@ -168,7 +168,7 @@ def labels_of(row: Row) -> Labels:
     )
 
 
-def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Items by their group, both in order of appearance."""
     groups: dict[K, list[T]] = {}
     for item in items:
@@ -178,7 +178,7 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 def leave_out(items: Sequence[T], key: Callable[[T], K]) -> Iterator[tuple[K, list[T], list[T]]]:
     """Each group in turn: its key, the items of all other groups (to fit on), and its own (to judge by)."""
-    groups = grouped(items, key)
+    groups = group_by(items, key)
     for left_out, own in groups.items():
         yield left_out, [item for name, others in groups.items() if name != left_out for item in others], own
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tonnage.validation.grouping import grouped
+from tonnage.validation.grouping import group_by
 from tonnage.validation.metrics import log_ratio
 from tonnage.validation.scoring import Score
 
@@ -118,7 +118,7 @@ def fit(scores: Iterable[Score]) -> list[Factor]:
     usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
     found: list[Factor] = []
     for (kind, quantity), own in sorted(
-        grouped(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items()
+        group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items()
     ):
         found += [
             msgspec.structs.replace(factor, kind=kind, quantity=quantity) for factor in _fit(list(_residuals(own)))
@@ -132,7 +132,7 @@ def widths(scores: Iterable[Score]) -> dict[tuple[str, str, str], float]:
     """
     usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
     found: dict[tuple[str, str, str], float] = {}
-    for (kind, quantity), own in grouped(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items():
+    for (kind, quantity), own in group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items():
         residuals = list(_residuals(own))
         numbers = {group: place for place, group in enumerate(dict.fromkeys(group for _, group, _ in residuals))}
         levels = _levels(residuals, numbers)
@@ -180,7 +180,7 @@ def _fit(residuals: Sequence[Residual]) -> list[Factor]:
         if name != ANY and len(groups) < MIN_GROUPS:
             continue
         inside = [own for (level, _, _), own in zip(residuals, held, strict=True) if name in levels_of(level)]
-        by_group = grouped(
+        by_group = group_by(
             [
                 (number, own)
                 for (level, number, _), own in zip(residuals, held, strict=True)
@@ -238,7 +238,7 @@ def _share(levels: Levels, residuals: Sequence[Residual], numbers: Mapping[Group
 
 
 def _by_group(residuals: Sequence[Residual], held: Sequence[bool]) -> Iterable[list[bool]]:
-    pairs = grouped(zip(residuals, held, strict=True), lambda item: item[0][1])
+    pairs = group_by(zip(residuals, held, strict=True), lambda item: item[0][1])
     return ([own for _, own in items] for items in pairs.values())
 
 

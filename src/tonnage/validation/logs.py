@@ -1,7 +1,7 @@
 """How near does the simulator come to real request logs? Percentiles of each, from the physics and after a small fit.
 
 Nothing of a log is kept but its percentiles (`measurements/logs.csv`), measured and predicted, so that the page is
-printed without the logs; `refreshed` writes them anew from a folder of logs.
+printed without the logs; `refresh_facts` writes them anew from a folder of logs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tonnage.planning.deployment import THROUGH_HOST
 from tonnage.planning.simulate.replay import QUANTITIES, EngineLog, Percentiles, from_physics, read_logs, replayed
 
 __all__ = [
-    "COLUMNS", "FILE", "HOSTED", "MEASURED", "PHYSICS", "facts_of", "log_errors", "read_facts", "refreshed",
+    "COLUMNS", "FILE", "HOSTED", "MEASURED", "PHYSICS", "facts_of", "log_errors", "read_facts", "refresh_facts",
     "write_facts",
 ]  # fmt: skip
 
@@ -32,7 +32,7 @@ HOSTED: Final = "physics, links through the host"
 """Of logs of several accelerators beside each other: as if they had no peer access, which no log says."""
 
 
-def refreshed(folder: Path, kept: Iterable[dict[str, str]], *, date: str) -> list[list[str]]:
+def refresh_facts(folder: Path, kept: Iterable[dict[str, str]], *, date: str) -> list[list[str]]:
     """
     Rows of the file of facts for the logs of a folder: measured and from the physics; rows by fits stay as they are.
     """

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.accuracy import GroupErrors, OutOfSample, SetAside, Standing
 from tonnage.validation.cases import kind_of
-from tonnage.validation.grouping import Grouping, grouped, read_grouping
+from tonnage.validation.grouping import Grouping, group_by, read_grouping
 from tonnage.validation.left_out import left_out_predictions, left_out_scores, left_out_widths
 from tonnage.validation.metrics import ape, errors, quantile
 from tonnage.validation.rows import Row, text
@@ -198,7 +198,7 @@ def group_errors(
     """
     known = {row.id: row for row in rows}
     counted: dict[tuple[str, str], list[Score]] = {}
-    for id_, own in grouped((item for item in scores if item.id in known), lambda item: item.id).items():
+    for id_, own in group_by((item for item in scores if item.id in known), lambda item: item.id).items():
         taken = independent(known[id_], (item.quantity for item in own if item.measured))
         for item in own:
             if item.quantity in taken:
@@ -215,7 +215,7 @@ def group_errors(
 def standing(lines: Iterable[GroupErrors], *, left_out: str) -> list[Standing]:
     """One line for each figure: the mean over groups of their medians, the worst group, coverage by group."""
     found = []
-    for figure, own in grouped(lines, lambda line: line.figure).items():
+    for figure, own in group_by(lines, lambda line: line.figure).items():
         medians = [line.median_ape for line in own]
         shares = [(line.coverage_90, line.group) for line in own if line.coverage_90 is not None]
         widths = [line.half_width for line in own if line.half_width is not None]

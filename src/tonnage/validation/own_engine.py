@@ -19,7 +19,7 @@ from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement,
 from tonnage.planning.calibrate.calibrate import calibrate
 from tonnage.planning.calibrate.loads import Stack, loads_of
 
-__all__ = ["carried", "carried_figures", "measured", "rate_of", "stack"]
+__all__ = ["measured", "rate_of", "stack", "transfer_figures", "transfer_rates"]
 
 OPTIONS: Final = {"max_num_seqs": 16, "max_model_len": 1024, "max_num_batched_tokens": 2048}
 """As the server ran: slots, context of each, llama.cpp's n_batch."""
@@ -95,7 +95,7 @@ def measured(rows: Iterable[Row]) -> Measurement:
     return Measurement(schema=MEASUREMENT_SCHEMA, tool="tonnage", points=tuple(points))
 
 
-def carried(folder: Path, *, small: str, large: str) -> list[tuple[Times, Times, float]]:
+def transfer_rates(folder: Path, *, small: str, large: str) -> list[tuple[Times, Times, float]]:
     """Of each load of the large model: predicted by the small one's calibration, measured, and clients."""
     device = Additions(paths=(str(folder / DEVICE),))
     own, truth = _rows(folder, small), _rows(folder, large)
@@ -107,13 +107,13 @@ def carried(folder: Path, *, small: str, large: str) -> list[tuple[Times, Times,
     ]
 
 
-def carried_figures(folder: Path) -> list[Figure]:
+def transfer_figures(folder: Path) -> list[Figure]:
     """Errors of decode and prefill one at a time; of a sweep's knee, and of its most requests per second."""
     if not (folder / "engine.csv").exists():
         return []
     found = []
     for small, large in PAIRS:
-        loads = carried(folder, small=small, large=large)
+        loads = transfer_rates(folder, small=small, large=large)
         group = f"own: llama.cpp, calibrated on {small}, predicts {large}"
         predicted, truth, _ = loads[0]
         for name, said in (("ttft_s", "prefill"), ("tpot_s", "decode")):

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tonnage.domain.accuracy import Duel, PeerErrors
-from tonnage.validation.grouping import grouped, read_grouping
+from tonnage.validation.grouping import group_by, read_grouping
 from tonnage.validation.left_out import LeftOut
 from tonnage.validation.metrics import ape, covered, quantile
 from tonnage.validation.out_of_sample import FIGURES, independent, without_group
 from tonnage.validation.rows import Row, number, text
 from tonnage.validation.scoring import Score
 
-__all__ = ["ALL", "FILE", "MEAN", "NAME", "beside", "duels"]
+__all__ = ["ALL", "FILE", "MEAN", "NAME", "compare_with_peer", "duels"]
 
 FILE: Final = Path("tools") / "peers" / "aiconfigurator.csv"
 NAME: Final = "aiconfigurator 0.12"
@@ -43,7 +43,7 @@ class Pair(NamedTuple):
     left_out: float | None
 
 
-def beside(
+def compare_with_peer(
     rows: Iterable[Row], scores: Iterable[Score], *, path: Path, left_out: Mapping[tuple[str, str], LeftOut]
 ) -> list[PeerErrors]:
     """Errors by engine, model, mode and quantity, then over all of them; empty where no answers are kept."""
@@ -53,11 +53,11 @@ def beside(
         theirs = {line["id"]: line for line in csv.DictReader(file)}
     known = {row.id: row for row in rows}
     pairs = [pair for item in scores if (pair := _pair(item, known, theirs, left_out)) is not None]
-    found = [_errors(key, own) for key, own in sorted(grouped(pairs, lambda p: p[:4]).items())]
+    found = [_errors(key, own) for key, own in sorted(group_by(pairs, lambda p: p[:4]).items())]
     for mode in ("agg", "disagg", ALL):
         own = [pair for pair in pairs if mode in (ALL, pair.mode)]
         found += [
-            _errors((ALL, ALL, mode, name), of) for name, of in sorted(grouped(own, lambda p: p.quantity).items())
+            _errors((ALL, ALL, mode, name), of) for name, of in sorted(group_by(own, lambda p: p.quantity).items())
         ]
     return found
 
@@ -124,7 +124,7 @@ def duels(
     }
     shipped, said = _errors_by_key(ours), _errors_by_key(theirs)
     found = []
-    for (figure, source), own in grouped(_counted(rows, theirs), lambda pair: (pair[0], pair[1].block)).items():
+    for (figure, source), own in group_by(_counted(rows, theirs), lambda pair: (pair[0], pair[1].block)).items():
         both = [item for _, item in own if (item.id, item.quantity) in said and (item.id, item.quantity) in shipped]
         if len(both) < grouping.fewest:
             continue
@@ -146,14 +146,14 @@ def duels(
             )
         )
     found.sort(key=lambda line: (FIGURES.index(line.figure), line.source))
-    return [line for _, own in grouped(found, lambda line: line.figure).items() for line in (*own, _mean(own))]
+    return [line for _, own in group_by(found, lambda line: line.figure).items() for line in (*own, _mean(own))]
 
 
 def _counted(rows: Sequence[Row], scores: Iterable[Score]) -> list[tuple[str, Score]]:
     """Every number that counts, with its figure."""
     known = {row.id: row for row in rows}
     found = []
-    for id_, own in grouped(scores, lambda item: item.id).items():
+    for id_, own in group_by(scores, lambda item: item.id).items():
         taken = independent(known[id_], (item.quantity for item in own if item.measured))
         found += [(taken[item.quantity], item) for item in own if item.quantity in taken]
     return found

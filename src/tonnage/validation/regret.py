@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tonnage.domain.accuracy import Regret
-from tonnage.validation.grouping import grouped
+from tonnage.validation.grouping import group_by
 from tonnage.validation.metrics import quantile
 from tonnage.validation.rows import Row, number, text
 
@@ -57,7 +57,7 @@ def regrets(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str = ""
     who : str, optional
         Whose predictions these are.
     """
-    questions = grouped(
+    questions = group_by(
         [row for row in rows if row.layout == "serving"],
         lambda row: tuple(text(row, name) for name in ("model_id", "accelerator_id", "isl", "osl", by) if name),
     )

@@ -26,7 +26,7 @@ from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.predict.predict import predict as planned
 from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.grouping import Labels, grouped, labels_of
+from tonnage.validation.grouping import Labels, group_by, labels_of
 from tonnage.validation.metrics import errors, quantile
 from tonnage.validation.quantities import NAMES, Measured, measured, predicted
 from tonnage.validation.rows import Row, count, number
@@ -184,7 +184,7 @@ def by_block(scores: Iterable[Score], by: str | None = None) -> list[BlockErrors
 
     Blocks come in order of appearance, quantities in that of `quantities.NAMES`.
     """
-    groups = grouped(scores, lambda s: (s.block, s.kind, s.quantity, getattr(s.labels, by) if by else None))
+    groups = group_by(scores, lambda s: (s.block, s.kind, s.quantity, getattr(s.labels, by) if by else None))
     found = [_errors(own, block=block, group=group) for (block, _, _, group), own in groups.items()]
     order = {block: place for place, block in enumerate(dict.fromkeys(line.block for line in found))}
     return sorted(found, key=lambda line: (order[line.block], line.kind, NAMES.index(line.quantity), line.group or ""))
@@ -192,7 +192,7 @@ def by_block(scores: Iterable[Score], by: str | None = None) -> list[BlockErrors
 
 def by_quantity(scores: Iterable[Score]) -> list[BlockErrors]:
     """Errors by kind and quantity over all blocks, each block weighing as much as it has rows."""
-    groups = grouped(scores, lambda s: (s.kind, s.quantity))
+    groups = group_by(scores, lambda s: (s.kind, s.quantity))
     found = [_errors(own, block=ALL, group=None) for own in groups.values()]
     return sorted(found, key=lambda line: (line.kind, NAMES.index(line.quantity)))
 

@@ -24,7 +24,7 @@ from tonnage.domain.accuracy import Figure
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import TonnageError
 from tonnage.planning.train.stated_layout import over_best_layout
-from tonnage.validation.grouping import LEFT_OUT, grouped
+from tonnage.validation.grouping import LEFT_OUT, group_by
 from tonnage.validation.intervals import ANY, fit
 from tonnage.validation.left_out import LeftOut, left_out_scores
 from tonnage.validation.metrics import ape, quantile
@@ -209,8 +209,8 @@ def scaling_errors(speeds: Iterable[Speed], *, per_doubling: bool = True) -> lis
         return (speed.row.block, *(text(speed.row, name) for name in names))
 
     found: list[float] = []
-    for same in grouped(speeds, job).values():
-        by_count = grouped(same, lambda speed: count(speed.row, "num_accel") or 1)
+    for same in group_by(speeds, job).values():
+        by_count = group_by(same, lambda speed: count(speed.row, "num_accel") or 1)
         means = [
             (number, sum(log(speed.factor) for speed in own) / len(own)) for number, own in sorted(by_count.items())
         ]

@@ -186,7 +186,7 @@ def _diagnosed(arguments: dict[str, Any], additions: Additions) -> Result:
 def _listed(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage import catalog
     from tonnage.catalog import listings
-    from tonnage.catalog.sift import Order, Wanted
+    from tonnage.catalog.filters import Order, Wanted
     from tonnage.report.listing import show_listing
 
     kind = _needed(arguments, "kind")

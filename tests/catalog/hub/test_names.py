@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.catalog.hub.names import find, index, take_apart
+from tonnage.catalog.hub.names import find, index, parse_name
 from tonnage.errors import BadRequest, TonnageError, UnknownName
 
 
@@ -35,7 +35,7 @@ from tonnage.errors import BadRequest, TonnageError, UnknownName
     ],
 )
 def test_a_name_taken_apart(name: str, key: str, quantization: str | None) -> None:
-    assert take_apart(name)[:2] == (key, quantization)
+    assert parse_name(name)[:2] == (key, quantization)
 
 
 def test_a_trailing_version_may_be_left_out_where_it_is_the_only_one() -> None:
@@ -47,13 +47,13 @@ def test_a_trailing_version_may_be_left_out_where_it_is_the_only_one() -> None:
 
 def test_an_alias_counts_as_a_name() -> None:
     known = index(["m/Alpha-7B"], {"first": "m/Alpha-7B", "vit-b/16": "m/Alpha-7B"})
-    assert find("First-Instruct-AWQ", known) == ("m/Alpha-7B", take_apart("First-Instruct-AWQ"))
+    assert find("First-Instruct-AWQ", known) == ("m/Alpha-7B", parse_name("First-Instruct-AWQ"))
     assert find("ViT-B/16", known)[0] == "m/Alpha-7B"
 
 
 def test_a_name_of_megabytes_is_refused_at_once() -> None:
     with pytest.raises(BadRequest, match="too long"):
-        take_apart("a" * 1_000_000)
+        parse_name("a" * 1_000_000)
 
 
 @given(st.text(max_size=300))

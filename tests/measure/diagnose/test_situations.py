@@ -24,9 +24,9 @@ from tonnage.domain.train_measurement import (
 )
 from tonnage.domain.workload import Slo
 from tonnage.measure.diagnose.judge import judge
-from tonnage.measure.diagnose.recorded import of_measurement, of_training
+from tonnage.measure.diagnose.recorded import evidence_of_measurement, evidence_of_training
 from tonnage.measure.diagnose.sources import diagnose
-from tonnage.measure.diagnose.window import evidence_of, merged
+from tonnage.measure.diagnose.window import evidence_of, merge_readings
 from tonnage.measure.metrics import reading_of
 
 DATA = Path(__file__).parents[2] / "data" / "measure"
@@ -46,7 +46,7 @@ def both(engine: list[str], device: list[str], every_s: float = 10.0) -> Diagnos
         evidence_of([r for n, page in enumerate(looks) if (r := reading_of(page, at_s=every_s * n)) is not None])
         for looks in (engine, device)
     ]
-    return judge(merged(parts))
+    return judge(merge_readings(parts))
 
 
 def busy(count: int, **rest: Any) -> str:
@@ -70,7 +70,9 @@ def sweep(*loads: tuple[float, float, float], slo: Slo | None = None, **rest: An
         )
         for level, rate, p95 in loads
     )
-    return judge(of_measurement(Measurement(schema=MEASUREMENT_SCHEMA, tool="t", points=points, slo=slo or Slo())))
+    return judge(
+        evidence_of_measurement(Measurement(schema=MEASUREMENT_SCHEMA, tool="t", points=points, slo=slo or Slo()))
+    )
 
 
 def training(
@@ -82,7 +84,7 @@ def training(
         devices=devices, steps=50, step_s=step.sum_s, parts=step, memory=memory or TrainMemory(), activity=activity,
         ranks=ranks,
     )  # fmt: skip
-    return judge(of_training(TrainMeasurement(schema=TRAIN_MEASUREMENT_SCHEMA, tool="t", runs=(run,))))
+    return judge(evidence_of_training(TrainMeasurement(schema=TRAIN_MEASUREMENT_SCHEMA, tool="t", runs=(run,))))
 
 
 CALM = {"forward": 0.1, "backward": 0.2, "optimizer": 0.02, "input": 0.002, "communication": 0.01, "other": 0.002}

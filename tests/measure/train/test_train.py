@@ -11,7 +11,7 @@ from tonnage.cli import root
 from tonnage.domain.train_measurement import TrainMeasurement
 from tonnage.errors import BadFact, BadRequest
 from tonnage.measure.diagnose.judge import judge
-from tonnage.measure.diagnose.recorded import of_training
+from tonnage.measure.diagnose.recorded import evidence_of_training
 from tonnage.measure.train.launch import Bounds, measure_train
 
 pytest.importorskip("torch", reason="the probe watches PyTorch: pip install 'tonnage[torch]'")
@@ -55,14 +55,14 @@ def test_an_input_stall_is_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert run.parts.input_s == pytest.approx(STALL_S, rel=0.35)
     assert run.parts.input_s > 0.9 * STALL_S
     assert run.parts.input_s > 1.5 * (run.parts.communication_s or 0.0)
-    named = judge(of_training(found)).verdicts[0]
+    named = judge(evidence_of_training(found)).verdicts[0]
     assert (named.name, named.remedy) == ("input-bound", "code")
 
 
 def test_a_slow_link_is_communication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for attempt in range(3):  # another program on one of the cores makes its rank a straggler, and rightly named
         found = trained(tmp_path / f"mark-{attempt}", monkeypatch, SLOW_S=str(SLOW_S))
-        run, named = found.runs[0], judge(of_training(found)).verdicts[0]
+        run, named = found.runs[0], judge(evidence_of_training(found)).verdicts[0]
         if named.name != "straggler":
             break
     assert (named.name, named.remedy) == ("communication-bound", "accelerator")

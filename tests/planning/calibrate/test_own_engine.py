@@ -9,20 +9,20 @@ import pytest
 from tonnage.catalog import Additions
 from tonnage.planning.calibrate.calibrate import calibrate
 from tonnage.planning.calibrate.loads import loads_of
-from tonnage.validation.own_engine import carried, carried_figures, measured, rate_of, stack
+from tonnage.validation.own_engine import measured, rate_of, stack, transfer_figures, transfer_rates
 
 OWN = Path(__file__).parents[3] / "measurements" / "own"
 DEVICE = Additions(paths=(str(OWN / "xeon-1-thread.toml"),))
 
 
 def test_ten_times_the_size_on_a_quiet_machine_is_within_a_fifth() -> None:
-    predicted, truth, _ = carried(OWN, small="quiet-94MB", large="quiet-910MB")[0]
+    predicted, truth, _ = transfer_rates(OWN, small="quiet-94MB", large="quiet-910MB")[0]
     assert predicted["tpot_s"] == pytest.approx(truth["tpot_s"], rel=0.20)
     assert predicted["ttft_s"] == pytest.approx(truth["ttft_s"], rel=0.20)
 
 
 def test_a_sweep_of_ten_times_the_size_and_its_knee_are_within_a_quarter() -> None:
-    loads = carried(OWN, small="first-75MB", large="first-904MB")
+    loads = transfer_rates(OWN, small="first-75MB", large="first-904MB")
     assert [load[2] for load in loads] == [1, 2, 4, 8, 16]
     for predicted, truth, clients in loads:
         assert rate_of(predicted, clients=clients, tokens=32.0) == pytest.approx(
@@ -35,11 +35,11 @@ def test_a_sweep_of_ten_times_the_size_and_its_knee_are_within_a_quarter() -> No
 
 
 def test_the_accuracy_page_tells_it() -> None:
-    figures = carried_figures(OWN)
+    figures = transfer_figures(OWN)
     assert [figure.figure for figure in figures].count("error of decode") == 2
     assert sum("knee" in figure.figure for figure in figures) == 1
     assert all(figure.met for figure in figures)
-    assert carried_figures(OWN / "nowhere") == []
+    assert transfer_figures(OWN / "nowhere") == []
 
 
 @pytest.mark.wall

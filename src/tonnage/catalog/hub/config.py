@@ -24,7 +24,7 @@ from tonnage.catalog.hub.encoders import ENCODERS
 from tonnage.catalog.hub.fields import Config, flag, given, integer, optional_integer, section, text, texts
 from tonnage.catalog.hub.hybrids import HYBRIDS
 from tonnage.catalog.hub.latent import LATENT
-from tonnage.catalog.hub.mixtures import MIXTURES, sparse_step
+from tonnage.catalog.hub.moe import MOE, sparse_step
 from tonnage.catalog.hub.quantization import native_dtype, quantization
 from tonnage.catalog.hub.recent import RECENT, sparse_layers
 from tonnage.catalog.hub.vision import VISION, tower
@@ -33,7 +33,7 @@ from tonnage.errors import BadFact, echo
 
 __all__ = ["ADAPTERS", "read_config", "read_inline", "read_unknown"]
 
-ADAPTERS: Final = {**DENSE, **MIXTURES, **LATENT, **HYBRIDS, **RECENT, **ENCODERS, **VISION}
+ADAPTERS: Final = {**DENSE, **MOE, **LATENT, **HYBRIDS, **RECENT, **ENCODERS, **VISION}
 """Family and adapter by `model_type`."""
 
 RENAMED: Final = {

@@ -237,7 +237,7 @@ def _deci(c: Config) -> Model:
 
 
 def _chatglm(c: Config) -> Model:
-    """ChatGLM 2-3 and GLM-4-9B in the makers' own field names."""
+    """ChatGLM 2-3 and GLM-4-9B in the vendors' own field names."""
     groups = integer(c, "multi_query_group_num") if flag(c, "multi_query_attention", default=False) else None
     heads = integer(c, "num_attention_heads")
     mixer = attention(

@@ -1,7 +1,7 @@
 """Encoders of text and encoder-decoders: BERT's relatives, T5, BART, Whisper.
 
 Sources: the reference implementation of each `model_type` (Hugging Face transformers), checked against published
-totals in the tests. Counts are of the bare encoder with its pooler, as makers quote them; ModernBERT's is quoted with
+totals in the tests. Counts are of the bare encoder with its pooler, as vendors quote them; ModernBERT's is quoted with
 its masked-language head.
 """
 

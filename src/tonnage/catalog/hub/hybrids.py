@@ -147,7 +147,7 @@ def _rank(c: Config) -> int:
 
 
 def _padded_vocabulary(c: Config) -> int:
-    """The makers' files give the tokenizer's size and the multiple it is padded to."""
+    """The vendors' files give the tokenizer's size and the multiple it is padded to."""
     multiple = integer(c, "pad_vocab_size_multiple", default=1)
     return -(-integer(c, "vocab_size") // multiple) * multiple
 

@@ -1,7 +1,7 @@
 """Multi-head latent attention: DeepSeek V2 to V4, Kimi K2 and later, GLM-5.
 
 Sources: DeepSeek-V2 (arXiv 2405.04434), DeepSeek-V3 (2412.19437), DeepSeek-V3.2-Exp (sparse attention), Kimi Linear
-(2510.26692) and the makers' reference implementations.
+(2510.26692) and the vendors' reference implementations.
 """
 
 from __future__ import annotations

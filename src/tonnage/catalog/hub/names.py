@@ -1,7 +1,7 @@
 """Which catalogued architecture does a model's name mean, and in which weight format?
 
 People write base, instruct, renamed and quantised variants of one architecture: "Llama-3.1-8B",
-"nvidia/Llama-3.1-70B-Instruct-FP8", "TheBloke/Llama-2-13B-chat-GGUF:Q4_K_M", "llama3.1:8b". The maker, the words that
+"nvidia/Llama-3.1-70B-Instruct-FP8", "TheBloke/Llama-2-13B-chat-GGUF:Q4_K_M", "llama3.1:8b". The vendor, the words that
 change no shape (Instruct, Chat, it, a date) and the precision suffix are taken off; what remains must equal what
 remains of a catalogue id, sizes included. Nothing is guessed: `Taken.steps` says what was taken as what.
 """
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from tonnage.errors import BadRequest, UnknownName
 
-__all__ = ["Index", "Taken", "find", "index", "look_up", "looks_like_path", "take_apart"]
+__all__ = ["Index", "ParsedName", "find", "index", "look_up", "looks_like_path", "parse_name"]
 
 EXTENSIONS: Final = (".json", ".safetensors", ".gguf")
 """Of files that hold a model or say what it is."""
@@ -41,7 +41,7 @@ BASE_IS_A_SIZE: Final = (
 """First words of families in which "base" names a size, between "small" and "large"."""
 
 VENDORS: Final = ("meta", "nvidia", "mistralai", "google", "microsoft")
-"""Words that some makers put in front of their names ("Meta-Llama-3-8B")."""
+"""Words that some vendors put in front of their names ("Meta-Llama-3-8B")."""
 
 _SUFFIXES: Final[tuple[tuple[str, str], ...]] = (
     (r"(?:unsloth-)?bnb-4bit", "nf4"),
@@ -82,7 +82,7 @@ _GGUF_KNOWN: Final = frozenset(
 )
 
 
-class Taken(NamedTuple):
+class ParsedName(NamedTuple):
     """A name taken apart: the key that identifies the shape, the weight format, and what was taken as what."""
 
     key: str
@@ -97,10 +97,10 @@ class Index(NamedTuple):
     by_alias: Mapping[str, str]
     ids: tuple[str, ...]
     names: tuple[str, ...]
-    """Ids, and their last part where a maker's word stands in front of it, for suggestions."""
+    """Ids, and their last part where a vendor's word stands in front of it, for suggestions."""
 
 
-def take_apart(name: str) -> Taken:
+def parse_name(name: str) -> ParsedName:
     """
     The key of a name, its weight format and the steps taken.
 
@@ -116,13 +116,13 @@ def take_apart(name: str) -> Taken:
             f"model: a name of {len(name)} characters is too long; give a catalogue id such as 'Qwen/Qwen3-8B'"
         )
     steps: list[str] = []
-    maker, slash, plain = name.strip().rpartition("/")
+    vendor, slash, plain = name.strip().rpartition("/")
     if slash:
-        steps.append(f"'{maker}' is the maker")
+        steps.append(f"'{vendor}' is the vendor")
     rest, quantization = _precision(plain.lower(), steps)
     words = [word for word in re.split(r"[-_:\s]+", re.sub(r"(?<!\d)(\d)_(?=\d(?!\d))", r"\1.", rest)) if word]
     if len(words) > 1 and words[0] in VENDORS:
-        steps.append(f"'{words[0]}' is the maker")
+        steps.append(f"'{words[0]}' is the vendor")
         words = words[1:]
     kept = []
     for number, word in enumerate(words):
@@ -131,7 +131,7 @@ def take_apart(name: str) -> Taken:
             steps.append(f"'{word}' changes no shape")
         else:
             kept.append(word)
-    return Taken("".join(kept), quantization, tuple(steps))
+    return ParsedName("".join(kept), quantization, tuple(steps))
 
 
 def _precision(name: str, steps: list[str]) -> tuple[str, str | None]:
@@ -188,13 +188,13 @@ def index(ids: Iterable[str], aliases: Mapping[str, str]) -> Index:
     loose: dict[str, str | None] = {}
     kept = tuple(ids)
     for id in kept:
-        key = take_apart(id).key
+        key = parse_name(id).key
         by_key.setdefault(key, id)
         short = _VERSION.sub("", key)
         loose[short] = None if short in loose and loose[short] != id else id
     by_alias = {short: id for short, id in loose.items() if id is not None and short not in by_key}
     for alias, id in aliases.items():
-        by_alias[alias.lower()] = by_alias[take_apart(alias).key] = id
+        by_alias[alias.lower()] = by_alias[parse_name(alias).key] = id
     return Index(by_key, by_alias, kept, (*kept, *_short_names(kept)))
 
 
@@ -206,7 +206,7 @@ def _short_names(ids: Iterable[str]) -> Iterable[str]:
             yield rest
 
 
-def find(name: str, known: Index) -> tuple[str, Taken]:
+def find(name: str, known: Index) -> tuple[str, ParsedName]:
     """
     The catalogue id a name means, and how it was read.
 
@@ -215,9 +215,9 @@ def find(name: str, known: Index) -> tuple[str, Taken]:
     UnknownName
         No catalogue id has this shape; suggests the nearest.
     """
-    taken = take_apart(name)
+    taken = parse_name(name)
     if name in known.ids:
-        return name, Taken(taken.key, None, ("it is a catalogue id",))
+        return name, ParsedName(taken.key, None, ("it is a catalogue id",))
     found = _known(name, taken, known)
     if found is None:
         raise UnknownName("model", name, known=known.names)
@@ -226,9 +226,9 @@ def find(name: str, known: Index) -> tuple[str, Taken]:
 
 def look_up(name: str, known: Index) -> str | None:
     """The catalogue id that a name means; none where `find` would raise, without looking for near names."""
-    return name if name in known.ids else _known(name, take_apart(name), known)
+    return name if name in known.ids else _known(name, parse_name(name), known)
 
 
-def _known(name: str, taken: Taken, known: Index) -> str | None:
+def _known(name: str, taken: ParsedName, known: Index) -> str | None:
     found = known.by_alias.get(name.lower()) or known.by_key.get(taken.key) or known.by_alias.get(taken.key)
     return found if taken.key else None

@@ -21,7 +21,7 @@ DTYPES: Final = {
 
 
 def native_dtype(c: Config) -> str:
-    """Format the makers publish the weights in; bf16 when the file does not say."""
+    """Format the vendors publish the weights in; bf16 when the file does not say."""
     inner = section(c, "text_config") or c
     said = text(c, "dtype", "torch_dtype") or text(inner, "dtype", "torch_dtype")
     return DTYPES.get(said.removeprefix("torch."), "bf16")

@@ -2,7 +2,7 @@
 
 What they have in common: windows between full layers whose heads differ, gates on attention's output, short
 convolutions, and linear attention where full attention was. Sources: the reference implementation of each type (Hugging
-Face transformers and the makers' repositories), checked against published totals in the tests.
+Face transformers and the vendors' repositories), checked against published totals in the tests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, moe, moe_layers, same, windows
 from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, text, texts
-from tonnage.catalog.hub.mixtures import sparse_step
+from tonnage.catalog.hub.moe import sparse_step
 from tonnage.domain.model import (
     Attention,
     FeedForward,

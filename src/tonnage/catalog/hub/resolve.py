@@ -82,7 +82,7 @@ def _by_name(text: str, additions: Additions, offline: bool) -> Model:
     repo = online.repository(text)
     address = text.startswith(("http://", "https://", "hf:"))
     if address and repo is None:
-        raise BadRequest(f"model: '{echo(text)}' names no model on a hub; expected https://huggingface.co/MAKER/NAME")
+        raise BadRequest(f"model: '{echo(text)}' names no model on a hub; expected https://huggingface.co/OWNER/NAME")
     try:
         return model(repo.id if address and repo is not None else text, additions)
     except UnknownName as unknown:

@@ -143,7 +143,7 @@ def read_folder(folder: Path) -> Weights | None:
     """
     The tensors of all safetensors files of a model's folder; None when there is none.
 
-    The index, where there is one, says which files belong to the model: folders of some makers hold the weights twice.
+    The index, where there is one, says which files belong to the model: folders of some vendors hold the weights twice.
     """
     files = sorted(path for path in folder.glob("*.safetensors") if path.is_file())
     index = folder / "model.safetensors.index.json"

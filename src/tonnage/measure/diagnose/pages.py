@@ -18,13 +18,13 @@ from tonnage.domain.diagnosis import Reading
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.metrics import Sample, all_names, reading_of, reading_of_samples
 
-__all__ = ["get", "is_prometheus", "readings_between", "watched"]
+__all__ = ["get_page", "is_prometheus", "readings_between", "watch_page"]
 
 MAX_PAGE_BYTES: Final = 256 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
 
 
-def get(url: str, *, key: str | None = None, form: bytes | None = None) -> tuple[int, bytes]:
+def get_page(url: str, *, key: str | None = None, form: bytes | None = None) -> tuple[int, bytes]:
     """
     Status and body of one request; with `form` a POST.
 
@@ -61,7 +61,7 @@ def get(url: str, *, key: str | None = None, form: bytes | None = None) -> tuple
         connection.close()
 
 
-def watched(url: str, *, window_s: float, every_s: float, key: str | None = None) -> list[Reading]:
+def watch_page(url: str, *, window_s: float, every_s: float, key: str | None = None) -> list[Reading]:
     """
     A metrics page read again and again over a window.
 
@@ -75,7 +75,7 @@ def watched(url: str, *, window_s: float, every_s: float, key: str | None = None
     end = time.monotonic() + window_s
     found: list[Reading] = []
     while True:
-        status, page = get(page_url, key=key)
+        status, page = get_page(page_url, key=key)
         if status != 200:
             raise BadRequest(f"{echo(page_url)}: http {status}; SGLang needs --enable-metrics, llama.cpp --metrics")
         reading = reading_of(page, at_s=time.monotonic())
@@ -94,7 +94,7 @@ MAX_POINTS: Final = 600
 
 def is_prometheus(url: str, *, key: str | None = None) -> bool:
     """Whether a Prometheus (or Thanos, Mimir, VictoriaMetrics) answers at this address."""
-    status, body = get(f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': 'vector(1)'})}", key=key)
+    status, body = get_page(f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': 'vector(1)'})}", key=key)
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -123,7 +123,7 @@ def readings_between(
     labels = f'__name__=~"{names}"' + (f", {match}" if match else "")
     now = time.time()
     asked = {"query": f"{{{labels}}}", "start": f"{now - window_s:.3f}", "end": f"{now:.3f}", "step": f"{step:g}"}
-    status, body = get(f"{url.rstrip('/')}/api/v1/query_range", key=key, form=urlencode(asked).encode())
+    status, body = get_page(f"{url.rstrip('/')}/api/v1/query_range", key=key, form=urlencode(asked).encode())
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -16,10 +16,10 @@ from tonnage.measure.diagnose.window import evidence_of
 from tonnage.measure.knee import meets
 from tonnage.measure.records import Log
 
-__all__ = ["against", "of_log", "of_measurement", "of_training"]
+__all__ = ["against", "evidence_of_log", "evidence_of_measurement", "evidence_of_training"]
 
 
-def of_measurement(measurement: Measurement, *, source: str = "") -> Evidence:
+def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Evidence:
     """A measurement of a server: its loads, and what is true of the highest of them."""
     points = sorted((point for point in measurement.points if point.completed), key=lambda point: point.level)
     if not points:
@@ -59,9 +59,9 @@ def of_measurement(measurement: Measurement, *, source: str = "") -> Evidence:
     return replace(Evidence(kinds=("serving",), sources=(source,), model=measurement.model), **given)
 
 
-def of_log(log: Log, measurement: Measurement, *, source: str = "") -> Evidence:
+def evidence_of_log(log: Log, measurement: Measurement, *, source: str = "") -> Evidence:
     """The same from a file of results, with the server's own numbers over the highest load, and the first requests."""
-    whole = of_measurement(measurement, source=source)
+    whole = evidence_of_measurement(measurement, source=source)
     points = [point for point in measurement.points if point.completed]
     if not points:
         return whole
@@ -148,7 +148,7 @@ def _levels(points: Sequence[Point]) -> tuple[LoadLevel, ...] | None:
     return tuple(found) or None
 
 
-def of_training(measurement: TrainMeasurement, *, source: str = "") -> Evidence:
+def evidence_of_training(measurement: TrainMeasurement, *, source: str = "") -> Evidence:
     """A measured training run: the one with the most devices."""
     run = measurement.runs[-1]
     seen = run.activity

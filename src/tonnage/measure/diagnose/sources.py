@@ -15,9 +15,9 @@ from tonnage.domain.train_measurement import TRAIN_MEASUREMENT_SCHEMA, TrainMeas
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.client import key_of
 from tonnage.measure.diagnose.judge import judge
-from tonnage.measure.diagnose.pages import is_prometheus, readings_between, watched
-from tonnage.measure.diagnose.recorded import against, of_log, of_measurement, of_training
-from tonnage.measure.diagnose.window import evidence_of, merged
+from tonnage.measure.diagnose.pages import is_prometheus, readings_between, watch_page
+from tonnage.measure.diagnose.recorded import against, evidence_of_log, evidence_of_measurement, evidence_of_training
+from tonnage.measure.diagnose.window import evidence_of, merge_readings
 from tonnage.measure.files import read_whole, refuse_heavy
 from tonnage.measure.history import entries, entry, place_of
 from tonnage.measure.importers import read_report
@@ -72,7 +72,7 @@ def diagnose(
     watch = watch or Watch()
     if watch.window_s is not None and not 0.5 <= watch.window_s <= 31 * 86_400:
         raise BadRequest(f"--window: {watch.window_s:g} s is outside 0.5 s to 31 days")
-    found = merged([evidence_from(source, watch=watch) for source in sources])
+    found = merge_readings([evidence_from(source, watch=watch) for source in sources])
     if baseline is not None:
         now = _measured(sources[0])
         found = replace(found, baseline=against(now, _before(now, baseline)))
@@ -111,7 +111,7 @@ def _from_address(url: str, watch: Watch) -> Evidence:
                 "does it scrape the engine, and is --match right?"
             )
     else:
-        readings = watched(url, window_s=watch.window_s or LIVE_S, every_s=watch.every_s, key=key)
+        readings = watch_page(url, window_s=watch.window_s or LIVE_S, every_s=watch.every_s, key=key)
     return evidence_of(readings, source=url)
 
 
@@ -157,7 +157,7 @@ def _starts_json(path: Path) -> bool:
 
 def _from_json(path: Path) -> Evidence:
     trained = training_of(path)
-    return _from_report(path) if trained is None else of_training(trained, source=str(path))
+    return _from_report(path) if trained is None else evidence_of_training(trained, source=str(path))
 
 
 def _document(path: Path) -> dict[str, Any] | None:
@@ -176,8 +176,8 @@ def _from_report(path: Path) -> Evidence:
         first = file.readline(4096)
     measurement = read_report(path)
     if LOG_SCHEMA.encode() in first:
-        return of_log(read_log(path), measurement, source=str(path))
-    return of_measurement(measurement, source=str(path))
+        return evidence_of_log(read_log(path), measurement, source=str(path))
+    return evidence_of_measurement(measurement, source=str(path))
 
 
 def _before(now: Measurement, baseline: str) -> Measurement:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tonnage.domain.diagnosis import Evidence, Histogram, LoadLevel, Reading
 from tonnage.measure.metrics import COUNTERS
 
-__all__ = ["evidence_of", "grown", "merged", "percentile"]
+__all__ = ["evidence_of", "growth", "merge_readings", "percentile"]
 
 PARTS: Final = 6
 """A window is cut into so many parts, to see load and latency move together."""
@@ -48,7 +48,7 @@ def evidence_of(readings: Sequence[Reading], *, source: str = "") -> Evidence:
     return found
 
 
-def merged(parts: Sequence[Evidence]) -> Evidence:
+def merge_readings(parts: Sequence[Evidence]) -> Evidence:
     """Several sources as one: what an earlier one states wins, kinds and names of sources add up."""
     whole = parts[0]
     for part in parts[1:]:
@@ -89,7 +89,7 @@ def _most(readings: Sequence[Reading], name: str) -> float | None:
     return max(_series(readings, name), default=None)
 
 
-def grown(readings: Sequence[Reading], name: str) -> float | None:
+def growth(readings: Sequence[Reading], name: str) -> float | None:
     """What a counter grew by; a counter that falls was started anew. One reading: since its server started."""
     assert name in COUNTERS, name
     found = _series(readings, name)
@@ -143,11 +143,11 @@ def _ratio(total: float | None, count: float | None) -> float | None:
 def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
     hist: Callable[[str], Histogram | None] = lambda name: _arrived(readings, name)  # noqa: E731
     e2e, ttft = hist("e2e_s"), hist("ttft_s")
-    finished = grown(readings, "requests")
+    finished = growth(readings, "requests")
     done = e2e.count if e2e is not None else finished
-    prompt = _ratio(grown(readings, "prompt_tokens"), done) or _average(hist("prompt_length"))
-    output = _ratio(grown(readings, "output_tokens"), done) or _average(hist("output_length"))
-    aborted = grown(readings, "aborted")
+    prompt = _ratio(growth(readings, "prompt_tokens"), done) or _average(hist("prompt_length"))
+    output = _ratio(growth(readings, "output_tokens"), done) or _average(hist("output_length"))
+    aborted = growth(readings, "aborted")
     waiting = "waiting" if _series(readings, "waiting") else "pending"
     kv = _series(readings, "kv_used") or [
         reading.values["kv_used_blocks"] / reading.values["kv_blocks"]
@@ -173,13 +173,15 @@ def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
         "idle_share": sum(idle) / len(idle) if len(idle) > 1 else None,
         "kv_used": sum(kv) / len(kv) if kv else None,
         "kv_used_most": max(kv, default=None),
-        "preemptions": grown(readings, "preemptions"),
-        "queue_s": _average(hist("queue_s")) if hist("queue_s") else _ratio(grown(readings, "queue_total_s"), finished),
+        "preemptions": growth(readings, "preemptions"),
+        "queue_s": _average(hist("queue_s"))
+        if hist("queue_s")
+        else _ratio(growth(readings, "queue_total_s"), finished),
         "prefill_s": _average(hist("prefill_s")),
         "ttft_s": _average(ttft),
         "ttft_p95_s": percentile(ttft, 0.95) if ttft is not None else None,
         "tpot_s": _average(hist("tpot_s")),
-        "e2e_s": _average(e2e) if e2e is not None else _ratio(grown(readings, "e2e_total_s"), finished),
+        "e2e_s": _average(e2e) if e2e is not None else _ratio(growth(readings, "e2e_total_s"), finished),
         "e2e_p95_s": percentile(e2e, 0.95) if e2e is not None else None,
         "levels": _levels(readings, window),
     }
@@ -210,7 +212,7 @@ def _accelerator(readings: Sequence[Reading], window: float) -> dict[str, Any]:
     used, free = _most(readings, "memory_used_bytes"), _most(readings, "memory_free_bytes")
     whole = _most(readings, "memory_bytes") or (None if used is None or free is None else used + free)
     bits = {int(value) for value in _series(readings, "clock_reasons")}
-    power, heat = grown(readings, "power_throttled_s"), grown(readings, "thermal_throttled_s")
+    power, heat = growth(readings, "power_throttled_s"), growth(readings, "thermal_throttled_s")
     over = len(readings) > 1 and window
     return {
         **{
@@ -225,18 +227,18 @@ def _accelerator(readings: Sequence[Reading], window: float) -> dict[str, Any]:
         "throttle_reasons": tuple(name for bit, name in THROTTLED.items() if any(value & bit for value in bits))
         or None,
         # An engine that does not count its work exports zero, which is not none done.
-        "flop_per_s": _ratio(grown(readings, "flop_each") or None, window) if over else None,
-        "memory_bytes_per_s": _ratio(grown(readings, "read_bytes_each") or None, window) if over else None,
-        "link_bytes_per_s": _ratio(grown(readings, "link_bytes"), window) if over else None,
+        "flop_per_s": _ratio(growth(readings, "flop_each") or None, window) if over else None,
+        "memory_bytes_per_s": _ratio(growth(readings, "read_bytes_each") or None, window) if over else None,
+        "link_bytes_per_s": _ratio(growth(readings, "link_bytes"), window) if over else None,
     }
 
 
 def _host(readings: Sequence[Reading]) -> dict[str, Any]:
     if len(readings) < 2:
         return {}
-    total, idle, iowait = (grown(readings, f"cpu_{name}_s") for name in ("total", "idle", "iowait"))
+    total, idle, iowait = (growth(readings, f"cpu_{name}_s") for name in ("total", "idle", "iowait"))
     window = readings[-1].at_s - readings[0].at_s
-    disk = grown(readings, "disk_busy_s")
+    disk = growth(readings, "disk_busy_s")
     waits = 0.0 if iowait is None else iowait
     return {
         "cpu_busy": None if total is None or not total or idle is None else max(0.0, 1.0 - (idle + waits) / total),

@@ -57,7 +57,7 @@ def fit_model(model: Model, request: FitRequest, *, additions: Additions = NOTHI
     _check_context(model, request)
     _check_samples(model, request)
     named = [catalog.predictable(name, additions) for name in request.accelerators]
-    said = [catalog.ambiguity(name, additions) for name in request.accelerators] + [*map(catalog.standing, named)]
+    said = [catalog.ambiguity(name, additions) for name in request.accelerators] + [*map(catalog.status_note, named)]
     row, search = _faces(model, request, additions=additions)
     if named:
         rows = tuple(row(accelerator) for accelerator in named)

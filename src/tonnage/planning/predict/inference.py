@@ -131,7 +131,7 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
     silicon = silicon_of(facts, accelerator)
     machine = machine_of(accelerator, silicon, facts=facts, fraction=case.accelerator_fraction)
     notes = [f"no measurements of {case.engine}: times of a plain framework stand in"] if borrowed else []
-    notes += filter(None, (catalog.standing(accelerator),))
+    notes += filter(None, (catalog.status_note(accelerator),))
     if not silicon.fitted:
         notes.append(f"no measurements of {accelerator.architecture}: efficiencies of other parts stand in")
     basis = Basis.DERIVED if borrowed or not silicon.fitted else Basis.CALIBRATED

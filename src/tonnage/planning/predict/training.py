@@ -153,7 +153,7 @@ def _shortfall(chosen: Chosen, accelerator: Accelerator, usable: float) -> str:
 
 
 def _said_of(accelerator: Accelerator, case: TrainCase) -> tuple[str, ...]:
-    return tuple(filter(None, (catalog.ambiguity(case.accelerator), catalog.standing(accelerator))))
+    return tuple(filter(None, (catalog.ambiguity(case.accelerator), catalog.status_note(accelerator))))
 
 
 def _batch_note(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:

@@ -26,10 +26,10 @@ __all__ = [
     "Order",
     "Wanted",
     "accelerator_conditions",
+    "filter_things",
     "offer_conditions",
     "ordered",
     "per_accelerator",
-    "sift",
 ]
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class Condition(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-def sift(things: Iterable[T], conditions: Sequence[Condition]) -> tuple[list[T], dict[str, int]]:
+def filter_things(things: Iterable[T], conditions: Sequence[Condition]) -> tuple[list[T], dict[str, int]]:
     """The things that satisfy every condition, and how many failed each first."""
     kept: list[T] = []
     failed: dict[str, int] = {}

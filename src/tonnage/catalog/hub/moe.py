@@ -1,6 +1,6 @@
 """Mixtures of experts with ordinary attention: one small function for each `model_type`.
 
-Sources: the reference implementation of each type (Hugging Face transformers and the makers' repositories), checked
+Sources: the reference implementation of each type (Hugging Face transformers and the vendors' repositories), checked
 against published totals in the tests.
 """
 
@@ -15,7 +15,7 @@ from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_co
 from tonnage.catalog.hub.fields import Config, flag, flags, integer, integers, optional_integer, section, texts
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model, Moe
 
-__all__ = ["MIXTURES", "gemma4_layers", "sparse_step"]
+__all__ = ["MOE", "gemma4_layers", "sparse_step"]
 
 
 def sparse_step(c: Config) -> tuple[bool, ...]:
@@ -303,7 +303,7 @@ def _gemma3n(c: Config) -> Model:
 
 Adapter = Callable[[Config], Model]
 
-MIXTURES: Final[dict[str, tuple[str, Adapter]]] = {
+MOE: Final[dict[str, tuple[str, Adapter]]] = {
     "mixtral": ("Mixtral", _mixtral),
     "qwen2_moe": ("Qwen2", _qwen2_moe),
     "qwen3_moe": ("Qwen3", _qwen3_moe),
