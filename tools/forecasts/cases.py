@@ -103,10 +103,14 @@ def _wanted() -> Iterator[tuple[str, dict[str, Any]]]:
     ):  # fmt: skip
         for model, (part, engine, weights), (isl, osl), many in product(models, parts, _LENGTHS, clients):
             yield (
-                f"serve/{part}/{engine}/{weights}/{model}/{isl}-{osl}/{many}",
+                f"serve/{part}/{engine}/{_stored(model, weights)}/{model}/{isl}-{osl}/{many}",
                 {"kind": "serve", "model": model, "accelerator": part, "engine": engine, "isl": isl, "osl": osl,
                  "precision": _precision(model, weights), "traffic": {"concurrency": many}},
             )  # fmt: skip
+
+
+def _stored(model: str, weights: str) -> str:
+    return _precision(model, weights).get("experts", weights)
 
 
 def _precision(model: str, weights: str) -> dict[str, str]:
