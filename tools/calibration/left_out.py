@@ -103,7 +103,7 @@ def main() -> None:
 @cache
 def all_rows() -> tuple[Row, ...]:
     """Every usable row."""
-    files = sorted((ROOT / "measurements").glob(f"{TABLES[0] if TABLES else '*'}.csv.gz"))
+    files = sorted((ROOT / "measurements").glob(f"{TABLES[0] if TABLES else ''}*.csv.gz"))
     return tuple(row for path in files for row in read_rows(path) if row.usable)
 
 

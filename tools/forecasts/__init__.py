@@ -1,0 +1,1 @@
+"""Dated predictions of what nobody has published yet, kept unchanged and scored when results appear."""
