@@ -300,6 +300,19 @@ def _name(data: bytes) -> object:
     return accelerator(data.decode("utf-8", "replace"))
 
 
+def _machine(path: Path) -> object:
+    from tonnage.measure.machine.recorded import read_inventory
+    from tonnage.planning.own.machine import machine_found
+
+    return machine_found(read_inventory(path))
+
+
+def _owned(data: bytes) -> object:
+    from tonnage.planning.own.names import read_owned
+
+    return read_owned(data.decode("utf-8", "replace"))
+
+
 def _posted(data: bytes) -> object:
     from tonnage.web.guard import mapping
 
@@ -310,6 +323,10 @@ READERS: dict[str, Reader] = {
     "units": Reader(plain(_units), texts("8 GiB", "300 ms", "4/s", "12k", "$1.20/h", "25 %", "1e3 TFLOP/s", "1 day"),
                     ("GiB", "µs", "1e308", "-", "²", "∞", "nan", "١", "k", "%", "/", "\u202e")),
     "names": Reader(plain(_name), texts("H100", "rtx-4090", "A100 80GB", "h100-sxm5-80gb"), ("NVIDIA ", "-", "GB")),
+    "machines": Reader(of_file(_machine, "machine.txt"), files(*sorted((DATA / "machine").glob("*.[xjct]*"))),
+                       ("<gpu>", "<!ENTITY", "MiB", "gpu:", "null", "-1", "1e999", "[]", "NodeName=", "\x00")),
+    "machine-names": Reader(plain(_owned), texts("8 x A100 80GB, 4 x L40S", "M4 Max 64GB", "CPU", "3090 Ti"),
+                            (" x ", ",", "GB", "0", "-", "9" * 40, "MacBook Pro ", "(R)")),
     "requests": Reader(of_file(_request, "request.yaml"), files(*sorted(EXAMPLES.glob("*.yaml"))),
                        ("plan: serve", "rate:", "&a", "*a", "!!python/object", "[", "{", "<<:", ".inf", "1e999", "- ")),
     "request-json": Reader(of_file(_request, "request.json"),

@@ -186,7 +186,8 @@ def _largest(rows: tuple[FitRow, ...]) -> list[str]:
             if largest.value < 1:
                 found.append(f"{where}{largest.what}: none ({largest.given})")
             elif largest.name is not None:
-                found.append(f"{where}{largest.what}: {largest.name}, {largest.value / 1e9:,.3g} B parameters")
+                given = f", {largest.given}" if largest.given else ""
+                found.append(f"{where}{largest.what}: {largest.name}, {largest.value / 1e9:,.3g} B parameters{given}")
             else:
                 given = f"{largest.given}; " if largest.given else ""
                 unit = largest.unit.removesuffix("s") if largest.value == 1 else largest.unit

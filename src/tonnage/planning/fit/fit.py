@@ -1,8 +1,8 @@
 """What must be resident, does it fit, and what is the largest x that still does?
 
 A model against accelerators: rows (`serving.py`, `training.py`), rules of thumb beside them, and the sentence that
-answers. The largest model has two answers: the largest of the catalogue, and the size of the largest dense decoder,
-found by bisection over bare sizes ("13B").
+answers. "Which model?" is answered by those that people can download, ranked by a published score where there is one
+and by size behind them; and by the size of the largest dense decoder, found by bisection over bare sizes ("13B").
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog.downloads import BENCHMARK, downloads, published_score
 from tonnage.catalog.hub import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.fit import FitAnswer, FitRequest, FitRow, Largest, Rule
@@ -224,51 +225,89 @@ def _check_samples(model: Model, request: FitRequest) -> None:
         raise BadRequest(f"resolution: {model.id} reads tokens; give --context, those of one input")
 
 
-LANGUAGE: Final = ("llm", "llm-moe", "hybrid-moe", "ssm", "vlm")
+LANGUAGE: Final = ("llm", "llm-moe", "hybrid", "hybrid-moe", "ssm", "vlm")
 MAX_BILLIONS: Final = 4000
+SHOWN: Final = 8
+"""Models that are named in the answer."""
 
 
 def largest_model(request: FitRequest, *, additions: Additions = NOTHING) -> FitAnswer:
-    """The largest catalogue model that fits, answered in full, with the largest bare size beside it."""
+    """Downloadable models that fit, best first; the first answered in full, the largest bare size beside it."""
     if len(request.accelerators) != 1:
         raise BadRequest("--solve model needs exactly one --accelerator to fill")
-    if request.goal != "serve":
-        raise BadRequest("--solve model answers for serving; leave out --train and --finetune")
     named = catalog.predictable(request.accelerators[0], additions)
-
-    def holds(model: Model) -> bool:
-        own = model.max_context or CONTEXT
-        context = request.context or min(CONTEXT, own)
-        if context > own and not request.extend_context:
-            return False
-        layout = Layout(tp=request.tp or 1, pp=request.pp or 1, dp=request.dp or 1, ep=request.ep or 1)
-        if not legal(model, layout).ok:
-            return False
-        return holds_it(model, named, request=msgspec.structs.replace(request, context=context))
-
-    known = sorted(
-        (m for m in catalog.models(additions).values() if m.kind in LANGUAGE and m.layers),
-        key=lambda m: -parameters(m).value,
-    )
-    found = next((model for model in known if holds(model)), None)
-    billions = largest_whole(lambda n: holds(_bare(n, additions)), most=MAX_BILLIONS)
-    if found is None:
+    known = _downloadable(additions)
+    found = [model for model in known if _model_fits(model, named, request)]
+    if not found:
         raise BadRequest(
             f"no language model of the catalogue fits {named.name}; ask about one with `tonnage fit MODEL`"
         )
-    answer = fit_model(found, msgspec.structs.replace(request, model=found.id, solve=None), additions=additions)
-    sizes = (
-        Largest(what="model", value=parameters(found).value, unit="parameters", binds="memory", name=found.id),
+    billions = largest_whole(lambda n: _model_fits(_bare(n, additions), named, request), most=MAX_BILLIONS)
+    best = found[0]
+    answer = fit_model(best, msgspec.structs.replace(request, model=best.id, solve=None), additions=additions)
+    sizes = [_model_size(model, given=_score(model)) for model in found[:SHOWN]]
+    sizes.append(
         Largest(
             what="model", value=billions * 1e9, unit="parameters", binds="memory", name=f"{billions}B dense decoder"
-        ),
+        )
     )
     rows = tuple(msgspec.structs.replace(row, largest=(*sizes, *row.largest)) for row in answer.rows)
-    sentence = (
-        f"The largest catalogue model that fits 1 x {named.name} is {found.id} "
-        f"({parameters(found).value / 1e9:,.3g} B parameters); a dense decoder may have up to {billions} B."
+    return msgspec.structs.replace(
+        answer,
+        sentence=_models_sentence(found, known=len(known), named=named, billions=billions),
+        rows=rows,
+        request=request,
     )
-    return msgspec.structs.replace(answer, sentence=sentence, rows=rows, request=request)
+
+
+def _downloadable(additions: Additions) -> list[Model]:
+    """Downloadable models and the user's own, best first; all of the catalogue stand in for none."""
+    every = catalog.models(additions)
+    shipped = catalog.models()
+    own = [model for id, model in every.items() if id not in shipped]
+    wanted = [*(every[download.model] for download in downloads()), *own]
+    fitting = [model for model in wanted if model.kind in LANGUAGE and model.layers]
+    return sorted(fitting, key=_rank)
+
+
+def _rank(model: Model) -> tuple[bool, float, float]:
+    score = published_score(model.id)
+    return score is None, -(score or 0.0), -parameters(model).value
+
+
+def _model_fits(model: Model, accelerator: Accelerator, request: FitRequest) -> bool:
+    if request.goal != "serve":
+        job = msgspec.structs.replace(request, solve=None, count=request.count or 1)
+        return smallest_training(model, accelerator, request=job) is not None
+    own = model.max_context or CONTEXT
+    context = request.context or min(CONTEXT, own)
+    if context > own and not request.extend_context:
+        return False
+    layout = Layout(tp=request.tp or 1, pp=request.pp or 1, dp=request.dp or 1, ep=request.ep or 1)
+    if not legal(model, layout).ok:
+        return False
+    return holds_it(model, accelerator, request=msgspec.structs.replace(request, context=context))
+
+
+def _model_size(model: Model, *, given: str) -> Largest:
+    return Largest(
+        what="model", value=parameters(model).value, unit="parameters", binds="memory", given=given, name=model.id
+    )
+
+
+def _score(model: Model) -> str:
+    score = published_score(model.id)
+    return "" if score is None else f"{BENCHMARK} {score:g}"
+
+
+def _models_sentence(found: list[Model], *, known: int, named: Accelerator, billions: int) -> str:
+    best, largest = found[0], max(found, key=lambda model: parameters(model).value)
+    by = f"by published {BENCHMARK}" if published_score(best.id) is not None else "by size"
+    beside = "" if largest is best else f", the largest {largest.id} ({parameters(largest).value / 1e9:,.3g} B)"
+    return (
+        f"{len(found)} of {known} downloadable models fit 1 x {named.name}: the best {by} is {best.id} "
+        f"({parameters(best).value / 1e9:,.3g} B parameters){beside}; a dense decoder may have up to {billions} B."
+    )
 
 
 def _bare(billions: int, additions: Additions) -> Model:

@@ -72,7 +72,7 @@ def _check_solve(given: Mapping[str, Any], goal: Goal) -> None:
         return
     if "accelerator" not in given:
         raise BadRequest(f"--solve {solve} needs an --accelerator to fill")
-    fitting = ("context", "concurrency", "batch", "model") if goal == "serve" else ("batch", "seq-len")
+    fitting = ("context", "concurrency", "batch", "model") if goal == "serve" else ("batch", "seq-len", "model")
     if solve not in fitting:
         raise BadRequest(f"--solve {solve} makes no sense for {_word(goal)}; choose {' or '.join(fitting)}")
     if solve.replace("-", "_") in given:
