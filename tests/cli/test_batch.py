@@ -46,7 +46,7 @@ def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
 
 def test_what_cannot_be_done_exits_three_and_bad_requests_two() -> None:
     late = run(*BATCH, "--deadline", "15 min", "--accelerator", "H100", *TODAY)
-    assert late.exit_code == 3 and "Nearest: deadline" in late.output
+    assert late.exit_code == 3 and "Nearest: deadline" in " ".join(late.output.split())
     assert run(*BATCH, "--deadline", "8", *TODAY).exit_code == 2
     assert run("plan", "batch", "13B", *TODAY).exit_code == 2
 

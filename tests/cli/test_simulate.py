@@ -137,7 +137,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
 
 def test_what_does_not_fit_is_an_answer() -> None:
     code, out, _ = run("-", text=CASE.replace("Llama-3.1-8B-Instruct", "Llama-3.1-405B-Instruct"))
-    assert code == 3 and out.startswith("It does not run")
+    assert code == 3 and out.startswith("Llama 3.1 405B Instruct") and "It does not run" in out
 
 
 def test_a_fleet_that_scales_to_zero_says_what_it_cost() -> None:

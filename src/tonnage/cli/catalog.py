@@ -169,7 +169,7 @@ def refresh_command(
         if providers or rollback or drop:
             raise click.UsageError("--model goes with no provider, --rollback or --drop: prices and models apart")
         from tonnage.catalog.refresh import refresh_models
-        from tonnage.report.listing import refreshed_models_document
+        from tonnage.report.calibrate import refreshed_models_document
 
         _print(refresh_models(models), refreshed_models_document, as_json=as_json)
         return
@@ -181,7 +181,7 @@ def refresh_command(
         click.echo(f"{'the prices before' if rollback else 'the shipped prices'} hold again for {told}")
         return
     from tonnage.catalog.refresh import refresh
-    from tonnage.report.listing import refreshed_document
+    from tonnage.report.calibrate import refreshed_document
 
     _print(refresh(providers), refreshed_document, as_json=as_json)
 

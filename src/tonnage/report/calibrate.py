@@ -1,4 +1,4 @@
-"""Calibrations and the history of measurements as documents: numbers with their priors, loads before and after."""
+"""Calibrations, the history of measurements and refreshes of the catalogue as documents."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import math
 import msgspec
 
 from tonnage.domain.calibration import Calibrated, CalibrationError
+from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.domain.measurement import History
-from tonnage.report.document import Block, Command, Document, Headline, Note, grid, listed, section
+from tonnage.report.document import Block, Command, Document, Headline, Note, Text, grid, listed, section
 from tonnage.report.names import named
 from tonnage.units import show
 
-__all__ = ["calibrated_document", "history_document"]
+__all__ = ["calibrated_document", "history_document", "refreshed_document", "refreshed_models_document"]
 
 FIRST_ROWS = 10
 """Loads of the first screen."""
@@ -78,3 +79,43 @@ def history_document(history: History) -> Document:
     lead = Headline(text=f"{count} measurement{'s' if count != 1 else ''} in {history.place}.")
     table = grid(["no>", "kind", "date", "machine~", "model~", "of~", "versions~"], rows)
     return Document(first=(lead, table) if rows else (lead,))
+
+
+# What a refresh fetched
+
+
+def refreshed_document(found: Refreshed) -> Document:
+    """One line a provider, those that kept what they had last."""
+    kept = [one for one in found.refreshed if one.kept]
+    prices = sum(one.kept for one in kept)
+    lead = Headline(text=f"{prices:,} prices of {len(kept)} providers fetched from {found.source}.")
+    rest = sorted(found.refreshed, key=lambda one: (not one.kept, one.provider))
+    return Document(first=(lead, *(Text(text=_line(one)) for one in rest)))
+
+
+def _line(one: Refresh) -> str:
+    if not one.kept:
+        return f"{one.provider}: keeps what is known; {one.why}"
+    moved = "" if one.moved is None else f", {one.moved - 1:+.0%} at the middle against those known"
+    left = f", {one.left_out} instances with unknown accelerators left out" if one.left_out else ""
+    return f"{one.provider}: {one.kept:,} prices of {one.as_of}{moved}{left}"
+
+
+def refreshed_models_document(found: RefreshedModels) -> Document:
+    """One line a model."""
+    read = sum(not one.why for one in found.refreshed)
+    models = "model" if read == 1 else "models"
+    lead = Headline(text=f"{read} {models} read from {found.source}.")
+    return Document(first=(lead, *(Text(text=f"{one.model}: {_of_model(one)}") for one in found.refreshed)))
+
+
+def _of_model(one: RefreshedModel) -> str:
+    if one.why:
+        return f"keeps what is known; {one.why}"
+    if not one.known:
+        return "kept in this machine's cache, and known without a network from now on"
+    if not one.differs:
+        return "as the catalogue says"
+    return (
+        f"the hub differs in {', '.join(one.differs)}; the catalogue holds, a config.json given as a path overrides it"
+    )

@@ -12,12 +12,11 @@ from datetime import date
 from typing import Any, Final, NamedTuple
 
 from tonnage.domain.accelerator import Accelerator, Link, PublishedResult, ScaleUpDomain
-from tonnage.domain.listing import AcceleratorCard, Column, Listing, Refresh, Refreshed, RefreshedModel, RefreshedModels
+from tonnage.domain.listing import AcceleratorCard, Column, Listing
 from tonnage.domain.money import STALE_AFTER_DAYS, is_stale
-from tonnage.report.document import Document, Headline, Text
 from tonnage.units import show
 
-__all__ = ["refreshed_document", "refreshed_models_document", "show_card", "show_listing"]
+__all__ = ["show_card", "show_listing"]
 
 UNKNOWN: Final = "–"
 
@@ -225,43 +224,3 @@ def _sources(part: Accelerator) -> list[tuple[str, str | None]]:
         ("checked", fact.checked),
     ]
     return [(name, text) for name, text in given if text]
-
-
-# What a refresh fetched
-
-
-def refreshed_document(found: Refreshed) -> Document:
-    """One line a provider, those that kept what they had last."""
-    kept = [one for one in found.refreshed if one.kept]
-    prices = sum(one.kept for one in kept)
-    lead = Headline(text=f"{prices:,} prices of {len(kept)} providers fetched from {found.source}.")
-    rest = sorted(found.refreshed, key=lambda one: (not one.kept, one.provider))
-    return Document(first=(lead, *(Text(text=_line(one)) for one in rest)))
-
-
-def _line(one: Refresh) -> str:
-    if not one.kept:
-        return f"{one.provider}: keeps what is known; {one.why}"
-    moved = "" if one.moved is None else f", {one.moved - 1:+.0%} at the middle against those known"
-    left = f", {one.left_out} instances with unknown accelerators left out" if one.left_out else ""
-    return f"{one.provider}: {one.kept:,} prices of {one.as_of}{moved}{left}"
-
-
-def refreshed_models_document(found: RefreshedModels) -> Document:
-    """One line a model."""
-    read = sum(not one.why for one in found.refreshed)
-    models = "model" if read == 1 else "models"
-    lead = Headline(text=f"{read} {models} read from {found.source}.")
-    return Document(first=(lead, *(Text(text=f"{one.model}: {_of_model(one)}") for one in found.refreshed)))
-
-
-def _of_model(one: RefreshedModel) -> str:
-    if one.why:
-        return f"keeps what is known; {one.why}"
-    if not one.known:
-        return "kept in this machine's cache, and known without a network from now on"
-    if not one.differs:
-        return "as the catalogue says"
-    return (
-        f"the hub differs in {', '.join(one.differs)}; the catalogue holds, a config.json given as a path overrides it"
-    )

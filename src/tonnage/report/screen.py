@@ -38,12 +38,13 @@ EXPLAIN: Final = "; each number: tonnage explain"
 SHORTEST_REASON: Final = 4
 """Reasons of a first screen, when nothing works."""
 
+FILTERED: Final = "excluded by your filters"
 REASONS: Final = {
     "tpot": "too slow", "ttft": "too slow", "e2e": "too slow", "latency": "too slow", "deadline": "too slow",
     "rate": "too slow", "compute": "too slow", "memory": "too small", "kv": "too small", "context": "too small",
     "offer": "without an offer", "offers": "without an offer", "price": "without an offer",
-    "budget": "over the budget", "cost": "too expensive", "filter": "excluded by your filters",
-    "accelerator": "excluded by your filters", "region": "not in the region", "count": "over the count allowed",
+    "budget": "over the budget", "cost": "too expensive", "filter": FILTERED, "accelerator": FILTERED,
+    "region": "not in the region", "count": "over the count allowed",
     "eu": "outside the EU", "community": "on marketplaces only", "certification": "without the certification",
     "training": "without training support", "battery": "drain the battery", "quota": "over the quota",
     "quality": "below the quality floor", "unmeasured": "without a measured rate", "layout": "without a layout",
@@ -150,8 +151,9 @@ def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ..
     grouped: dict[str, list[Rejection]] = {}
     for loser in plan.rejected:
         grouped.setdefault(_reason(loser.verdict), []).append(loser)
-    largest = sorted(grouped.items(), key=lambda item: -len(item[1]))[:SHORTEST_REASON]
-    rows = [(reason, str(len(losers)), _nearest(losers)) for reason, losers in largest]
+    # What the user's own filters exclude says nothing about the question: it stands last, and has no nearest.
+    largest = sorted(grouped.items(), key=lambda item: (item[0] == FILTERED, -len(item[1])))[:SHORTEST_REASON]
+    rows = [(reason, str(len(losers)), "" if reason == FILTERED else _nearest(losers)) for reason, losers in largest]
     table = grid(["ruled out because", f"{what}>", "nearest~"], rows)
     return first_screen(
         question=question, answer=plan.sentence, good=False, table=table if rows else None,

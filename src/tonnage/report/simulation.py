@@ -186,6 +186,7 @@ def comparison_document(found: Comparison, *, top: int | None = None, every: boo
     short = whole if wide else _by_figure(found, tuple(telling[:FIRST_ROWS]))
     first = first_screen(
         question=[], answer=found.sentence, good=found.fits, table=short,
+        risks=[f"Note: {text}" for text in found.assumed[:1]],
         rest=f"{BEST} best of its kind. All {len(found.figures)} figures, assumptions: --why.",
     )  # fmt: skip
     why = (
