@@ -19,7 +19,7 @@ import math
 import multiprocessing
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
@@ -147,13 +147,17 @@ def _numbers(era: str) -> tuple[int, ...]:
     return tuple(int(part) for part in era.split("."))
 
 
-def samples(files: Iterable[str] = FILES, every: int = 1) -> list[Sample]:
-    """Usable rows of served language models, thinned evenly inside each group."""
+def samples(files: Iterable[str] = FILES, every: int = 1, engines: Sequence[str] = ()) -> list[Sample]:
+    """Usable rows of served language models (of some engines, where named), thinned evenly inside each group."""
     found: dict[tuple[str, ...], list[Sample]] = defaultdict(list)
     cached: set[tuple[str, ...]] = set()
     for name in files:
         for row in read_rows(ROOT / f"measurements/{name}.csv.gz"):
-            if not row.usable or kind_of(row) != "serve":
+            if (
+                not row.usable
+                or kind_of(row) != "serve"
+                or (engines and (text(row, "engine") or text(row, "backend")) not in engines)
+            ):
                 continue
             if text(row, "load") == "memory_only" or text(row, "duplicate_of"):
                 continue
