@@ -10,6 +10,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Configuration
+from tonnage.domain.precision import Precision
 from tonnage.domain.workload import Lengths
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.planning.deployment import Deployment, reachable
@@ -71,6 +72,23 @@ def test_few_multiprocessors_cannot_ask_for_all_of_a_fast_memory() -> None:
     assert reachable(other, None, reach=1e9) is other
     assert reachable(other, 142, reach=3e9).memory_bytes_per_s < 0.5 * other.memory_bytes_per_s
     assert reachable(other, 142, reach=20e9).memory_bytes_per_s > 0.98 * other.memory_bytes_per_s
+
+
+def test_a_processor_takes_no_factor_of_its_makers_accelerators() -> None:
+    def memory(name: str) -> float:
+        return planned(catalog.accelerator(name), engine="llamacpp", layout=Layout()).overheads.memory
+
+    assert memory("cpu-epyc-9654") == memory("cpu-xeon-8480") == memory("RX 7900 XTX") == 1.0
+
+
+@pytest.mark.parametrize(("part", "least", "most"), [("RX 7900 XTX", 60, 100), ("RTX 4090", 100, 180)])
+def test_llamacpp_reads_weights_at_the_rate_that_its_kernels_keep_in_flight(part: str, least: int, most: int) -> None:
+    """Some 5 GB of weights a token at 490 GB/s (96 compute units) and at 880 GB/s (128 multiprocessors)."""
+    case = ServeCase(model=MODEL, accelerator=part, traffic=Traffic(batch=1, static=True), isl=128, osl=128,
+                     engine="llamacpp",
+                     precision=Precision(weights="gguf-q4_k_m", kv="fp16", activations="fp16"))  # fmt: skip
+    found = predict(case).tpot_s
+    assert found is not None and least < 1 / found.mean < most
 
 
 def test_scheduling_ahead_hides_the_host_and_never_slows() -> None:

@@ -32,7 +32,7 @@ from tonnage.errors import UnknownName
 from tonnage.simulation.overheads import Overheads
 from tonnage.validation.rows import read_rows
 
-__all__ = ["audit", "check", "infer_without", "prepare", "seen", "serving_without", "training_without"]
+__all__ = ["audit", "check", "infer_without", "only_engines", "prepare", "seen", "serving_without", "training_without"]
 
 EVERY = 2
 """Thins crowded groups of serving rows, as `serving.py --fit` does."""
@@ -61,8 +61,20 @@ class Ready(NamedTuple):
         return np.array([place for place, name in enumerate(self.ids) if name not in hidden], dtype=int)
 
 
+ENGINES: list[str] = []
+"""Engines whose fits alone are repeated; empty = every fit."""
+
+
+def only_engines(names: Iterable[str]) -> None:
+    """Takes the fits of some engines for all there are: all other rows stay as they are."""
+    ENGINES.extend(names)
+
+
 def prepare(*tables: str) -> None:
     """Everything that all refits share, computed once before processes fork; of training alone when it is named."""
+    if ENGINES:
+        _engines()
+        return
     _training()
     if not tables:
         _engines()
@@ -71,6 +83,8 @@ def prepare(*tables: str) -> None:
 
 def seen(*tables: str) -> list[tuple[str, ...]]:
     """Row ids of each fit, or of training's when it is named."""
+    if ENGINES:
+        return [ready.ids for ready in _engines().values()]
     others = [] if tables else [*(ready.ids for ready in _engines().values()), _networks().ids]
     return [*others, _training().ids]
 
@@ -80,7 +94,7 @@ def seen(*tables: str) -> list[tuple[str, ...]]:
 
 @cache
 def _samples() -> dict[EngineKey, list[serving.Sample]]:
-    return {key: rows for key, rows in serving.by_key(serving.samples(every=EVERY)).items()}
+    return {key: rows for key, rows in serving.by_key(serving.samples(every=EVERY, engines=ENGINES)).items()}
 
 
 @cache

@@ -6,6 +6,7 @@ How far off are we on what no fit has seen? Every fit again, with whole groups o
     python tools/calibration/left_out.py --only source --group InferenceMAX   some groups of them; all else stays as
     stored
     python tools/calibration/left_out.py --rows training the rows of one table only; what is stored of the others stays
+    python tools/calibration/left_out.py --engine llamacpp   rows of some engines only, and their fits; all else stays
     python tools/calibration/left_out.py --check         some refits against complete fits
     python tools/calibration/left_out.py --audit         engines' parameters against groups, fitted against prior
 
@@ -46,7 +47,7 @@ import tonnage.planning.predict.training as train_door
 from tonnage.validation.grouping import LEFT_OUT, Grouping, group_by, read_grouping
 from tonnage.validation.left_out import COLUMNS, left_out_predictions
 from tonnage.validation.metrics import ape, quantile
-from tonnage.validation.rows import Row, read_rows
+from tonnage.validation.rows import Row, read_rows, text
 from tonnage.validation.scoring import Score, score
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,8 @@ PARTS = 8
 """Shares that the rows as shipped are predicted in."""
 TABLES: list[str] = []
 """Tables whose rows are left out; empty = all."""
+ENGINES: list[str] = []
+"""Engines whose rows are left out; empty = all."""
 PAGE = ROOT / "docs" / "accuracy.left_out.csv"
 
 
@@ -71,6 +74,7 @@ def main() -> None:
     parser.add_argument("--only", choices=LEFT_OUT, nargs="+", default=list(LEFT_OUT))
     parser.add_argument("--group", nargs="+", default=[])
     parser.add_argument("--rows", choices=["training"])
+    parser.add_argument("--engine", nargs="+", default=[], help="as the measurements name them")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--audit", action="store_true")
@@ -81,11 +85,14 @@ def main() -> None:
     start = time.monotonic()
     if given.rows:
         TABLES.append(given.rows)
+    ENGINES.extend(given.engine)
     rows = all_rows()
     kinds = tuple(kind for kind in LEFT_OUT if kind in given.only)
     groups = [Fold(kind, name) for kind in kinds for name in group_by(rows, lambda r, k=kind: group_name(r, k))]
     groups = [fold for fold in groups if not given.group or fold.name in given.group]
     context = multiprocessing.get_context("fork")
+    if ENGINES:
+        fits.only_engines(ENGINES)
     fits.prepare(*TABLES)
     with ProcessPoolExecutor(given.workers, mp_context=context) as pool:
         shipped = {(s.id, s.quantity): s for part in pool.map(as_shipped, range(PARTS)) for s in part}
@@ -95,7 +102,8 @@ def main() -> None:
     for fold, scores in found.items():
         left_out[fold.kind] |= {(s.id, s.quantity): s for s in scores}
     store(shipped, left_out)
-    write_page(shipped, left_out)
+    if not ENGINES:  # a block's medians need the rows of its other engines
+        write_page(shipped, left_out)
     show(shipped, left_out)
     print(f"{len(groups)} groups left out in {time.monotonic() - start:.0f} s")
 
@@ -104,7 +112,8 @@ def main() -> None:
 def all_rows() -> tuple[Row, ...]:
     """Every usable row."""
     files = sorted((ROOT / "measurements").glob(f"{TABLES[0] if TABLES else ''}*.csv.gz"))
-    return tuple(row for path in files for row in read_rows(path) if row.usable)
+    rows = (row for path in files for row in read_rows(path) if row.usable)
+    return tuple(row for row in rows if not ENGINES or (text(row, "engine") or text(row, "backend")) in ENGINES)
 
 
 @cache
@@ -141,6 +150,10 @@ def without(fold: Fold) -> list[Score]:
     if not any(hidden & set(ids) for ids in fits.seen(*TABLES)):
         return []
     with ExitStack() as stack:
+        if ENGINES:
+            serving = fits.serving_without(hidden, engine=fold.name if fold.kind == "engine" else "")
+            stack.enter_context(swapped(overheads_table, "_rows", lambda: MappingProxyType(serving)))
+            return list(score(rows))
         training = fits.training_without(hidden)
         stack.enter_context(swapped(train_door, "training_coefficients", lambda: training))
         if TABLES:
@@ -171,7 +184,7 @@ def store(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]]) -> N
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    if TABLES:
+    if TABLES or ENGINES:
         own = {row.id for row in all_rows()}
         with gzip.open(STORED, "rt", encoding="utf-8", newline="") as file:
             writer.writerows(line for line in list(csv.reader(file))[1:] if line[0] not in own)

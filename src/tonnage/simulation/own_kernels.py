@@ -43,7 +43,7 @@ JOULE_PER_FLOP: Final = {True: {"8.6": 3.8e-12, "8.9": 2.5e-12}, False: {"8.6": 
 """Dynamic energy by compute capability, where a part was seen at its limit. [J/FLOP]"""
 IDLE: Final = 0.15
 """Of the power limit, drawn before any work. [-]"""
-SCORE_BYTES: Final = 21.0
+SCORE_BYTES: Final = 23.0
 """Traffic per score, at the bandwidth that these kernels reach. [bytes]"""
 _SMALL: Final = ("6.0", "7.", "8.0")
 """Compute capabilities of multiprocessors with 64 lanes; others have 128."""
