@@ -110,3 +110,11 @@ def test_a_prediction_checks_what_every_other_face_checks(traffic: dict[str, flo
     noun = ServeCase(model="llama-3.1-8b", accelerator="h100", isl=100, osl=10, traffic=Traffic(**traffic))
     with pytest.raises(BadRequest, match=said.replace("0 is", "0.* is").replace("-1 is", "-1.* is")):
         tonnage.predict(noun)
+
+
+def test_a_machine_that_is_named() -> None:
+    answer = tonnage.local("RTX 3060", memory="32 GB", context="4096")
+    assert answer.feasible and answer.device == "rtx-3060-12gb"
+    assert tonnage.to_dict(answer)["rows"][0]["context"] == 4096
+    with pytest.raises(TonnageError, match="no field of local"):
+        tonnage.local("RTX 3060", contxt="4096")

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.errors import BadFact, TonnageError
-from tonnage.measure.history.database import MIGRATIONS
-from tonnage.measure.history.database import opened as history
-from tonnage.measure.history.place import Place
+from tonnage.measure.history import MIGRATIONS, Place
+from tonnage.measure.history import opened as history
 from tonnage.sqlitefile import HISTORY_ID, SWEEP_ID, refuse_other
 from tonnage.sweep import store as sweeps
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tonnage.domain.fleet_plan import FleetPlan
     from tonnage.domain.infer_plan import InferPlan
     from tonnage.domain.lifecycle import LifecyclePlan
+    from tonnage.domain.machine import LocalAnswer
     from tonnage.domain.model import Model
     from tonnage.domain.plan import ServePlan
     from tonnage.domain.published import Near
@@ -48,6 +49,7 @@ __all__ = [
     "diagnose",
     "explain",
     "fit",
+    "local",
     "model",
     "near",
     "plan_batch",
@@ -82,6 +84,31 @@ def fit(model: str, *, additions: Additions | None = None, **fields: Any) -> Fit
     from tonnage.report.notebook import drawn
 
     return drawn(answer(fit_request({"model": model, **fields}), additions=additions or NOTHING))
+
+
+def local(accelerator: str | None = None, *, additions: Additions | None = None, **fields: Any) -> LocalAnswer:
+    """
+    Which models run on this machine, or on one that is named, and how fast. Fields as in `tonnage local --help`.
+
+    Raises
+    ------
+    TonnageError
+        A name or a field is wrong. That no model fits is an answer: `feasible` is False.
+    """
+    from tonnage.catalog import NOTHING
+    from tonnage.measure.machine.detect import inventory_here, programs
+    from tonnage.planning.own.ask import local_request, machine_of_fields
+    from tonnage.planning.own.local import local as answer
+    from tonnage.planning.own.machine import machine_found
+    from tonnage.report.notebook import drawn
+
+    own = additions or NOTHING
+    request = local_request(fields)
+    if accelerator is not None:
+        machine = machine_of_fields({**fields, "accelerator": accelerator}, additions=own)
+    else:
+        machine = machine_found(inventory_here(), engines=programs(), additions=own)
+    return drawn(answer(request, machine, additions=own))
 
 
 def plan_serve(model: str, *, additions: Additions | None = None, **fields: Any) -> ServePlan:
@@ -317,7 +344,7 @@ def compare(*, additions: Additions | None = None, **fields: Any) -> Comparison:
     """
     from tonnage.catalog import NOTHING
     from tonnage.planning.compare.compare import compare as answer
-    from tonnage.planning.compare.ways import comparing_of
+    from tonnage.planning.compare.configurations import comparing_of
     from tonnage.report.notebook import drawn
 
     return drawn(answer(comparing_of(fields), additions=additions or NOTHING))
@@ -340,7 +367,7 @@ def calibrate(
     from pathlib import Path
 
     from tonnage.catalog import NOTHING
-    from tonnage.catalog.calibrations import saved_calibration
+    from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.importers import read_report
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.calibrate.door import stacks_of

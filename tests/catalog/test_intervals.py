@@ -8,7 +8,7 @@ from tonnage.errors import UnknownName
 
 @pytest.mark.parametrize("kind", intervals.KINDS)
 def test_every_quantity_has_a_factor_for_any_rung(kind: str) -> None:
-    rows = intervals.table(kind)
+    rows = intervals.factors(kind)
     quantities = {quantity for quantity, _ in rows}
     assert quantities
     assert all((quantity, "any") in rows for quantity in quantities)
@@ -20,7 +20,7 @@ def test_a_rung_without_its_own_row_takes_the_row_any() -> None:
 
 
 def test_what_has_no_row_takes_the_row_of_anything() -> None:
-    assert intervals.factor("serve", "tpot_s", rung="unheard-of:steady") == intervals.table("serve")["tpot_s", "any"]
+    assert intervals.factor("serve", "tpot_s", rung="unheard-of:steady") == intervals.factors("serve")["tpot_s", "any"]
 
 
 @pytest.mark.parametrize("kind", intervals.KINDS)
@@ -45,5 +45,5 @@ def test_an_unknown_kind_or_quantity_is_named() -> None:
 
 def test_a_light_load_nobody_measured_is_as_sure_as_a_steady_one() -> None:
     steady = intervals.factor("serve", "tpot_s", rung="assumed:steady:dense:llamacpp")
-    assert ("tpot_s", "assumed:light") not in intervals.table("serve")
+    assert ("tpot_s", "assumed:light") not in intervals.factors("serve")
     assert intervals.factor("serve", "tpot_s", rung="assumed:light:dense:llamacpp") == steady

@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.networks import offline, runtime_of, shape_of, silicon_of, unet_of
+from tonnage.catalog.fitted import offline, runtime_of, shape_of, silicon_of, unet_of
 
 FACTS = offline()
 

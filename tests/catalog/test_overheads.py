@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from tonnage.catalog.overheads import FACTORS, engine_times
+from tonnage.catalog.engines import FACTORS, engine_times
 from tonnage.catalog.rows import DATA
 from tonnage.simulation.overheads import Overheads
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tonnage.catalog.quality import (
+from tonnage.catalog.published import (
     cache_change,
     format_change,
     method_change,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tonnage.catalog.shapes import shape, shapes
+from tonnage.catalog.traffic import shape, shapes
 from tonnage.errors import UnknownName
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.efficiency import ladder
-from tonnage.catalog.slices import parted, slices_of
+from tonnage.catalog.hardware import parted, slices_of
 from tonnage.errors import UnknownName
 
 GIB = 2**30

@@ -1,9 +1,12 @@
 """A peak is not a kernel: which formats engines run where."""
 
+from datetime import date
+
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.support import formats, support
+from tonnage.catalog.engines import formats, support
+from tonnage.catalog.rows import DATA, table
 
 
 @pytest.mark.parametrize(
@@ -20,6 +23,7 @@ from tonnage.catalog.support import formats, support
         ("vllm", "h100-sxm5-80gb", "nvfp4", "at 16 bits"),
         ("vllm", "p100-pcie-16gb", "fp16", None),
         ("vllm", "mi300x", "fp8", "as stored"),
+        ("vllm", "mi300x", "mxfp4", "at 16 bits"),
         ("vllm", "mi250x", "fp8", None),
         ("trtllm", "t4", "fp16", None),
         ("trtllm", "mi300x", "bf16", None),
@@ -53,3 +57,8 @@ def test_every_row_names_its_source_and_known_formats() -> None:
 def test_newer_hardware_runs_what_older_does() -> None:
     h100, a100 = (set(formats("vllm", catalog.accelerator(name))) for name in ("h100-sxm5-80gb", "a100-sxm4-80gb"))
     assert a100 <= h100
+
+
+def test_every_fact_of_support_has_a_source_and_the_day_it_was_checked() -> None:
+    rows = table(DATA / "engines" / "support.csv")
+    assert all(row["source"] and date.fromisoformat(row["checked"]) for row in rows)

@@ -233,9 +233,9 @@ def test_json_lines_at_once_are_what_they_are_each(tmp_path: Path, monkeypatch: 
     [
         (b"\n" * 2_500_000, {}, "1,000,000 empty lines"),
         (b"\r\n" * 2_500_000, {}, "1,000,000 empty lines"),
-        (HEAD.encode() + b"0,1,1\n" * 99, {"MOST_REQUESTS": 50}, "more than 50 requests"),
-        (MOONCAKE.encode(), {"MOST_BLOCKS": 3}, "line 2: more than 3 block ids"),
-        (MOONCAKE.encode(), {"MOST_DISTINCT": 2}, "line 2: more than 2 different block ids"),
+        (HEAD.encode() + b"0,1,1\n" * 99, {"MAX_REQUESTS": 50}, "more than 50 requests"),
+        (MOONCAKE.encode(), {"MAX_BLOCKS": 3}, "line 2: more than 3 block ids"),
+        (MOONCAKE.encode(), {"MAX_DISTINCT": 2}, "line 2: more than 2 different block ids"),
         (HEAD.encode() + b"0" * 5_000_000, {}, "line 2 is longer than 4 MiB"),
     ],
 )

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tonnage.catalog import traces, traces_fetch
-from tonnage.catalog.traces_fetch import fetch_trace, found_trace
+from tonnage.catalog import traces
+from tonnage.catalog.traces import fetch_trace, found_trace
 from tonnage.cli import root
 from tonnage.errors import BadFact, UnknownName
 
@@ -83,7 +83,7 @@ def test_the_command_says_the_licence_and_a_simulation_plays_it_by_name(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(traces_fetch, "BASE", server)
+    monkeypatch.setattr(traces, "BASE", server)
     with pytest.raises(BadFact, match="tonnage catalog traces --fetch azure2023-code"):
         found_trace(NAME)
     done = CliRunner().invoke(root, ["catalog", "traces", "--fetch", NAME])

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.domain.model import Attention
 
 
@@ -12,9 +12,9 @@ def test_coefficients_are_dated_and_physical() -> None:
     found = training_coefficients()
     assert found.fitted >= "2026"
     assert found.source
-    for table in (found.gemm, found.narrow, found.memory):
+    for table in (found.gemm, found.narrow, found.memory, found.expert):
         assert all(0.05 < share < 1 for share in table.values())
-    for name in ("link", "network", "host_link", "tensor_overlap", "data_overlap", "expert", "unaligned", "ragged"):
+    for name in ("link", "network", "host_link", "tensor_overlap", "data_overlap", "unaligned", "ragged"):
         assert 0 <= getattr(found, name) <= 1, name
 
 

@@ -24,7 +24,7 @@ def test_the_example_and_the_flags_give_the_same_plan() -> None:
     by_flags = run(*BATCH, "--json", *TODAY)
     assert by_file.exit_code == 0 and by_file.output == by_flags.output
     plan = json.loads(by_file.output)
-    assert plan["schema"] == "tonnage.plan/1" and plan["kind"] == "batch"
+    assert plan["schema"] == "tonnage.plan/2" and plan["kind"] == "batch"
 
 
 def test_answers_in_a_sentence_then_tables_then_reasons() -> None:

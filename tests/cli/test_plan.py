@@ -32,7 +32,7 @@ def test_file_and_flags_give_the_same_bytes(tmp_path: Path) -> None:
     )
     by_file, by_flags = run("plan", str(request), "--json"), run(*SERVE, "--json")
     assert by_flags == run(*SERVE[:-1], "H100", "--accelerator", "L4", "--json")
-    assert by_file == by_flags and json.loads(by_file[1])["schema"] == "tonnage.plan/1"
+    assert by_file == by_flags and json.loads(by_file[1])["schema"] == "tonnage.plan/2"
 
 
 def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_mistake_is_one_sentence_and_code_two(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"schema":"tonnage.plan/9"}', '{"schema":"tonnage.plan/1"}', "{" * 5000, "\x00"]
+    "text", ["", "{}", "[]", '{"schema":"tonnage.plan/9"}', '{"schema":"tonnage.plan/2"}', "{" * 5000, "\x00"]
 )
 def test_plan_files_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"

@@ -39,7 +39,7 @@ def test_file_and_flags_give_the_same_bytes(tmp_path: Path) -> None:
     by_file, by_flags = run("plan", str(request), "--json", "--today", "2026-11-21"), run(*TRAIN, "--json")
     assert by_file == by_flags
     document = json.loads(by_file[1])
-    assert document["schema"] == "tonnage.plan/1" and document["kind"] == "train"
+    assert document["schema"] == "tonnage.plan/2" and document["kind"] == "train"
 
 
 def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
@@ -91,6 +91,6 @@ def test_a_mistake_is_one_sentence_and_code_two(
 
 def test_a_plan_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    path.write_text('{"schema":"tonnage.plan/1","kind":"bake"}')
+    path.write_text('{"schema":"tonnage.plan/2","kind":"bake"}')
     result = CliRunner().invoke(root, ["explain", str(path)])
     assert result.exit_code == 2 and "kind 'bake'" in result.output

@@ -122,7 +122,7 @@ def test_the_request_is_answered(name: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(root, ["plan", str(path), "--json", "--today", "2026-11-21"])
     assert result.exit_code == 0, result.output
     plan = json.loads(result.output)
-    assert plan["schema"] == "tonnage.plan/1" and plan["feasible"] and plan["sentence"]
+    assert plan["schema"] == "tonnage.plan/2" and plan["feasible"] and plan["sentence"]
     assert name not in FACTS or FACTS[name](plan), plan["sentence"]
 
 

@@ -3,7 +3,7 @@
 import pytest
 from tools.calibration.rules_of_thumb import AS_OF, PAGE, page
 
-from tonnage.domain.folklore import FolkRule
+from tonnage.domain.published import FolkRule
 from tonnage.planning.folklore.rules import folklore
 
 

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.framework_spec import Situation
 from tonnage.engines.training import framework_words, frameworks_in, software_of, softwares, usual_software
 

@@ -9,8 +9,7 @@ import pytest
 from tests.export.plans import CASES, plan
 
 from tonnage import export
-from tonnage.export.deployment import deployment
-from tonnage.export.servers import server
+from tonnage.export.deployment import deployment, server
 
 ENGINES = ("vllm", "sglang", "trtllm", "llamacpp")
 

@@ -99,7 +99,7 @@ def test_skypilot_names_differ_at_runpod() -> None:
 
 def test_names_are_of_accelerators_that_are_known() -> None:
     from tonnage import catalog
-    from tonnage.export.names import _rows
+    from tonnage.export.target import _rows
 
     known = catalog.accelerators()
     assert set(_rows()) <= set(known)

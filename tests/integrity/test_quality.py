@@ -4,10 +4,10 @@ import re
 
 from tests.every_row import every_row
 
-from tonnage.catalog.quality import quality_scores
+from tonnage.catalog.published import quality_scores
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.precision import FORMATS
-from tonnage.domain.quality import QualityScore
+from tonnage.domain.published import QualityScore
 
 METHODS = {"full", "lora", "dora", "qlora"}
 ROWS = quality_scores()

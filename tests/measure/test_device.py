@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from tonnage import catalog, cli
 from tonnage.catalog import Additions
-from tonnage.catalog.hub.traced import model_of
+from tonnage.catalog.hub.resolve import model_of
 from tonnage.domain.case import InferCase
-from tonnage.domain.device import DEVICE_SCHEMA, DeviceMeasurement, Rate
+from tonnage.domain.measurement import DEVICE_SCHEMA, DeviceMeasurement, Rate
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
 from tonnage.errors import BadRequest
 from tonnage.measure import device as measuring

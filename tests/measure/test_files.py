@@ -27,7 +27,7 @@ def test_more_values_than_memory_is_for(tmp_path: Path, read: object, data: byte
 
 @pytest.mark.parametrize("read", READERS)
 def test_larger_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: object) -> None:
-    monkeypatch.setattr(files, "LARGEST_BYTES", 1_000)
+    monkeypatch.setattr(files, "MAX_BYTES", 1_000)
     path = tmp_path / "report.json"
     path.write_bytes(b" " * 1_001)
     with pytest.raises(BadFact, match="is larger than"):
@@ -39,7 +39,7 @@ def test_a_packed_trace_is_unpacked_no_further_than_the_limit(tmp_path: Path, mo
     path.write_bytes(gzip.compress(b"[1]") + gzip.compress(b" "))
     assert read_whole(path, what="x", unpack=True) == b"[1] "
     path.write_bytes(gzip.compress(b"\n" * 50_000))
-    monkeypatch.setattr(files, "LARGEST_BYTES", 10_000)
+    monkeypatch.setattr(files, "MAX_BYTES", 10_000)
     with pytest.raises(BadFact, match="larger than"):
         read_whole(path, what="x", unpack=True)
     path.write_bytes(gzip.compress(b"abc" * 99)[:-9])

@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage.domain.measurement import Latency, Point
-from tonnage.measure.summary import LEAST_LATE_S, is_late
+from tonnage.measure.summary import MIN_LATE_S, is_late
 
 
 def point(delay_s: float | None, ttft_s: float | None) -> Point:
@@ -16,7 +16,7 @@ def point(delay_s: float | None, ttft_s: float | None) -> Point:
         (0.010, 0.100, True),
         (0.004, 0.100, False),
         (0.006, 0.100, True),
-        (LEAST_LATE_S, 0.002, False),
+        (MIN_LATE_S, 0.002, False),
         (None, 0.1, False),
         (0.5, None, False),
     ],

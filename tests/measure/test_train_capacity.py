@@ -17,7 +17,7 @@ from tonnage.domain.train_measurement import (
     TrainRun,
 )
 from tonnage.errors import BadRequest, Unmeasured
-from tonnage.measure.train_capacity import Work, budget_of
+from tonnage.measure.capacity import Work, budget_of
 
 
 def run(devices: int, step_s: float, efficiency: float | None = None) -> TrainRun:

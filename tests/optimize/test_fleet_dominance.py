@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tonnage.optimize import fleet
 from tonnage.optimize.fleet import FleetProblem, Machine, Pool, Quota, Term, Way, cheapest_fleet
-from tonnage.optimize.fleet_dominance import undominated
+from tonnage.optimize.fleet_machines import undominated
 
 
 def listed(seed: int) -> FleetProblem:

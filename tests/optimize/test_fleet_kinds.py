@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import tonnage.optimize.fleet as module
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, cheapest_fleet
-from tonnage.optimize.fleet_kinds import merged
+from tonnage.optimize.fleet_machines import merged
 
 
 def listed(seed: int, *, buckets: int = 1, cores: bool = False) -> FleetProblem:

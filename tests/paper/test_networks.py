@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.networks import offline, unet_of
+from tonnage.catalog.fitted import offline, unet_of
 from tonnage.domain.case import InferCase
 from tonnage.domain.model import Model
 from tonnage.physics.diffusion import denoiser_transformer_work

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.training_setups import train_setup
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.answer import Quantity
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 from tests.training_setups import train_setup
 
-from tonnage.catalog.training import training_coefficients
+from tonnage import catalog
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe, Network, Tower
@@ -423,3 +424,44 @@ def test_what_the_driver_sees_beside_the_tensors() -> None:
     loops = parts(replace(TWELVE, software=software_spec("eager")), kind="reserved")
     own = sum(loops[name] for name in ("activations", "logits", "communication", "gradients"))
     assert loops["fragmentation"] == pytest.approx(fitted.fragmentation * own)
+
+
+def test_latent_diffusion_trains_its_denoiser_alone() -> None:
+    model = catalog.model("stabilityai/stable-diffusion-xl-base-1.0")
+    held = held_parameters(model, setup=train_setup())
+    assert held.total == pytest.approx(2.567e9, rel=1e-3)
+    assert held.frozen == pytest.approx(0.901e9, rel=1e-2)
+
+
+def test_networks_whose_values_nobody_counted_keep_what_their_flop_implies() -> None:
+    def peak(samples: int) -> float:
+        found = training_memory(
+            catalog.model("ultralytics/yolov8x"), accelerator=catalog.accelerator("a100-sxm4-80gb"),
+            setup=train_setup("eager", micro_batch=samples, precision="fp16"), coefficients=training_coefficients(),
+        )  # fmt: skip
+        return found.part("activations")
+
+    assert 5e9 < peak(16) < 40e9
+    assert peak(4096) == pytest.approx(256 * peak(16)) and peak(4096) > 1e12
+
+
+def test_a_frozen_base_is_kept_in_eight_bits_where_products_run_in_eight() -> None:
+    def weights(precision: str, software: str) -> float:
+        found = training_memory(
+            catalog.model("meta-llama/Llama-2-70b-hf"), accelerator=catalog.accelerator("b200-sxm-180gb"),
+            setup=train_setup(software, method="lora", precision=precision, seq_len=1024),
+            coefficients=training_coefficients(),
+        )  # fmt: skip
+        return found.part("weights")
+
+    assert weights("fp8", "megatron") == pytest.approx(0.5 * weights("bf16", "megatron"), rel=0.02)
+    assert weights("fp8", "eager") == weights("bf16", "eager")
+
+
+def test_tables_of_a_recommender_are_spread_over_all_ranks() -> None:
+    model = catalog.model("mlperf/dlrm-dcnv2")
+    setup = train_setup("eager", layout=TrainLayout(dp=8))
+    found = training_memory(
+        model, accelerator=catalog.accelerator("a100-sxm4-80gb"), setup=setup, coefficients=training_coefficients()
+    )  # fmt: skip
+    assert found.part("weights") == pytest.approx(4 * 26.1e9 / 8, rel=0.01)

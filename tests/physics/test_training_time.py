@@ -4,11 +4,13 @@ import pytest
 from msgspec.structs import replace
 from tests.training_setups import train_setup
 
-from tonnage.catalog.training import training_coefficients
+from tonnage import catalog
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.domain.layout import TrainLayout
 from tonnage.physics.training_time import (
     Network,
+    by_architecture,
     network,
     product_share,
     sustained_bytes_per_s,
@@ -29,7 +31,7 @@ COEFFICIENTS = training_coefficients()
 
 
 def seconds(op: Operator, card: Accelerator = CARD) -> float:
-    return training_operator_s(op, accelerator=card, software="megatron", coefficients=COEFFICIENTS)
+    return training_operator_s(op, accelerator=card, setup=train_setup(), coefficients=COEFFICIENTS)
 
 
 def gemm(**changes: object) -> Operator:
@@ -164,3 +166,23 @@ def test_consumer_cards_share_the_memory_of_their_host(ranks: int, node: int, sh
     setup = train_setup(layout=TrainLayout(dp=ranks), accelerators_per_node=node)
     plain = replace(COEFFICIENTS, host_link=1.0)
     assert network(card, setup=setup, coefficients=plain).inside == pytest.approx(63e9 * share, rel=1e-12)
+
+
+def test_a_part_takes_the_numbers_of_the_architecture_it_grew_from() -> None:
+    table = {"*": 0.1, "Blackwell": 0.2, "CDNA": 0.3, "CDNA3": 0.4}
+    names = ("Blackwell Ultra", "Blackwell", "CDNA4", "CDNA3", "Hopper")
+    assert [by_architecture(table, name) for name in names] == [0.2, 0.2, 0.3, 0.4, 0.1]
+
+
+def test_eight_bit_products_are_as_fast_as_the_board_has_watts() -> None:
+    # Dense Llama 3 in FP8: GB300 (1,400 W) runs 1.24 times as fast as GB200 (1,200 W) of the same peak.
+    op = gemm(compute="fp8")
+    ultra = seconds(op, catalog.accelerator("gb300-nvl72"))
+    assert seconds(op, catalog.accelerator("gb200-nvl72")) / ultra == pytest.approx(1400 / 1200, rel=0.02)
+    assert seconds(op, catalog.accelerator("mi300x")) / seconds(op, catalog.accelerator("mi325x")) > 1.1
+
+
+def test_sixteen_bit_training_on_mi300x_stays_below_what_its_products_reach() -> None:
+    op = gemm(compute="bf16")
+    # About 620 measured: catalog/data/efficiency/sustained.csv.
+    assert op.flop / seconds(op, catalog.accelerator("mi300x")) < 640e12

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.export.plans import plan
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.check import CHECK_SCHEMA, Check
+from tonnage.domain.compare import CHECK_SCHEMA, Check
 from tonnage.domain.plan import ServePlan
 from tonnage.errors import BadRequest
 from tonnage.planning.check import check

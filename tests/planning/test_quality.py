@@ -8,7 +8,7 @@ import pytest
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.precision import Precision
-from tonnage.domain.quality import QualityChange
+from tonnage.domain.published import QualityChange
 from tonnage.planning.ask import answer
 from tonnage.planning.quality import changes_among, judged, quality_text, weights_change
 

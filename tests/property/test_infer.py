@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage import catalog
-from tonnage.catalog.networks import offline, silicon_of
+from tonnage.catalog.fitted import offline, silicon_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import InferCase
 from tonnage.planning.predict.inference import Setup, batch_times, predict_infer, setup_of

@@ -13,8 +13,14 @@ from tonnage.domain.money import Offer, Price
 from tonnage.domain.plan import Bill
 from tonnage.planning.cost.rents import meeting
 from tonnage.pricing.bills import bill
-from tonnage.pricing.break_even import break_even_utilisation, mean_price_factor, payback_years
-from tonnage.pricing.owning import owned_usd, owned_usd_per_used_hour, resale_share
+from tonnage.pricing.owning import (
+    break_even_utilisation,
+    mean_price_factor,
+    owned_usd,
+    owned_usd_per_used_hour,
+    payback_years,
+    resale_share,
+)
 from tonnage.pricing.terms import billed_hours, useful_share
 
 MACHINES = st.builds(

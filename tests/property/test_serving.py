@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.catalog.efficiency import ladder
-from tonnage.catalog.overheads import engine_times
+from tonnage.catalog.engines import engine_times
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.networks import offline, runtime_of, silicon_of
+from tonnage.catalog.fitted import offline, runtime_of, silicon_of
 from tonnage.errors import Unmeasured
 from tonnage.physics.network import network_work
 from tonnage.physics.work import Operator, Work

@@ -1,18 +1,22 @@
 """Step time: parts sum, and each mechanism moves the step the way it should."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from tests.training_setups import train_setup
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model, Network
 from tonnage.domain.training import TrainSetup
 from tonnage.engines.training import software_spec
 from tonnage.errors import Unmeasured
-from tonnage.simulation.training import model_flop, step_time
-from tonnage.simulation.training_networks import network_totals
+from tonnage.physics.network import network_totals
+from tonnage.physics.training_memory import held_parameters
+from tonnage.physics.training_time import transfer_s
+from tonnage.simulation.training import Turn, data_exchanges, model_flop, step_time, times_of
 
 LLAMA = catalog.model("meta-llama/Meta-Llama-3-8B")
 H100 = catalog.accelerator("h100-sxm5-80gb")
@@ -183,3 +187,39 @@ def test_networks_of_depthwise_convolutions_move_more_and_frozen_encoders_are_pa
     assert step(replace(base, frozen_flop=8e9), net) > 1.05 * step(base, net)
     single = replace(base, precision="fp32", weights="fp32")
     assert step(replace(single, network_style="volume"), net) > step(single, net)
+
+
+def mixture_step(part: str, **changes: Any) -> float:
+    setup = train_setup(
+        layout=TrainLayout(dp=64, ep=8, sharding="zero1"), seq_len=4096, num_micro_batches=2, **changes
+    )  # fmt: skip
+    found = step_time(
+        catalog.model("openai/gpt-oss-120b"), accelerator=catalog.accelerator("gb200-nvl72"), setup=setup,
+        coefficients=training_coefficients(),
+    )  # fmt: skip
+    return found.part(part)
+
+
+def test_routed_experts_are_reduced_among_the_ranks_that_hold_the_same() -> None:
+    # 117 B parameters of which 114 B are experts: over 8 ranks of 64 each rank still reduces 14 B.
+    card = catalog.accelerator("gb200-nvl72")
+    setup = train_setup(layout=TrainLayout(dp=64, ep=8, sharding="zero1"), seq_len=4096)
+    times = times_of(card, setup, coefficients=training_coefficients())
+    turn = Turn(compute=0.0, elementwise=0.0, exchange=0.0, host=0.0, backward=0.0)
+    spent = {
+        each.name: each.spent_s for each in data_exchanges(catalog.model("openai/gpt-oss-120b"), times, stage=turn)
+    }
+    held = held_parameters(catalog.model("openai/gpt-oss-120b"), setup=setup)
+    assert held.experts > 5 * (held.dense + held.ends)
+    dense = transfer_s("all_gather", 2.0 * (held.dense + held.ends), ranks=64, stride=1, links=times.links)
+    routed = transfer_s("all_gather", 2.0 * held.experts, ranks=8, stride=8, links=times.links)
+    assert spent["gathered weights"] == pytest.approx(dense + routed)
+
+
+def test_fused_experts_spare_the_host_and_fill_the_tensor_cores() -> None:
+    plain, fused = (
+        mixture_step("compute", precision="mxfp8"),
+        mixture_step("compute", precision="mxfp8", fused_experts=True),
+    )
+    assert fused < 0.95 * plain
+    assert mixture_step("host", precision="mxfp8", fused_experts=True) < 0.5 * mixture_step("host", precision="mxfp8")

@@ -5,7 +5,20 @@ import ast
 import pytest
 from tests.style.source import modules
 
-ALLOWED = {"Struct", "Exception", "Enum", "IntEnum", "StrEnum", "IntFlag", "Protocol", "TypedDict", "NamedTuple"}
+ALLOWED = {
+    "Struct",
+    "Exception",
+    "Enum",
+    "IntEnum",
+    "StrEnum",
+    "IntFlag",
+    "Protocol",
+    "TypedDict",
+    "NamedTuple",
+    "Generic",
+}
+HEADERS = {"PlanHeader", "RankedPlan"}
+"""Records that others extend: what all plans say (decision 16)."""
 
 
 def base_name(node: ast.expr) -> str:
@@ -33,7 +46,9 @@ def forbidden_bases(sources: dict[str, str]) -> list[str]:
         f"{place} inherits {name}: allowed are {', '.join(sorted(ALLOWED))}, errors and click's own classes"
         for place, node in classes
         for name in map(base_name, node.bases)
-        if name.rpartition(".")[2] not in ALLOWED and not name.startswith("click.") and not is_exception(name, found)
+        if name.rpartition(".")[2] not in ALLOWED | HEADERS
+        and not name.startswith("click.")
+        and not is_exception(name, found)
     ]
 
 
@@ -45,7 +60,7 @@ def thawed_structs(sources: dict[str, str]) -> list[str]:
         if module.startswith("domain/")
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ClassDef)
-        and "Struct" in {base_name(base).rpartition(".")[2] for base in node.bases}
+        and {"Struct", *HEADERS} & {base_name(base).rpartition(".")[2] for base in node.bases}
         and not any(
             keyword.arg == "frozen" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
             for keyword in node.keywords
@@ -68,6 +83,7 @@ def test_domain_structs_are_frozen() -> None:
     [
         ("class A: ...", False),
         ("class A(msgspec.Struct, frozen=True): ...", False),
+        ("class A(RankedPlan[Serve, ServeOption], frozen=True): ...", False),
         ("class A(Protocol[T]): ...", False),
         ("class A(click.Group): ...", False),
         ("class TonnageError(Exception): ...\nclass UnknownName(TonnageError): ...", False),

@@ -16,14 +16,14 @@ HOMONYMS = {"fsdp", "dualpipe", "lightning", "compiled"}
 
 ROWS = "rows of measurements as their sources print them"
 ALLOWED = {
-    "domain/default_engines.py": ({"vllm", "pytorch"}, "what runs where a request names none"),
+    "domain/layout.py": ({"vllm", "pytorch"}, "what runs where a request names none"),
     "validation/serve_cases.py": ({"vllm", "sglang", "trtllm", "tensorrt"}, ROWS),
-    "validation/train_cases.py": ({"pytorch", "thunder", "eager"}, ROWS),
+    "validation/train_cases.py": ({"pytorch", "thunder", "eager", "nemo"}, ROWS),
     "validation/training_groups.py": ({"megatron", "nemo", "foundry"}, "groups of published rows, by their sources"),
     "validation/own_engine.py": ({"llamacpp"}, "the engine that our own measurements ran"),
     "catalog/hub/dense.py": ({"maxtext"}, "an importer of other tools' configurations"),
     "catalog/hub/names.py": ({"hf", "unsloth", "megatron"}, "words of model names"),
-    "measure/history/store.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
+    "measure/history.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
     "planning/folklore/rules.py": ({"llamacpp", "tensorrt"}, "sayings about engines by name"),
     "planning/simulate/replay.py": ({"vllm"}, "plays logs that one engine writes"),
 }

@@ -19,8 +19,8 @@ from tonnage.domain.plan import Bill
 from tonnage.errors import TonnageError, UnknownName
 from tonnage.sweep import runners, store
 from tonnage.sweep import sweep as sweeps
-from tonnage.sweep.points import Sweep, points_of, sweep_of
-from tonnage.sweep.work import Chunk, answered, taken
+from tonnage.sweep.runners import Chunk, answered, taken
+from tonnage.sweep.sweep import Sweep, points_of, sweep_of
 
 GRID = {
     "sweep": "fit",

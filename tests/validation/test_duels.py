@@ -6,8 +6,8 @@ import pytest
 from tests.validation.samples import sample
 
 from tonnage.report.duels import duel_rows, duel_sentence
-from tonnage.validation.duels import MEAN, duels
-from tonnage.validation.groups import Labels
+from tonnage.validation.grouping import Labels
+from tonnage.validation.peers import MEAN, duels
 from tonnage.validation.rows import Row
 from tonnage.validation.scoring import Score
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.validation.groups import Labels
-from tonnage.validation.intervals import ANY, FEWEST_GROUPS, Factor, fit, levels_of
+from tonnage.validation.grouping import Labels
+from tonnage.validation.intervals import ANY, MIN_GROUPS, Factor, fit, levels_of
 from tonnage.validation.scoring import Score
 
 
@@ -42,10 +42,10 @@ def test_a_group_of_a_thousand_rows_does_not_set_the_width() -> None:
 
 
 def test_a_level_needs_enough_groups_of_its_own() -> None:
-    scores = [made(g, 0.1) for g in range(20)] + [made(100 + g, 0.9, "assumed") for g in range(FEWEST_GROUPS - 1)]
+    scores = [made(g, 0.1) for g in range(20)] + [made(100 + g, 0.9, "assumed") for g in range(MIN_GROUPS - 1)]
     found = fitted(scores)
     assert set(found) == {ANY, "calibrated", "calibrated:steady"}
-    assert (found[ANY].groups, found[ANY].rows) == (20 + FEWEST_GROUPS - 1,) * 2
+    assert (found[ANY].groups, found[ANY].rows) == (20 + MIN_GROUPS - 1,) * 2
     assert found[ANY].quantity == "tpot_s"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tonnage.catalog.intervals import factor
 from tonnage.errors import BadFact, UnknownName
-from tonnage.validation.groups import Labels
+from tonnage.validation.grouping import Labels
 from tonnage.validation.left_out import COLUMNS, FILE, LeftOut, left_out_predictions, left_out_scores
 from tonnage.validation.scoring import Score
 

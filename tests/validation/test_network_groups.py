@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tonnage.validation.groups import Labels
+from tonnage.validation.grouping import Labels
 from tonnage.validation.network_groups import network_figures, own_figures, prompt_rows
 from tonnage.validation.rows import Row
 from tonnage.validation.scoring import Score

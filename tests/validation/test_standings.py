@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 from tests.validation.samples import point, sample, training
 
-from tonnage.validation.groups import Labels
+from tonnage.validation.grouping import Labels
+from tonnage.validation.out_of_sample import group_errors, independent, standing
 from tonnage.validation.rows import Row
 from tonnage.validation.scoring import Score
-from tonnage.validation.standings import group_errors, independent, standing
 
 
 @pytest.mark.parametrize(

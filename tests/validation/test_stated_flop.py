@@ -6,8 +6,7 @@ from tests.validation.samples import training
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainResult
 from tonnage.errors import BadFact
-from tonnage.validation.quantities import measured, predicted
-from tonnage.validation.stated_flop import flop_of_sequence
+from tonnage.validation.quantities import flop_of_sequence, measured, predicted
 
 GPT_2_XL = {
     "model_id": None, "model": "GPT", "layers": 48, "hidden": 1600, "ffn": 6400, "heads": 25, "kv_heads": 25,

@@ -5,8 +5,7 @@ from tests.validation.predictors import crashing, fixed, too_big
 from tests.validation.samples import point, row, sample, training
 
 from tonnage.validation.rows import Row
-from tonnage.validation.scoring import score
-from tonnage.validation.summary import by_block, by_quantity, report_of
+from tonnage.validation.scoring import by_block, by_quantity, report_of, score
 
 
 def served(block: str, **changes: object) -> Row:

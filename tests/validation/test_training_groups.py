@@ -4,12 +4,18 @@ import pytest
 from tests.validation.samples import training
 
 from tonnage.domain.accuracy import Figure
-from tonnage.validation.groups import labels_of
-from tonnage.validation.layouts import Compared, compared_layouts
+from tonnage.validation.grouping import labels_of
 from tonnage.validation.left_out import LeftOut
 from tonnage.validation.rows import Row
 from tonnage.validation.scoring import Score
-from tonnage.validation.training_groups import layout_figures, scaling_errors, speeds_of, training_figures
+from tonnage.validation.training_groups import (
+    Compared,
+    compared_layouts,
+    layout_figures,
+    scaling_errors,
+    speeds_of,
+    training_figures,
+)
 
 
 def scored(row: Row, quantity: str, measured: float, predicted: float) -> Score:

@@ -32,8 +32,8 @@ Result = tuple[str, int, str]
 _WRITER = """
 import sys
 from pathlib import Path
-from tonnage.measure.history.place import Place
-from tonnage.measure.history.store import remember
+from tonnage.measure.history import Place
+from tonnage.measure.history import remember
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement
 number = int(sys.argv[2])
 for i in range(int(sys.argv[3])):
@@ -54,8 +54,7 @@ for i in range(int(sys.argv[3])):
 
 
 def _kept_in_history(path: Path) -> set[str]:
-    from tonnage.measure.history.place import Place
-    from tonnage.measure.history.store import export
+    from tonnage.measure.history import Place, export
 
     return {str(one.model) for one in export(Place(path=path))}
 
@@ -140,8 +139,7 @@ def full_disk() -> Result:
 
 def read_only_home() -> Result:
     """A history in a folder that may only be read is read; writing it is one sentence."""
-    from tonnage.measure.history.place import Place
-    from tonnage.measure.history.store import export
+    from tonnage.measure.history import Place, export
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
@@ -166,8 +164,7 @@ def read_only_home() -> Result:
 
 def older_schemas() -> Result:
     """Stores of every older version are brought up to date with their rows."""
-    from tonnage.measure.history.database import LATEST, MIGRATIONS, opened, version
-    from tonnage.measure.history.place import Place
+    from tonnage.measure.history import LATEST, MIGRATIONS, Place, opened, schema_version
 
     wrong = []
     for release in range(1, len(MIGRATIONS) + 1):
@@ -183,7 +180,7 @@ def older_schemas() -> Result:
                 old.commit()
             with opened(Place(path=path), write=True) as database:
                 rows = database.run("SELECT count(*) FROM measurement").fetchone()[0]
-                if version(database) != LATEST or rows != 1:
+                if schema_version(database) != LATEST or rows != 1:
                     wrong.append(f"schema {release}")
     return "history: stores of every older schema keep their rows", len(MIGRATIONS), ", ".join(wrong) or "held"
 
@@ -191,8 +188,8 @@ def older_schemas() -> Result:
 def foreign_files() -> Result:
     """Files of other programs, as history and as sweep: refused, the same to the last byte."""
     from tonnage.errors import TonnageError
-    from tonnage.measure.history.database import opened as history
-    from tonnage.measure.history.place import Place
+    from tonnage.measure.history import Place
+    from tonnage.measure.history import opened as history
     from tonnage.sweep import store
 
     pick, wrong, count = random.Random("foreign"), 0, 200

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from tonnage import catalog
-from tonnage.catalog.support import formats
+from tonnage.catalog.engines import formats
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import ServeCase, ServeResult, Traffic
 from tonnage.domain.layout import Layout

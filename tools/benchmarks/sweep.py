@@ -30,7 +30,7 @@ from typing import NamedTuple
 import msgspec
 
 from tonnage.sweep import sweep as sweeps
-from tonnage.sweep.points import Sweep, sweep_of
+from tonnage.sweep.sweep import Sweep, sweep_of
 
 POINTS, REQUESTS = 200, 20_000
 PR_SET_CHILD_SUBREAPER = 36

@@ -22,7 +22,7 @@ def layouts() -> list[Row]:
 
 def _searched(name: str, count: int, *, batch: int) -> float:
     from tonnage import catalog
-    from tonnage.catalog.training import training_coefficients
+    from tonnage.catalog.fitted import training_coefficients
     from tonnage.planning.train.job import Job
     from tonnage.planning.train.search import Place, arranged
 

@@ -23,9 +23,8 @@ import serving
 import training
 from refit import Problem, jacobian, refit
 
-from tonnage.catalog.networks import offline
-from tonnage.catalog.overheads import EngineTimes, _rows
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.engines import EngineTimes, _eras
+from tonnage.catalog.fitted import offline, training_coefficients
 from tonnage.domain.offline import Offline
 from tonnage.domain.training import TrainCoefficients
 from tonnage.engines.registry import engine_name
@@ -135,7 +134,7 @@ def _to_theta(name: str, value: float) -> float:
 
 def _era(key: EngineKey) -> EngineTimes:
     since = tuple(int(part) for part in key[2].split("."))
-    eras = _rows()[key[0], key[1]]
+    eras = _eras()[key[0], key[1]]
     return next((era for era in eras if era.since == since), eras[0])
 
 
@@ -144,7 +143,7 @@ def serving_without(hidden: set[str], *, engine: str = "") -> Table:
     The table of overheads. A fit without rows takes what the catalogue then says of the engine, as borrowed; an engine
     that is left out leaves the table whole.
     """
-    table = {key: list(eras) for key, eras in _rows().items()}
+    table = {key: list(eras) for key, eras in _eras().items()}
     lost = []
     for key, ready in _engines().items():
         kept = ready.kept(hidden)
@@ -193,7 +192,7 @@ def _places(lost: Iterable[tuple[EngineKey, int]]) -> set[tuple[str, str, int]]:
 
 @cache
 def _rows_of_training() -> list[training.Sample]:
-    return training.samples(list(read_rows(training.ROWS)), training_coefficients())
+    return training.samples([row for path in training.ROWS for row in read_rows(path)], training_coefficients())
 
 
 @cache

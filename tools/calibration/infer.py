@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tonnage.catalog.networks import offline
+from tonnage.catalog.fitted import offline
 from tonnage.domain.case import InferCase
 from tonnage.domain.offline import Offline
 from tonnage.errors import TonnageError

@@ -28,8 +28,7 @@ from tonnage.domain.case import ServeCase
 from tonnage.domain.precision import number_format
 from tonnage.physics.parameters import active_parameters
 from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.grouping import read_grouping
-from tonnage.validation.groups import LEFT_OUT, grouped, labels_of
+from tonnage.validation.grouping import LEFT_OUT, grouped, labels_of, read_grouping
 from tonnage.validation.intervals import QUANTITY_OF, Factor, fit, levels_of
 from tonnage.validation.left_out import left_out_predictions
 from tonnage.validation.metrics import quantile

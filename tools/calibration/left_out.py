@@ -40,11 +40,10 @@ from typing import Any, NamedTuple
 import fits
 from msgspec.structs import replace
 
-import tonnage.catalog.overheads as overheads_table
+import tonnage.catalog.engines as overheads_table
 import tonnage.planning.predict.inference as infer_door
 import tonnage.planning.predict.training as train_door
-from tonnage.validation.grouping import Grouping, read_grouping
-from tonnage.validation.groups import LEFT_OUT, grouped
+from tonnage.validation.grouping import LEFT_OUT, Grouping, grouped, read_grouping
 from tonnage.validation.left_out import COLUMNS, left_out_predictions
 from tonnage.validation.metrics import ape, quantile
 from tonnage.validation.rows import Row, read_rows
@@ -147,7 +146,7 @@ def without(fold: Fold) -> list[Score]:
         if TABLES:
             return list(score(rows))
         serving = fits.serving_without(hidden, engine=fold.name if fold.kind == "engine" else "")
-        stack.enter_context(swapped(overheads_table, "_rows", lambda: MappingProxyType(serving)))
+        stack.enter_context(swapped(overheads_table, "_eras", lambda: MappingProxyType(serving)))
         networks = fits.infer_without(hidden)
         stack.enter_context(swapped(infer_door, "offline", lambda: networks))
         return list(score(rows))

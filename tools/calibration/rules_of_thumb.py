@@ -22,7 +22,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.domain.folklore import FolkRule
+from tonnage.domain.published import FolkRule
 from tonnage.planning.folklore.rules import folklore
 from tonnage.report.folklore import folklore_page
 

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model
@@ -33,11 +33,12 @@ from tonnage.errors import TonnageError
 from tonnage.physics.training_memory import training_memory
 from tonnage.planning.train.setup import resolve_setup
 from tonnage.simulation.training import step_time
+from tonnage.validation.quantities import flop_of_sequence
 from tonnage.validation.rows import Row, number, read_rows, text
-from tonnage.validation.stated_flop import flop_of_sequence
 from tonnage.validation.train_cases import train_case
 
-ROWS = Path(__file__).parents[2] / "measurements" / "training.csv.gz"
+ROWS = tuple(Path(__file__).parents[2] / "measurements" / name for name in ("training.csv.gz", "training_2.csv.gz"))
+"""Tables that the fit reads."""
 SEEDS = Path(__file__).parent / "training_seeds.toml"
 FILE = Path(__file__).parents[2] / "src/tonnage/catalog/data/training/coefficients.toml"
 
@@ -120,7 +121,8 @@ def errors(found: Sequence[Sample], coefficients: TrainCoefficients) -> np.ndarr
 
 PRIORS: dict[str, float] = {
     "gemm.*": 0.3, "gemm.Ampere": 0.3, "gemm.Hopper": 0.3, "gemm.Blackwell": 0.3, "gemm.Volta": 0.3, "gemm.Ada": 0.3,
-    "gemm.Turing": 0.3, "gemm.TPU": 1.0, "narrow.Hopper": 0.3, "narrow.Blackwell": 0.3, "narrow.fp4": 0.3,
+    "gemm.Turing": 0.3, "gemm.TPU": 1.0, "gemm.CDNA": 0.1, "narrow.Hopper": 0.3, "narrow.Blackwell": 0.3,
+    "narrow.fp4": 0.3, "narrow_energy.Blackwell": 0.3, "narrow_energy.CDNA3": 0.3,
     "wide": 0.3, "single": 0.3, "unaligned": 0.5, "ragged": 1.0, "gemm_half": 0.5,
     "attention.*": 0.3, "attention.Ampere": 0.3, "attention.Hopper": 0.7, "attention.native": 0.3,
     "attention_half": 0.5, "memory.HBM": 0.1, "memory.GDDR": 0.1,
@@ -129,7 +131,8 @@ PRIORS: dict[str, float] = {
     "layer_s.megatron": 0.5, "layer_s.fsdp": 0.5, "layer_s.eager": 0.5, "turn_s.megatron": 0.7, "turn_s.deepspeed": 0.7,
     "step_s.megatron": 0.7, "step_s.fsdp": 0.7, "step_s.eager": 0.7,
     "link": 0.2, "network": 0.2, "host_link": 0.4, "tensor_overlap": 0.5, "data_overlap": 0.3,
-    "expert": 0.3, "expert_overlap": 0.4, "expert_layer_s": 1.0, "straggler": 0.7, "convolution": 0.3,
+    "expert.*": 0.3, "expert.fused": 0.3, "expert_overlap": 0.4, "expert_layer_s.*": 1.0, "expert_layer_s.fused": 1.0,
+    "straggler": 0.7, "convolution": 0.3,
     "network_passes": 0.5, "network_wide": 0.3, "separable": 0.5, "dequantize": 0.5,
 }  # fmt: skip
 """Fitted coefficients, by path in the struct, and the width of their prior around the seed, in logarithms or logits.
@@ -326,7 +329,7 @@ def write(coefficients: TrainCoefficients) -> None:
 
 def _stated(name: str, value: str) -> str:
     return (
-        f"tools/calibration/training.py on measurements/training.csv.gz ({date.today().isoformat()})"
+        f"tools/calibration/training.py on measurements/training*.csv.gz ({date.today().isoformat()})"
         if name == "source"
         else (date.today().isoformat() if name == "fitted" else value)
     )
@@ -339,14 +342,14 @@ def _key(name: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["report", "fit", "memory"])
-    parser.add_argument("--file", default=str(ROWS))
+    parser.add_argument("--file", nargs="+", default=[str(path) for path in ROWS])
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--leave-out", action="store_true")
     parser.add_argument("--show", default="")
     parser.add_argument("-v", action="store_true")
     said = parser.parse_args()
     coefficients = training_coefficients()
-    rows = list(read_rows(said.file))
+    rows = [row for path in said.file for row in read_rows(path)]
     if said.what == "memory":
         memory_report(rows, coefficients)
         return

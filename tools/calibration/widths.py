@@ -23,8 +23,7 @@ from pathlib import Path
 from intervals import contradicting, left_out
 
 from tonnage.validation.cases import kind_of
-from tonnage.validation.grouping import read_grouping
-from tonnage.validation.groups import grouped
+from tonnage.validation.grouping import grouped, read_grouping
 from tonnage.validation.intervals import QUANTITY_OF, widths
 from tonnage.validation.left_out import WIDTH_COLUMNS, WIDTHS
 from tonnage.validation.quantities import measured

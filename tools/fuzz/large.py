@@ -120,7 +120,7 @@ def read_large(reader: str, path: Path) -> object:
         with path.open("rb") as file:
             return sum(1 for _ in raw_cases(file, yaml=reader == "cases-yaml"))
     if reader in {"gguf", "safetensors", "config.json"}:
-        from tonnage.catalog.hub.local import read_path
+        from tonnage.catalog.hub.resolve import read_path
 
         return read_path(path)
     if reader == "trace":
@@ -145,8 +145,7 @@ def read_large(reader: str, path: Path) -> object:
 
 def _measured(reader: str, path: Path) -> object:
     if reader == "history":
-        from tonnage.measure.history.place import Place
-        from tonnage.measure.history.store import entries
+        from tonnage.measure.history import Place, entries
 
         return entries(Place(path=path))
     from tonnage.measure.files import read_whole

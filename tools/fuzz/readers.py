@@ -93,7 +93,7 @@ def _request(path: Path) -> object:
 
         return rent_or_buy_request({name: value for name, value in fields.items() if name != "cost"})
     if "sweep" in fields:
-        from tonnage.sweep.points import sweep_of
+        from tonnage.sweep.sweep import sweep_of
 
         return sweep_of(fields)
     if "plan" not in fields:
@@ -136,7 +136,7 @@ def _ggufs() -> Iterator[bytes]:
 
 
 def _safetensors(path: Path) -> object:
-    from tonnage.catalog.hub.safetensors import read_safetensors
+    from tonnage.catalog.hub.weights import read_safetensors
 
     return read_safetensors(path)
 
@@ -265,7 +265,7 @@ def _case(data: bytes) -> object:
 
 def _profile(data: bytes) -> object:
     from tonnage.catalog.hub.jsonfile import parse_object
-    from tonnage.catalog.hub.traced import read_profile
+    from tonnage.catalog.hub.resolve import read_profile
 
     return read_profile(parse_object(data, file="profile.json"), where="profile.json")
 

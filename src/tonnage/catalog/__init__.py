@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity, predictable, standing
 from tonnage.catalog.additions import NOTHING, Additions, gather
-from tonnage.catalog.carbon import carbon, carbon_of
-from tonnage.catalog.domains import published_results, scale_up_domains
+from tonnage.catalog.hardware import published_results, scale_up_domains
 from tonnage.catalog.models import model, models
 from tonnage.catalog.offers import offers, spot_records
-from tonnage.catalog.providers import countries, providers
+from tonnage.catalog.providers import carbon, carbon_of, countries, providers
 from tonnage.catalog.tco import parameter, servers, tco
 from tonnage.catalog.tokens import token_prices
 

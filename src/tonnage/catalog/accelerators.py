@@ -15,9 +15,8 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog import names, slices, what_if
-from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
-from tonnage.catalog.calibrations import calibrations
+from tonnage.catalog import hardware, names, what_if
+from tonnage.catalog.additions import NOTHING, Additions, Stamp, calibrations, stamp, tables
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
 from tonnage.domain.accelerator import STATUSES, Accelerator, Fact, Link
 from tonnage.errors import BadFact, BadRequest, UnknownName
@@ -60,7 +59,7 @@ def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
     found = known.get(name)
     if found is not None:
         return found
-    split = slices.parted(name)
+    split = hardware.parted(name)
     if split is not None:
         return _slice(accelerator(split[0], additions), split[1])
     return known[names.resolve(name, _index(additions, stamp(additions))).id]
@@ -99,10 +98,10 @@ def standing(part: Accelerator) -> str | None:
 
 
 def _slice(whole: Accelerator, profile: str) -> Accelerator:
-    known = {one.profile: one for one in slices.slices_of(whole.id)}
+    known = {one.profile: one for one in hardware.slices_of(whole.id)}
     if profile not in known:
         raise UnknownName(f"slice of {whole.id}", profile, known=known)
-    return slices.part_of(whole, known[profile])
+    return hardware.part_of(whole, known[profile])
 
 
 def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
@@ -117,7 +116,7 @@ def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
     True
     """
     known = accelerators(additions)
-    if name in known or slices.parted(name) is not None:
+    if name in known or hardware.parted(name) is not None:
         return None
     match = names.resolve(name, _index(additions, stamp(additions)))
     if not match.others:

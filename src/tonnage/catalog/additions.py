@@ -1,31 +1,47 @@
 """
-What does the user know that the catalogue does not? Own accelerators and offers, and what-ifs.
+What does the user know that the catalogue does not? Own accelerators and offers, what-ifs, and own measurements.
 
-`Additions` names files or folders of TOML and overrides such as "h100-sxm5-80gb.memory_bw=4.8TB/s". It is a
-value: loaders take it as an argument, so that two requests in one process may differ. `gather` adds the
-places a person's own facts live: the user folder, if it exists, and the folder named by TONNAGE_CATALOG.
+`Additions` names files or folders of TOML and overrides such as "h100-sxm5-80gb.memory_bw=4.8TB/s". It is a value:
+loaders take it as an argument, so that two requests in one process may differ. `gather` adds the places a person's own
+facts live: the user folder, if it exists, and the folder named by TONNAGE_CATALOG. `[[calibration]]` tables of the same
+files are what the user's own stack has measured; of two for the same accelerator and engine the later file counts.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from tonnage.errors import BadFact, echo, echo_path, nearest
+from tonnage.domain.calibration import Calibration, Stretch
+from tonnage.errors import BadFact, UnknownName, echo, echo_path, nearest
+from tonnage.units import read
 
-__all__ = ["NOTHING", "SECTIONS", "TEMPLATE", "Additions", "Stamp", "gather", "stamp", "tables", "user_folder"]
+__all__ = [
+    "NOTHING",
+    "SECTIONS",
+    "TEMPLATE",
+    "Additions",
+    "Stamp",
+    "calibration_toml",
+    "calibrations",
+    "gather",
+    "saved_calibration",
+    "stamp",
+    "tables",
+    "user_folder",
+]
 
 VARIABLE: Final = "TONNAGE_CATALOG"
 SECTIONS: Final = ("accelerator", "offer", "model", "calibration")
 """Lists a file may hold, one table per thing."""
 
-LARGEST_BYTES: Final = 4 * 1024 * 1024
+MAX_BYTES: Final = 4 * 1024 * 1024
 """A file of facts larger than this is something else."""
 
 Stamp = tuple[tuple[str, int, int], ...]
@@ -121,8 +137,8 @@ def _files(path: Path) -> list[Path]:
 
 def _state(file: Path) -> tuple[str, int, int]:
     state = file.stat()
-    if state.st_size > LARGEST_BYTES:
-        raise BadFact(f"'{echo_path(file)}' has {state.st_size} bytes; a file of additions has at most {LARGEST_BYTES}")
+    if state.st_size > MAX_BYTES:
+        raise BadFact(f"'{echo_path(file)}' has {state.st_size} bytes; a file of additions has at most {MAX_BYTES}")
     return str(file), state.st_mtime_ns, state.st_size
 
 
@@ -143,3 +159,93 @@ def _read(path: str, _changed: int, _size: int) -> dict[str, list[dict[str, Any]
         if not isinstance(things, list) or not all(isinstance(thing, dict) for thing in things):
             raise BadFact(f"'{echo_path(path)}': '{section}' must be a list of tables; write [[{section}]]")
     return content
+
+
+_FACTORS: Final = ("memory", "compute")
+_TIMES: Final = {"step": "step_s", "request": "request_s"}
+_TEXTS: Final = ("accelerator", "engine", "date", "machine", "engine_version")
+_OTHERS: Final = ("models", "points", "spread", "factors")
+_MAX_FACTOR: Final = 1e4
+"""A factor beyond this is a slip of the pen."""
+
+
+def calibrations(additions: Additions) -> tuple[Calibration, ...]:
+    """
+    Every calibration of the user's files, in order.
+
+    Raises
+    ------
+    BadFact
+        A field is missing, unknown, without unit or impossible.
+    """
+    return tuple(_from_table(given, where=where) for where, given in tables(additions, "calibration"))
+
+
+def _from_table(given: Mapping[str, Any], *, where: str) -> Calibration:
+    allowed = (*_FACTORS, *_TIMES, *_TEXTS, *_OTHERS)
+    for field in given:
+        if field not in allowed:
+            raise BadFact(f"{where}: {UnknownName('field', field, known=allowed)}")
+    for field in ("accelerator", "engine", *_FACTORS):
+        if field not in given:
+            raise BadFact(f"{where}: {field} is missing; `tonnage calibrate` writes a whole file")
+    numbers = {name: _factor(given[name], name, where) for name in _FACTORS}
+    for name, field in _TIMES.items():
+        if name in given:
+            numbers[field] = read(str(given[name]), "s", field=f"{where}: {name}")
+    try:
+        return Calibration(
+            stretch=Stretch(**numbers),
+            **{name: str(given[name]) for name in _TEXTS if name in given},
+            spread={k: float(v) for k, v in given.get("spread", {}).items()},
+            factors={k: max(1.0, _factor(v, f"factors.{k}", where)) for k, v in given.get("factors", {}).items()},
+            models=tuple(str(name) for name in given.get("models", ())),
+            points=int(given.get("points", 0)),
+            source=where.rpartition(":")[0],
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BadFact(f"{where}: {echo(error)}; `tonnage calibrate` writes a whole file") from None
+
+
+def _factor(value: Any, name: str, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1.0 / _MAX_FACTOR < value < _MAX_FACTOR:
+        raise BadFact(f"{where}: {name} is '{echo(value)}', but a positive factor is expected")
+    return float(value)
+
+
+def calibration_toml(found: Calibration) -> str:
+    """The calibration as a file of additions: it counts wherever --additions or the user folder brings it."""
+    s = found.stretch
+    lines = [
+        f"# Fitted by `tonnage calibrate` on {found.date} to the user's own measurements. Factors are on the",
+        "# catalogue's times of the engine; every question about this engine on this accelerator takes them.",
+        "",
+        "[[calibration]]",
+        f"accelerator = {_quoted(found.accelerator)}",
+        f"engine = {_quoted(found.engine)}",
+        *([f"engine_version = {_quoted(found.engine_version)}"] if found.engine_version else []),
+        f"date = {_quoted(found.date)}",
+        f"machine = {_quoted(found.machine)}",
+        f"models = [{', '.join(_quoted(name) for name in found.models)}]",
+        f"points = {found.points}",
+        f"memory = {s.memory:.5g}",
+        f"compute = {s.compute:.5g}",
+        f'step = "{s.step_s * 1e6:.5g} us"',
+        f'request = "{s.request_s * 1e6:.5g} us"',
+        *(f"spread.{name} = {value:.4g}" for name, value in found.spread.items()),
+        *(f"factors.{name} = {value:.5g}" for name, value in found.factors.items()),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def saved_calibration(found: Calibration, path: Path | None = None) -> Path:
+    """Writes the file, without a path into the user folder, whence every later answer takes it; where it lies."""
+    path = path or user_folder() / f"calibration-{found.accelerator}-{found.engine}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(calibration_toml(found), encoding="utf-8")
+    return path
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode("".join(c for c in text if c.isprintable())).decode()

@@ -21,10 +21,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.catalog.accelerators import accelerators
-from tonnage.catalog.slices import multiprocessors_of_slice, parted
+from tonnage.catalog.hardware import multiprocessors_of_slice, parted
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.default_engines import SERVING_ENGINE
 from tonnage.domain.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
+from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact
 
 __all__ = ["Stamp", "ladder", "measured", "stamp"]
@@ -240,9 +240,12 @@ def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
                     continue
                 if last_resort or not key.startswith(skipped):
                     origin = Origin(
-                        key=key, accelerator=donor, file=f"{donor}.{family}.grids", package=header.package,
+                        key=key,
+                        accelerator=donor,
+                        file=f"{donor}.{family}.grids",
+                        package=header.package,
                         date=header.date,
-                    )  # fmt: skip
+                    )
                     chosen[key] = _grid(body[at : at + length], rung, alike, origin)
     return chosen
 

@@ -93,9 +93,13 @@ def spot_uptime(*, instances: int) -> SpotUptime:
     last = rows[-1]
     factor = last.instances / instances
     return msgspec.structs.replace(
-        last, instances=instances, mean_up_s=last.mean_up_s * factor, low_s=last.low_s * factor,
-        high_s=last.high_s * factor, availability=last.availability * factor,
-    )  # fmt: skip
+        last,
+        instances=instances,
+        mean_up_s=last.mean_up_s * factor,
+        low_s=last.low_s * factor,
+        high_s=last.high_s * factor,
+        availability=last.availability * factor,
+    )
 
 
 @cache

@@ -12,17 +12,16 @@ colons, as far as they are known, the load, the structure of the model and the s
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Final
 
 import msgspec
 
+from tonnage.catalog.rows import DATA, table
 from tonnage.errors import BadFact, UnknownName
 
-__all__ = ["KINDS", "Cause", "causes", "factor", "factor_of", "table"]
+__all__ = ["KINDS", "Cause", "causes", "factor", "factor_of", "factors"]
 
 KINDS: Final = ("serve", "train", "infer")
 
@@ -72,7 +71,7 @@ def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
     """
     if kind not in KINDS:
         raise UnknownName("kind of case", kind, known=KINDS)
-    return factor_of(table(kind), quantity, rung=rung)
+    return factor_of(factors(kind), quantity, rung=rung)
 
 
 def factor_of(rows: Mapping[tuple[str, str], float], quantity: str, *, rung: str = "any") -> float:
@@ -101,11 +100,10 @@ def factor_of(rows: Mapping[tuple[str, str], float], quantity: str, *, rung: str
 
 
 @cache
-def table(kind: str) -> Mapping[tuple[str, str], float]:
+def factors(kind: str) -> Mapping[tuple[str, str], float]:
     """Every factor of one kind of case, by quantity and rung."""
-    source = files("tonnage.catalog") / "data" / "intervals" / f"{kind}.csv"
-    lines = source.read_text(encoding="utf-8").splitlines()
-    rows = {(row["quantity"], row["rung"]): float(row["factor"]) for row in csv.DictReader(lines)}
+    listed = table(DATA / "intervals" / f"{kind}.csv")
+    rows = {(row["quantity"], row["rung"]): float(row["factor"]) for row in listed}
     small = [key for key, value in rows.items() if not 1 <= value < 1000]
     if small:
         raise BadFact(f"intervals/{kind}.csv: the factor of {small[0]} must be at least 1")
@@ -115,10 +113,9 @@ def table(kind: str) -> Mapping[tuple[str, str], float]:
 @cache
 def causes(kind: str) -> tuple[Cause, ...]:
     """The causes of errors of one kind of case; what their shares leave of 1 is each number's own."""
-    source = files("tonnage.catalog") / "data" / "intervals" / "causes.csv"
     found = tuple(
         Cause(name=row["cause"], shared_by=tuple(row["shared_by"].split()), share=float(row["share"]))
-        for row in csv.DictReader(source.read_text(encoding="utf-8").splitlines())
+        for row in table(DATA / "intervals" / "causes.csv")
         if row["kind"] == kind
     )
     if not found or not 0 <= sum(cause.share for cause in found) < 1:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity
 from tonnage.catalog.additions import NOTHING, Additions
-from tonnage.catalog.domains import published_results, scale_up_domains
+from tonnage.catalog.hardware import published_results, scale_up_domains
 from tonnage.catalog.models import explain_name, model
 from tonnage.catalog.offers import offers
 from tonnage.catalog.providers import CERTIFICATIONS, providers
@@ -125,9 +125,12 @@ def accelerator_card(
     other = tuple(hidden for hidden in listed.hidden if hidden.reason != "another accelerator")
     shown = replace(listed, rows=best, hidden=(*other, *((dearer,) if dearer.rows else ())))
     return AcceleratorCard(
-        accelerator=part, offers=shown, ambiguity=ambiguity(name, additions), domains=scale_up_domains(part.id),
+        accelerator=part,
+        offers=shown,
+        ambiguity=ambiguity(name, additions),
+        domains=scale_up_domains(part.id),
         results=published_results(part.id),
-    )  # fmt: skip
+    )
 
 
 def offers_listing(

@@ -19,8 +19,7 @@ import msgspec
 
 from tonnage.catalog.additions import NOTHING, Additions, Stamp, stamp, tables
 from tonnage.catalog.hub import names
-from tonnage.catalog.hub.config import read_config
-from tonnage.catalog.hub.inline import read_inline
+from tonnage.catalog.hub.config import read_config, read_inline
 from tonnage.catalog.hub.sizes import decoder_of_size, mixture_of_size
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.model import LatentAttention, Model, Moe, Network, Tower
@@ -222,12 +221,19 @@ def _of_size(row: Row) -> Model:
     stored = number(row, "stored_gb", factor=GB)
     return msgspec.structs.replace(
         found,
-        family=row["family"], kind=row["kind"], native_dtype=row["native_dtype"] or "bf16",
-        quantization=row["quantization"] or None, published_parameters=total,
-        published_active_parameters=active if active is not None else total, stored_weight_bytes=stored,
-        max_context=_context(row) or found.max_context, licence=row["licence"], source=row["source"],
-        notes=row["notes"], assumed=(note,),
-    )  # fmt: skip
+        family=row["family"],
+        kind=row["kind"],
+        native_dtype=row["native_dtype"] or "bf16",
+        quantization=row["quantization"] or None,
+        published_parameters=total,
+        published_active_parameters=active if active is not None else total,
+        stored_weight_bytes=stored,
+        max_context=_context(row) or found.max_context,
+        licence=row["licence"],
+        source=row["source"],
+        notes=row["notes"],
+        assumed=(note,),
+    )
 
 
 def _context(row: Row) -> int | None:

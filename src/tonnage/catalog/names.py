@@ -27,7 +27,7 @@ _NOISE: Final = frozenset(
 _PREFIX: Final = re.compile(r"^(rtx|gtx|rx|tpu|arc|jetson|cpu)(?=[0-9av])")
 # Only a word with a digit names a part; "80GB", "HBM3" and "PCIe5" tell variants apart but name none.
 _TELLING: Final = re.compile(r"(?=\D*\d)(?!\d+gi?b$|hbm|g?ddr|lpddr|sxm|pcie)")
-LONGEST_NAME: Final = 200
+MAX_NAME_LENGTH: Final = 200
 """Characters; no accelerator's name comes near it, and a hostile one is not worth comparing."""
 
 _COUNTED: Final = re.compile(r"^\s*(\d{1,6})\s*(?:[x×*]\s*|\s)(?=.*[a-z])(?=.*\d)(.+)$", re.IGNORECASE)
@@ -84,7 +84,7 @@ def resolve(name: str, index: Index) -> Match:
     BadRequest
         The name holds how many there are: "8x H100".
     """
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_NAME_LENGTH:
         raise UnknownName("accelerator", name, known=index.words)
     plain = name.strip().lower()
     if plain in index.words:

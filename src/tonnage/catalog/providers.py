@@ -1,8 +1,9 @@
 """
-Who rents accelerators, on what terms, and which countries lie in the EU and the EEA?
+Who rents accelerators, on what terms, in which countries; and what electricity and object storage are like there?
 
-Certifications and residency are the vendors' own statements, not verified. Where sources contradict each other
-the note says so.
+Certifications and residency are the vendors' own statements, not verified. Where sources contradict each other the note
+says so. Carbon intensities are annual averages of the grid, not marginal figures, and without a provider's own
+contracts. Few providers publish a price of storage where it can be read.
 """
 
 from __future__ import annotations
@@ -12,10 +13,22 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from tonnage.catalog.rows import DATA, Row, number, table
-from tonnage.domain.money import Provider
+import msgspec
 
-__all__ = ["CERTIFICATIONS", "Country", "countries", "providers"]
+from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.domain.money import CarbonIntensity, Provider
+from tonnage.errors import BadFact
+
+__all__ = [
+    "CERTIFICATIONS",
+    "Country",
+    "StoragePrice",
+    "carbon",
+    "carbon_of",
+    "countries",
+    "providers",
+    "storage_prices",
+]
 
 CERTIFICATIONS: Final = ("gdpr", "iso27001", "soc2", "hipaa")
 """Columns that hold a vendor's statement: yes, no, DPA, on request …"""
@@ -59,4 +72,74 @@ def _from_row(row: Row) -> Provider:
         regions_eu=row["regions_eu"],
         source=row["source"],
         facts={column: text for column, text in row.items() if text and column not in _OWN_FIELDS},
+    )
+
+
+@cache
+def carbon() -> Mapping[str, CarbonIntensity]:
+    """Every intensity by id: a country's three letters, or "provider:region"."""
+    sources = {row["source"]: row["text"] for row in table(DATA / "carbon" / "sources.csv")}
+    known = {}
+    for row in table(DATA / "carbon" / "countries.csv"):
+        known[row["iso3"]] = _intensity(row, id=row["iso3"], source=sources["countries"])
+    for row in table(DATA / "carbon" / "regions.csv"):
+        id = f"{row['provider']}:{row['region']}"
+        known[id] = _intensity(row, id=id, source=sources["regions"])
+    return MappingProxyType(known)
+
+
+def carbon_of(*, country: str, provider: str = "", region: str = "") -> CarbonIntensity | None:
+    """
+    The figure of a cloud region, else of its country (two or three letters); absent when neither is known.
+
+    Examples
+    --------
+    >>> found = carbon_of(country="FR", provider="gcp", region="europe-west9")
+    >>> found.id, found.grams_per_kwh
+    ('gcp:europe-west9', 34.0)
+    >>> carbon_of(country="DE").id
+    'DEU'
+    """
+    listed = carbon()
+    found = listed.get(f"{provider}:{region}")
+    if found is not None:
+        return found
+    known = countries().get(country.upper())
+    return listed.get(known.iso3 if known is not None else country.upper())
+
+
+def _intensity(row: Row, *, id: str, source: str) -> CarbonIntensity:
+    grams = number(row, "gco2_per_kwh")
+    if grams is None:
+        raise BadFact(f"{id}: gco2_per_kwh is empty")
+    return CarbonIntensity(
+        id=id, country_iso3=row["iso3"], name=row["name"], grams_per_kwh=grams, source=source, as_of=row["as_of"]
+    )
+
+
+_STORAGE: Final = DATA / "providers" / "storage.csv"
+
+
+class StoragePrice(msgspec.Struct, frozen=True, kw_only=True):
+    """The list price of the tier that a running job reads and writes."""
+
+    provider: str
+    usd_per_gb_month: float
+    tier: str
+    source: str
+    checked: str
+
+
+@cache
+def storage_prices() -> Mapping[str, StoragePrice]:
+    """Prices by provider, of those that publish one."""
+    return MappingProxyType({row["provider"]: _storage_price(row) for row in table(_STORAGE)})
+
+
+def _storage_price(row: dict[str, str]) -> StoragePrice:
+    price = number(row, "usd_per_gb_month")
+    if price is None or price <= 0:
+        raise BadFact(f"{_STORAGE.name}: {row['provider']} has no price; leave its row out")
+    return StoragePrice(
+        provider=row["provider"], usd_per_gb_month=price, tier=row["tier"], source=row["source"], checked=row["checked"]
     )

@@ -1,9 +1,13 @@
 """
-What has been published? A compact copy of the usable rows of the repository's measurements.
+What have others published: a compact copy of the usable rows of the repository's measurements, and quality scores.
 
-The measurements themselves stay outside the package; `tools/calibration/published.py` writes this table from them:
-what ran,
-what was measured, when and where it stands. docs/decisions/0007-published-results-travel.md says why.
+The measurements themselves stay outside the package; `tools/calibration/published.py` writes their table: what ran,
+what was measured, when and where it stands (docs/decisions/0007-published-results-travel.md).
+
+`data/quality/scores.csv` holds scores of lower precision, smaller models and adapters, one row each; a change is the
+ratio of two scores of the same source and benchmark. Asked about a model, its own scores come first, then those of
+another tuning of the same weights, then those of other models of about its size, and the answer says which. Nothing is
+interpolated: without a pair of scores a change is unknown.
 """
 
 from __future__ import annotations
@@ -11,14 +15,29 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
+import re
+from collections.abc import Callable, Iterable
 from functools import cache
-from importlib.resources import files
+from statistics import median
 from typing import Any, Final
 
-from tonnage.domain.published import Published
+from tonnage.catalog.rows import DATA, number, table
+from tonnage.domain.published import Published, QualityChange, QualityScore
 from tonnage.errors import BadFact
 
-__all__ = ["COLUMNS", "MEASURED", "published"]
+__all__ = [
+    "COLUMNS",
+    "MEASURED",
+    "cache_change",
+    "format_change",
+    "method_change",
+    "model_change",
+    "published",
+    "quality_scores",
+    "same_model",
+    "students",
+]
 
 MEASURED: Final = (
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "energy_per_token_j",
@@ -43,7 +62,7 @@ def published() -> tuple[Published, ...]:
     BadFact
         The table is not what this release expects.
     """
-    packed = (files("tonnage.catalog") / "data" / "published" / "results.csv.gz").read_bytes()
+    packed = (DATA / "published" / "results.csv.gz").read_bytes()
     reader = csv.DictReader(io.StringIO(gzip.decompress(packed).decode()))
     if tuple(reader.fieldnames or ()) != COLUMNS:
         raise BadFact(f"published/results.csv.gz: columns must be {', '.join(COLUMNS)}")
@@ -54,3 +73,208 @@ def _result(line: dict[str, str]) -> Published:
     stated: dict[str, Any] = {name: line[name] for name in _TEXTS}
     stated |= {name: float(line[name]) if line[name] else None for name in _NUMBERS}
     return Published(**stated, measured={name: float(line[name]) for name in MEASURED if line[name]})
+
+
+AS_RELEASED: Final = "bf16"
+SAME_FORMAT: Final = {"int4": ("int4", "gptq", "awq"), "gptq": ("gptq", "int4"), "awq": ("awq", "int4")}
+"""Four bits in groups of 128 are one format; how they were found is a method, and the plain name means any."""
+SAME_SIZE: Final = 4.0
+"""Other models count as about the size of a model up to this factor. [-]"""
+MIN_SCORES: Final = 3
+"""Other models of its size below which models of any size are looked at."""
+_TUNING: Final = re.compile(r"-(instruct|chat|it|base|hf|preview|thinking|v0\.1|\d{4})(?=-|$)")
+_SIZE: Final = re.compile(r"(?:(\d+)x)?(\d+(?:\.\d+)?)b(?![a-z])")
+
+Pair = tuple[QualityScore, QualityScore]
+"""Before and after."""
+
+
+@cache
+def quality_scores() -> tuple[QualityScore, ...]:
+    """Every published score, in the order of the table."""
+    sources = _sources()
+    return tuple(
+        QualityScore(
+            model=row["model"],
+            variant=row["variant"],
+            benchmark=row["benchmark"],
+            score=number(row, "score") or 0.0,
+            higher_is_better=row["better"] == "higher",
+            source=sources[row["source"]],
+            standard_error=number(row, "standard_error"),
+            questions=int(row["questions"]) if row["questions"] else None,
+        )
+        for row in table(DATA / "quality" / "scores.csv")
+    )
+
+
+@cache
+def format_change(model: str, weights: str) -> QualityChange:
+    """What weights in another format keep of the score of the released ones."""
+    variants = SAME_FORMAT.get(weights, (weights,))
+    return _of_variants(model, variants, before=AS_RELEASED, what=f"{weights} weights", variant=weights)
+
+
+@cache
+def cache_change(model: str, kv: str) -> QualityChange:
+    """What a KV cache in another format keeps of the score with a 16-bit one."""
+    return _of_variants(model, (f"kv {kv}",), before=f"kv {AS_RELEASED}", what=f"{kv} cache", variant=kv)
+
+
+def method_change(method: str, *, model: str = "", instead_of: str = "full") -> QualityChange:
+    """What fine-tuning in another way keeps of the score after a full fine-tune."""
+    return _of_variants(model, (method,), before=instead_of, what=f"{method} instead of {instead_of}", variant=method)
+
+
+@cache
+def model_change(model: str, other: str) -> QualityChange:
+    """What another, usually smaller, model keeps of a model's score: both as released, on the same benchmarks."""
+    what = f"{other} instead"
+    for same in (_exactly, same_model):
+        before = [s for s in quality_scores() if s.variant == AS_RELEASED and same(s.model, model)]
+        after = [s for s in quality_scores() if s.variant == AS_RELEASED and same(s.model, other)]
+        pairs = [(b, a) for b in before for a in after if _alike(b, a) and _tuned(b) == _tuned(a)]
+        if pairs:
+            on = "this model" if same is _exactly else "another tuning of it"
+            return _summary(pairs, what=what, variant=other, on=on)
+    return QualityChange(what=what, variant=other)
+
+
+@cache
+def students(teacher: str) -> tuple[str, ...]:
+    """Models distilled from a model, as their publishers say."""
+    return tuple(
+        row["student"] for row in table(DATA / "quality" / "distilled.csv") if same_model(row["teacher"], teacher)
+    )
+
+
+def same_model(one: str, other: str) -> bool:
+    """
+    Whether two names are tunings of the same weights.
+
+    Examples
+    --------
+    >>> same_model("meta-llama/Meta-Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B")
+    True
+    >>> same_model("Qwen/Qwen2-7B", "Qwen/Qwen2.5-7B-Instruct")
+    False
+    """
+    return _weights(one) == _weights(other)
+
+
+def _of_variants(model: str, variants: tuple[str, ...], *, before: str, what: str, variant: str) -> QualityChange:
+    known = _by_variant()
+    pairs = [
+        (known[reference], a)
+        for a in quality_scores()
+        if a.variant in variants and (reference := (a.source, a.benchmark, a.model, before)) in known
+    ]
+    scored = any(b.higher_is_better for b, _ in pairs)
+    for on, kept in (
+        ("this model", _where(pairs, model, _exactly)),
+        ("another tuning of it", _where(pairs, model, same_model)),
+        ("other models of about its size", _of_its_size(pairs, model)),
+        ("other models", pairs),
+    ):
+        if any(b.higher_is_better for b, _ in kept) or (kept and not scored):
+            return _summary(kept, what=what, variant=variant, on=on)
+    return QualityChange(what=what, variant=variant)
+
+
+def _where(pairs: Iterable[Pair], model: str, same: Callable[[str, str], bool]) -> list[Pair]:
+    return [pair for pair in pairs if model and same(pair[0].model, model)]
+
+
+def _of_its_size(pairs: list[Pair], model: str) -> list[Pair]:
+    """Those of other models up to a factor larger or smaller; none where they are few, or the name tells no size."""
+    size = _billions(model)
+    if size is None:
+        return []
+    near = [
+        pair
+        for pair in pairs
+        if (other := _billions(pair[0].model)) is not None and max(size / other, other / size) <= SAME_SIZE
+    ]
+    return near if len({_weights(b.model) for b, _ in near if b.higher_is_better}) >= MIN_SCORES else []
+
+
+def _summary(pairs: list[Pair], *, what: str, variant: str, on: str) -> QualityChange:
+    kept = [_kept(pair) for pair in pairs if pair[0].higher_is_better]
+    worse = [a.score / b.score - 1.0 for b, a in pairs if not b.higher_is_better]
+    noise = [error for b, a in pairs if (error := _noise(b, a)) is not None]
+    return QualityChange(
+        what=what,
+        variant=variant,
+        kept=median(kept) if kept else None,
+        low=min(kept, default=None),
+        high=max(kept, default=None),
+        worst=min((p for p in pairs if p[0].higher_is_better), key=_kept, default=pairs[0])[1].benchmark,
+        evaluations=len(kept) or len(worse),
+        on=on,
+        noise=median(noise) if noise else None,
+        perplexity=median(worse) if worse else None,
+        sources=tuple(dict.fromkeys(a.source for _, a in pairs)),
+    )
+
+
+def _kept(pair: Pair) -> float:
+    before, after = pair
+    return after.score / before.score
+
+
+def _noise(before: QualityScore, after: QualityScore) -> float | None:
+    """Two standard errors of the ratio: as published, else of a share of so many questions."""
+    errors = [_standard_error(score) for score in (before, after)]
+    if not before.higher_is_better or any(error is None for error in errors):
+        return None
+    return 2.0 * math.hypot(*(error or 0.0 for error in errors)) / before.score
+
+
+def _standard_error(score: QualityScore) -> float | None:
+    if score.standard_error is not None or score.questions is None:
+        return score.standard_error
+    share = min(1.0, score.score / 100.0)
+    return 100.0 * math.sqrt(share * (1.0 - share) / score.questions)
+
+
+def _alike(before: QualityScore, after: QualityScore) -> bool:
+    return (before.source, before.benchmark) == (after.source, after.benchmark)
+
+
+def _exactly(one: str, other: str) -> bool:
+    return _plain(one) == _plain(other)
+
+
+def _plain(name: str) -> str:
+    """Without the publisher's folder and its brand: "llama-3.1-8b-instruct"."""
+    return name.rsplit("/", 1)[-1].lower().removeprefix("meta-")
+
+
+@cache
+def _weights(name: str) -> str:
+    """Without what says how it was tuned: "llama-3.1-8b"."""
+    return _TUNING.sub("", _plain(name))
+
+
+def _tuned(score: QualityScore) -> bool:
+    return "instruct" in score.model.lower()
+
+
+@cache
+def _billions(name: str) -> float | None:
+    """Parameters that a name states, in billions; of a mixture "8x7b" the product."""
+    found = _SIZE.search(_plain(name))
+    return float(found[2]) * float(found[1] or 1) if found else None
+
+
+@cache
+def _by_variant() -> dict[tuple[str, str, str, str], QualityScore]:
+    return {(s.source, s.benchmark, s.model, s.variant): s for s in quality_scores()}
+
+
+@cache
+def _sources() -> dict[str, str]:
+    return {
+        row["source"]: f"{row['text']}, {row['url']}, {row['published']}"
+        for row in table(DATA / "quality" / "sources.csv")
+    }

@@ -1,9 +1,12 @@
 """
-Live prices through gpuhunt: fetched, checked against what is known, and only then kept beside the shipped ones.
+Live prices through gpuhunt and models through the hub: fetched, checked against what is known, and only then kept.
 
 Each provider stands alone: one that fails, or whose prices look wrong, keeps what it had, and says why. An instance
 whose accelerator is not in the catalogue is counted and left out; a country comes from the shipped regions, or is
 unknown. `GPUHUNT_CATALOG_URL` names another place than gpuhunt's.
+
+Each model stands alone as well. One that the catalogue lacks is known offline afterwards; one that it has stays as the
+catalogue says, for those facts were checked, and the fields in which the hub differs are named.
 """
 
 from __future__ import annotations
@@ -18,23 +21,27 @@ from statistics import median
 from typing import Any, Final
 
 from tonnage.catalog.accelerators import accelerator
+from tonnage.catalog.hub import online
+from tonnage.catalog.hub.resolve import read_repository
+from tonnage.catalog.models import model
 from tonnage.catalog.offers import offers
 from tonnage.catalog.snapshots import put
+from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
+from tonnage.domain.model import Model
 from tonnage.domain.money import Offer
-from tonnage.domain.refresh import Refresh, Refreshed
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
 from tonnage.units import GB
 
-__all__ = ["PROVIDERS", "refresh"]
+__all__ = ["PROVIDERS", "refresh", "refresh_models"]
 
 PROVIDERS: Final = {"lambdalabs": "lambda"}
 """Our name of a provider, where gpuhunt has another."""
 TIMEOUT_S: Final = 30.0
-LEAST_USD, MOST_USD = 0.01, 200.0
+MIN_USD, MOST_USD = 0.01, 200.0
 """An accelerator-hour costs more than a cent and less than this anywhere; what is outside is a mistake. [USD/h]"""
-LARGEST_CHANGE: Final = 3.0
+MAX_CHANGE: Final = 3.0
 """By more than this, up or down, the middle price of a provider does not move between two looks."""
-MOST_BROKEN: Final = 0.3
+MAX_BROKEN_SHARE: Final = 0.3
 """Share of rows without a sane price from which on nothing of a provider is believed."""
 MEMORY_SLACK: Final = 0.15
 """Clouds state memory in GB or GiB, before or after what is reserved."""
@@ -145,7 +152,7 @@ def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple
     with_accelerator = [item for item in items if item.gpu_count and item.gpu_name]
     broken = 0
     for item in with_accelerator:
-        if not LEAST_USD <= float(item.price) / item.gpu_count <= MOST_USD:
+        if not MIN_USD <= float(item.price) / item.gpu_count <= MOST_USD:
             broken += 1
             continue
         part = parts.get(item.instance_name, (_part_of(item), float(item.gpu_count)))
@@ -154,15 +161,25 @@ def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple
             continue
         row = found.setdefault(
             (item.instance_name, item.location),
-            {"provider": provider, "instance_type": item.instance_name, "accelerator": str(part[0]),
-             "count": f"{part[1]:g}", "vcpus": str(item.cpu or ""), "ram_gb": f"{item.memory * 1.073741824:g}",
-             "region": item.location, "country": countries.get(item.location, ""), "on_demand_usd_per_hour": "",
-             "spot_usd_per_hour": "", "as_of": as_of, "source": f"dstackai/gpuhunt catalogue v3 {version} (MPL-2.0)"},
-        )  # fmt: skip
+            {
+                "provider": provider,
+                "instance_type": item.instance_name,
+                "accelerator": str(part[0]),
+                "count": f"{part[1]:g}",
+                "vcpus": str(item.cpu or ""),
+                "ram_gb": f"{item.memory * 1.073741824:g}",
+                "region": item.location,
+                "country": countries.get(item.location, ""),
+                "on_demand_usd_per_hour": "",
+                "spot_usd_per_hour": "",
+                "as_of": as_of,
+                "source": f"dstackai/gpuhunt catalogue v3 {version} (MPL-2.0)",
+            },
+        )
         column = "spot_usd_per_hour" if item.spot else "on_demand_usd_per_hour"
         row[column] = min(row[column] or f"{item.price:g}", f"{item.price:g}", key=float)
-    if broken > MOST_BROKEN * max(len(with_accelerator), 1):
-        raise BadFact(f"{broken} of {len(with_accelerator)} prices are outside of {LEAST_USD} to {MOST_USD:g} USD/h")
+    if broken > MAX_BROKEN_SHARE * max(len(with_accelerator), 1):
+        raise BadFact(f"{broken} of {len(with_accelerator)} prices are outside of {MIN_USD} to {MOST_USD:g} USD/h")
     return list(found.values()), len(unknown)
 
 
@@ -201,6 +218,70 @@ def _checked(provider: str, rows: list[Mapping[str, str]] | list[dict[str, str]]
     if not ratios:
         return None
     moved = median(ratios)
-    if not 1 / LARGEST_CHANGE <= moved <= LARGEST_CHANGE:
+    if not 1 / MAX_CHANGE <= moved <= MAX_CHANGE:
         raise BadFact(f"its prices moved to {moved:.2g} times those known; {echo(provider)} changed units, or is wrong")
     return moved
+
+
+NAMED: Final = frozenset(
+    ("id", "family", "kind", "licence", "source", "notes", "assumed", "published_parameters",
+     "published_active_parameters", "stored_weight_bytes", "mtp_layers"),
+)  # fmt: skip
+"""What a config.json does not say, or says by another name than the catalogue."""
+
+
+def refresh_models(names: Iterable[str], *, watch: Callable[[str], None] = lambda _: None) -> RefreshedModels:
+    """
+    Ask the hub for these models anew.
+
+    Raises
+    ------
+    BadRequest
+        A name is no name of a model on a hub, or the environment forbids asking.
+    BadFact
+        Nothing could be fetched at all.
+    """
+    if online.offline_by_choice():
+        raise BadRequest("HF_HUB_OFFLINE or TONNAGE_OFFLINE is set: refreshing models asks a hub; unset it")
+    told = []
+    for name, repo in [(name, _repository(name)) for name in dict.fromkeys(names)]:
+        watch(name)
+        told.append(_refreshed_model(name, repo))
+    if told and all(one.why for one in told):
+        raise BadFact("no model was refreshed, and what is known stays: " + "; ".join(one.why for one in told))
+    return RefreshedModels(refreshed=tuple(told), source=online.host())
+
+
+def _repository(name: str) -> online.Repository:
+    repo = online.repository(name)
+    if repo is None:
+        raise BadRequest(f"model '{echo(name)}' names no model on a hub; expected MAKER/NAME")
+    return repo
+
+
+def _refreshed_model(name: str, repo: online.Repository) -> RefreshedModel:
+    known = _known(name)
+    try:
+        online.fetch(repo, "config.json", or_cached=False)
+        found = read_repository(repo)
+    except TonnageError as wrong:
+        return RefreshedModel(model=name, why=str(wrong))
+    return RefreshedModel(
+        model=name, known=known is not None, differs=() if known is None else _differing_fields(known, found)
+    )
+
+
+def _known(name: str) -> Model | None:
+    try:
+        return model(name)
+    except UnknownName:
+        return None
+
+
+def _differing_fields(known: Model, found: Model) -> tuple[str, ...]:
+    """The fields that the two tell differently."""
+    return tuple(
+        field
+        for field in known.__struct_fields__
+        if field not in NAMED and getattr(known, field) != getattr(found, field)
+    )

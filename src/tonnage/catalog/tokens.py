@@ -154,8 +154,13 @@ def _once_each(prices: tuple[TokenPrice, ...]) -> Iterator[TokenPrice]:
 def _order(price: TokenPrice) -> tuple[bool, float, float, str, str]:
     output, given = price.output_usd_per_million_tokens, price.input_usd_per_million_tokens
     far = float("inf")
-    return (not price.trusted, far if output is None else output, far if given is None else given,
-            price.provider, price.name)  # fmt: skip
+    return (
+        not price.trusted,
+        far if output is None else output,
+        far if given is None else given,
+        price.provider,
+        price.name,
+    )
 
 
 def _from_row(row: Row, pages: Mapping[str, str], *, doubt: str, source: Row) -> TokenPrice:
@@ -168,8 +173,14 @@ def _from_row(row: Row, pages: Mapping[str, str], *, doubt: str, source: Row) ->
     if row["page"] and row["page"] not in pages:
         raise BadFact(f"prices.csv, {row['name']}: page '{row['page']}' is not in pages.csv")
     found = TokenPrice(
-        provider=row["provider"], name=row["name"], model=_meant(plain_name(row["name"], row["provider"])),
-        mode=row["mode"], max_input_tokens=number(row, "max_input_tokens"), page=pages.get(row["page"], ""),
-        doubt=doubt, as_of=source["as_of"], source=source["text"],
-    )  # fmt: skip
+        provider=row["provider"],
+        name=row["name"],
+        model=_meant(plain_name(row["name"], row["provider"])),
+        mode=row["mode"],
+        max_input_tokens=number(row, "max_input_tokens"),
+        page=pages.get(row["page"], ""),
+        doubt=doubt,
+        as_of=source["as_of"],
+        source=source["text"],
+    )
     return msgspec.structs.replace(found, **amounts)

@@ -19,7 +19,7 @@ __all__ = ["cells", "dates", "numbers"]
 
 EXACT_DIGITS: Final = 15
 """A number of so many digits divided by a power of ten is the nearest double, as `float` would give it."""
-LONGEST_DATE: Final = 29
+MAX_DATE_LENGTH: Final = 29
 ZERO, POINT, COMMA, NEWLINE, QUOTE, ZULU = b'0.,\n"Z'
 
 
@@ -94,7 +94,7 @@ def dates(found: Cells, place: int) -> tuple[Array, bool] | None:
     import numpy as np
 
     starts, sizes = found.starts[place], found.sizes[place]
-    if not len(sizes) or int(sizes.min()) < 19 or int(sizes.max()) > LONGEST_DATE:
+    if not len(sizes) or int(sizes.min()) < 19 or int(sizes.max()) > MAX_DATE_LENGTH:
         return None
     at, zulu = np.zeros(len(starts)), set()
     for size in np.unique(sizes):

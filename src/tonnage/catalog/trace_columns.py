@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["MOST_REQUESTS", "Columns", "take"]
+__all__ = ["MAX_REQUESTS", "Columns", "take"]
 
 TIMES: Final = ("queued_ts", "arrival_time", "arrived_at", "arrival_s", "timestamp", "time", "created", "sent_s")
 PROMPTS: Final = ("contexttokens", "input_length", "input_toks", "request tokens", "prompt_tokens",
@@ -38,15 +38,15 @@ PROMPTS: Final = ("contexttokens", "input_length", "input_toks", "request tokens
 OUTPUTS: Final = ("generatedtokens", "output_length", "output_toks", "response tokens", "completion_tokens",
                   "output_tokens", "num_decode_tokens", "output_len")  # fmt: skip
 WANTED: Final = (("time", TIMES), ("prompt length", PROMPTS), ("output length", OUTPUTS))
-MOST_REQUESTS: Final = 15_000_000
+MAX_REQUESTS: Final = 15_000_000
 """24 bytes of memory each. [requests]"""
-MOST_BLOCKS: Final = 10_000_000
+MAX_BLOCKS: Final = 10_000_000
 """Block ids of all requests. [ids]"""
-MOST_DISTINCT: Final = 1_500_000
+MAX_DISTINCT: Final = 1_500_000
 """Block ids that differ; each costs 200 bytes while it is read. [ids]"""
-LONGEST_ID: Final = 64
-MOST_TOKENS: Final = 100_000_000
-MOST_SHAPES: Final = 1_000
+MAX_ID_LENGTH: Final = 64
+MAX_TOKENS: Final = 100_000_000
+MAX_SHAPES: Final = 1_000
 _DECODER: Final = msgspec.json.Decoder()
 
 _EPOCHS: Final = ((1e17, "nanoseconds"), (1e14, "microseconds"), (1e11, "milliseconds"))
@@ -101,8 +101,8 @@ def take(log: Columns, piece: bytes, *, first: int, room: int | None) -> bool:
         A column missing, a value that is none, times out of order or of two kinds, more than a log may hold.
     """
     more = (room is None and _take_at_once(log, piece)) or _take_each(log, piece, first=first, room=room)
-    if len(log.sent_s) > MOST_REQUESTS:
-        raise BadFact(f"'{log.name}' holds more than {MOST_REQUESTS:,} requests; read a part of it (limit)")
+    if len(log.sent_s) > MAX_REQUESTS:
+        raise BadFact(f"'{log.name}' holds more than {MAX_REQUESTS:,} requests; read a part of it (limit)")
     return more
 
 
@@ -238,7 +238,7 @@ def _place(log: Columns, number: int, row: dict[str, Any], *, inner: dict[str, A
     keys = tuple(next(names[name] for name in known if name in names) for _, known in WANTED)
     hashes = names.get("hash_ids")
     place = Place(keys=keys, hashes=hashes[1] if hashes is not None and not hashes[0] else None)
-    if len(log.places) < MOST_SHAPES and len(names) == len(row) + len(inner):
+    if len(log.places) < MAX_SHAPES and len(names) == len(row) + len(inner):
         log.places[*row, "", *inner] = place
     return place
 
@@ -268,14 +268,14 @@ def _hash_ids(log: Columns, numbers: Sequence[int], lists: Sequence[Any] | None)
         if not isinstance(given, list) or not set(map(type, given)) <= {int, str}:
             raise log.wrong(number, ": hash_ids must be a list of block ids")
     flat = list(itertools.chain.from_iterable(lists))
-    if str in set(map(type, flat)) and any(isinstance(x, str) and len(x) > LONGEST_ID for x in flat):
-        raise log.wrong(numbers[0], f" or one after it has a block id of more than {LONGEST_ID} characters")
+    if str in set(map(type, flat)) and any(isinstance(x, str) and len(x) > MAX_ID_LENGTH for x in flat):
+        raise log.wrong(numbers[0], f" or one after it has a block id of more than {MAX_ID_LENGTH} characters")
     ids, held = log.ids, len(log.blocks)
     for x in dict.fromkeys(flat):
         ids.setdefault(x, len(ids))
     log.blocks.extend(map(ids.__getitem__, flat))
     log.offsets.extend(itertools.islice(itertools.accumulate(map(len, lists), initial=held), 1, None))
-    for many, most, what in ((len(log.blocks), MOST_BLOCKS, ""), (len(ids), MOST_DISTINCT, "different ")):
+    for many, most, what in ((len(log.blocks), MAX_BLOCKS, ""), (len(ids), MAX_DISTINCT, "different ")):
         if many > most:
             raise log.wrong(numbers[-1], f": more than {most:,} {what}block ids; read a part of the log (limit)")
 
@@ -288,7 +288,7 @@ def _add(log: Columns, numbers: Sequence[int], *, at: Array, lengths: Sequence[A
         tokens = column if isinstance(column, np.ndarray) else _floats(column)
         if tokens is None:
             tokens = np.array([_float(value) for value in column])
-        bad = ~((tokens >= 0) & (tokens <= MOST_TOKENS)) | (tokens != np.floor(tokens))
+        bad = ~((tokens >= 0) & (tokens <= MAX_TOKENS)) | (tokens != np.floor(tokens))
         if bad.any():
             place = int(bad.argmax())
             raise log.wrong(numbers[place], f": {what} length '{echo(column[place])}' is no number of tokens")

@@ -1,38 +1,54 @@
-"""Request logs: the public ones by name, and any file of one read line by line.
+"""
+Request logs: the public ones by name, fetched when somebody asks, and any file of one read line by line.
 
-A log says when each request came and how long prompt and answer were; some say which blocks of the
-prompt had been seen before. Readers know the column names of public logs (Azure, Mooncake, vLLM's
-benchmarks, BurstGPT, OpenAI-style usage) and read CSV or JSON lines, plain or gzipped, whatever their
-size. What is wrong with a log is said with the line it is in: nothing is sorted, skipped or repaired.
+A log says when each request came and how long prompt and output were; some say which blocks of the prompt had been seen
+before. Readers know the column names of public logs (Azure, Mooncake, vLLM's benchmarks, BurstGPT, OpenAI-style usage)
+and read CSV or JSON lines, plain or gzipped, whatever their size. What is wrong with a log is said with the line it is
+in: nothing is sorted, skipped or repaired.
 
-The package ships no log: the list says where each is, under which licence, and whom to cite.
+The package ships no log: the list says where each is, under which licence, and whom to cite. A fetched one is kept in
+the user's cache.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
+import http.client
 import io
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
+from tonnage.catalog.rows import DATA, table
 from tonnage.catalog.trace_columns import Columns, take
 from tonnage.errors import BadFact, UnknownName, echo
 
-__all__ = ["PublicTrace", "Trace", "public_trace", "public_traces", "read_trace"]
+__all__ = [
+    "BASE",
+    "PublicTrace",
+    "Trace",
+    "fetch_trace",
+    "found_trace",
+    "public_trace",
+    "public_traces",
+    "read_trace",
+    "trace_path",
+]
 
-LONGEST_LINE: Final = 4 * 1024 * 1024
+MAX_LINE_LENGTH: Final = 4 * 1024 * 1024
 PIECE: Final = 1 << 17
-MOST_EMPTY: Final = 1_000_000
+MAX_EMPTY: Final = 1_000_000
 """Empty lines of a log, which would otherwise be read for as long as a packed file holds any."""
-MOST_FOLD: Final = 100
+MAX_FOLD: Final = 100
 """How much larger than its packed file a log may be; logs are five to fifteen times as large."""
 UNPACKED_FREE: Final = 64 << 20
 """Beyond which that counts. [bytes]"""
@@ -70,15 +86,19 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 @cache
 def public_traces() -> Mapping[str, PublicTrace]:
     """Every public log by name."""
-    text = (files("tonnage.catalog") / "data/traffic/traces.csv").read_text(encoding="utf-8")
     return {
         row["name"]: PublicTrace(
-            name=row["name"], what=row["what"], repository=row["repository"], path=row["path"], licence=row["licence"],
-            cite=row["cite"], requests=int(row["requests"]),
+            name=row["name"],
+            what=row["what"],
+            repository=row["repository"],
+            path=row["path"],
+            licence=row["licence"],
+            cite=row["cite"],
+            requests=int(row["requests"]),
             hash_tokens=int(row["hash_tokens"]) if row["hash_tokens"] else None,
         )
-        for row in csv.DictReader(text.splitlines())
-    }  # fmt: skip
+        for row in table(DATA / "traffic" / "traces.csv")
+    }
 
 
 def public_trace(name: str) -> PublicTrace:
@@ -119,10 +139,15 @@ def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[i
     if not log.sent_s:
         raise BadFact(f"'{echo(name)}' holds no requests; a trace has one line for each, with time and lengths")
     return Trace(
-        sent_s=log.sent_s, prompt=log.prompt, output=log.output, offsets=log.offsets if log.hashed else array("q"),
-        blocks=log.blocks, hash_tokens=512 if log.hashed else None, source=str(name),
+        sent_s=log.sent_s,
+        prompt=log.prompt,
+        output=log.output,
+        offsets=log.offsets if log.hashed else array("q"),
+        blocks=log.blocks,
+        hash_tokens=512 if log.hashed else None,
+        source=str(name),
         without_tokens=log.without_tokens,
-    )  # fmt: skip
+    )
 
 
 def _pieces(path: Path, watch: Callable[[int, int], None] | None) -> Iterator[tuple[int, bytes]]:
@@ -133,7 +158,7 @@ def _pieces(path: Path, watch: Callable[[int, int], None] | None) -> Iterator[tu
             size = raw.seek(0, io.SEEK_END)
             raw.seek(0)
             source = gzip.GzipFile(fileobj=raw) if packed else raw
-            for first, piece in _whole_lines(source, path, most=MOST_FOLD * size + UNPACKED_FREE if packed else None):
+            for first, piece in _whole_lines(source, path, most=MAX_FOLD * size + UNPACKED_FREE if packed else None):
                 yield first, piece.removeprefix(b"\xef\xbb\xbf" if first == 1 else b"")
                 if watch is not None:
                     watch(min(raw.tell(), size), size)
@@ -155,20 +180,135 @@ def _whole_lines(source: io.BufferedIOBase, path: Path, *, most: int | None) -> 
         read += len(piece)
         if most is not None and read > most:
             raise BadFact(
-                f"'{echo(path)}' unpacks to over {MOST_FOLD} times its size, which no log does; unpack it first"
+                f"'{echo(path)}' unpacks to over {MAX_FOLD} times its size, which no log does; unpack it first"
             )
         body, end, rest = (held + piece).rpartition(b"\n")
         lines = body + end
         empty += lines.count(b"\n\n") + lines.count(b"\n\r\n")
-        if empty > MOST_EMPTY:
-            raise BadFact(f"'{echo(path)}' has over {MOST_EMPTY:,} empty lines; a log has one line for each request")
-        if len(rest) > LONGEST_LINE:
+        if empty > MAX_EMPTY:
+            raise BadFact(f"'{echo(path)}' has over {MAX_EMPTY:,} empty lines; a log has one line for each request")
+        if len(rest) > MAX_LINE_LENGTH:
             line = number + lines.count(b"\n")
             raise BadFact(
-                f"'{echo(path)}' line {line} is longer than {LONGEST_LINE // 1024**2} MiB, which no request needs"
+                f"'{echo(path)}' line {line} is longer than {MAX_LINE_LENGTH // 1024**2} MiB, which no request needs"
             )
         if lines:
             yield number, lines
         number, held = number + lines.count(b"\n"), rest
     if held:
         yield number, held
+
+
+BASE: Final = "https://raw.githubusercontent.com"
+"""Where files of repositories are: BASE/OWNER/NAME/HEAD/PATH."""
+TIMEOUT_S: Final = 30.0
+_DOWNLOAD_BYTES: Final = 1 << 18
+MAX_BYTES: Final = 4 << 30
+"""No log of the list is near it. [bytes]"""
+
+
+def trace_path(trace: PublicTrace, folder: Path | None = None) -> Path:
+    """Where a fetched log is kept: a folder, else the user's cache."""
+    if folder is None:
+        from platformdirs import user_cache_path
+
+        folder = user_cache_path("tonnage") / "traces"
+    return folder / f"{trace.name}{Path(trace.path).suffix}"
+
+
+def found_trace(name: str) -> str:
+    """
+    The file that a trace's name stands for: itself, or the fetched log of that name.
+
+    Raises
+    ------
+    BadFact
+        A public log that has not been fetched.
+    """
+    trace = public_traces().get(name)
+    if trace is None or Path(name).exists():
+        return name
+    kept = trace_path(trace)
+    if not kept.exists():
+        raise BadFact(f"trace '{echo(name)}' is not here yet; fetch it with `tonnage catalog traces --fetch {name}`")
+    return str(kept)
+
+
+def fetch_trace(
+    name: str,
+    *,
+    folder: Path | None = None,
+    base: str | None = None,
+    watch: Callable[[int, int | None], None] | None = None,
+) -> Path:
+    """
+    The public log of that name, downloaded unless it is here.
+
+    Parameters
+    ----------
+    base : str
+        Another place than BASE, such as a mirror.
+    watch : callable
+        Called with bytes received and bytes in all (absent when the server does not say).
+
+    Raises
+    ------
+    UnknownName
+        No such log.
+    BadFact
+        The server cannot be reached, has no such file, or sends something else than the log.
+    """
+    trace = public_trace(name)
+    kept = trace_path(trace, folder)
+    if kept.exists():
+        return kept
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    arriving = kept.with_name(f"{kept.name}.{os.getpid()}.part")
+    url = f"{base or BASE}/{trace.repository}/HEAD/{urllib.parse.quote(trace.path)}"
+    try:
+        with arriving.open("wb") as file:
+            _download(url, file, watch or (lambda _, __: None))
+        counted = _count(arriving)
+        if counted != trace.requests:
+            raise BadFact(
+                f"{url} holds {counted:,} requests where {name} has {trace.requests:,}; it has changed or is damaged"
+            )
+        arriving.replace(kept)
+    finally:
+        arriving.unlink(missing_ok=True)
+    return kept
+
+
+def _download(url: str, file: IO[bytes], watch: Callable[[int, int | None], None]) -> None:
+    request = urllib.request.Request(url, headers={"User-Agent": "tonnage"})
+    received = 0
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            said = answer.headers.get("Content-Length")
+            total = int(said) if said and said.isdigit() else None
+            while piece := answer.read(_DOWNLOAD_BYTES):
+                received += len(piece)
+                if received > MAX_BYTES:
+                    raise BadFact(f"{url} sends more than {MAX_BYTES >> 30} GiB, which no log of the list has")
+                file.write(piece)
+                watch(received, total)
+    except urllib.error.HTTPError as error:
+        raise BadFact(f"{url} answers {error.code} {error.reason}; the log may have moved") from None
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        reason = getattr(error, "reason", error)
+        raise BadFact(f"{url} cannot be reached ({echo(reason)}); check the connection") from None
+    if total is not None and received < total:
+        raise BadFact(f"{url} broke off after {received:,} of {total:,} bytes; try again")
+
+
+def _count(path: Path) -> int:
+    """Lines that are requests: all that are not empty, but for a header of CSV."""
+    with path.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    lines = objects = 0
+    with gzip.open(path, "rb") if packed else path.open("rb") as file:
+        for line in file:
+            text = line.strip()
+            lines += bool(text)
+            objects += text.startswith(b"{")
+    return objects if objects else max(0, lines - 1)

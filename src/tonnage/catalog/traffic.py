@@ -1,18 +1,21 @@
-"""Named traffic profiles: what lengths "chat" or "code" means, with the trace it comes from."""
+"""
+Named traffic: what lengths "chat" or "code" means, with the trace it comes from, and how load varies over a day.
+
+Shapes are published rates by the hour, relative to their mean.
+"""
 
 from __future__ import annotations
 
-import csv
+from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
+from tonnage.catalog.rows import DATA, table
 from tonnage.domain.workload import Lengths
 from tonnage.errors import UnknownName
 
-__all__ = ["Profile", "profile", "profiles"]
-
+__all__ = ["Profile", "Shape", "profile", "profiles", "shape", "shapes"]
 
 Quantiles = tuple[tuple[float, float], ...]
 QUANTILES = {"p0": 0.0, "p1": 0.01, "p5": 0.05, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9,
@@ -41,8 +44,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 def profiles() -> dict[str, Profile]:
     """Every built-in profile by name."""
     rows: dict[str, dict[str, dict[str, str]]] = {}
-    text = (files("tonnage.catalog") / "data/traffic/profiles.csv").read_text(encoding="utf-8")
-    for row in csv.DictReader(text.splitlines()):
+    for row in table(DATA / "traffic" / "profiles.csv"):
         rows.setdefault(row["profile"], {})[row["direction"]] = row
     return {name: _profile(name, both["prompt"], both["output"]) for name, both in rows.items()}
 
@@ -85,3 +87,41 @@ def _profile(name: str, prompt: dict[str, str], output: dict[str, str]) -> Profi
 
 def _quantiles(row: dict[str, str]) -> Quantiles:
     return tuple((share, float(row[name])) for name, share in QUANTILES.items() if row[name])
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of hourly rates that repeats."""
+
+    name: str
+    what: str
+    hours: tuple[float, ...]
+    """Rate of each hour relative to the mean: 24 of a day or 168 of a week."""
+    source: str
+
+
+@cache
+def shapes() -> Mapping[str, Shape]:
+    """Every built-in shape by name."""
+    return {
+        row["shape"]: Shape(
+            name=row["shape"],
+            what=row["what"],
+            hours=tuple(float(rate) for rate in row["rates"].split()),
+            source=row["source"],
+        )
+        for row in table(DATA / "traffic" / "shapes.csv")
+    }
+
+
+def shape(name: str) -> Shape:
+    """
+    The shape of that name.
+
+    Raises
+    ------
+    UnknownName
+        No such shape.
+    """
+    if name not in shapes():
+        raise UnknownName("shape of load", name, known=shapes())
+    return shapes()[name]

@@ -36,6 +36,7 @@ __all__ = ["COMMANDS", "Root", "main", "remark_date", "root"]
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "fit": ("tonnage.cli.fit:fit", "What must be resident, and does it fit? The largest x that still does."),
+    "local": ("tonnage.cli.local:local", "What runs on this machine or a named one, how fast, and what starts it."),
     "plan": ("tonnage.cli.plan:plan", "Which accelerators, how many, arranged how, at what cost."),
     "cost": ("tonnage.cli.cost:cost", "Renting against owning: break-even, sensitivities, rules of thumb."),
     "predict": ("tonnage.cli.predict:predict", "Cases in as JSON lines, predictions out as JSON lines."),

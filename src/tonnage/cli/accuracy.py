@@ -69,7 +69,7 @@ def accuracy(
     from tonnage.report.document import as_json as json_text
     from tonnage.validation.logs import FILE, log_errors, read_facts
     from tonnage.validation.out_of_sample import out_of_sample
-    from tonnage.validation.summary import report_of
+    from tonnage.validation.scoring import report_of
 
     paths = [Path(file) for file in files] or _shipped()
     wanted, facts, unusable = _rows(paths, blocks=blocks, limit=limit)
@@ -106,10 +106,9 @@ def _refereed(
     """Another program's answers to the rows, scored as ours are, and beside ours."""
     from msgspec.structs import replace
 
-    from tonnage.validation.duels import duels
+    from tonnage.validation.peers import duels
     from tonnage.validation.referee import referee_scores
-    from tonnage.validation.scoring import score
-    from tonnage.validation.summary import report_of
+    from tonnage.validation.scoring import report_of, score
 
     theirs, said = referee_scores(rows, command)
     if rows_file:
@@ -229,8 +228,7 @@ def _networks(rows: list[Row], scores: list[Score], *, paths: list[Path], whole:
 
 
 def _layouts(rows: list[Row]) -> tuple[Figure, ...]:
-    from tonnage.validation.layouts import compared_layouts
-    from tonnage.validation.training_groups import layout_figures
+    from tonnage.validation.training_groups import compared_layouts, layout_figures
 
     return layout_figures(list(compared_layouts(rows)))
 
@@ -264,7 +262,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
     from tonnage.validation.peers import FILE, NAME, beside
     from tonnage.validation.regret import latencies_of, regrets
     from tonnage.validation.rows import read_rows
-    from tonnage.validation.summary import by_quantity
+    from tonnage.validation.scoring import by_quantity
 
     root = _root(paths)
     every = [row for path in paths for row in read_rows(path)]

@@ -37,7 +37,7 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     prediction and simulation of that engine on that accelerator takes it; elsewhere name it with --additions.
     """
     from tonnage.catalog import gather
-    from tonnage.catalog.calibrations import saved_calibration
+    from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.importers import read_report
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.calibrate.door import FIELDS, setting, stacks_of

@@ -165,7 +165,7 @@ def refresh_command(
     if models:
         if providers or rollback or drop:
             raise click.UsageError("--model goes with no provider, --rollback or --drop: prices and models apart")
-        from tonnage.catalog.refresh_models import refresh_models
+        from tonnage.catalog.refresh import refresh_models
         from tonnage.report.refresh import show_refreshed_models
 
         _told(refresh_models(models), show_refreshed_models, as_json=as_json)
@@ -233,8 +233,7 @@ def _fetch(name: str, folder: str | None) -> None:
     """Downloads a log, its licence said first."""
     from pathlib import Path
 
-    from tonnage.catalog.traces import public_trace
-    from tonnage.catalog.traces_fetch import fetch_trace
+    from tonnage.catalog.traces import fetch_trace, public_trace
 
     trace = public_trace(name)
     click.echo(f"{trace.repository}, {trace.licence}; keep that with results, and cite {trace.cite}", err=True)

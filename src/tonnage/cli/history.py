@@ -26,7 +26,7 @@ def history(ctx: click.Context, db: str | None) -> None:
 
 
 def _place(ctx: click.Context) -> Any:
-    from tonnage.measure.history.place import place_of
+    from tonnage.measure.history import place_of
 
     found = place_of(ctx.obj)
     if found is None:
@@ -37,8 +37,7 @@ def _place(ctx: click.Context) -> Any:
 def keep(noun: Any) -> None:
     """Keep a measurement; what hinders it is one sentence, for the measurement itself is safe in its file."""
     from tonnage.errors import TonnageError
-    from tonnage.measure.history.place import place_of
-    from tonnage.measure.history.store import remember
+    from tonnage.measure.history import place_of, remember
 
     try:
         place = place_of()
@@ -56,7 +55,7 @@ def keep(noun: Any) -> None:
 @click.pass_context
 def list_(ctx: click.Context, kind: str | None, model: str | None, limit: int, as_json: bool) -> None:
     """Entries, the latest first."""
-    from tonnage.measure.history.store import entries
+    from tonnage.measure.history import entries
     from tonnage.report.document import as_json as json_text
     from tonnage.report.history import show_history
 
@@ -78,7 +77,7 @@ def show(ctx: click.Context, number: int, as_json: bool) -> None:
     import msgspec
 
     from tonnage.domain.measurement import Measurement
-    from tonnage.measure.history.store import entry
+    from tonnage.measure.history import entry
     from tonnage.report.measure import show_measurement
 
     found = entry(_place(ctx), number)
@@ -102,7 +101,7 @@ def export(ctx: click.Context, kind: str | None, model: str | None, output: str 
     """All entries with their measurements as JSON lines, the oldest first."""
     import msgspec
 
-    from tonnage.measure.history.store import export as exported
+    from tonnage.measure.history import export as exported
 
     wrong: list[str] = []
     found = exported(_place(ctx), kind=kind, model=model, damaged=lambda _, why: wrong.append(why))

@@ -18,8 +18,7 @@ from tonnage.errors import BadRequest
 from tonnage.units import read
 
 if TYPE_CHECKING:
-    from tonnage.domain.train_budget import TrainBudget
-    from tonnage.domain.train_measurement import TrainMeasurement
+    from tonnage.domain.train_measurement import TrainBudget, TrainMeasurement
     from tonnage.measure.records import Spec
     from tonnage.measure.serve import Progress
 
@@ -190,7 +189,7 @@ def _capacity(file: str, options: dict[str, Any]) -> Capacity:
 
 
 def _budget(trained: TrainMeasurement, options: dict[str, Any]) -> TrainBudget:
-    from tonnage.measure.train_capacity import Work, budget_of
+    from tonnage.measure.capacity import Work, budget_of
 
     def amount(name: str, unit: str) -> float | None:
         return None if options[name] is None else read(options[name], unit, field=f"--{name}")

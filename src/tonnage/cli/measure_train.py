@@ -68,8 +68,7 @@ def _run(command: tuple[str, ...], options: dict[str, Any]) -> TrainMeasurement:
 
 def _read(path: Path, options: dict[str, Any]) -> TrainMeasurement:
     from tonnage.measure.train.kineto import measurement_of_trace
-    from tonnage.measure.train.launch import ranks_of
-    from tonnage.measure.train.summary import measurement_of
+    from tonnage.measure.train.launch import measurement_of, ranks_of
 
     if path.is_dir():
         return measurement_of(ranks_of(path), warmup=options["warmup"])

@@ -51,7 +51,7 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     from tonnage.planning.files import read_mapping
     from tonnage.planning.simulate.door import simulation_of
     from tonnage.planning.simulate.simulate import simulate as answer
-    from tonnage.planning.simulate.told import request_columns
+    from tonnage.planning.simulate.summary import request_columns
     from tonnage.report import picture
     from tonnage.report.requests import check_path, write_requests
 

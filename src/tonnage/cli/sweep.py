@@ -43,8 +43,7 @@ def sweep(
     import os
 
     from tonnage.planning.files import read_mapping
-    from tonnage.sweep.points import sweep_of
-    from tonnage.sweep.sweep import run, table
+    from tonnage.sweep.sweep import run, sweep_of, table
 
     if output is not None and Path(output).suffix not in (".csv", ".jsonl", ".parquet"):
         raise BadRequest(f"--output: '{echo(output)}' must end in .csv, .jsonl or .parquet")

@@ -1,8 +1,9 @@
-"""One accelerator as its datasheet and its driver describe it.
+"""
+One accelerator as its datasheet and its driver describe it, and what it needs from the machine around it.
 
-Peaks are dense, per dtype; a dtype that is absent is not supported. Link rates are bytes per
-second of one accelerator in one direction (vendors print both directions together). A multi-die
-card is what one program sees; `fraction` in a case says that half of it is counted.
+Peaks are dense, per dtype; a dtype that is absent is not supported. Link rates are bytes per second of one accelerator
+in one direction (vendors print both directions together). A multi-die card is what one program sees; `fraction` in a
+case says that half of it is counted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 
 from tonnage.domain.calibration import Calibration
 
-__all__ = ["STATUSES", "Accelerator", "Fact", "Link", "Measured", "PublishedResult", "ScaleUpDomain"]
+__all__ = ["STATUSES", "Accelerator", "Fact", "HostNeed", "Link", "Measured", "PublishedResult", "ScaleUpDomain"]
 
 STATUSES: Final = ("released", "announced", "facts-only")
 """
@@ -187,3 +188,15 @@ class PublishedResult(msgspec.Struct, frozen=True, kw_only=True):
     conditions: str
     source: str
     as_of: str
+
+
+class HostNeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something the accelerators need from their host or storage, beside what the offer has."""
+
+    name: str
+    need: float
+    unit: str
+    has: float | None = None
+    """Of the offer, for the same share of instances; absent = not listed."""
+    enough: bool | None = None
+    why: str = ""

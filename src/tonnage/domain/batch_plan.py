@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.accelerator import HostNeed
+from tonnage.domain.answer import Quantity
 from tonnage.domain.cost import EnergyUse
-from tonnage.domain.host import HostNeed
-from tonnage.domain.plan import Bill, Configuration, Flip, Provenance, Rejection
-from tonnage.domain.quality import QualityChange
+from tonnage.domain.plan import Bill, Configuration, RankedPlan
 from tonnage.domain.workload import Batch
 
 __all__ = ["BatchOption", "BatchPlan", "TradeOff"]
@@ -83,27 +80,14 @@ class TradeOff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Than the cheapest point. [-]"""
 
 
-class BatchPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="batch"):
+class BatchPlan(
+    RankedPlan[Batch, BatchOption], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="batch"
+):
     """The answer to a batch request."""
 
-    schema: str
-    feasible: bool
-    sentence: str
-    request: Batch
-    model: dict[str, Any]
-    options: tuple[BatchOption, ...] = ()
     frontier: tuple[TradeOff, ...] = ()
     """Cheapest first, each faster than the one before."""
     card_for_card: tuple[str, ...] = ()
-    """Each dearer kind of accelerator against the cheapest by the hour: times the price, times the speed."""
+    """Each more expensive kind of accelerator against the cheapest by the hour: times the price, times the speed."""
     spot_against: str = ""
     """What interruptible capacity saves, and what it risks."""
-    rejected: tuple[Rejection, ...] = ()
-    flips: tuple[Flip, ...] = ()
-    binding: Verdict | None = None
-    evaluated: int = 0
-    quality: tuple[QualityChange, ...] = ()
-    """What the formats of the options keep of the score as released, as published."""
-    relaxing: tuple[str, ...] = ()
-    """When nothing works: what dropping one constraint at a time buys."""
-    provenance: Provenance

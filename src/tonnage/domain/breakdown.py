@@ -88,8 +88,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def total(cls, name: str, parts: tuple[Node, ...], *, times: float = 1.0, how: str = "", unit: str = "s") -> Node:
         """So many times the sum of parts; those of no value are left out."""
         kept = tuple(part for part in parts if part.value != 0.0)
-        return cls(name=name, value=times * sum(part.value for part in kept), unit=unit, times=times, how=how,
-                   parts=kept)  # fmt: skip
+        return cls(
+            name=name, value=times * sum(part.value for part in kept), unit=unit, times=times, how=how, parts=kept
+        )
 
     @classmethod
     def longest(cls, name: str, parts: tuple[Node, ...], *, how: str = "") -> Node:
@@ -101,9 +102,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def rate(cls, name: str, parts: tuple[Node, ...], *, times: float, unit: str, how: str = "") -> Node:
         """So much work over the seconds it costs."""
         return cls(
-            name=name, value=times / sum(part.value for part in parts), unit=unit, rule="quotient", times=times,
-            how=how, parts=parts,
-        )  # fmt: skip
+            name=name,
+            value=times / sum(part.value for part in parts),
+            unit=unit,
+            rule="quotient",
+            times=times,
+            how=how,
+            parts=parts,
+        )
 
 
 class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

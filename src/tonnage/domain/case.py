@@ -13,8 +13,7 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import Node
-from tonnage.domain.default_engines import NETWORK_ENGINE, SERVING_ENGINE
-from tonnage.domain.layout import Disaggregation, Layout
+from tonnage.domain.layout import NETWORK_ENGINE, SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.precision import Precision
 
 __all__ = [

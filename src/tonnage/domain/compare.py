@@ -1,4 +1,4 @@
-"""Several answers side by side: ways to serve the same requests, plans, or cases."""
+"""Several answers side by side: configurations that serve the same requests, plans, or cases; a plan then and now."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 from tonnage.domain.simulate import Simulated, Simulation
 
-__all__ = ["COMPARE_SCHEMA", "Compared", "Comparing", "Comparison"]
+__all__ = ["CHECK_SCHEMA", "COMPARE_SCHEMA", "Change", "Check", "Compared", "Comparing", "Comparison"]
 
 COMPARE_SCHEMA = "tonnage.compare/1"
 
@@ -48,3 +48,41 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     simulations: tuple[Simulated, ...] = ()
     """What each side's simulation saw, where that is what is compared."""
     assumed: tuple[str, ...] = ()
+
+
+CHECK_SCHEMA = "tonnage.check/1"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One figure of the leading option, before and now."""
+
+    what: str
+    """Stable name: cost, ttft, tpot, accelerators, configuration, feasible, …"""
+    unit: str = ""
+    """A dimension of `units`; empty for a text."""
+    before: float | str | None = None
+    """Absent: the plan did not have it."""
+    now: float | str | None = None
+    relative: float | None = None
+    """Now over before, less one. [-]"""
+    beyond: bool = False
+    """Moved by more than the tolerance; a text that differs always has."""
+    worse: bool | None = None
+    """Absent where neither way is worse."""
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A kept plan against the one made now."""
+
+    schema: str
+    changed: bool
+    feasible: bool
+    sentence: str
+    tolerance: float
+    changes: tuple[Change, ...] = ()
+    before: str = ""
+    """The kept plan's sentence."""
+    now: str = ""
+    made_before: str = ""
+    """Version and date of the kept plan."""
+    made_now: str = ""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tonnage.domain.answer import Quantity, Verdict
-from tonnage.domain.default_engines import SERVING_ENGINE
+from tonnage.domain.layout import SERVING_ENGINE
 
 __all__ = ["FIT_SCHEMA", "FitAnswer", "FitRequest", "FitRow", "Goal", "Largest", "Rule", "Solve"]
 

@@ -9,10 +9,10 @@ from typing import Literal
 
 import msgspec
 
-from tonnage.domain.answer import Quantity, Verdict
-from tonnage.domain.host import HostNeed
+from tonnage.domain.accelerator import HostNeed
+from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import Infer
-from tonnage.domain.plan import Configuration, Provenance, Rejection
+from tonnage.domain.plan import Configuration, PlanHeader
 from tonnage.domain.workload import Filters, Lengths, LoadShape, Serve
 
 __all__ = [
@@ -216,13 +216,9 @@ class FleetLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     saves_usd_per_month: float
 
 
-class FleetPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="fleet"):
+class FleetPlan(PlanHeader[FleetRequest], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="fleet"):
     """The answer to a fleet request."""
 
-    schema: str
-    feasible: bool
-    sentence: str
-    request: FleetRequest
     period_h: float
     """Hours that repeat: a day or a week. [h]"""
     bill: Quantity | None = None
@@ -234,11 +230,3 @@ class FleetPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     checks: tuple[FleetCheck, ...] = ()
     alternatives: tuple[FleetAlternative, ...] = ()
     binds: tuple[FleetLimit, ...] = ()
-    rejected: tuple[Rejection, ...] = ()
-    binding: Verdict | None = None
-    """When nothing works: the limit that stands in the way, by how much, and what would work."""
-    evaluated: int = 0
-    """Configurations looked at."""
-    simulated: int = 0
-    """Of them, those whose capacity was simulated."""
-    provenance: Provenance

@@ -105,6 +105,9 @@ class SoftwareSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Year from which selective recomputation is looked at by habit."""
     fused_loss_since: int | None = None
     """Year from which the loss is computed in chunks."""
+    fused_experts_since: str | None = None
+    """Release (year and month, "26.06") from which grouped products of experts in MXFP8 are fused on Blackwell and a
+    step is one graph."""
     native_attention: bool = False
     """Attention kernels of the accelerator's own generation are used since 2024."""
     adapted: tuple[str, ...] = ()

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.accelerator import HostNeed
+from tonnage.domain.answer import Quantity
 from tonnage.domain.cost import EnergyUse, SampleCosts
-from tonnage.domain.host import HostNeed
-from tonnage.domain.plan import Bill, Provenance, Rejection
+from tonnage.domain.plan import Bill, RankedPlan
 from tonnage.domain.workload import Filters
 
 __all__ = ["Infer", "InferOption", "InferPlan", "Video"]
@@ -105,20 +103,10 @@ class InferOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     verdict: str = ""
 
 
-class InferPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="infer"):
+class InferPlan(
+    RankedPlan[Infer, InferOption], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="infer"
+):
     """The answer to a request for inference without decoding."""
 
-    schema: str
-    feasible: bool
-    sentence: str
-    request: Infer
-    model: dict[str, Any]
-    options: tuple[InferOption, ...] = ()
     smaller: str = ""
     """The smallest part that would do alone, beside the first option."""
-    rejected: tuple[Rejection, ...] = ()
-    binding: Verdict | None = None
-    relaxing: tuple[str, ...] = ()
-    """When nothing carries the load: what dropping one constraint at a time buys."""
-    evaluated: int = 0
-    provenance: Provenance

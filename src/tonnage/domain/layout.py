@@ -1,14 +1,31 @@
-"""How a model is arranged over accelerators, and which engine settings run it."""
+"""
+How a model is arranged over accelerators, which engine settings run it, and what runs where a request names no engine.
+
+The two defaults are the only names of engines outside `tonnage.engines`.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
-from tonnage.domain.default_engines import SERVING_ENGINE
+__all__ = [
+    "NETWORK_ENGINE",
+    "SERVING_ENGINE",
+    "Disaggregation",
+    "Engine",
+    "Layout",
+    "Schedule",
+    "Sharding",
+    "TrainLayout",
+]
 
-__all__ = ["Disaggregation", "Engine", "Layout", "Schedule", "Sharding", "TrainLayout"]
+SERVING_ENGINE: Final = "vllm"
+"""Of models that decode text."""
+
+NETWORK_ENGINE: Final = "pytorch"
+"""Of networks that take whole batches."""
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

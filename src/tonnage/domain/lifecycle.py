@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
-from tonnage.domain.answer import Quantity, Verdict
-from tonnage.domain.plan import Provenance, ServePlan
-from tonnage.domain.quality import QualityChange
+from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import PlanHeader, ServePlan
+from tonnage.domain.published import QualityChange
 from tonnage.domain.train_plan import Milestone, TrainPlan
 from tonnage.domain.workload import FineTune, Serve, Train
 
-__all__ = ["Lever", "LifecyclePlan", "LifecycleRequest", "OneType"]
+__all__ = ["LifecyclePlan", "LifecycleRequest", "OneType", "SavingsOption"]
 
 
 class LifecycleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,7 +43,7 @@ class OneType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     times_high: float | None = None
 
 
-class Lever(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SavingsOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A smaller way to do the same, and what it saves: fewer bits, a smaller sibling, adapters alone."""
 
     change: str
@@ -58,13 +58,11 @@ class Lever(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same in numbers; absent = weights as released, which lose nothing."""
 
 
-class LifecyclePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="lifecycle"):
+class LifecyclePlan(
+    PlanHeader[LifecycleRequest], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="lifecycle"
+):
     """The answer to a lifecycle request."""
 
-    schema: str
-    feasible: bool
-    sentence: str
-    request: LifecycleRequest
     make: TrainPlan
     serve: ServePlan
     bill: Quantity | None = None
@@ -78,7 +76,5 @@ class LifecyclePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     one_type: tuple[OneType, ...] = ()
     """Cheapest first."""
     one_type_text: str = ""
-    levers: tuple[Lever, ...] = ()
+    savings: tuple[SavingsOption, ...] = ()
     timeline: tuple[Milestone, ...] = ()
-    binding: Verdict | None = None
-    provenance: Provenance

@@ -1,18 +1,31 @@
 """
-A list of known things as any face shows it: columns with units, rows, and what was left out and why.
+A list of known things as any interface shows it: columns with units, rows, and what was left out and why.
 
-Rows hold base units and None for what is not known; a face formats, sorts nothing and hides nothing more.
+Rows hold base units and None for what is not known; an interface formats, sorts nothing and hides nothing more. What
+fetching prices did, provider by provider, and what asking a hub again did, model by model, stand beside it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator, PublishedResult, ScaleUpDomain
 
-__all__ = ["SCHEMA", "AcceleratorCard", "Column", "Hidden", "Listing"]
+__all__ = [
+    "MODELS_SCHEMA",
+    "REFRESH_SCHEMA",
+    "SCHEMA",
+    "AcceleratorCard",
+    "Column",
+    "Hidden",
+    "Listing",
+    "Refresh",
+    "Refreshed",
+    "RefreshedModel",
+    "RefreshedModels",
+]
 
 SCHEMA = "tonnage.catalog/1"
 
@@ -60,3 +73,51 @@ class AcceleratorCard(msgspec.Struct, frozen=True, kw_only=True):
     """Published of a part that nothing is predicted for."""
     kind: str = "accelerator"
     schema: str = SCHEMA
+
+
+REFRESH_SCHEMA: Final = "tonnage.refresh/1"
+MODELS_SCHEMA: Final = "tonnage.refresh-models/1"
+
+
+class Refresh(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One provider."""
+
+    provider: str
+    as_of: str = ""
+    """Day of the prices."""
+    kept: int = 0
+    """Instances and regions with prices; 0 = what was known stays."""
+    left_out: int = 0
+    """Instances whose accelerator is not in the catalogue."""
+    moved: float | None = None
+    """Middle ratio of on-demand prices to those known before. [-]"""
+    why: str = ""
+    """Why nothing was kept."""
+
+
+class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them."""
+
+    schema: str = REFRESH_SCHEMA
+    refreshed: tuple[Refresh, ...]
+    source: str
+
+
+class RefreshedModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One model."""
+
+    model: str
+    known: bool = False
+    """Whether the catalogue has it, and so is asked before the hub."""
+    differs: tuple[str, ...] = ()
+    """Fields that the catalogue and the hub tell differently; the catalogue's hold."""
+    why: str = ""
+    """Why what was known stays."""
+
+
+class RefreshedModels(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them."""
+
+    schema: str = MODELS_SCHEMA
+    refreshed: tuple[RefreshedModel, ...]
+    source: str

@@ -1,15 +1,16 @@
-"""What was measured: a serving endpoint under one or several loads, whoever measured it.
+"""
+What was measured: a serving endpoint under one or several loads, or one device by microbenchmarks, and the history.
 
-`tonnage measure serve` and `tonnage measure import` both return a `Measurement`
-(`"schema": "tonnage.measurement/1"`). TTFT, TPOT, ITL, E2E and goodput mean what
-`tonnage.simulation.metrics` says; a report of another tool is mapped by definition, and what it does not
-state in these words is absent.
+`tonnage measure serve` and `tonnage measure import` both return a `Measurement` (`"schema": "tonnage.measurement/1"`).
+TTFT, TPOT, ITL, E2E and goodput mean what `tonnage.simulation.metrics` says; a report of another tool is mapped by
+definition, and what it does not state in these words is absent. `tonnage measure device` writes a `DeviceMeasurement`
+as the user's own accelerator. An `Entry` of the history says when, where and by which versions something was measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,13 +18,19 @@ from tonnage.domain.workload import Slo
 
 __all__ = [
     "CAPACITY_SCHEMA",
+    "DEVICE_SCHEMA",
+    "HISTORY_SCHEMA",
     "MEASUREMENT_SCHEMA",
     "Capacity",
+    "DeviceMeasurement",
+    "Entry",
+    "History",
     "Knee",
     "Latency",
     "Load",
     "Measurement",
     "Point",
+    "Rate",
     "ServerState",
     "turning_point",
 ]
@@ -203,3 +210,73 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The measured load that this is taken from, rate or concurrency."""
     headroom: float
     reasons: tuple[str, ...] = ()
+
+
+HISTORY_SCHEMA = "tonnage.history/1"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One measurement that was kept."""
+
+    id: int
+    kind: str
+    """serve, train, device: what its schema names."""
+    date: str
+    machine: str
+    """That measured."""
+    model: str | None = None
+    subject: str | None = None
+    """What was measured: an address, a command, a device."""
+    versions: dict[str, str] = {}
+    document: msgspec.Raw | None = None
+    """The measurement itself, as JSON; absent in a list."""
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries, the latest first."""
+
+    place: str
+    """Where they are kept, without anything secret."""
+    entries: tuple[Entry, ...]
+    damaged: tuple[str, ...] = ()
+    """What is wrong with rows that cannot be read."""
+    schema: str = HISTORY_SCHEMA
+
+
+DEVICE_SCHEMA: Final = "tonnage.device/1"
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One microbenchmark: the best of its repetitions."""
+
+    name: str
+    """product, convolution, depthwise, attention, copy, upload, peer copy, start."""
+    value: float
+    unit: str
+    """FLOP/s, bytes/s, s."""
+    dtype: str = ""
+    shape: str = ""
+    """What ran, as text."""
+    repetitions: int = 1
+
+
+class DeviceMeasurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Every microbenchmark of one device, and what the device says of itself."""
+
+    schema: str
+    id: str
+    name: str
+    kind: str
+    """cpu, cuda, rocm, mps, xpu."""
+    rates: tuple[Rate, ...]
+    memory_bytes: float
+    power_w: float | None = None
+    threads: int | None = None
+    """Of a processor. [threads]"""
+    library: str = ""
+    """What ran the benchmarks."""
+    date: str = ""
+
+    def best(self, name: str, dtype: str = "") -> float | None:
+        """The highest rate of that name (for one format); absent = not measured."""
+        return max((r.value for r in self.rates if r.name == name and dtype in {"", r.dtype}), default=None)

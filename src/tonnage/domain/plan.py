@@ -1,44 +1,49 @@
 """A plan: ranked, priced, explained options for one workload, and why each loser lost.
 
-`tonnage plan` returns one of these; its JSON (`"schema": "tonnage.plan/1"`) is the file that
+`tonnage plan` returns one of these; its JSON (`"schema": "tonnage.plan/2"`) is the file that
 `explain`, `export`, `check` and `compare` read. Everything needed to make the plan again is inside:
 the request, the version, the catalogue's dates.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Part, Quantity, Verdict
 from tonnage.domain.cost import BillingRules, EnergyUse, UnitCosts
 from tonnage.domain.fleet import FleetDay
-from tonnage.domain.host import HostNeed
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.precision import Precision
-from tonnage.domain.quality import QualityChange
+from tonnage.domain.published import QualityChange
 from tonnage.domain.workload import Serve
 
 __all__ = [
     "PLAN_SCHEMA",
     "Bill",
+    "BreakEven",
     "Capacity",
     "Choice",
     "Configuration",
     "Decision",
-    "Flip",
     "LoadPoint",
+    "PlanHeader",
     "Provenance",
+    "RankedPlan",
     "Rejection",
+    "RejectionCount",
     "Roofline",
     "RooflinePoint",
+    "SeparatePools",
     "ServeOption",
     "ServePlan",
     "SimulatedCapacity",
+    "Sizing",
 ]
 
-PLAN_SCHEMA = "tonnage.plan/1"
+PLAN_SCHEMA = "tonnage.plan/2"
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -214,7 +219,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     because: str
 
 
-class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BreakEven(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A change of one input at which the first option stops being the first."""
 
     input: str
@@ -231,8 +236,17 @@ class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The two cannot be told apart within error at the present value already."""
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Minimum, recommended and comfortable: the same winner with less or more room."""
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """An option worth choosing, and what speaks for it."""
+
+    name: Literal["cheapest", "fastest", "resilient", "soonest"]
+    """Fastest: within 10 % of the cheapest's cost. Resilient: carries the peak after a failure."""
+    option: int
+    """Index into the plan's options."""
+
+
+class Sizing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Minimum, recommended and comfortable: the first option with fewer or more replicas."""
 
     name: str
     replicas: int
@@ -253,7 +267,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SeparatePools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Prompts on some workers, answers on others: the cheapest such fleet found, its capacity simulated."""
+    """Disaggregated serving: prefill on some workers, decode on others; the cheapest such fleet, simulated."""
 
     configuration: Configuration
     """Of every worker."""
@@ -282,38 +296,71 @@ class SeparatePools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sentence: str
 
 
-class ServePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"):
-    """The answer to a serving request."""
+class RejectionCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the rejected fail for one reason."""
+
+    reason: str
+    """too small, too slow, too expensive, no offer, …"""
+    count: int
+    example: str
+    """The one of them that came closest."""
+
+
+Request = TypeVar("Request")
+Option = TypeVar("Option")
+
+
+class PlanHeader(msgspec.Struct, Generic[Request], frozen=True, kw_only=True, omit_defaults=True):
+    """What every plan says, whatever it is a plan for; a kind adds its own fields."""
 
     schema: str
     feasible: bool
     sentence: str
-    request: Serve
-    model: dict[str, Any]
-    options: tuple[ServeOption, ...] = ()
-    frontier: tuple[int, ...] = ()
-    """Indices of options that no other beats in cost and latency at once."""
-    cheaper_at_risk: str = ""
-    """A cheaper option that may miss an objective within error."""
-    why_not_fewer: str = ""
-    choices: tuple[Choice, ...] = ()
+    request: Request
     rejected: tuple[Rejection, ...] = ()
-    trail: tuple[Decision, ...] = ()
-    flips: tuple[Flip, ...] = ()
+    """What cannot do it, and why: one line for each accelerator, the nearest first."""
+    rejected_by_reason: tuple[RejectionCount, ...] = ()
+    """The same counted, the most frequent reason first."""
     binding: Verdict | None = None
     """When nothing works: the limit that binds, by how much, and the nearest thing that works."""
+    relaxing: tuple[str, ...] = ()
+    """When nothing works: what dropping one constraint at a time buys."""
     evaluated: int = 0
     """Configurations looked at."""
     simulated: int = 0
     """Of them, those whose capacity was simulated."""
+    provenance: Provenance
+
+
+class RankedPlan(PlanHeader[Request], Generic[Request, Option], frozen=True, kw_only=True, omit_defaults=True):
+    """A plan that ranks options for one model: the first is the answer."""
+
+    model: dict[str, Any]
+    options: tuple[Option, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    """Up to three options that differ, the first of the ranking among them."""
+    cheaper_at_risk: str = ""
+    """A cheaper option that may miss an objective within error, or whose speed nobody has published."""
+    trail: tuple[Decision, ...] = ()
+    break_even: tuple[BreakEven, ...] = ()
+    """What would change this: values of an input from which on another option is the first."""
+    quality: tuple[QualityChange, ...] = ()
+    """What the formats of the options keep of the score as released, as published."""
+
+
+class ServePlan(
+    RankedPlan[Serve, ServeOption], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"
+):
+    """The answer to a serving request."""
+
+    frontier: tuple[int, ...] = ()
+    """Indices of options that no other beats in cost and latency at once."""
+    why_not_fewer: str = ""
+    sizes: tuple[Sizing, ...] = ()
+    """The first option with less and with more room."""
     roofline: Roofline | None = None
     """Operators of the first option at the planned load; absent when nothing works."""
     day: FleetDay | None = None
     """The first option over a day, a week, or bursts and pauses; absent when the load is not said to vary so."""
-    quality: tuple[QualityChange, ...] = ()
-    """What the formats of the options keep of the score as released, as published."""
-    relaxing: tuple[str, ...] = ()
-    """When nothing works: what dropping one constraint at a time buys."""
     pools: SeparatePools | None = None
     """Prefill and decode apart; absent when not asked for, or when no such fleet meets the objectives."""
-    provenance: Provenance

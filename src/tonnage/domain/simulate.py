@@ -12,8 +12,7 @@ import msgspec
 
 from tonnage.domain.answer import Basis
 from tonnage.domain.case import Latency
-from tonnage.domain.default_engines import SERVING_ENGINE
-from tonnage.domain.layout import Disaggregation, Layout
+from tonnage.domain.layout import SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.precision import Precision
 from tonnage.domain.workload import Slo
 

@@ -1,9 +1,11 @@
-"""What was measured of a training run: where each step's time went, memory, scaling, checkpoints.
+"""
+What was measured of a training run: where each step's time went, memory, scaling, checkpoints; and what follows.
 
-`tonnage measure train`, the probe and a Kineto trace all become a `TrainMeasurement`
-(`"schema": "tonnage.train_measurement/1"`). Parts are means of the steps that count, on the critical path of the rank
-that the run names slowest, and add up to the step: what ran hidden behind another part is told apart and not in the
-sum. What was not observed is absent, never 0.
+`tonnage measure train`, the probe and a Kineto trace all become a `TrainMeasurement` (`"schema":
+"tonnage.train_measurement/1"`). Parts are means of the steps that count, on the critical path of the rank that the run
+names slowest, and add up to the step: what ran hidden behind another part is listed separately and not in the sum. What
+was not observed is absent, never 0. A `TrainBudget` is the accelerator-hours of a whole run by one node's measured
+rate, with headroom and a timeline.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ from typing import Literal
 import msgspec
 
 __all__ = [
+    "TRAIN_BUDGET_SCHEMA",
     "TRAIN_MEASUREMENT_SCHEMA",
     "CheckpointTimes",
     "DeviceActivity",
+    "Phase",
     "RankSteps",
     "StepTimes",
+    "TrainBudget",
     "TrainMeasurement",
     "TrainMemory",
     "TrainRun",
@@ -187,3 +192,45 @@ class TrainMeasurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     stopped: str | None = None
     """Why the last run ended early."""
     notes: tuple[str, ...] = ()
+
+
+TRAIN_BUDGET_SCHEMA = "tonnage.train_budget/1"
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of the work, after the one before it."""
+
+    name: str
+    begin_s: float
+    """Since the start. [s]"""
+    end_s: float
+    accelerator_hours: float
+    begin: str | None = None
+    """Date, when the start is known."""
+    end: str | None = None
+
+
+class TrainBudget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run needs, all headroom included."""
+
+    schema: str
+    devices: int
+    steps: int
+    """Of the run itself. [steps]"""
+    step_s: float
+    """At this number of devices. [s]"""
+    run_s: float
+    """The run alone, uninterrupted. [s]"""
+    total_s: float
+    """With experiments, validation and retries. [s]"""
+    accelerator_hours: float
+    """All of it."""
+    run_accelerator_hours: float
+    """The run alone."""
+    scaling: float
+    """Throughput per device against the smallest measured run. [-]"""
+    basis: Literal["measured", "assumed"]
+    """Of the scaling: measured at this number of devices, or assumed beyond it."""
+    fits_deadline: bool | None = None
+    phases: tuple[Phase, ...] = ()
+    reasons: tuple[str, ...] = ()

@@ -6,15 +6,15 @@ steps, validation, start-up, checkpoints, interruptions, and the headroom kept f
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.accelerator import HostNeed
+from tonnage.domain.answer import Quantity
 from tonnage.domain.cost import EnergyUse
-from tonnage.domain.host import HostNeed
 from tonnage.domain.layout import TrainLayout
-from tonnage.domain.plan import Bill, Decision, Flip, Provenance, Rejection
+from tonnage.domain.plan import Bill, RankedPlan
 from tonnage.domain.workload import FineTune, Train
 
 __all__ = [
@@ -173,30 +173,14 @@ class TrainOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return self.accelerators * self.run.billed_s / 3600.0
 
 
-class TrainPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainPlan(RankedPlan[Train | FineTune, TrainOption], frozen=True, kw_only=True, omit_defaults=True):
     """The answer to a training or fine-tuning request."""
 
-    schema: str
     kind: Literal["train", "finetune"]
-    feasible: bool
-    sentence: str
-    request: Train | FineTune
-    model: dict[str, Any]
-    options: tuple[TrainOption, ...] = ()
     frontier: tuple[int, ...] = ()
     """Indices of options that no other beats in cost and time at once."""
-    cheaper_at_risk: str = ""
-    """A cheaper option that may miss, or whose speed nobody has published."""
     scaling: tuple[ScalingPoint, ...] = ()
     stops_paying: str = ""
     """Where adding accelerators stops paying."""
     spot: str = ""
     """Spot against on-demand with this deadline."""
-    rejected: tuple[Rejection, ...] = ()
-    trail: tuple[Decision, ...] = ()
-    flips: tuple[Flip, ...] = ()
-    binding: Verdict | None = None
-    evaluated: int = 0
-    relaxing: tuple[str, ...] = ()
-    """When nothing works: what dropping one constraint at a time buys."""
-    provenance: Provenance

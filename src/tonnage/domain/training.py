@@ -51,6 +51,8 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expert_load: float = 1.0
     """Tokens of the fullest rank of experts over the mean: 1 where routing is balanced or forced to be, the capacity
     factor where copies are padded or dropped, more where nothing is dropped. [-]"""
+    fused_experts: bool = False
+    """Grouped products of experts are fused with what surrounds them, and the step is one graph without the host."""
     overlapped_experts: bool = False
     """Exchange between experts hides behind another micro-batch's compute (DualPipe)."""
     fused_loss: bool = False
@@ -73,6 +75,8 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     image_px: int | None = None
     network_style: Literal["plain", "separable", "volume"] = "plain"
     """Convolutions of a network without layers: ordinary, depthwise, or over three dimensions."""
+    kept_values: float | None = None
+    """Of a network whose layers are known: outputs of those with weights, of one sample. [values]"""
     frozen_flop: float = 0.0
     """Forward work of frozen parts that run inside the step, of one sample: a latent model's encoder. [FLOP]"""
     inter_bytes_per_s: float | None = None
@@ -114,6 +118,9 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Share of the dense peak of large 16-bit products, by architecture. [-]"""
     narrow: dict[str, float]
     """The same for FP8, FP4 and other 8-bit products, casts and scales included, by architecture. [-]"""
+    narrow_energy: dict[str, float]
+    """Energy of one FLOP of 8-bit products at the power limit of the whole board, by architecture: it bounds their rate
+    where a part is given fewer watts than its tensor cores take. [pJ]"""
     wide: float
     """The same for TF32 products, over that of 16-bit ones. [-]"""
     single: float
@@ -149,12 +156,14 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Share of tensor-parallel communication hidden behind products. [-]"""
     data_overlap: float
     """Share of gradient exchange and weight gathers that compute can hide. [-]"""
-    expert: float
-    """Share of `gemm` that grouped products of routed experts reach. [-]"""
+    expert: dict[str, float]
+    """Share of `gemm` that grouped products of routed experts reach: "fused" with activation and quantisation in one
+    kernel, "*" for the others. [-]"""
     expert_overlap: float
     """Share of the exchange between experts that other work hides. [-]"""
-    expert_layer_s: float
-    """Routing and host synchronisation of one pass of one mixture layer, which no stream hides. [s]"""
+    expert_layer_s: dict[str, float]
+    """Routing and host synchronisation of one pass of one mixture layer, which no stream hides: "fused" where the whole
+    step is one graph, "*" for the others. [s]"""
     straggler: float
     """Growth of the step per doubling of the accelerators beyond one node. [-]"""
     convolution: float

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from tonnage.domain.default_engines import SERVING_ENGINE
+from tonnage.domain.layout import SERVING_ENGINE
 
 __all__ = ["Batch", "Filters", "FineTune", "Lengths", "LoadShape", "Serve", "Slo", "Train"]
 

@@ -32,6 +32,8 @@ SOFTWARE: Final = SoftwareSpec(
     recomputed_all_until=2022,  # selective recompute came with arXiv 2205.05198
     selective_since=2024,
     fused_loss_since=2024,
+    # "CuTeDSL fused grouped GEMM, and full iteration CUDA graphs": Megatron-Bridge 0.5.1, in June 2026's container.
+    fused_experts_since="26.06",
     native_attention=True,
     adapted=("q_proj", "k_proj", "v_proj"),  # NeMo's recipes adapt the merged query, key and value
 )

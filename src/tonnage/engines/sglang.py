@@ -26,6 +26,8 @@ RATIO_LEAST: Final = 0.7 * 0.14
 """What that share falls to. [-]"""
 RATIO_DECAY: Final = (RATIO - RATIO_LEAST) / 600
 """What it falls by in one step: from first to last in 600. [-]"""
+_RANKS_RULED: Final = 8
+"""Ranks up to which the engine's own rule for its reserve is taken as it stands. [ranks]"""
 
 
 def _defaults(at: Starting) -> Iterator[Default]:
@@ -72,9 +74,12 @@ def _share(at: Starting, chunk: int) -> float:
         reserve = 2.8 + ranks / 10 if gib < 35 else 9.5 + ranks / 2 if gib < 90 else 12 + ranks / 2 if gib < 160 else 32
         return (listed - (reserve + (4 if at.layout.dp > 1 else 0)) * 1024) / listed
     graphs = _graphs(gib, tp)
-    reserved = 512 + max(chunk, 2048) * 1.5 + graphs * 2 + tp * at.layout.pp / 8 * 1024
+    # The rule grows with ranks without end (193 GB over 72 of them). Beyond one node's ranks no deployment runs on it:
+    # recipes state captured batches and the share (SGLang's large-scale EP guide), about as for one node.
+    within = min(tp * at.layout.pp, _RANKS_RULED)
+    reserved = 512 + max(chunk, 2048) * 1.5 + graphs * 2 + within / 8 * 1024
     if at.layout.dp > 1:
-        reserved += graphs * at.layout.dp * (4.5 if graphs > 300 else 3)
+        reserved += graphs * min(at.layout.dp, _RANKS_RULED) * (4.5 if graphs > 300 else 3)
     if gib > 60:
         reserved = max(reserved, 10 * 1024)
     return (listed - reserved) / listed

@@ -3,6 +3,8 @@ What a target needs to know of an option: the plan's own words, read once, check
 
 A replica has tp x pp x dp ranks. The bill says how many accelerators one instance has, so it says whether an instance
 holds several replicas or a replica spans several instances.
+
+Its server is asked of the target module that is its engine; what the servers share stands here too.
 """
 
 from __future__ import annotations
@@ -14,12 +16,24 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.layout import Engine, Layout
-from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.plan import Bill, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
+from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, echo
-from tonnage.export.text import label, safe_name
+from tonnage.export.target import Server, Target
+from tonnage.export.text import comment, head, label, safe_name, shell
 
-__all__ = ["SIXTEEN_BIT", "Deployment", "deployment"]
+__all__ = [
+    "SIXTEEN_BIT",
+    "Deployment",
+    "checkpoint_of",
+    "deployment",
+    "needs_quantised",
+    "offer_line",
+    "script",
+    "server",
+    "version_of",
+]
 
 PORT: Final = 8000
 SIXTEEN_BIT: Final = ("bf16", "fp16", "fp32")
@@ -79,7 +93,7 @@ def deployment(plan: ServePlan, option: ServeOption) -> Deployment:
     """
     configuration, bill = option.configuration, option.bill
     layout = configuration.layout
-    model = safe_name(_checkpoint(plan), what="model")
+    model = safe_name(checkpoint_of(plan), what="model")
     per_node = max(1, int(bill.accelerators_per_instance))
     nodes = max(1, math.ceil(layout.ranks / per_node))
     return Deployment(
@@ -105,8 +119,15 @@ def deployment(plan: ServePlan, option: ServeOption) -> Deployment:
     )
 
 
-def _checkpoint(plan: ServePlan) -> str:
-    """The Hub id the user asked for, or that of the catalogue's model; a path or a bare size is no checkpoint."""
+def checkpoint_of(plan: ServePlan | TrainPlan, *, required: bool = True) -> str:
+    """
+    The Hub id asked for, or that of the catalogue's model; any name where no checkpoint is required.
+
+    Raises
+    ------
+    BadRequest
+        What was asked for is a file, a bare size or a shape.
+    """
     if plan.model.get("named"):
         return str(plan.model["named"])
     asked = re.sub(r"^https?://(?:www\.)?(?:huggingface\.co|hf\.co)/", "", plan.request.model).rstrip("/")
@@ -114,14 +135,20 @@ def _checkpoint(plan: ServePlan) -> str:
         raise BadRequest(
             f"model '{echo(asked)}' is a file where the plan was made; name the checkpoint to load with --checkpoint ID"
         )
-    if "/" in asked:
-        return asked
-    known = str(plan.model.get("id", ""))
-    if "/" not in known:
+    name = asked if "/" in asked else str(plan.model.get("id", ""))
+    if required and "/" not in name:
         raise BadRequest(
             f"model '{echo(asked)}' is a size or a shape, not a checkpoint; name the one to load with --checkpoint ID"
         )
-    return known
+    return name or asked
+
+
+def offer_line(bill: Bill) -> str:
+    """What is rented, where, at what price of which day."""
+    return (
+        f"{bill.instances} x {bill.instance_type}, {bill.provider} {bill.region}, {bill.term}: "
+        f"${bill.usd_per_hour:,.2f}/h (price of {bill.as_of})"
+    )
 
 
 def _max_model_len(option: ServeOption) -> int | None:
@@ -132,14 +159,93 @@ def _max_model_len(option: ServeOption) -> int | None:
 
 
 def _lines(plan: ServePlan, option: ServeOption, model: str) -> tuple[str, ...]:
-    bill, configuration = option.bill, option.configuration
+    configuration = option.configuration
     longest, engine = _max_model_len(option), configuration.engine
     cut = longest is not None and engine.max_model_len is not None and longest < engine.max_model_len
     lines = [
         f"Plan of {plan.provenance.made}: {model}, {option.replicas} x {configuration.label()}.",
-        f"{bill.instances} x {bill.instance_type}, {bill.provider} {bill.region}, {bill.term}: "
-        f"${bill.usd_per_hour:,.2f}/h (price of {bill.as_of}).",
+        f"{offer_line(option.bill)}.",
     ]
     if cut:
         lines.append(f"Context is cut to {longest:,} of {engine.max_model_len:,} tokens: the KV cache holds no more.")
     return tuple(lines)
+
+
+def server(deployment: Deployment) -> Server:
+    """
+    How the deployment's engine starts one replica.
+
+    Raises
+    ------
+    BadRequest
+        No file can be written for that engine, or the engine cannot express the option.
+    """
+    from tonnage.export import known_targets, target_module
+
+    engine = deployment.engine.name
+    known = [name for name in known_targets() if hasattr(target_module(name), "serve")]
+    if engine not in known:
+        raise BadRequest(
+            f"no files can be written for engine '{engine}'; plan again with --engine {' or '.join(known)}"
+        )
+    made: Server = target_module(engine).serve(deployment)
+    return made
+
+
+def version_of(deployment: Deployment, target: Target) -> str:
+    """The release the plan was made for, as a full number; the target's own where the plan names none."""
+    found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?", deployment.engine.version or "")
+    return f"{found[1]}.{found[2]}.{found[3] or 0}" if found else target.version
+
+
+def needs_quantised(deployment: Deployment, *, online: tuple[str, ...] = ()) -> bool:
+    """
+    Whether the engine quantises the weights while loading; formats in `online` are ones it can.
+
+    Raises
+    ------
+    BadRequest
+        The weights must come quantised, and the checkpoint is not known to be.
+    """
+    weights = deployment.precision.weights
+    if weights in SIXTEEN_BIT or deployment.named or deployment.checkpoint == weights:
+        return False
+    if weights in online and deployment.checkpoint in (None, *SIXTEEN_BIT):
+        return True
+    stored = deployment.checkpoint or "another format"
+    raise BadRequest(
+        f"the option runs {weights} weights and {deployment.model} is stored in {stored}: "
+        f"{deployment.engine.name} needs a checkpoint already in {weights}; name it with --checkpoint ID"
+    )
+
+
+def script(deployment: Deployment, target: Target) -> str:
+    """
+    A shell script that starts one replica on this machine, or one node of it.
+
+    Raises
+    ------
+    BadRequest
+        The option was planned for another engine, whose settings and speed are others.
+    """
+    planned = deployment.engine.name
+    if planned != target.name:
+        raise BadRequest(
+            f"the option was planned for {planned}; export to {planned}, or plan with --engine {target.name}"
+        )
+    made = server(deployment)
+    lines = [*deployment.lines, *made.notes, f"This starts one replica; the plan has {deployment.replicas}."]
+    lines.append("Tokens are read from the environment: export HF_TOKEN before starting a gated model.")
+    text = "#!/usr/bin/env bash\n" + head(target.title, made.version, lines=lines) + "set -euo pipefail\n\n"
+    if deployment.nodes == 1:
+        return text + "exec " + shell(made.argv) + "\n"
+    usage = comment(
+        [
+            f"A replica spans {deployment.nodes} nodes: run this on each, with NODE_RANK=0 on the first and 1, 2, ...",
+            "on the others, and LEADER_ADDRESS set to the first one's address.",
+        ]
+    )
+    return (
+        f'{text}{usage}: "${{LEADER_ADDRESS:?the first node}}" "${{NODE_RANK:?0 on the first node}}"\n'
+        f'if [ "$NODE_RANK" = 0 ]; then\n{made.leader}\nelse\n{made.worker}\nfi\n'
+    )

@@ -7,14 +7,14 @@ Learning rate and data are no part of a plan; files name where they go and leave
 from __future__ import annotations
 
 import math
-import re
 from typing import Any, Final
 
 import msgspec
 
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.errors import BadRequest, echo
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import checkpoint_of, offer_line
 from tonnage.export.text import label, safe_name
 
 __all__ = ["Job", "job"]
@@ -104,7 +104,7 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
     configuration, bill, request = option.configuration, option.bill, plan.request
     per_node = max(1, min(configuration.count, int(bill.accelerators_per_instance)))
     step_s = option.step_s.value
-    model = safe_name(_checkpoint(plan), what="model")
+    model = safe_name(checkpoint_of(plan, required=plan.kind != "train"), what="model")
     return Job(
         model=model,
         name=label(model),
@@ -136,31 +136,11 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
     )
 
 
-def _checkpoint(plan: TrainPlan) -> str:
-    """The Hub id asked for or that of the catalogue's model; pre-training needs only a name for its shape."""
-    if plan.model.get("named"):
-        return str(plan.model["named"])
-    asked = re.sub(r"^https?://(?:www\.)?(?:huggingface\.co|hf\.co)/", "", plan.request.model).rstrip("/")
-    if asked.startswith(("/", "./", "../", "~")) or asked.lower().endswith((".json", ".gguf", ".safetensors")):
-        raise BadRequest(
-            f"model '{echo(asked)}' is a file where the plan was made; name the checkpoint with --checkpoint ID"
-        )
-    known = str(plan.model.get("id", ""))
-    name = asked if "/" in asked else known
-    if "/" not in name and plan.kind != "train":
-        raise BadRequest(
-            f"model '{echo(asked)}' is a size or a shape, not a checkpoint; name the one to load with --checkpoint ID"
-        )
-    return name or asked
-
-
 def _lines(plan: TrainPlan, option: TrainOption, model: str) -> tuple[str, ...]:
-    bill = option.bill
     hours = option.run.wall_s.value / 3600
     return (
         f"Plan of {plan.provenance.made}: {option.configuration.method} of {model} on {option.configuration.label()}.",
-        f"{bill.instances} x {bill.instance_type}, {bill.provider} {bill.region}, {bill.term}: "
-        f"${bill.usd_per_hour:,.2f}/h (price of {bill.as_of}), about {hours:,.1f} h, ${option.cost.value:,.0f} in all.",
+        f"{offer_line(option.bill)}, about {hours:,.1f} h, ${option.cost.value:,.0f} in all.",
         f"Step {option.step_s.value:.3g} s; checkpoint every {option.run.checkpoint_interval_s / 60:,.0f} min.",
         "Learning rate, schedule and data are yours; the plan does not depend on them.",
     )

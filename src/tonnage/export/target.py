@@ -1,10 +1,20 @@
-"""What a target says of itself, and what a serving engine hands to the orchestrators."""
+"""
+What a target says of itself, and what a serving engine hands to the orchestrators.
+
+Accelerators are spelled as `data/names.csv` says, one row a part; an empty cell is a name not known.
+"""
 
 from __future__ import annotations
 
+import csv
+from functools import lru_cache
+from importlib.resources import files
+
 import msgspec
 
-__all__ = ["Server", "Target"]
+from tonnage.errors import BadRequest
+
+__all__ = ["Names", "Server", "Target", "names"]
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,3 +46,47 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Shell script of every other node."""
     notes: tuple[str, ...] = ()
     """What the reader has to know or do: sentences for the head of a file."""
+
+
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    """Spellings of one accelerator."""
+
+    accelerator: str
+    vendor: str
+    skypilot: str = ""
+    dstack: str = ""
+    memory: str = ""
+    """As dstack and people write it: 80GB."""
+    ray: str = ""
+    gke: str = ""
+    """Value of the node label cloud.google.com/gke-accelerator."""
+    product: str = ""
+    """Value of the node label nvidia.com/gpu.product, as GPU feature discovery writes it."""
+
+    def required(self, target: str) -> str:
+        """
+        The spelling of one target.
+
+        Raises
+        ------
+        BadRequest
+            It is not known.
+        """
+        name: str = getattr(self, target)
+        if not name:
+            raise BadRequest(
+                f"how {target} spells '{self.accelerator}' is not known; export to the engine and place it yourself"
+            )
+        return name
+
+
+@lru_cache(maxsize=1)
+def _rows() -> dict[str, Names]:
+    text = files("tonnage.export").joinpath("data/names.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return {row["accelerator"]: Names(**row) for row in rows}
+
+
+def names(accelerator: str) -> Names:
+    """The spellings of an accelerator; all empty where it is not in the table."""
+    return _rows().get(accelerator) or Names(accelerator=accelerator, vendor="")

@@ -19,8 +19,8 @@ from tonnage.version import __version__
 
 __all__ = ["comment", "head", "label", "safe_name", "shell", "yaml_text"]
 
-LONGEST_NAME = 512
-LONGEST_LABEL = 40
+MAX_NAME_LENGTH = 512
+MAX_LABEL_LENGTH = 40
 """Characters of a label; Kubernetes takes 63 and appends its own. [characters]"""
 
 
@@ -33,8 +33,8 @@ def safe_name(name: str, *, what: str) -> str:
     BadRequest
         Empty, overlong, read as an option, or holding what no shell or file can.
     """
-    if not name.strip() or len(name) > LONGEST_NAME:
-        raise BadRequest(f"{what} '{echo(name)}' must have 1 to {LONGEST_NAME} characters")
+    if not name.strip() or len(name) > MAX_NAME_LENGTH:
+        raise BadRequest(f"{what} '{echo(name)}' must have 1 to {MAX_NAME_LENGTH} characters")
     if name.startswith("-"):
         raise BadRequest(f"{what} '{echo(name)}' starts with '-' and would be read as an option; give its full id")
     if "\0" in name or any(0xD800 <= ord(character) <= 0xDFFF for character in name):
@@ -87,7 +87,7 @@ def head(title: str, version: str, *, lines: Iterable[str]) -> str:
 
 def label(name: str) -> str:
     """A name that DNS, Kubernetes, Slurm and the rest accept: lower case, digits and dashes."""
-    plain = re.sub(r"[^a-z0-9]+", "-", name.rsplit("/", 1)[-1].lower()).strip("-")[:LONGEST_LABEL].strip("-")
+    plain = re.sub(r"[^a-z0-9]+", "-", name.rsplit("/", 1)[-1].lower()).strip("-")[:MAX_LABEL_LENGTH].strip("-")
     return plain if plain[:1].isalpha() else f"model-{plain}".rstrip("-")
 
 

@@ -38,9 +38,9 @@ __all__ = [
     "target_of",
 ]
 
-LONGEST_DETAIL: Final = 200
-LONGEST_ECHO: Final = 65_536
-LARGEST_ANSWER: Final = 64 * 1024 * 1024
+MAX_DETAIL_LENGTH: Final = 200
+MAX_ECHO_LENGTH: Final = 65_536
+MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 CLOSES: Final = 3
 """Connections found closed that show that a server keeps none, whatever its headers say (llama.cpp's)."""
 KEY_ENV: Final = "OPENAI_API_KEY"
@@ -229,7 +229,7 @@ async def ask(door: Door, data: bytes, *, timeout_s: float) -> Reply:
             wire.shut()
     if reply.detail:  # the key first: half of it may be left otherwise
         shown = reply.detail.replace(door.secret, "***") if door.secret else reply.detail
-        reply.detail = shown[:LONGEST_DETAIL]
+        reply.detail = shown[:MAX_DETAIL_LENGTH]
     return reply
 
 
@@ -304,7 +304,7 @@ class _Wire(asyncio.Protocol):
             self._end(error)
 
     def _read(self, reply: Reply, now: float) -> None:
-        if self.seen > LARGEST_ANSWER:
+        if self.seen > MAX_RESPONSE_BYTES:
             raise Broken("malformed", "the answer does not end")
         if self.body is None:
             head = head_of(self.buffer)
@@ -343,7 +343,7 @@ class _Wire(asyncio.Protocol):
         head = self.body.head
         self.reusable = head.keep and self.body.ended
         if head.status != 200:
-            self._end(Broken(f"http {head.status}", _plain(bytes(self.text[:LONGEST_ECHO]))))
+            self._end(Broken(f"http {head.status}", _plain(bytes(self.text[:MAX_ECHO_LENGTH]))))
         elif not head.stream:
             self._end(Broken("malformed", "the answer is not an event stream"))
         elif reply.first_s is None and self.finished:

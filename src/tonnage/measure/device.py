@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any, Final
 
-from tonnage.domain.device import DEVICE_SCHEMA, DeviceMeasurement, Rate
+from tonnage.domain.measurement import DEVICE_SCHEMA, DeviceMeasurement, Rate
 from tonnage.errors import BadRequest, echo
 
 __all__ = ["device_toml", "measure_device"]
@@ -72,15 +72,26 @@ def measure_device(device: str = "cpu", *, threads: int | None = None, seconds: 
         torch.set_num_threads(before)
     name, memory, power = _facts(torch, device, kind)
     return DeviceMeasurement(
-        schema=DEVICE_SCHEMA, id=_id(name, used), name=name, kind=kind, rates=rates, memory_bytes=memory, power_w=power,
-        threads=used, library=f"torch {torch.__version__}", date=date.today().isoformat(),
-    )  # fmt: skip
+        schema=DEVICE_SCHEMA,
+        id=_id(name, used),
+        name=name,
+        kind=kind,
+        rates=rates,
+        memory_bytes=memory,
+        power_w=power,
+        threads=used,
+        library=f"torch {torch.__version__}",
+        date=date.today().isoformat(),
+    )
 
 
 def device_toml(found: DeviceMeasurement) -> str:
     """The measurement as a file of additions: `--additions FILE` makes the device an accelerator like any other."""
-    products = {r.dtype: max(x.value for x in found.rates if x.name == "product" and x.dtype == r.dtype)
-                for r in found.rates if r.name == "product"}  # fmt: skip
+    products = {
+        r.dtype: max(x.value for x in found.rates if x.name == "product" and x.dtype == r.dtype)
+        for r in found.rates
+        if r.name == "product"
+    }
     most = products.get("fp32") or min(products.values())
     copies = sorted((_megabytes(r) * 1e6, r.value) for r in found.rates if r.name == "copy")
     memory = copies[-1][1]
@@ -190,9 +201,7 @@ def _best(run: Run, clock: Callable[[Run, int], float], *, seconds: float) -> tu
     return min(*rounds, once), count * len(rounds)
 
 
-def _all(
-    torch: Any, device: str, *, clock: Callable[[Run, int], float], kind: str, seconds: float
-) -> Iterator[Rate]:  # fmt: skip
+def _all(torch: Any, device: str, *, clock: Callable[[Run, int], float], kind: str, seconds: float) -> Iterator[Rate]:
     benches = list(_benches(torch, device, cpu=kind == "cpu"))
     for name, dtype, shape, amount, make in benches:
         try:
@@ -229,8 +238,13 @@ def _benches(torch: Any, device: str, *, cpu: bool) -> Iterator[Bench]:
             shape = f"{batch}x{channels}x{side}x{side}, {kernel}x{kernel}"
             yield name, fast, shape, flop, _convolution(torch, device, kind, (batch, channels, side, groups, kernel))
     heads, length = (8, 512) if cpu else (64, 2048)
-    yield ("attention", fast, f"{heads} heads, {length} tokens, width 64", 4.0 * heads * length**2 * 64,
-           _attention(torch, device, kind, (heads, length)))  # fmt: skip
+    yield (
+        "attention",
+        fast,
+        f"{heads} heads, {length} tokens, width 64",
+        4.0 * heads * length**2 * 64,
+        _attention(torch, device, kind, (heads, length)),
+    )
     for size in _PASSED if cpu else ():
         yield "pass", "", f"{size / 1e6:g} MB, x + x", 2.0 * size, _pass(torch, device, int(size / 4), "add")
     for what in ("gelu", "softmax", "layer_norm") if cpu else ():
@@ -395,15 +409,30 @@ def _by_numpy(seconds: float) -> DeviceMeasurement:
         left = np.ones((side, side), dtype=np.float32)
         out = np.empty_like(left)
         took, count = _best(lambda a=left, o=out: np.matmul(a, a, out=o), clock, seconds=seconds / 6)  # type: ignore[misc]
-        rates.append(Rate(name="product", dtype="fp32", shape=f"{side}^3", value=2.0 * side**3 / took, unit="FLOP/s",
-                          repetitions=count))  # fmt: skip
+        rates.append(
+            Rate(
+                name="product",
+                dtype="fp32",
+                shape=f"{side}^3",
+                value=2.0 * side**3 / took,
+                unit="FLOP/s",
+                repetitions=count,
+            )
+        )
     for size in _COPIED[True]:
         source = np.zeros(int(size / 4), dtype=np.float32)
         target = np.empty_like(source)
         took, count = _best(lambda a=source, b=target: np.copyto(b, a), clock, seconds=seconds / 6)  # type: ignore[misc]
-        rates.append(Rate(name="copy", shape=f"{size / 1e6:.0f} MB", value=2.0 * size / took, unit="bytes/s",
-                          repetitions=count))  # fmt: skip
+        rates.append(
+            Rate(name="copy", shape=f"{size / 1e6:.0f} MB", value=2.0 * size / took, unit="bytes/s", repetitions=count)
+        )
     return DeviceMeasurement(
-        schema=DEVICE_SCHEMA, id=_id(_processor(), None), name=_processor(), kind="cpu", rates=tuple(rates),
-        memory_bytes=_host_memory(), library=f"numpy {np.__version__}", date=date.today().isoformat(),
-    )  # fmt: skip
+        schema=DEVICE_SCHEMA,
+        id=_id(_processor(), None),
+        name=_processor(),
+        kind="cpu",
+        rates=tuple(rates),
+        memory_bytes=_host_memory(),
+        library=f"numpy {np.__version__}",
+        date=date.today().isoformat(),
+    )

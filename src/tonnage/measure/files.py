@@ -8,11 +8,11 @@ from typing import Final
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["LARGEST_BYTES", "read_whole", "refuse_heavy"]
+__all__ = ["MAX_BYTES", "read_whole", "refuse_heavy"]
 
-LARGEST_BYTES: Final = 128 * 1024**2
+MAX_BYTES: Final = 128 * 1024**2
 """Of one file, unpacked; a report of 10,000 requests with the time of each token is half of it. [bytes]"""
-MOST_MEMORY: Final = 300e6
+MAX_MEMORY_BYTES: Final = 300e6
 """That the values of one JSON text may take. [bytes]"""
 _WEIGHTS: Final = ((b"{", 180.0), (b"[", 72.0), (b",", 60.0))
 """Upper bounds of what an object, a list and one more value cost CPython. [bytes]"""
@@ -30,7 +30,7 @@ def read_whole(path: Path, *, what: str, unpack: bool = False) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise BadFact(f"'{echo(path)}' does not exist; name the file of {what}") from None
     except IsADirectoryError:
@@ -41,18 +41,18 @@ def read_whole(path: Path, *, what: str, unpack: bool = False) -> bytes:
         raise BadFact(f"'{echo(path)}' is no path; check its characters") from None
     if unpack and data[:2] == _GZIP:
         data = _unpacked(data, path)
-    if len(data) > LARGEST_BYTES:
-        raise BadFact(f"'{echo(path)}' is larger than {LARGEST_BYTES // 1024**2} MiB; record {what} in parts")
+    if len(data) > MAX_BYTES:
+        raise BadFact(f"'{echo(path)}' is larger than {MAX_BYTES // 1024**2} MiB; record {what} in parts")
     return data
 
 
 def _unpacked(data: bytes, path: Path) -> bytes:
     found = b""
     try:
-        while data and len(found) <= LARGEST_BYTES:
+        while data and len(found) <= MAX_BYTES:
             part = zlib.decompressobj(wbits=31)
-            found += part.decompress(data, LARGEST_BYTES + 1 - len(found))
-            if not part.eof and len(found) <= LARGEST_BYTES:
+            found += part.decompress(data, MAX_BYTES + 1 - len(found))
+            if not part.eof and len(found) <= MAX_BYTES:
                 raise BadFact(f"'{echo(path)}' is a damaged gzip file; fetch it again")
             data = part.unused_data
     except zlib.error:
@@ -63,8 +63,8 @@ def _unpacked(data: bytes, path: Path) -> bytes:
 def refuse_heavy(data: bytes, path: Path) -> None:
     """Refuse JSON that would become more values than memory is for."""
     memory = sum(data.count(mark) * weight for mark, weight in _WEIGHTS)
-    if memory > MOST_MEMORY:
+    if memory > MAX_MEMORY_BYTES:
         raise BadFact(
             f"'{echo(path)}' holds too many values to be read at once ({memory / 1e6:,.0f} MB, "
-            f"at most {MOST_MEMORY / 1e6:,.0f} MB); record less in one file"
+            f"at most {MAX_MEMORY_BYTES / 1e6:,.0f} MB); record less in one file"
         )

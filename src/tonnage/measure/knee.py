@@ -19,11 +19,11 @@ __all__ = ["badness", "knee_of", "meets", "next_level"]
 
 By = Literal["rate", "concurrency"]
 
-SUSTAINED: Final = 0.90
+SUSTAINED_SHARE: Final = 0.90
 """Time of a server that keeps up over the time it took, below which a rate is not sustained. [-]"""
-WORTH: Final = 0.05
+MIN_GAIN: Final = 0.05
 """Gain of requests per second that a doubling of concurrency must bring. [-]"""
-MOST_FAILING: Final = 0.05
+MAX_FAILING_SHARE: Final = 0.05
 HALVINGS: Final = 3
 
 
@@ -56,7 +56,7 @@ def badness(
 
     `below` is the level measured before it, `calm` the lowest one, whose latency holds no queue.
     """
-    if point.failed > MOST_FAILING * (point.requests or point.completed) or point.completed == 0:
+    if point.failed > MAX_FAILING_SHARE * (point.requests or point.completed) or point.completed == 0:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in point.failures.items())
         return "errors", f"{point.failed} of {point.requests} requests fail ({kinds})"
     if point.stopped is not None:
@@ -69,12 +69,12 @@ def badness(
     served = point.requests_per_s or 0.0
     if by == "rate":
         late = _catching_up(point, calm or below)
-        if late is not None and late < SUSTAINED:
+        if late is not None and late < SUSTAINED_SHARE:
             return "queue", f"{served:.3g} requests/s are answered of {_arriving(point):.3g} arriving"
     if by == "concurrency" and below is not None and below.requests_per_s:
         gain = served / below.requests_per_s - 1.0
         doublings = math.log2(point.level / below.level)
-        if gain < WORTH * doublings:
+        if gain < MIN_GAIN * doublings:
             return "throughput", f"{point.level:g} at once bring {served:.3g} requests/s, {gain:+.1%}"
     return None
 

@@ -1,11 +1,14 @@
-"""How is load applied? One stage: requests at a rate (open loop), or so many at once (closed loop).
+"""
+How is load applied? One stage: requests at a rate (open loop), or so many at once (closed loop).
 
-An open loop sends when the schedule says, whatever the server does, and its latencies count from the
-scheduled time: a client or server that falls behind cannot hide it (coordinated omission). A closed
-loop sends when an answer is complete. Both stop by themselves when the server fails or cannot follow.
+An open loop sends when the schedule says, whatever the server does, and its latencies count from the scheduled time: a
+client or server that falls behind cannot hide it (coordinated omission). A closed loop sends when an answer is
+complete. Both stop by themselves when the server fails or cannot follow. The client watches itself: how late it sends,
+and how late a heartbeat of 10 ms runs, which is how late it would notice a token.
 
-The client watches itself: how late it sends, and how late a heartbeat of 10 ms runs, which is how
-late it would notice a token.
+Prompts are random words, different in every request, as many as make the wanted tokens. No tokenizer: the server's own
+count of two prompts says how many tokens a word is, and how many the chat template adds. Prompts differ from their
+first word on, so that no prefix cache answers for the engine.
 """
 
 from __future__ import annotations
@@ -21,30 +24,29 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.domain.measurement import Load
-from tonnage.errors import TonnageError
+from tonnage.errors import BadRequest, TonnageError
 from tonnage.measure.client import Door, Reply, ask, request_bytes
-from tonnage.measure.prompts import prompt
 from tonnage.measure.records import Outcome, Spec, append
 
-__all__ = ["MOST_IN_FLIGHT", "Stage", "Stop", "gaps", "outcome_of", "run_stage"]
+__all__ = ["MAX_IN_FLIGHT", "Stage", "Stop", "gaps", "outcome_of", "prompt", "run_stage", "words_for"]
 
-MOST_IN_FLIGHT: Final = 4096
+MAX_IN_FLIGHT: Final = 4096
 """Requests that an open loop may have unanswered before it counts as over-saturated."""
-MOST_FAILURES: Final = 20
+MAX_FAILURES: Final = 20
 """Failures in a row that stop a stage."""
-GONE_AFTER: Final = 3
-GONE: Final = frozenset({"refused", "reset", "cut", "unreachable"})
+LOST_SERVER_AFTER: Final = 3
+LOST_SERVER: Final = frozenset({"refused", "reset", "cut", "unreachable"})
 """A stage whose last requests all fail like this has lost its server, not reached its limit."""
 FAILING_SHARE: Final = 0.5
 """Share of failures that stops a stage, once there are enough to tell."""
-ENOUGH: Final = 60
+MIN_OUTCOMES: Final = 60
 GRACE_S: Final = 2.0
 """Time for answers under way when a stage is stopped."""
 HEARTBEAT_S: Final = 0.010
-APART_S: Final = 0.001
+STAGGER_S: Final = 0.001
 """Between the first requests of two places of a closed loop: a thousand that start as one stay a burst to the end."""
-MADE_BYTES: Final = 32 * 1024 * 1024
-MADE_MOST: Final = 20_000
+PREPARED_BYTES: Final = 32 * 1024 * 1024
+PREPARED_REQUESTS: Final = 20_000
 """Requests that are written out before a stage starts: writing one takes a tenth of a millisecond."""
 
 
@@ -121,7 +123,7 @@ async def run_stage(stage: Stage, progress: Any = None) -> Stop:
     try:
         run = _closed if stage.load.concurrency is not None else _open
         await run(stage, left, made=made, tally=tally, progress=progress)
-        if not tally.over and tally.streak >= GONE_AFTER and tally.last in GONE:
+        if not tally.over and tally.streak >= LOST_SERVER_AFTER and tally.last in LOST_SERVER:
             tally.reason = f"the server is gone: the last {tally.streak} requests failed (last: {tally.last})"
             tally.fatal = True
     finally:
@@ -149,7 +151,7 @@ def _made(stage: Stage, left: list[int]) -> dict[int, bytes]:
     made: dict[int, bytes] = {}
     size = 0
     for index in left:
-        if size > MADE_BYTES or len(made) >= MADE_MOST:
+        if size > PREPARED_BYTES or len(made) >= PREPARED_REQUESTS:
             break
         made[index] = _bytes(stage, index)
         size += len(made[index])
@@ -167,7 +169,7 @@ async def _open(stage: Stage, left: list[int], *, made: dict[int, bytes], tally:
         wait = tally.start_s + due - time.perf_counter()
         if wait > 0:
             await asyncio.sleep(wait)
-        if len(tasks) >= MOST_IN_FLIGHT:
+        if len(tasks) >= MAX_IN_FLIGHT:
             tally.reason = f"over-saturated: {len(tasks)} requests are unanswered"
         if tally.over:
             break
@@ -183,7 +185,7 @@ async def _closed(stage: Stage, left: list[int], *, made: dict[int, bytes], tall
     queue = iter(left)
 
     async def worker(place: int) -> None:
-        await asyncio.sleep(place * APART_S)
+        await asyncio.sleep(place * STAGGER_S)
         for index in queue:
             data = made.pop(index, None) or _bytes(stage, index)
             now = time.perf_counter() - tally.start_s
@@ -242,9 +244,9 @@ def _count(outcome: Outcome, tally: _Tally) -> None:
     tally.last = outcome.failure
     ended = tally.failed + tally.completed
     why = f"(last: {outcome.failure}: {outcome.detail})"
-    if tally.streak >= MOST_FAILURES:
+    if tally.streak >= MAX_FAILURES:
         tally.reason, tally.fatal = f"{tally.streak} requests in a row failed {why}", True
-    elif ended >= ENOUGH and tally.failed > FAILING_SHARE * ended:
+    elif ended >= MIN_OUTCOMES and tally.failed > FAILING_SHARE * ended:
         tally.reason, tally.fatal = f"{tally.failed} of {ended} requests failed {why}", True
 
 
@@ -294,3 +296,71 @@ def _tokens(reply: Reply, wanted: int) -> tuple[int, str | None]:
     if said > max(wanted, seen):
         return seen, "more tokens than asked for"
     return said, None
+
+
+_TEXT: Final = """
+    air all and ask bad bag bar bed big box boy bus but buy can car cat cow cup cut day dog door down dry ear eat
+    egg end eye far fat few fire fish fly food foot for fun game get girl give go good hand hard hat head help her hill
+    his home horse hot house how ice job jump key king land last law leg let lie life light line lip list long look lot
+    love low make man map may meat men milk mind moon more move name near net new night nine nose not now oil old one
+    open out own page part pay pen pig plan play pot put rain read red rest rice ring road rock room rose run sad salt
+    same sea see set she ship shop show sing sit six sky sleep slow small snow soap son song star stone sun table tail
+    tall tea ten time tip top town toy tree try two walk wall war warm wash way west wet white why wife win wind wine
+    wood word work year yes you"""
+WORDS: Final = tuple(_TEXT.split())
+PROBE_TOKENS: Final = 2
+FIRST_PROBE: Final = -1
+
+
+def prompt(*, seed: int, index: int, words: int) -> str:
+    """The words of one request; the same seed and index give the same."""
+    return " ".join(random.Random(f"{seed}/{index}").choices(WORDS, k=words))
+
+
+async def words_for(door: Door, spec: Spec) -> int:
+    """
+    Words that make up the wanted prompt, by the server's own count of two probes.
+
+    A server that does not count gets three words for four tokens, as English has.
+
+    Raises
+    ------
+    BadRequest
+        The server cannot be reached or refuses the request: nothing can be measured.
+    """
+    short, long = max(1, spec.prompt_tokens // 4), max(2, (spec.prompt_tokens * 3) // 4)
+    counts = []
+    for number, words in enumerate((short, long)):
+        text = prompt(seed=spec.seed, index=FIRST_PROBE - number, words=words)
+        data = request_bytes(
+            door, prompt=text, output_tokens=min(PROBE_TOKENS, spec.output_tokens), ignore_eos=spec.ignore_eos
+        )
+        reply = await ask(door, data, timeout_s=spec.timeout_s)
+        if reply.failure is not None and reply.failure != "empty":
+            raise BadRequest(_why(reply, door, spec))
+        counts.append(reply.prompt_tokens)
+    few, many = counts
+    if not isinstance(few, int) or not isinstance(many, int) or not many > few > 0:
+        return max(1, spec.prompt_tokens * 3 // 4)
+    per_word = (many - few) / (long - short)
+    return max(1, round((spec.prompt_tokens - (few - per_word * short)) / per_word))
+
+
+def _why(reply: Reply, door: Door, spec: Spec) -> str:
+    """The first request failed: one sentence with what to do."""
+    where = door.target.url
+    status = reply.status or 0
+    if reply.failure == "refused":
+        return f"{where}: connection refused; is the server running, and is the port right?"
+    if status in {401, 403}:
+        return f"{where}: the server wants another key ({reply.failure}: {reply.detail}); see --key-env"
+    if status == 404:
+        return f"{where}: no such path or model '{spec.model}' (http 404: {reply.detail}); see --endpoint and --model"
+    if status in {400, 422} and spec.ignore_eos:
+        return (
+            f"{where}: the server refuses the request ({reply.failure}: {reply.detail}); "
+            "one that knows only OpenAI's own fields needs --no-ignore-eos"
+        )
+    if status in {429, 503}:
+        return f"{where}: the server turns requests away ({reply.failure}: {reply.detail}); wait until it has room"
+    return f"{where}: the first request failed ({reply.failure}: {reply.detail})"

@@ -22,7 +22,7 @@ from tonnage.measure.metrics import reading_of
 __all__ = ["fetch", "page_of", "pages_of", "state_of", "watch"]
 
 EVERY_S: Final = 1.0
-LARGEST_PAGE: Final = 4 * 1024 * 1024
+MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 TIMEOUT_S: Final = 2.0
 
 
@@ -45,9 +45,7 @@ def page_of(url: str) -> Target:
 
 def pages_of(target: Target, named: Sequence[str]) -> tuple[tuple[Target, bool], ...]:
     """The pages to watch, and whether the user named each: one that was only guessed may be absent."""
-    guess = Target(
-        host=target.host, port=target.port, tls=target.tls, path="/metrics", kind="completions", model=""
-    )  # fmt: skip
+    guess = Target(host=target.host, port=target.port, tls=target.tls, path="/metrics", kind="completions", model="")
     own = tuple((page_of(url), True) for url in named)
     return own if any(page.url == guess.url for page, _ in own) else ((guess, False), *own)
 
@@ -62,7 +60,7 @@ async def fetch(page: Target) -> bytes | None:
             found = b""
             while part := await reader.read(65_536):
                 found += part
-                if len(found) > LARGEST_PAGE:
+                if len(found) > MAX_PAGE_BYTES:
                     break
             writer.close()
     except (OSError, TimeoutError):

@@ -21,8 +21,7 @@ from tonnage.domain.measurement import Load, Measurement
 from tonnage.errors import BadRequest, echo
 from tonnage.measure.client import Door, Target, close, key_of, open_door, target_of
 from tonnage.measure.knee import next_level
-from tonnage.measure.load import Stage, run_stage
-from tonnage.measure.prompts import words_for
+from tonnage.measure.load import Stage, run_stage, words_for
 from tonnage.measure.records import (
     Header,
     Log,
@@ -43,9 +42,9 @@ from tonnage.version import __version__
 
 __all__ = ["Progress", "check", "measure_serve"]
 
-MOST_REQUESTS = 1_000_000
-MOST_DURATION_S = 24 * 3600.0
-MOST_CONCURRENCY = 4096
+MAX_REQUESTS = 1_000_000
+MAX_DURATION_S = 24 * 3600.0
+MAX_CONCURRENCY = 4096
 Following = tuple[int, Load, frozenset[int], float]
 """The stage to run: its number, its load, the requests that it has, the time that it has spent."""
 Pages = tuple[tuple[Target, bool], ...]
@@ -66,15 +65,15 @@ def check(spec: Spec) -> None:
     """Refuse what cannot be measured, before anything is sent."""
     load = spec.load
     for name, value, low, high in (
-        ("--requests", load.requests, 1, MOST_REQUESTS),
-        ("--duration", load.duration_s, 0.1, MOST_DURATION_S),
+        ("--requests", load.requests, 1, MAX_REQUESTS),
+        ("--duration", load.duration_s, 0.1, MAX_DURATION_S),
         ("--prompt-tokens", spec.prompt_tokens, 1, 10_000_000),
         ("--output-tokens", spec.output_tokens, 1, 1_000_000),
         ("--timeout", spec.timeout_s, 0.1, 24 * 3600.0),
-        ("--concurrency", load.concurrency if load.concurrency is not None else 1, 1, MOST_CONCURRENCY),
+        ("--concurrency", load.concurrency if load.concurrency is not None else 1, 1, MAX_CONCURRENCY),
         ("--rate", load.rate_per_s if load.rate_per_s is not None else 1.0, 1e-4, 1e5),
         ("--burstiness", load.burstiness, 1e-3, 1e3),
-        ("--warmup", load.warmup, 0, MOST_REQUESTS),
+        ("--warmup", load.warmup, 0, MAX_REQUESTS),
     ):
         if not low <= value <= high:
             raise BadRequest(f"{name}: {value:g} is outside {low:g} to {high:g}")
@@ -163,9 +162,16 @@ async def _run(
             number, load, done, spent_s = following
             append(file, Segment(segment=segment, stage=number, load=load, words=words, date=_now()))
             stage = Stage(
-                door=door, spec=spec, load=load, stage=number, segment=segment, words=words, file=file, done=done,
+                door=door,
+                spec=spec,
+                load=load,
+                stage=number,
+                segment=segment,
+                words=words,
+                file=file,
+                done=done,
                 spent_s=spent_s,
-            )  # fmt: skip
+            )
             await _stage(stage, progress, pages)
             segment += 1
     finally:

@@ -14,9 +14,9 @@ import msgspec
 
 __all__ = ["Body", "Broken", "Event", "Head", "events_of", "head_of", "take"]
 
-LONGEST_HEAD = 65_536
-LONGEST_LINE = 1_048_576
-LONGEST_LENGTH = 18
+MAX_HEAD_LENGTH = 65_536
+MAX_LINE_LENGTH = 1_048_576
+MAX_LENGTH_DIGITS = 18
 """Digits of a length: no answer has 10^18 bytes."""
 _STATUS = re.compile(rb"[1-9]\d\d\Z")
 
@@ -118,7 +118,7 @@ def head_of(buffer: bytearray) -> Head | None:
 def _one_head(buffer: bytearray) -> Head | None:
     end = buffer.find(b"\r\n\r\n")
     if end < 0:
-        if len(buffer) > LONGEST_HEAD:
+        if len(buffer) > MAX_HEAD_LENGTH:
             raise Broken("malformed", "the head of the answer has no end")
         return None
     lines = bytes(buffer[:end]).split(b"\r\n")
@@ -134,7 +134,7 @@ def _one_head(buffer: bytearray) -> Head | None:
             raise Broken("malformed", "the answer states two lengths")
         fields[name] = value
     length = fields.get(b"content-length")
-    if length is not None and not (length.isdigit() and len(length) <= LONGEST_LENGTH):
+    if length is not None and not (length.isdigit() and len(length) <= MAX_LENGTH_DIGITS):
         raise Broken("malformed", "the length of the answer is not a number")
     chunked = b"chunked" in fields.get(b"transfer-encoding", b"")
     return Head(
@@ -186,12 +186,12 @@ def take(buffer: bytearray, body: Body) -> bytes:
 
 def _chunk_bytes(line: bytes) -> int:
     try:
-        size = int(line.partition(b";")[0][: LONGEST_LENGTH + 1], 16)
+        size = int(line.partition(b";")[0][: MAX_LENGTH_DIGITS + 1], 16)
     except ValueError:
         raise Broken("malformed", "a chunk of the answer states no size") from None
     if size < 0:
         raise Broken("malformed", "a chunk of the answer states a negative size")
-    if size >= 10**LONGEST_LENGTH:
+    if size >= 10**MAX_LENGTH_DIGITS:
         raise Broken("malformed", "a chunk of the answer states a size that no answer has")
     return size
 
@@ -206,7 +206,7 @@ def events_of(text: bytearray) -> tuple[list[Event], bool]:
         text[:] = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     end = text.rfind(b"\n")
     if end < 0:
-        if len(text) > LONGEST_LINE:
+        if len(text) > MAX_LINE_LENGTH:
             raise Broken("malformed", "a line of the stream has no end")
         return [], False
     lines = bytes(text[:end]).split(b"\n")

@@ -21,11 +21,11 @@ __all__ = ["UNUSABLE", "is_late", "latency", "measurement_of", "objectives_of", 
 UNUSABLE = "Not to be used"
 """How a note begins that forbids the numbers it stands under."""
 SLOW_CLIENT_S = 0.005
-MOST_LATE_SHARE = 0.05
+MAX_LATE_SHARE = 0.05
 """Of the median time to first token, that the client's own lateness may be."""
-LEAST_LATE_S = 0.001
+MIN_LATE_S = 0.001
 """Below which a clock and a scheduler cannot tell."""
-FEW = 30
+MIN_REQUESTS = 30
 
 
 def objectives_of(slo: Slo) -> Objectives:
@@ -123,7 +123,7 @@ def measurement_of(log: Log) -> Measurement:
 
 def is_late(point: Point) -> bool:
     """Whether the client was later than a measurement may hide, by what it measured and by what a clock can tell."""
-    return (point.client_delay_s or 0.0) > LEAST_LATE_S and _late_share(point) > MOST_LATE_SHARE
+    return (point.client_delay_s or 0.0) > MIN_LATE_S and _late_share(point) > MAX_LATE_SHARE
 
 
 def _late_share(point: Point) -> float:
@@ -139,7 +139,7 @@ def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
         first = max(late, key=_late_share)
         yield (
             f"{UNUSABLE}: at {len(late)} of {len(points)} loads the client's own lateness is over "
-            f"{MOST_LATE_SHARE:.0%} of the median time to first token, up to {_late_share(first):.0%} at load "
+            f"{MAX_LATE_SHARE:.0%} of the median time to first token, up to {_late_share(first):.0%} at load "
             f"{first.level:g}; measure from a machine with a free core, or with less load."
         )
     worst = max((point.client_delay_s or 0.0 for point in points), default=0.0)
@@ -167,7 +167,7 @@ def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
     if good and len(short) > 0.05 * len(good):
         yield f"{len(short)} of {len(good)} answers ended before {log.header.spec.output_tokens} tokens."
     for point in points:
-        if 0 < point.completed < FEW:
+        if 0 < point.completed < MIN_REQUESTS:
             yield (
                 f"Load {point.level:g}: percentiles above the median of {point.completed} requests are little more "
                 "than the slowest one."

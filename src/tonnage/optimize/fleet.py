@@ -28,11 +28,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from tonnage.optimize.fleet_dominance import undominated
-from tonnage.optimize.fleet_kinds import merged, put_apart
+from tonnage.optimize.fleet_machines import merged, put_apart, undominated
 from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, classes_of
 from tonnage.optimize.fleet_zones import slot_rows, zone_columns, zone_rows
-from tonnage.optimize.programme import MOST, Column, Programme, Row, Solved, solve
+from tonnage.optimize.programme import UNLIMITED, Column, Programme, Row, Solved, solve
 
 __all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Term", "Way", "cheapest_fleet"]
 
@@ -98,11 +97,11 @@ def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:  # noqa: C9
 def _most(pool: Pool, way: Way, t: int) -> float:
     """More replicas than carry all of the load on a way that does survive nothing are of no use."""
     if pool.work is not None:
-        return MOST if not pool.when or t in pool.when else 0.0
+        return UNLIMITED if not pool.when or t in pool.when else 0.0
     if not way.whole:
-        return MOST
+        return UNLIMITED
     able = [load[t] / rate for load, rate in zip(pool.demand, way.rates, strict=True) if rate > 0]
-    return 0.0 if not able else min(MOST, 4.0 * math.ceil(sum(able) + len(able)) + 4.0)
+    return 0.0 if not able else min(UNLIMITED, 4.0 * math.ceil(sum(able) + len(able)) + 4.0)
 
 
 Terms = tuple[dict[Key, float], float, float, bool]
@@ -335,6 +334,11 @@ def _told(problem: FleetProblem, at: dict[Key, int], solved: Solved) -> Fleet:
                 for b in range(len(way.rates)):
                     flows[w, firm, b] = tuple(values[at["flow", w, firm, b, t]] for t in periods)
     return Fleet(
-        feasible=True, cost=solved.cost, bound=solved.bound, instances=instances, replicas=replicas, flows=flows,
+        feasible=True,
+        cost=solved.cost,
+        bound=solved.bound,
+        instances=instances,
+        replicas=replicas,
+        flows=flows,
         starts=starts,
-    )  # fmt: skip
+    )

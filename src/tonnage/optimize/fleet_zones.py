@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.optimize.fleet_problem import FleetProblem, Machine, Way, classes_of
-from tonnage.optimize.programme import MOST, Column
+from tonnage.optimize.programme import UNLIMITED, Column
 
 __all__ = ["slot_rows", "zone_columns", "zone_rows"]
 
@@ -37,7 +37,7 @@ def zone_columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
             for m, slices in sorted({(way.machine, way.slices) for _, way in ways if way.slices > 1}):
                 yield ("split each", m, slices, k, t), Column(0.0, period=t)
             for w, way in ways:
-                yield ("in each", w, k, t), Column(0.0, whole=way.whole, period=t, upper=MOST)
+                yield ("in each", w, k, t), Column(0.0, whole=way.whole, period=t, upper=UNLIMITED)
         for w, way in ways:
             demand = problem.pools[way.pool].demand
             for b in range(len(demand) if len(demand) > 1 else 0):

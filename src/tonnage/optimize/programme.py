@@ -36,30 +36,30 @@ WHOLE_AT_ONCE: Final = 3000
 all else and gains nothing. [-]"""
 NODES: Final = 60
 """Of the search of the whole programme from a first solution: more nodes gain a quarter of a percent in as long. [-]"""
-NEARBY: Final = 0.0002
+MAX_NEARBY_COST: Final = 0.0002
 """Reduced cost, over the bound, up to which a column is near the relaxation. [-]"""
 NEARBY_NODES: Final = 10
-ENOUGH: Final = 0.06
+GOOD_GAP: Final = 0.06
 """Gap to the relaxation, itself 3 to 5 % below the least, up to which a solution is taken for a good one. [-]"""
-FEW: Final = 500
+SMALL_COLUMNS: Final = 500
 """Whole-number columns whose root takes no time. [-]"""
 SMALL_NODES: Final = 20_000
 """Of a small programme's search. [-]"""
 ROUNDS: Final = 8
-GAIN: Final = 1e-3
+MIN_ROUND_GAIN: Final = 1e-3
 """Of the bound, by one round of rows. [-]"""
-NEW: Final = 2.5
+ROWS_PER_DEMAND: Final = 2.5
 """Rows added in a round for each that demands something. [-]"""
-SLACK: Final = 1e-4
+IDLE_SLACK: Final = 1e-4
 """Share of its right side beyond which an added row is idle. [-]"""
-NEAR: Final = 0.1
+FIXING_DISTANCE: Final = 0.1
 """Distance to a whole number at which a shared column is taken for it. [-]"""
-DEAR: Final = 0.001
+MAX_PERIOD_COST: Final = 0.001
 """Reduced cost, over the mean cost of a period, beyond which a column is left out of its programme. [-]"""
 PERIOD_GAP: Final = 0.006
 PERIOD_NODES: Final = 60
-TINY: Final = 1e-7
-MOST: Final = 1e6
+TOLERANCE: Final = 1e-7
+UNLIMITED: Final = 1e6
 """Upper bound of a count that nothing limits."""
 
 
@@ -70,7 +70,7 @@ class Column(NamedTuple):
     whole: bool = True
     period: int | None = None
     """Absent = shared by all periods."""
-    upper: float = MOST
+    upper: float = UNLIMITED
 
 
 class Row(NamedTuple):
@@ -102,7 +102,7 @@ class Solved(NamedTuple):
     @property
     def gap(self) -> float:
         """What may be left to gain, over the cost. [-]"""
-        return 0.0 if self.cost <= self.bound + TINY else (self.cost - self.bound) / self.cost
+        return 0.0 if self.cost <= self.bound + TOLERANCE else (self.cost - self.bound) / self.cost
 
 
 def solve(programme: Programme, *, gap: float = 0.01, nodes: int | None = None, near: bool = False) -> Solved:
@@ -113,7 +113,7 @@ def solve(programme: Programme, *, gap: float = 0.01, nodes: int | None = None, 
     `near` is content with a good solution, whose bound may be the relaxation's.
     """
     if not programme.columns:
-        met = all(row.lower <= TINY and row.upper >= -TINY for row in programme.rows)
+        met = all(row.lower <= TOLERANCE and row.upper >= -TOLERANCE for row in programme.rows)
         return Solved(values=(), cost=0.0, bound=0.0) if met else Solved(values=None)
     whole = sum(column.whole for column in programme.columns)
     if programme.periods == 1 or whole <= WHOLE_AT_MOST:
@@ -166,7 +166,7 @@ def _apart(programme: Programme, *, gap: float, nodes: int, near: bool) -> Solve
         better = _direct(few, gap=gap, start=first, nodes=NEARBY_NODES, few=True)
         if better.values is not None and better.cost < cost:
             first, best = better.values, Solved(better.values, better.cost, min(bound, better.cost))
-        if best.gap <= gap or (near and best.gap <= ENOUGH and count > FEW):
+        if best.gap <= gap or (near and best.gap <= GOOD_GAP and count > SMALL_COLUMNS):
             return best
     whole = _direct(cut, gap=gap, start=first, nodes=1 if near else nodes)
     if whole.values is None:
@@ -176,10 +176,10 @@ def _apart(programme: Programme, *, gap: float, nodes: int, near: bool) -> Solve
 
 def _nearby(programme: Programme, relaxed: _Relaxed, first: Sequence[float]) -> list[Column]:
     """The columns, those at nothing that neither the relaxation takes, or nearly takes, nor a first solution."""
-    dear = NEARBY * abs(relaxed.cost)
+    dear = MAX_NEARBY_COST * abs(relaxed.cost)
     return [
         column
-        if not column.whole or max(relaxed.values[i], first[i]) > TINY or relaxed.reduced[i] <= dear
+        if not column.whole or max(relaxed.values[i], first[i]) > TOLERANCE or relaxed.reduced[i] <= dear
         else column._replace(upper=0.0)
         for i, column in enumerate(programme.columns)
     ]
@@ -194,7 +194,7 @@ class _Tight(NamedTuple):
 
 
 def _tightened(programme: Programme) -> _Tight | None:
-    """The relaxation with rows by rounding, until another round raises its bound by less than `GAIN`."""
+    """The relaxation with rows by rounding, until another round raises its bound by less than `MIN_ROUND_GAIN`."""
     columns, whole = programme.columns, [column.whole for column in programme.columns]
     covers, rooms = _covers(programme), _rooms(programme)
     model = _model([column._replace(whole=False) for column in columns], programme.rows)
@@ -205,11 +205,13 @@ def _tightened(programme: Programme) -> _Tight | None:
     bound = -math.inf
     for _ in range(ROUNDS):
         before, bound = bound, float(model.getInfo().objective_function_value)
-        if bound - before < GAIN * abs(bound):
+        if bound - before < MIN_ROUND_GAIN * abs(bound):
             break
         values = tuple(model.getSolution().col_value)
-        slack = [sum(f * values[i] for i, f in cover.terms.items()) > cover.least * (1.0 + SLACK) for cover in known]
-        new = broken(covers, known, rooms=rooms, point=Point(values, whole))[: math.ceil(NEW * len(covers))]
+        slack = [
+            sum(f * values[i] for i, f in cover.terms.items()) > cover.least * (1.0 + IDLE_SLACK) for cover in known
+        ]
+        new = broken(covers, known, rooms=rooms, point=Point(values, whole))[: math.ceil(ROWS_PER_DEMAND * len(covers))]
         gone = [len(programme.rows) + n for n, idle in enumerate(slack) if idle]
         if gone:
             model.deleteRows(len(gone), gone)
@@ -260,7 +262,7 @@ def _dived(programme: Programme, model: Any) -> tuple[float, ...] | None:
         values = model.getSolution().col_value
         far = {i: abs(values[i] - round(values[i])) for i in left}
         closest = min(far, key=lambda i: (far[i], i))
-        for i in [i for i in left if far[i] < NEAR] or [closest]:
+        for i in [i for i in left if far[i] < FIXING_DISTANCE] or [closest]:
             held[i] = float(_nearest(values[i]))
             model.changeColBounds(i, held[i], held[i])
             left.discard(i)
@@ -357,12 +359,12 @@ def _held(
     """A solution of the whole with the shared columns held, or nothing when a period cannot follow."""
     values = dict(held)
     # Of the mean period: what is reserved may pay for all that a quiet one takes, and its own cost be nothing.
-    dear = DEAR * abs(relaxed.cost) / max(1, programme.periods)
+    dear = MAX_PERIOD_COST * abs(relaxed.cost) / max(1, programme.periods)
     for period, piece in enumerate(pieces):
         extra = _portion(programme, relaxed, priced=priced, piece=piece, period=period)
         here = {k: held[i] for k, i in enumerate(piece.places) if i in held}
         columns = piece.programme.columns
-        worth = [i in held or relaxed.values[i] > TINY or relaxed.reduced[i] <= dear for i in piece.places]
+        worth = [i in held or relaxed.values[i] > TOLERANCE or relaxed.reduced[i] <= dear for i in piece.places]
         for some in (worth, [True] * len(worth)):
             able = [
                 column if keep or not column.whole else column._replace(upper=0.0)
@@ -399,7 +401,7 @@ def _rounded(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | Non
     held: dict[int, float] = {}
     for free in (True, False):
         held |= {
-            i: float(math.ceil(values[i] - TINY))
+            i: float(math.ceil(values[i] - TOLERANCE))
             for i, column in enumerate(programme.columns)
             if column.whole and (column.cost == 0) is free
         }
@@ -420,7 +422,7 @@ def _portion(programme: Programme, relaxed: _Relaxed, *, priced: _Priced, piece:
             continue
         terms = {i: factor for i, factor in row.terms.items() if programme.columns[i].period == period}
         share = sum(factor * relaxed.values[i] for i, factor in terms.items())
-        if terms and share > TINY:
+        if terms and share > TOLERANCE:
             found.append(Row({at[i]: factor for i, factor in terms.items()}, lower=share * (1.0 - 1e-9)))
     return found
 

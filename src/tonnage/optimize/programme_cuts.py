@@ -21,14 +21,14 @@ from typing import Final, NamedTuple
 
 __all__ = ["Cover", "Point", "Room", "broken", "rounded"]
 
-LEAST: Final = 0.05
+MIN_FRACTION: Final = 0.05
 """Fraction of the right side below which rounding it up gains too little. [-]"""
-BROKEN: Final = 1e-3
+MIN_VIOLATION: Final = 1e-3
 """Share of its right side by which the relaxation must break a row. [-]"""
-TINY: Final = 1e-6
-EXACT: Final = 1e-9
+ROW_TOLERANCE: Final = 1e-6
+TOLERANCE: Final = 1e-9
 DIVISORS: Final = (1.0, 2.0, 3.0, 4.0)
-TRIED: Final = 3
+MAX_DEMANDS: Final = 3
 """Tight demands of a user that are put into the room of its machine. [-]"""
 
 
@@ -56,11 +56,11 @@ class Point(NamedTuple):
 def rounded(cover: Cover, *, scale: float, whole: Sequence[bool]) -> Cover | None:
     """The row by mixed-integer rounding; nothing where the right side is whole already."""
     least = cover.least / scale
-    share = least - math.floor(least + EXACT)
-    if share < LEAST:
+    share = least - math.floor(least + TOLERANCE)
+    if share < MIN_FRACTION:
         return None
     terms = {i: _factor(factor / scale, share, whole=whole[i]) for i, factor in cover.terms.items()}
-    return Cover({i: factor for i, factor in terms.items() if factor}, float(math.ceil(least - EXACT)))
+    return Cover({i: factor for i, factor in terms.items() if factor}, float(math.ceil(least - TOLERANCE)))
 
 
 def broken(covers: Sequence[Cover], known: Sequence[Cover], *, rooms: Sequence[Room], point: Point) -> list[Cover]:
@@ -72,23 +72,23 @@ def broken(covers: Sequence[Cover], known: Sequence[Cover], *, rooms: Sequence[R
         split = {
             room_of[i]
             for i in cover.terms
-            if i in room_of and values[i] > TINY and _is_split(rooms[room_of[i]], values)
+            if i in room_of and values[i] > ROW_TOLERANCE and _is_split(rooms[room_of[i]], values)
         }
         choices = [set(), split, *({k} for k in split)] if len(split) > 1 else [set(), split] if split else [set()]
         for choice in choices:
             found += _cuts(_standing(cover, choice, rooms=rooms, room_of=room_of), point, most=2)
     tight: dict[int, list[Cover]] = defaultdict(list)
     for cover in (*covers, *known):
-        if sum(factor * values[i] for i, factor in cover.terms.items()) < cover.least * (1.0 + TINY):
+        if sum(factor * values[i] for i, factor in cover.terms.items()) < cover.least * (1.0 + ROW_TOLERANCE):
             for i, factor in cover.terms.items():
-                if factor > EXACT:
+                if factor > TOLERANCE:
                     tight[i].append(cover)
     for k, room in enumerate(rooms):
         if not _is_split(room, values):
             continue
         for base in _demanded(room, tight, values):
             found += _cuts(base, point, most=1)
-            others = {room_of[i] for i in base.terms if i in room_of and values[i] > TINY} - {k}
+            others = {room_of[i] for i in base.terms if i in room_of and values[i] > ROW_TOLERANCE} - {k}
             if others:
                 found += _cuts(_standing(base, others, rooms=rooms, room_of=room_of), point, most=1)
     found.sort(key=lambda each: -each[0])
@@ -99,12 +99,12 @@ def broken(covers: Sequence[Cover], known: Sequence[Cover], *, rooms: Sequence[R
 def _factor(part: float, share: float, *, whole: bool) -> float:
     if not whole:
         return max(0.0, part) / share
-    down = math.floor(part + EXACT)
+    down = math.floor(part + TOLERANCE)
     return down + min(1.0, max(0.0, part - down) / share)
 
 
 def _is_split(room: Room, values: Sequence[float]) -> bool:
-    return any(abs(values[i] - round(values[i])) > TINY for i in room.holds)
+    return any(abs(values[i] - round(values[i])) > ROW_TOLERANCE for i in room.holds)
 
 
 def _standing(cover: Cover, choice: set[int], *, rooms: Sequence[Room], room_of: dict[int, int]) -> Cover:
@@ -127,14 +127,14 @@ def _standing(cover: Cover, choice: set[int], *, rooms: Sequence[Room], room_of:
 
 def _demanded(room: Room, tight: dict[int, list[Cover]], values: Sequence[float]) -> Iterator[Cover]:
     """The room of a machine with a tight demand of each of its users in place of what they take."""
-    used = [i for i in room.takes if values[i] > TINY]
+    used = [i for i in room.takes if values[i] > ROW_TOLERANCE]
     ranked: list[list[Cover]] = []
     for i in used:
 
         def beside(cover: Cover, i: int = i) -> float:
             return sum(f * values[j] for j, f in cover.terms.items() if j != i) / cover.terms[i]
 
-        ranked.append(sorted(tight.get(i, ()), key=beside)[:TRIED])
+        ranked.append(sorted(tight.get(i, ()), key=beside)[:MAX_DEMANDS])
     if not used or not all(ranked):
         return
     for n in range(max(map(len, ranked))):
@@ -152,19 +152,19 @@ def _demanded(room: Room, tight: dict[int, list[Cover]], values: Sequence[float]
 def _cuts(cover: Cover, point: Point, *, most: int) -> list[tuple[float, Cover]]:
     """The rows by rounding at several scales that the point breaks most, with the distance."""
     values, whole = point
-    here = [(factor, values[i], whole[i]) for i, factor in cover.terms.items() if values[i] > TINY]
+    here = [(factor, values[i], whole[i]) for i, factor in cover.terms.items() if values[i] > ROW_TOLERANCE]
     scales = {factor / by for factor in {round(f, 12) for f, _, is_whole in here if is_whole} for by in DIVISORS}
     found: list[tuple[float, float]] = []
     for scale in scales:
         if scale <= 0:
             continue
         least = cover.least / scale
-        share = least - math.floor(least + EXACT)
-        if share < LEAST:
+        share = least - math.floor(least + TOLERANCE)
+        if share < MIN_FRACTION:
             continue
-        right = math.ceil(least - EXACT)
+        right = math.ceil(least - TOLERANCE)
         missing = right - sum(_factor(f / scale, share, whole=is_whole) * value for f, value, is_whole in here)
-        if missing > BROKEN * right:
+        if missing > MIN_VIOLATION * right:
             found.append((missing / right, scale))
     cuts: list[tuple[float, Cover]] = []
     for missing, scale in sorted(found, reverse=True)[: 2 * most]:

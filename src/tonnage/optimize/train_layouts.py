@@ -29,14 +29,14 @@ from tonnage.physics.pipeline import bubble_turns, stage_layers
 
 __all__ = ["Arrangement", "Found", "Space", "arrangements", "bubble_factor", "degrees", "search"]
 
-LEAST_TOKENS_PER_CONTEXT_RANK: Final = 4096
+MIN_TOKENS_PER_CONTEXT_RANK: Final = 4096
 """Tokens of one sequence that a context-parallel rank keeps: fewer leave it nothing to overlap. [tokens]"""
-MOST_TOKENS: Final = 32768
+MAX_TOKENS: Final = 32768
 """Of one micro-batch on one rank: larger ones gain nothing and hold memory. [tokens]"""
-LARGEST_TP: Final = 16
-LARGEST_CP: Final = 16
-LARGEST_PP: Final = 64
-MOST_VIRTUAL_STAGES: Final = 8
+MAX_TP: Final = 16
+MAX_CP: Final = 16
+MAX_PP: Final = 64
+MAX_VIRTUAL_STAGES: Final = 8
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ def search(
     pruned: Counter[str] = Counter()
     queue = [
         (bounds[0](setup), index, 0, setup) for index, setup in enumerate(arrangements(model, space, pruned=pruned))
-    ]  # fmt: skip
+    ]
     heapify(queue)
     best: dict[TrainLayout, Arrangement] = {}
     smallest: TrainSetup | None = None
@@ -161,7 +161,7 @@ def degrees(model: Model, space: Space, *, template: TrainSetup, pruned: Counter
             if space.count % (tp * cp):
                 pruned["degrees do not divide the count"] += 1
                 continue
-            stages = [p for p in _divisors(space.count // (tp * cp)) if p <= LARGEST_PP] if pipelined else [1]
+            stages = [p for p in _divisors(space.count // (tp * cp)) if p <= MAX_PP] if pipelined else [1]
             for pp in [space.pp] if space.pp else stages:
                 if pp > layers or (space.count // (tp * cp)) % pp:
                     pruned["more stages than layers"] += 1
@@ -171,9 +171,15 @@ def degrees(model: Model, space: Space, *, template: TrainSetup, pruned: Counter
                     for sharding in _shardings(space, template, ranks=dp * cp):
                         for vpp in _virtual_stages(space, template, layers=layers, pp=pp):
                             yield TrainLayout(
-                                tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, dp=dp, sharding=sharding,
+                                tp=tp,
+                                pp=pp,
+                                vpp=vpp,
+                                cp=cp,
+                                ep=ep,
+                                dp=dp,
+                                sharding=sharding,
                                 sequence_parallel=tp > 1 and template.software.sequence_parallel,
-                            )  # fmt: skip
+                            )
 
 
 def _batches(space: Space, template: TrainSetup, layout: TrainLayout, pruned: Counter[str]) -> Iterator[TrainSetup]:
@@ -183,7 +189,7 @@ def _batches(space: Space, template: TrainSetup, layout: TrainLayout, pruned: Co
         if per_rank % micro:
             pruned["micro-batch does not divide the batch of a rank"] += 1
             continue
-        if micro > 1 and micro * template.seq_len / layout.cp > MOST_TOKENS:
+        if micro > 1 and micro * template.seq_len / layout.cp > MAX_TOKENS:
             pruned["micro-batch beyond any gain"] += 1
             continue
         steps = per_rank // micro
@@ -192,9 +198,13 @@ def _batches(space: Space, template: TrainSetup, layout: TrainLayout, pruned: Co
             continue
         for recompute in [space.recompute] if space.recompute else _recomputes(template):
             yield replace(
-                template, layout=layout, micro_batch=micro, num_micro_batches=steps, recompute=recompute,
+                template,
+                layout=layout,
+                micro_batch=micro,
+                num_micro_batches=steps,
+                recompute=recompute,
                 recompute_share=1.0,
-            )  # fmt: skip
+            )
 
 
 def _recomputes(template: TrainSetup) -> tuple[Recompute, ...]:
@@ -212,7 +222,7 @@ def _tensor_degrees(model: Model, space: Space, template: TrainSetup, pruned: Co
     heads = {
         h for g in (*model.encoder, *model.layers) if (h := getattr(g.mixer, "num_attention_heads", None)) is not None
     }
-    for tp in _powers(LARGEST_TP):
+    for tp in _powers(MAX_TP):
         if any(h % tp for h in heads):
             pruned["tp does not divide the heads"] += 1
         elif tp > space.domain:
@@ -225,8 +235,8 @@ def _context_degrees(space: Space, template: TrainSetup, pruned: Counter[str]) -
     if not template.software.context_parallel or template.adapter:
         yield 1
         return
-    for cp in _powers(min(LARGEST_CP, space.count)):
-        if cp > 1 and template.seq_len / cp < LEAST_TOKENS_PER_CONTEXT_RANK:
+    for cp in _powers(min(MAX_CP, space.count)):
+        if cp > 1 and template.seq_len / cp < MIN_TOKENS_PER_CONTEXT_RANK:
             pruned["cp leaves a rank too few tokens"] += 1
             return
         yield cp
@@ -255,7 +265,7 @@ def _virtual_stages(space: Space, template: TrainSetup, *, layers: int, pp: int)
     """Chunks per stage: the layers divide evenly, or do with embedding and head counted as one each."""
     if pp == 1 or not template.software.interleaves:
         return [1]
-    found = [v for v in range(2, MOST_VIRTUAL_STAGES + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0]
+    found = [v for v in range(2, MAX_VIRTUAL_STAGES + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0]
     return [1, *found]
 
 
@@ -268,4 +278,4 @@ def _powers(most: int) -> list[int]:
 
 
 def _divisors(whole: int) -> list[int]:
-    return [d for d in range(1, min(whole, LARGEST_PP) + 1) if whole % d == 0]
+    return [d for d in range(1, min(whole, MAX_PP) + 1) if whole % d == 0]

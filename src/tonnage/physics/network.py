@@ -11,12 +11,37 @@ Vision transformers have layers, so their work is a transformer's over `patch_to
 from __future__ import annotations
 
 from math import sqrt
+from typing import Final
 
+from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, Unmeasured
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["element_bytes", "network_work", "patch_tokens", "retinanet_flop", "scaled_to"]
+__all__ = ["element_bytes", "network_totals", "network_work", "patch_tokens", "retinanet_flop", "scaled_to"]
+
+_FLOP_PER_VALUE: Final = 1300.0
+"""Forward FLOP per activation value: ResNet-50 740, SSD300 1,290, nnU-Net 1,380 to 2,120 (training/networks.toml)."""
+
+
+def network_totals(model: Model, *, image_px: int | None = None) -> tuple[float, float]:
+    """
+    Forward FLOP and activation values of one sample at an input size.
+
+    Both grow with the input's area. Activation values that nobody counted follow from the FLOP at the
+    ratio of ordinary convolutional networks.
+
+    Raises
+    ------
+    Unmeasured
+        The model has neither layers nor a published FLOP count.
+    """
+    network = model.network
+    if network is None or not network.flop:
+        raise Unmeasured(f"model: {model.id} has no layers and no published FLOP; give its FLOP per sample")
+    values = network.activation_values or network.flop / _FLOP_PER_VALUE
+    scale = (image_px / network.input_px) ** 2 if image_px and network.input_px else 1.0
+    return network.flop * scale, values * scale
 
 
 def scaled_to(*, total: float, input_px: float, resolution: float) -> float:

@@ -21,6 +21,7 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.profile import Profile
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
+from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import optimizer, state_bytes_per_parameter
 from tonnage.physics.parameters import (
     Matrix,
@@ -35,6 +36,7 @@ from tonnage.physics.parameters import (
 from tonnage.physics.pipeline import in_flight, stage_layers
 
 __all__ = [
+    "EXACT",
     "Held",
     "Recipe",
     "adapter_parameters",
@@ -45,6 +47,9 @@ __all__ = [
     "training_memory",
 ]
 
+
+EXACT: Final = frozenset({"weights", "frozen weights", "master weights", "optimizer"})
+"""Parts that follow from counts and formats alone: no measurement of the peak can lie below their sum."""
 
 _COMING_AND_GOING: Final = frozenset({"activations", "logits", "communication", "gradients"})
 
@@ -74,10 +79,12 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """Embedding, positions and head."""
     unit: float
     """The largest layer, which FSDP gathers whole."""
+    frozen: float = 0.0
+    """Beside them and never trained: text encoders and the autoencoder of latent diffusion."""
 
     @property
     def total(self) -> float:
-        """All of them. [parameters]"""
+        """All that is trained. [parameters]"""
         return self.dense + self.experts + self.ends
 
 
@@ -126,8 +133,12 @@ def held_parameters(model: Model, *, setup: TrainSetup) -> Held:
     layout = setup.layout
     groups = (*model.encoder, *model.layers)
     count = sum(group.count for group in groups)
+    towers = sum(tower.parameters for tower in model.towers)
+    # Latent diffusion trains its denoiser; what encodes texts and images is frozen (arXiv 2112.10752, section 3.3).
+    frozen = towers if "diffusion" in model.kind else 0.0
     if not count:
-        return Held(dense=parameters(model).value, experts=0.0, ends=0.0, unit=parameters(model).value / 8)
+        trained = parameters(model).value - frozen
+        return Held(dense=trained, experts=0.0, ends=0.0, unit=trained / 8, frozen=frozen)
     share = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp) / count
     dense = experts = unit = 0.0
     for group in groups:
@@ -141,8 +152,10 @@ def held_parameters(model: Model, *, setup: TrainSetup) -> Held:
         unit = max(unit, cut + whole + routed / max(layout.ep, 1))
     ends = embedding_parameters(model) + position_parameters(model)
     ends = max(ends, head_parameters(model)) if layout.pp > 1 else ends + head_parameters(model)
-    towers = sum(tower.parameters for tower in model.towers) + model.extra_parameters
-    return Held(dense=(dense * share) + towers / layout.tp, experts=experts * share, ends=ends / layout.tp, unit=unit)
+    beside = (towers - frozen + model.extra_parameters) / layout.tp
+    return Held(
+        dense=dense * share + beside, experts=experts * share, ends=ends / layout.tp, unit=unit, frozen=frozen
+    )  # fmt: skip
 
 
 def layer_matrices(group: LayerGroup, hidden: int) -> tuple[Matrix, ...]:
@@ -223,6 +236,8 @@ def _beyond_tensors(
 
 def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, float]:
     """Persistent parts, the gradients of one rank, and buffers of sharded training."""
+    if model.kind == "recommender":
+        return _table_states(model, setup), 0.0, 0.0
     held = held_parameters(model, setup=setup)
     if setup.adapter:
         return _adapter_states(model, setup, held)
@@ -236,24 +251,32 @@ def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, f
         return per_parameter * (dense + experts)
 
     copies = 2 if setup.layout.schedule == "dualpipe" else 1  # a rank serves a stage from either end
-    parts = (
+    parts = [
         Part(name="weights", value=copies * bytes_of(kept.weights, 3), source="parameters x format"),
         Part(name="master weights", value=bytes_of(kept.master + kept.wide_gradients, 1), source="32-bit copies"),
         Part(name="optimizer", value=bytes_of(kept.state, 1), source=optimizer(setup.optimizer).source),
-    )
+    ]
+    if held.frozen:
+        parts.append(Part(name="frozen weights", value=2.0 * held.frozen, source="text encoders and autoencoder"))
     # FSDP accumulates its shard of the gradients on the device whatever is offloaded; DeepSpeed moves them at once.
     hosted = setup.offload == "all" and setup.software.hosts_gradients
     gradients = 0.0 if hosted else bytes_of(kept.gradients, 2)
     if not setup.grads_kept:
         gradients = kept.gradients * max(held.ends / 2, held.unit)  # one layer's or the head's at a time
-    return parts, gradients, _buffers(setup, held, gradients)
+    return tuple(parts), gradients, _buffers(setup, held, gradients)
+
+
+def _table_states(model: Model, setup: TrainSetup) -> tuple[Part, ...]:
+    """Embedding tables spread over all ranks: only rows of a batch have gradients, row-wise states are under 1 %."""
+    rows = parameters(model).value / setup.layout.ranks
+    return (Part(name="weights", value=4.0 * rows, source="tables in 32 bits over all ranks (arXiv 2104.05158)"),)
 
 
 def _adapter_states(model: Model, setup: TrainSetup, held: Held) -> tuple[tuple[Part, ...], float, float]:
     """A frozen base, in 16 or 4 bits, and adapters trained in full."""
     stage, (dense_ranks, expert_ranks) = _stage(setup), shard_ranks(setup)
     shards, expert_shards = (dense_ranks, expert_ranks) if stage >= 3 else (1, 1)
-    stored = number_format("nf4" if setup.method == "qlora" else setup.weights)
+    stored = number_format(_base_format(setup))
     sixteen = 4.0 if setup.wide_residual or setup.precision in {"fp32", "tf32"} else 2.0
     matrices = stored.bytes if stored.bits < 16 else sixteen
     base = matrices * (held.dense / shards + held.experts / expert_shards) + sixteen * held.ends / shards
@@ -273,6 +296,19 @@ def _adapter_states(model: Model, setup: TrainSetup, held: Held) -> tuple[tuple[
     if setup.method == "qlora":
         gathered += held.unit * sixteen / 4  # matrices are widened one at a time, a quarter of a layer at most
     return parts, adapters * width, gathered
+
+
+def _base_format(setup: TrainSetup) -> str:
+    """
+    Format of the frozen base.
+
+    Software with primary weights of its own keeps them in 8 bits where products run in 8: 70B with LoRA in FP8 takes
+    82 GB in MLPerf's logs, whose 16-bit base alone would be 138.
+    """
+    if setup.method == "qlora":
+        return "nf4"
+    eight = number_format(setup.precision).bits == 8 and setup.software.mixed_precision == "accumulated"
+    return "fp8" if eight and number_format(setup.weights).bits == 16 else setup.weights
 
 
 def _stage(setup: TrainSetup) -> int:
@@ -379,10 +415,9 @@ def _network_moments(
     """A network without layers: its activation values, kept before and after each normalisation."""
     if model.profile is not None and model.profile.moments:
         return _traced_moments(model.profile, setup, gradients)
-    network = model.network
-    values = (network.activation_values if network else None) or 0.0
-    if network and setup.image_px and network.input_px:
-        values *= (setup.image_px / network.input_px) ** 2
+    values = setup.kept_values
+    if values is None:
+        values = network_totals(model, image_px=setup.image_px)[1] if model.network and model.network.flop else 0.0
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
     kept = coefficients.network_values * values * size * setup.micro_batch
     return (

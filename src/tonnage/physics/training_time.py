@@ -8,6 +8,7 @@ steps; the roofline and its rounded knee are those of `efficiency.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil, log2
 from typing import Final
 
@@ -21,6 +22,7 @@ from tonnage.physics.work import Operator
 
 __all__ = [
     "Network",
+    "by_architecture",
     "network",
     "product_share",
     "sustained_bytes_per_s",
@@ -77,24 +79,24 @@ def product_share(*, share: float, half: float, m: float, n: float, k: float) ->
 
 
 def training_operator_s(
-    op: Operator, *, accelerator: Accelerator, software: str, coefficients: TrainCoefficients, native: bool = False
+    op: Operator, *, accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients
 ) -> float:
     """Seconds of one execution of a compute operator. [s]"""
     moved_s = (op.read_bytes + op.write_bytes) / sustained_bytes_per_s(accelerator, coefficients)
     if op.kind == "elementwise":
-        return moved_s * coefficients.passes[software]
+        return moved_s * coefficients.passes[setup.software.fitted]
     share = _share(op, accelerator, coefficients)
     if op.kind == "attention_prefill":
         reach = op.context / (op.context + coefficients.attention_half)
         table = coefficients.attention
-        kernel = table["native"] if native else table.get(accelerator.architecture, table["*"])
+        kernel = table["native"] if setup.native_attention else by_architecture(table, accelerator.architecture)
         share *= kernel * reach * op.head_dim / (op.head_dim + _HEAD_HALF)
     elif op.kind == "state_space":
         share *= 0.25  # scans on few, narrow tiles; physics/efficiency.py seeds the same
     else:
         share = product_share(share=share, half=coefficients.gemm_half, m=op.m, n=op.n, k=op.k)
         if op.kind == "grouped_gemm":
-            share *= coefficients.expert
+            share *= coefficients.expert["fused" if setup.fused_experts else "*"]
         if op.compute not in {"fp32", "tf32"}:
             share *= _alignment(op, coefficients)
     compute_s = op.flop / (training_peak(accelerator, op.compute) * share)
@@ -125,14 +127,35 @@ def _alignment(op: Operator, coefficients: TrainCoefficients) -> float:
 
 
 def _share(op: Operator, accelerator: Accelerator, coefficients: TrainCoefficients) -> float:
-    wide = coefficients.gemm.get(accelerator.architecture, coefficients.gemm["*"])
+    wide = by_architecture(coefficients.gemm, accelerator.architecture)
     if op.compute == "fp4" and op.compute in accelerator.peaks:
         return coefficients.narrow["fp4"]
     if op.compute in _NARROW and op.compute in accelerator.peaks:
-        return coefficients.narrow.get(accelerator.architecture, coefficients.narrow["*"])
+        return _narrow_share(accelerator, op.compute, coefficients)
     if op.compute == "fp32":
         return wide * coefficients.single
     return wide * coefficients.wide if op.compute == "tf32" else wide
+
+
+def by_architecture(table: Mapping[str, float], architecture: str) -> float:
+    """
+    The number of an architecture: its own, else of the one that it grew from, else of all the others ("*").
+
+    "Blackwell Ultra" grew from "Blackwell", "CDNA4" from "CDNA".
+    """
+    for name in (architecture, architecture.partition(" ")[0], architecture.rstrip("0123456789")):
+        if name in table:
+            return table[name]
+    return table["*"]
+
+
+def _narrow_share(accelerator: Accelerator, compute: str, coefficients: TrainCoefficients) -> float:
+    """Of 8-bit products: what their kernels reach, or what the board's power limit lets them."""
+    kernels = by_architecture(coefficients.narrow, accelerator.architecture)
+    energy = by_architecture(coefficients.narrow_energy, accelerator.architecture)
+    if not energy or not accelerator.power_w:
+        return kernels
+    return min(kernels, accelerator.power_w / (energy * 1e-12 * accelerator.peaks[compute]))
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.hub import resolve
-from tonnage.catalog.training import training_coefficients, with_training_totals
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.breakdown import BREAKDOWN_SCHEMA, Breakdown, Evidence, Node
 from tonnage.domain.case import Case, InferCase, ServeCase, ServeResult, Traffic, TrainCase, TrainResult

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
-from tonnage.domain.check import CHECK_SCHEMA, Change, Check
+from tonnage.domain.compare import CHECK_SCHEMA, Change, Check
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest

@@ -17,8 +17,7 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions, accelerators, hub
 from tonnage.catalog.efficiency import ladder
-from tonnage.catalog.overheads import EngineTimes, engine_times
-from tonnage.catalog.support import support
+from tonnage.catalog.engines import EngineTimes, engine_times, support
 from tonnage.domain.accelerator import Accelerator, Link
 from tonnage.domain.answer import Basis
 from tonnage.domain.calibration import Calibration, Stretch
@@ -137,7 +136,9 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
     version = stated_release(known, case.year)
     running = resolved(engine, case.year)
-    times = engine_times(_timed_as(case.engine), vendor=accelerator.vendor, release=version)
+    # Whoever makes a processor, no fit on the same maker's GPUs says anything about it.
+    vendor = "" if accelerator.segment == "cpu" else accelerator.vendor
+    times = engine_times(_timed_as(case.engine), vendor=vendor, release=version)
     pool = kv_pool(
         model, accelerator, precision=precision, engine=running, layout=memory_layout,
         demand=Demand(context_tokens=max(1.0, case.isl + case.osl)),
@@ -190,7 +191,7 @@ def reachable(accelerator: Accelerator, multiprocessors: float | None, *, reach:
 
     A Hopper multiprocessor keeps about 28 GB/s in flight (H200: 132 of them reach 0.78 of 4.8 TB/s), so a part with
     few of them beside fast memory (H20: 78 at 4.0 TB/s) decodes at half of its data sheet. An engine whose kernels
-    keep less in flight (llama.cpp) says how much: 1/b = 1/(data sheet) + 1/(multiprocessors x reach).
+    keep less in flight (llama.cpp) says how much, and the two limits meet as those of a roofline do (power four).
     """
     if multiprocessors is None:
         return accelerator
@@ -198,7 +199,7 @@ def reachable(accelerator: Accelerator, multiprocessors: float | None, *, reach:
     if (accelerator.compute_capability or "").startswith("9."):
         reached = min(reached, multiprocessors * HOPPER_BYTES_PER_S)
     if reach:
-        reached = 1.0 / (1.0 / reached + 1.0 / (multiprocessors * reach))
+        reached = (reached**-4.0 + (multiprocessors * reach) ** -4.0) ** -0.25
     if reached == accelerator.memory_bytes_per_s:
         return accelerator
     return msgspec.structs.replace(accelerator, memory_bytes_per_s=reached)

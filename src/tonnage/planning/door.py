@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from tonnage import catalog, units
-from tonnage.catalog import Additions, shapes, traffic
-from tonnage.domain.default_engines import SERVING_ENGINE
+from tonnage.catalog import Additions, traffic
+from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.domain.precision import number_format
 from tonnage.domain.workload import Filters, FineTune, Lengths, LoadShape, Serve, Slo, Train
 from tonnage.engines.registry import planned_engines
@@ -446,7 +446,7 @@ def read_shape(given: Mapping[str, Any]) -> LoadShape:
 def _by_the_hour(said: tuple[str, ...], dispersion: float) -> LoadShape:
     """A built-in shape by its name, or rates of the hours of a day or a week."""
     if len(said) == 1:
-        known = shapes.shape(said[0])
+        known = traffic.shape(said[0])
         name, hours = known.name, known.hours
     else:
         name, hours = "", tuple(units.read(x, "count", field="day") for x in said)

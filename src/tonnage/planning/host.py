@@ -11,7 +11,7 @@ from typing import Final
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.domain.host import HostNeed
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.layout import Layout
 from tonnage.domain.money import Offer

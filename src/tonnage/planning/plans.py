@@ -1,8 +1,8 @@
-"""Plan files: the JSON that `tonnage plan --output` wrote becomes the same noun again."""
+"""Plan files: the JSON that `tonnage plan --output` wrote becomes the same plan again, in the names of today."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -16,21 +16,27 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadFact, echo
 from tonnage.planning.files import read_text
 
-__all__ = ["Plan", "plan_of_text", "read_plan"]
+__all__ = ["KINDS", "SCHEMA_1", "Plan", "from_schema_1", "plan_of_text", "read_plan"]
 
 Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan
 """Any plan; `kind` in the file tells which."""
 
-_NOUNS: Final[
-    dict[
-        str,
-        type[ServePlan] | type[TrainPlan] | type[BatchPlan] | type[LifecyclePlan] | type[InferPlan] | type[FleetPlan],
-    ]
-] = {
-    "serve": ServePlan, "train": TrainPlan, "finetune": TrainPlan, "batch": BatchPlan,
-    "lifecycle": LifecyclePlan, "infer": InferPlan, "fleet": FleetPlan,
-}  # fmt: skip
+KINDS: Final[dict[str, type[Plan]]] = {
+    "serve": ServePlan,
+    "train": TrainPlan,
+    "finetune": TrainPlan,
+    "batch": BatchPlan,
+    "lifecycle": LifecyclePlan,
+    "infer": InferPlan,
+    "fleet": FleetPlan,
+}
+"""`kind` in a file -> the plan that it is."""
 
+SCHEMA_1: Final = "tonnage.plan/1"
+RENAMED: Final = {"choices": "sizes", "flips": "break_even", "levers": "savings"}
+"""Fields of a plan: name in schema 1 -> name in schema 2."""
+HALVES: Final = ("make", "serve")
+"""Plans inside a lifecycle plan."""
 
 _AGAIN: Final = "plan the request again with `tonnage plan REQUEST.yaml -o PLAN.json`"
 
@@ -61,18 +67,28 @@ def plan_of_text(text: str, path: str) -> Plan:
     BadFact
         As `read_plan`.
     """
-    decode_json(text, where=f"plan '{echo(path)}'")
+    value = decode_json(text, where=f"plan '{echo(path)}'")
+    if isinstance(value, dict) and value.get("schema") == SCHEMA_1:
+        text = msgspec.json.encode(from_schema_1(value)).decode()
     try:
         envelope = msgspec.json.decode(text, type=_Envelope)
         if envelope.schema != PLAN_SCHEMA:
             raise BadFact(_other_schema(path, envelope.schema))
-        noun = _NOUNS.get(envelope.kind or "")
+        noun = KINDS.get(envelope.kind or "")
         if noun is None:
-            known = ", ".join(_NOUNS)
+            known = ", ".join(KINDS)
             raise BadFact(f"plan '{echo(path)}' is of kind '{echo(envelope.kind)}'; kinds that can be read: {known}")
         return msgspec.json.decode(text, type=noun)
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadFact(f"plan '{echo(path)}' cannot be read: {echo(error)}; {_AGAIN}") from None
+
+
+def from_schema_1(value: dict[str, Any]) -> dict[str, Any]:
+    """A decoded plan of schema 1 with the names of the present one, plans inside it as well; values untouched."""
+    renamed = {RENAMED.get(name, name): found for name, found in value.items()}
+    if value.get("kind") == "lifecycle":
+        renamed |= {half: from_schema_1(value[half]) for half in HALVES if isinstance(value.get(half), dict)}
+    return renamed | {"schema": PLAN_SCHEMA}
 
 
 def _other_schema(path: str, schema: str | None) -> str:

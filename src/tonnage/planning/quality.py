@@ -13,12 +13,12 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from tonnage.catalog.quality import cache_change, format_change
+from tonnage.catalog.published import cache_change, format_change
 from tonnage.domain.answer import Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.quality import QualityChange
+from tonnage.domain.published import QualityChange
 from tonnage.domain.workload import Batch, Serve
 
 __all__ = ["changes_among", "floored", "judged", "quality_text", "weights_change"]

@@ -203,7 +203,9 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     # Prompts that join a running step share its weights' traffic, and each other's: what one adds is its part of a
     # full step's excess over an empty one.
     filled = max(prompt, budget)
-    excess = (_prefill_s(at, filled) - steps[0][0]) * prompt / filled
+    # What a request waits for alone (reading, tokenising) takes nothing away from others.
+    own = at.overheads.request_s
+    excess = (_prefill_s(at, filled) - own - steps[0][0]) * prompt / filled
     layout = at.placement.layout
     times = ReplicaTimes(
         batches=sizes,
@@ -211,7 +213,7 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
         prefill_s=alone,
         prefill_tail_s=max(tail, alone),
         # It keeps one rank or stage of several busy.
-        prefill_work_s=max(excess, alone * LEAST_PREFILL) / (layout.dp * layout.pp),
+        prefill_work_s=max(excess, (alone - own) * LEAST_PREFILL) / (layout.dp * layout.pp),
         step_share=prompt / budget,
     )
     return times, steps[-1][1]

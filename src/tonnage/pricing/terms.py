@@ -316,9 +316,14 @@ def stated_step_s(provider: Provider | None) -> float | None:
 
 
 def unit_costs(
-    *, usd_per_hour: float, requests_per_s: float, prompt_tokens: float, output_tokens: float, prompt_share: float,
+    *,
+    usd_per_hour: float,
+    requests_per_s: float,
+    prompt_tokens: float,
+    output_tokens: float,
+    prompt_share: float,
     max_requests_per_s: float,
-) -> UnitCosts:  # fmt: skip
+) -> UnitCosts:
     """
     An hourly cost by what it delivers.
 

@@ -15,6 +15,7 @@ from tonnage.domain.fit import FitAnswer
 from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
+from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
@@ -33,6 +34,7 @@ SHOWN_BY: Final[dict[type, str]] = {
     InferPlan: "tonnage.report.infer:show_infer_plan",
     FleetPlan: "tonnage.report.fleet:show_fleet_plan",
     FitAnswer: "tonnage.report.memory:show_fit",
+    LocalAnswer: "tonnage.report.local:show_local",
     RentOrBuy: "tonnage.report.cost:show_rent_or_buy",
     Simulated: "tonnage.report.simulate:show_simulation",
     Diagnosis: "tonnage.report.diagnose:show_diagnosis",

@@ -38,8 +38,8 @@ def show_batch_plan(plan: BatchPlan, *, top: int = 8) -> None:
         console.print(_frontier_table(plan.frontier))
     lines(console, "Dearer but faster? One accelerator against one", texts=list(plan.card_for_card))
     lines(console, "Spot or on-demand?", texts=[plan.spot_against] if plan.spot_against else [])
-    if plan.flips:
-        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
+    if plan.break_even:
+        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.break_even])
     short = [f"{i + 1}. {text}" for i, o in enumerate(plan.options[:top]) if (text := starving(o.needs))]
     lines(console, "Hosts that would starve the accelerators", texts=short)
     lines(console, "What fewer bits cost in quality", texts=[change.told for change in plan.quality])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.domain.check import Change, Check
+from tonnage.domain.compare import Change, Check
 from tonnage.report.console import make_console
 from tonnage.units import show
 

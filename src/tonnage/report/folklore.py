@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tonnage.domain.folklore import FolkRule
+from tonnage.domain.published import FolkRule
 
 __all__ = ["folklore_page"]
 

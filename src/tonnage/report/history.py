@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.domain.history import History
+from tonnage.domain.measurement import History
 from tonnage.report.console import make_console
 
 __all__ = ["show_history"]

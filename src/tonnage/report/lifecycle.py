@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.lifecycle import Lever, LifecyclePlan, OneType
+from tonnage.domain.lifecycle import LifecyclePlan, OneType, SavingsOption
 from tonnage.report.console import lines, make_console
 from tonnage.units import show
 
@@ -33,7 +33,7 @@ def show_lifecycle_plan(plan: LifecyclePlan, *, top: int = 8) -> None:
         lines(console, "One kind of accelerator for both?", texts=[plan.one_type_text])
     if plan.one_type:
         console.print(_types_table(plan.one_type[:top]))
-    lines(console, "Smaller ways to do it, and what each saves", texts=[_lever(lever) for lever in plan.levers])
+    lines(console, "Smaller ways to do it, and what each saves", texts=[_lever(lever) for lever in plan.savings])
     timeline = [f"{show(stone.after_s, 's') if stone.after_s else 'start'}: {stone.what}" for stone in plan.timeline]
     lines(console, "Timeline", texts=timeline)
     if plan.binding is not None and plan.binding.nearest:
@@ -68,7 +68,7 @@ def _types_table(types: tuple[OneType, ...]) -> Table:
     return table
 
 
-def _lever(lever: Lever) -> str:
+def _lever(lever: SavingsOption) -> str:
     if lever.usd is None or lever.saves_usd is None:
         return f"{lever.change}: {lever.what}"
     quality = f" ({lever.quality})" if lever.quality else ""

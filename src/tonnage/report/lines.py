@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.domain.host import HostNeed
-from tonnage.domain.plan import Flip, ServeOption
+from tonnage.domain.accelerator import HostNeed
+from tonnage.domain.plan import BreakEven, ServeOption
 from tonnage.units import show
 
 __all__ = ["account_texts", "flip_text", "need_text", "starving"]
@@ -68,13 +68,13 @@ def starving(needs: Iterable[HostNeed]) -> str:
     )
 
 
-def flip_text(flip: Flip) -> str:
+def flip_text(flip: BreakEven) -> str:
     """ "deadline below 5.2 h (3.1 h-8 h): 8 x b200 for $90 in 2 h [ties as it is]"."""
     tie = " [ties as it is]" if flip.ties else ""
     return f"{flip.input} {show(flip.value, flip.unit)}{_interval(flip)}: {flip.becomes}{tie}"
 
 
-def _interval(flip: Flip) -> str:
+def _interval(flip: BreakEven) -> str:
     if flip.low is None and flip.high is None:
         return ""
     low, high = (None if end is None else show(end, flip.unit, digits=2) for end in (flip.low, flip.high))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tonnage.domain.device import DeviceMeasurement
-from tonnage.domain.measurement import Capacity, Latency, Measurement, Point
-from tonnage.domain.train_budget import TrainBudget
+from tonnage.domain.measurement import Capacity, DeviceMeasurement, Latency, Measurement, Point
+from tonnage.domain.train_measurement import TrainBudget
 from tonnage.domain.workload import Slo
 from tonnage.report.console import lines, make_console
 from tonnage.units import show

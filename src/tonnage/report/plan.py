@@ -44,14 +44,14 @@ def show_plan(plan: ServePlan, *, top: int = 8) -> None:
     lines(console, "What the money buys", texts=account_texts(plan.options[0]) if plan.options else [])
     lines(console, "Cheaper, at a risk?", texts=[plan.cheaper_at_risk] if plan.cheaper_at_risk else [])
     lines(console, "Why not fewer?", texts=[plan.why_not_fewer] if plan.why_not_fewer else [])
-    if plan.choices:
-        chosen = [f"{c.name}: {_count(c.accelerators)}, ${c.usd_per_hour:,.2f}/h, {c.covers}" for c in plan.choices]
+    if plan.sizes:
+        chosen = [f"{c.name}: {_count(c.accelerators)}, ${c.usd_per_hour:,.2f}/h, {c.covers}" for c in plan.sizes]
         lines(console, "How much room?", texts=chosen)
     lines(console, "Prefill and decode apart", texts=[plan.pools.sentence] if plan.pools else [])
     if plan.day is not None:
         _show_day(console, plan.day)
-    if plan.flips:
-        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
+    if plan.break_even:
+        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.break_even])
     short = [f"{i + 1}. {text}" for i, o in enumerate(plan.options[:top]) if (text := starving(o.needs))]
     lines(console, "Hosts that would starve the accelerators", texts=short)
     lines(console, "What fewer bits cost in quality", texts=[change.told for change in plan.quality])

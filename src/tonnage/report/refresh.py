@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.domain.refresh import Refresh, Refreshed, RefreshedModel, RefreshedModels
+from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.report.console import make_console
 
 __all__ = ["show_refreshed", "show_refreshed_models"]

@@ -44,8 +44,8 @@ def show_train_plan(plan: TrainPlan, *, top: int = 8) -> None:
         lines(console, "Host and storage", texts=[need_text(need) for need in best.needs])
         lines(console, "More accelerators?", texts=[plan.stops_paying] if plan.stops_paying else [])
         lines(console, "Spot?", texts=[plan.spot] if plan.spot else [])
-    if plan.flips:
-        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.flips])
+    if plan.break_even:
+        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.break_even])
     lines(console, "Decisions", texts=[f"{d.question} {d.answer}: {d.because}" for d in plan.trail])
     lines(console, "What relaxing one constraint buys", texts=list(plan.relaxing))
     lines(console, f"Cannot do it, or at least twice as dear ({len(plan.rejected)})", texts=_rejections(plan))

@@ -63,8 +63,6 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one multiprocessor keeps in flight in the engine's own kernels (prompts too); 0 = none. [bytes/s]"""
     bubble: float = 0.0
     """Of a decode step, lost per further pipeline stage. [-]"""
-    sequential: float = 0.0
-    """1 = the requests of a batch are decoded one after another. [-]"""
 
 
 def ahead(overheads: Overheads, scheduled: bool | None) -> Overheads:

@@ -23,7 +23,7 @@ from tonnage.domain.model import Attention, Model
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.work import Operator
 
-__all__ = ["mixed_attention", "prompt_product_s", "prompt_scores_s"]
+__all__ = ["has_prompt_kernels", "mixed_attention", "prompt_product_s", "prompt_scores_s"]
 
 BESIDE_PROMPTS: Final = 1.54
 """
@@ -43,17 +43,22 @@ JOULE_PER_FLOP: Final = {True: {"8.6": 3.8e-12, "8.9": 2.5e-12}, False: {"8.6": 
 """Dynamic energy by compute capability, where a part was seen at its limit. [J/FLOP]"""
 IDLE: Final = 0.15
 """Of the power limit, drawn before any work. [-]"""
-SCORE_BYTES: Final = 11.5
+SCORE_BYTES: Final = 21.0
 """Traffic per score, at the bandwidth that these kernels reach. [bytes]"""
 _SMALL: Final = ("6.0", "7.", "8.0")
 """Compute capabilities of multiprocessors with 64 lanes; others have 128."""
 
 
+def has_prompt_kernels(accelerator: Accelerator) -> bool:
+    """Whether prompts on this part run in kernels that are priced here; elsewhere the engine's factors hold."""
+    return accelerator.vendor == "NVIDIA" and bool(accelerator.peaks.get("fp32"))
+
+
 def prompt_product_s(op: Operator, accelerator: Accelerator) -> float | None:
     """One product of a prompt; none where it does not run in such kernels, or the part's lanes are not known."""
-    lanes = accelerator.peaks.get("fp32")
-    if accelerator.vendor != "NVIDIA" or not lanes or op.m < LEAST_ROWS:
+    if not has_prompt_kernels(accelerator) or op.m < LEAST_ROWS:
         return None
+    lanes = accelerator.peaks["fp32"]
     quantised = (FORMATS.get(op.weights) or number_format(op.weights)).bits < 16
     wide = accelerator.peaks.get("fp16_accum16") or accelerator.peaks.get("fp16") or lanes
     tensor = max(accelerator.peaks.get("int8", 0.0), wide) if quantised else wide

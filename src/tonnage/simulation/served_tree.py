@@ -167,17 +167,13 @@ def static_tree(
     """A batch that starts together, or a burst that runs in waves of as many as there are slots."""
     output, prompt = load.output_tokens, load.prompt_tokens
     together = min(requests, load.slots) if found.saturated else requests
-    turns = together if trees.pricing.overheads.sequential and together > 1 else 1.0
-    batch = together / turns
-    own = _prefill(trees, prefill_steps(prompts=batch, prompt_tokens=prompt, budget=budget), piped)
-    step = trees.decode("decode step", batch, context=prompt + (output + 1.0) / 2.0)
+    own = _prefill(trees, prefill_steps(prompts=together, prompt_tokens=prompt, budget=budget), piped)
+    step = trees.decode("decode step", together, context=prompt + (output + 1.0) / 2.0)
     ttft, tokens = Node.total(TTFT, (trees.request(), own)), max(0.0, output - 1.0)
-    told = f"{turns:g} requests take turns" if turns > 1.0 else "the batch decodes together, at its mean context"
-    tpot = Node.total(TPOT, (step,), times=turns, how=told)
+    tpot = Node.total(TPOT, (step,), how="the batch decodes together, at its mean context")
     one = Node.total(E2E, (ttft, Node.total("decode", (step,), times=tokens, how=f"{tokens:.4g} further tokens")))
-    e2e = one if turns == 1.0 else Node.total(E2E, (one,), times=turns, how=told)
     if not found.saturated:
-        return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=batch, cost=(one,))
+        return ServedTree(ttft=ttft, tpot=tpot, e2e=one, work=together, cost=(one,))
     waves = requests / together
     cost = _prefill(trees, prefill_steps(prompts=together, prompt_tokens=prompt, budget=budget), 1.0)
     wave = Node.total("a wave", (cost, Node.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens")))
@@ -188,7 +184,7 @@ def static_tree(
     return ServedTree(
         ttft=Node.total(TTFT, (*ttft.parts, ahead)),
         tpot=Node.total(TPOT, (msgspec.structs.replace(tpot, name="decode"), beside)),
-        e2e=Node.total(E2E, (msgspec.structs.replace(e2e, name="a request of the first wave"), ahead)),
+        e2e=Node.total(E2E, (msgspec.structs.replace(one, name="a request of the first wave"), ahead)),
         work=requests,
         cost=(Node.total("all waves", (wave,), times=waves, how=told),),
     )

@@ -54,17 +54,6 @@ def static_batch(
 ) -> Served:
     """One batch prefilled together, then decoded together; `piped` is the share of its prompts' time that is left."""
     o = table.overheads
-    if o.sequential and batch > 1:
-        one = static_batch(
-            table, batch=1.0, prompt_tokens=prompt_tokens, output_tokens=output_tokens, budget=budget, piped=piped
-        )
-        return Served(
-            ttft_s=one.ttft_s,
-            tpot_s=one.tpot_s * batch,
-            e2e_s=one.e2e_s * batch,
-            requests_per_s=one.requests_per_s,
-            running=1.0,
-        )
     first = o.request_s + piped * prefill_s(table, prompts=batch, prompt_tokens=prompt_tokens, budget=budget)
     steps = max(0.0, output_tokens - 1.0)
     step = table.decode_s(batch, prompt_tokens + (output_tokens + 1.0) / 2.0)

@@ -20,7 +20,7 @@ from tonnage.physics.operators import operator_evidence, operator_s, peak_flop_p
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
 from tonnage.simulation.overheads import Overheads
-from tonnage.simulation.own_kernels import prompt_product_s, prompt_scores_s
+from tonnage.simulation.own_kernels import has_prompt_kernels, prompt_product_s, prompt_scores_s
 
 __all__ = ["Parts", "Placement", "Speculation", "encode_parts", "evidence_of", "parts_of", "seconds", "step_parts"]
 
@@ -107,6 +107,7 @@ def parts_of(work: Work, placement: Placement) -> Parts:
     del found["rung"]
     rungs: set[Rung] = set()
     accelerator, kernels = placement.accelerator, placement.ladder
+    own_kernels = has_prompt_kernels(accelerator)
     for op in work:
         once, rung = operator_s(op, accelerator=accelerator, ladder=kernels)
         rungs.add(rung)
@@ -122,12 +123,14 @@ def parts_of(work: Work, placement: Placement) -> Parts:
             found["attention"] += taken
         elif kind in _PREFILL:
             found["prefill_attention"] += taken
-            scores = prompt_scores_s(op, accelerator)
-            found["own_scores"] += taken if scores is None else scores * count
+            if own_kernels:
+                scores = prompt_scores_s(op, accelerator)
+                found["own_scores"] += taken if scores is None else scores * count
         elif op.flop:
             _add_product(found, op, taken, placement)
-            own = prompt_product_s(op, accelerator)
-            found["own_products"] += taken if own is None else own * count
+            if own_kernels:
+                own = prompt_product_s(op, accelerator)
+                found["own_products"] += taken if own is None else own * count
         else:
             found["touch"] += taken
     return Parts(**found, rung=weakest_rung(tuple(rungs)))
@@ -186,7 +189,7 @@ def seconds(parts: Parts, overheads: Overheads, *, sequences: float, prompts: fl
         + parts.experts_compute * (o.experts_compute - 1.0)
     )
     looked = parts.prefill_attention * o.prefill_attention
-    if prompts and o.reach_bytes_per_s:
+    if prompts and o.reach_bytes_per_s and (parts.own_products or parts.own_scores):
         products, looked = parts.own_products, parts.own_scores
     busy = (
         products

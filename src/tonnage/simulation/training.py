@@ -24,6 +24,7 @@ from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.efficiency import smooth_max
+from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import newton_schulz_flop, optimizer, step_bytes
 from tonnage.physics.pipeline import bubble_turns, split_bubble_s, stage_layers
 from tonnage.physics.training_memory import (
@@ -34,6 +35,7 @@ from tonnage.physics.training_memory import (
     shard_ranks,
 )
 from tonnage.physics.training_time import (
+    by_architecture,
     network,
     sustained_bytes_per_s,
     training_peak,
@@ -41,7 +43,7 @@ from tonnage.physics.training_time import (
 )
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
 from tonnage.physics.work import Operator
-from tonnage.simulation.training_networks import network_totals, networked
+from tonnage.simulation.training_networks import networked
 from tonnage.simulation.training_times import Times, exposed
 
 __all__ = [
@@ -172,7 +174,7 @@ def turn_of(work: LayerWork, times: Times) -> Turn:
     device = compute + moved + exchange
     host = smooth_max(compute_s=device, memory_s=launches) - device
     if work.experts:
-        host += (3.0 + repeats) * c.expert_layer_s
+        host += (3.0 + repeats) * c.expert_layer_s["fused" if setup.fused_experts else "*"]
     return Turn(
         compute=compute, elementwise=moved, exchange=exchange, host=host,
         backward=back + back_moved + repeats * (ahead + ahead_moved),
@@ -299,47 +301,74 @@ def _pipeline_exchange(model: Model, times: Times) -> float:
 
 
 def data_exchanges(model: Model, times: Times, *, stage: Turn) -> list[Exchange]:
-    """Gradients and gathered weights between data-parallel ranks, and what of them the passes do not hide."""
+    """
+    Gradients and gathered weights between data-parallel ranks, and what of them the passes do not hide.
+
+    Routed experts that are spread over ranks have fewer copies than everything else, and exchange among those alone.
+    """
     setup, layout, c = times.setup, times.setup.layout, times.coefficients
-    ranks = layout.dp * layout.cp
-    if ranks == 1:
+    if layout.dp * layout.cp == 1:
         return []
-    held = held_parameters(model, setup=setup)
-    trained = held.total
-    if setup.adapter:
-        trained = adapter_parameters(model, setup=setup) / (layout.tp * layout.pp)
-    dense = held.dense + held.ends
-    kept = recipe(setup).gradients
-    wire = 2.0 if setup.adapter or kept < 4 else 4.0
-    stride = layout.tp
-    gathered = 0.0
-    if layout.sharding in {"zero3", "fsdp", "hsdp", "zero2"} or layout.sharding == "zero1":
-        gathered = 2.0 * dense
-        if setup.adapter and layout.sharding in {"fsdp", "zero3"} and setup.method == "qlora":
-            gathered = 0.55 * dense
+    groups = _copied(model, times)
+    kept = recipe(setup)
+    wire = 2.0 if setup.adapter or kept.gradients < 4 else 4.0
     if layout.sharding in {"zero3", "fsdp", "hsdp"}:
-        shard, _ = shard_ranks(setup)
-        gather = transfer_s("all_gather", gathered, ranks=shard, stride=stride, links=times.links)
-        scatter = transfer_s(
-            "reduce_scatter", wire * min(trained, dense), ranks=shard, stride=stride, links=times.links
-        )
-        # Hybrid sharding: what one node shares is then summed over the nodes.
-        between = transfer_s(
-            "all_reduce", wire * min(trained, dense) / shard, ranks=ranks // shard, stride=stride * shard,
-            links=times.links,
-        )  # fmt: skip
-        each = 2 * gather + scatter + between + _streamed_s(dense, shard, times)
+        each = sum(_sharded_s(group, wire, times) for group in groups)
         left = exposed(each, stage.total, overlap=c.data_overlap)
         return [Exchange("gathers and scatters of a micro-batch", each, left, setup.num_micro_batches)]
-    reduce = transfer_s("all_reduce" if not gathered else "reduce_scatter", wire * min(trained, dense), ranks=ranks,
-                        stride=stride, links=times.links)  # fmt: skip
-    gather = transfer_s("all_gather", gathered if not setup.adapter else 0.0, ranks=ranks, stride=stride,
-                        links=times.links)  # fmt: skip
+    gathers = layout.sharding in {"zero1", "zero2"}
+    reduce = gather = 0.0
+    for held, trained, ranks, stride in groups:
+        kind = "reduce_scatter" if gathers else "all_reduce"
+        reduce += transfer_s(kind, wire * trained, ranks=ranks, stride=stride, links=times.links)
+        if gathers and not setup.adapter:
+            gather += transfer_s("all_gather", 2.0 * held, ranks=ranks, stride=stride, links=times.links)
     hides = c.data_overlap if setup.software.hides_reduction else 0.0
     return [
         Exchange("gradients", reduce, exposed(reduce, stage.backward, overlap=hides)),
         Exchange("gathered weights", gather, exposed(gather, stage.total - stage.backward, overlap=hides)),
     ]
+
+
+class Copied(NamedTuple):
+    """Parameters that one rank holds with so many others, and how far apart those lie in the job."""
+
+    held: float
+    trained: float
+    ranks: int
+    stride: int
+
+
+def _copied(model: Model, times: Times) -> list[Copied]:
+    """What data-parallel ranks share: everything but routed experts, and those among the ranks that hold the same."""
+    setup, layout = times.setup, times.setup.layout
+    held = held_parameters(model, setup=setup)
+    dense = held.dense + held.ends
+    trained = dense
+    if setup.adapter:
+        trained = min(dense, adapter_parameters(model, setup=setup) / (layout.tp * layout.pp))
+    found = [Copied(dense, trained, layout.dp * layout.cp, layout.tp)]
+    if held.experts:
+        spread = layout.ep > 1
+        ranks = max(1, layout.dp * layout.cp * layout.tp // layout.ep) if spread else layout.dp * layout.cp
+        learned = 0.0 if setup.adapter else held.experts  # adapters of routed experts are not counted either
+        found.append(Copied(held.experts, learned, ranks, layout.ep if spread else layout.tp))
+    return found
+
+
+def _sharded_s(group: Copied, wire: float, times: Times) -> float:
+    """Gathers of both passes and the scatter of gradients of one micro-batch, where ranks share every parameter."""
+    setup, layout, links = times.setup, times.setup.layout, times.links
+    held, trained, ranks, stride = group
+    shard = min(ranks, shard_ranks(setup)[0]) if layout.sharding == "hsdp" else ranks
+    gathered = (0.55 if setup.method == "qlora" and layout.sharding != "hsdp" else 2.0) * held
+    gather = transfer_s("all_gather", gathered, ranks=shard, stride=stride, links=links)
+    scatter = transfer_s("reduce_scatter", wire * trained, ranks=shard, stride=stride, links=links)
+    # Hybrid sharding: what one node shares is then summed over the nodes.
+    between = transfer_s(
+        "all_reduce", wire * trained / shard, ranks=ranks // shard, stride=stride * shard, links=links
+    )  # fmt: skip
+    return 2 * gather + scatter + between + _streamed_s(held, shard, times)
 
 
 def _streamed_s(dense: float, shard: int, times: Times) -> float:
@@ -353,12 +382,14 @@ def _optimizer_s(model: Model, times: Times) -> float:
     """One fused pass over the parameters this rank steps."""
     setup, layout = times.setup, times.setup.layout
     chosen = optimizer(setup.optimizer)
+    kept = recipe(setup)
     if setup.adapter:
-        stepped, kept = adapter_parameters(model, setup=setup) / (layout.tp * layout.pp), recipe(setup)
+        stepped = adapter_parameters(model, setup=setup) / (layout.tp * layout.pp)
+        stepped /= layout.dp * layout.cp if layout.sharding != "none" else 1
+    elif layout.sharding == "none":
+        stepped = held_parameters(model, setup=setup).total
     else:
-        stepped, kept = held_parameters(model, setup=setup).total, recipe(setup)
-    if layout.sharding != "none":
-        stepped /= layout.dp * layout.cp
+        stepped = sum(group.held / group.ranks for group in _copied(model, times))
     moved = step_bytes(
         weight_bytes=kept.weights, grad_bytes=kept.gradients * chosen.passes, master_bytes=kept.master,
         state_bytes=kept.state,
@@ -383,7 +414,7 @@ def _orthogonal_s(model: Model, times: Times) -> float:
         for matrix in layer_matrices(group, group.hidden_size or model.hidden_size):
             flop += group.count * matrix.copies * newton_schulz_flop(rows=matrix.outputs, columns=matrix.inputs)
     ranks = layout.tp * layout.pp * (layout.dp * layout.cp if layout.sharding != "none" else 1)
-    share = times.coefficients.gemm.get(times.accelerator.architecture, times.coefficients.gemm["*"])
+    share = by_architecture(times.coefficients.gemm, times.accelerator.architecture)
     return 0.0 if setup.adapter else flop / ranks / (training_peak(times.accelerator, "bf16") * share)
 
 

@@ -11,17 +11,13 @@ from typing import Final
 from tonnage.domain.answer import Basis, Part
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
-from tonnage.errors import Unmeasured
+from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import optimizer, step_bytes
-from tonnage.physics.parameters import parameters
-from tonnage.physics.training_memory import recipe
-from tonnage.physics.training_time import sustained_bytes_per_s, training_peak, transfer_s
+from tonnage.physics.training_memory import held_parameters, recipe
+from tonnage.physics.training_time import by_architecture, sustained_bytes_per_s, training_peak, transfer_s
 from tonnage.simulation.training_times import Times, exposed
 
-__all__ = ["network_totals", "networked"]
-
-_FLOP_PER_VALUE: Final = 1300.0
-"""Forward FLOP per activation value: ResNet-50 740, SSD300 1,290, nnU-Net 1,380 to 2,120 (networks.toml)."""
+__all__ = ["networked"]
 
 _FROZEN_FLOP_PER_VALUE: Final = 4200.0
 """Forward FLOP per activation value of a latent model's encoder: 1.1 TFLOP over 0.26 G values (counted, 512 px)."""
@@ -34,7 +30,7 @@ def networked(model: Model, times: Times) -> tuple[Part, ...]:
     """Parts of one step: FLOP three times, passes over activation values, exchange, optimizer, input."""
     setup, c, card = times.setup, times.coefficients, times.accelerator
     flop, values = network_totals(model, image_px=setup.image_px)
-    share = c.gemm.get(card.architecture, c.gemm["*"]) * c.convolution
+    share = by_architecture(c.gemm, card.architecture) * c.convolution
     dtype = number_format(setup.precision).compute
     # The transform is of two dimensions, and volumes have three.
     saved = 1.0 if setup.network_style == "volume" else _WINOGRAD
@@ -47,7 +43,7 @@ def networked(model: Model, times: Times) -> tuple[Part, ...]:
     passes = c.network_passes * (c.separable if separable else c.network_wide if size == 4 else 1.0)
     values += setup.frozen_flop / _FROZEN_FLOP_PER_VALUE / 3.0
     moved = passes * values * size * samples / rate
-    weights = parameters(model).value
+    weights = held_parameters(model, setup=setup).total
     reduce = transfer_s("all_reduce", weights * size, ranks=setup.layout.dp, stride=1, links=times.links)
     kept = recipe(setup)
     chosen = optimizer(setup.optimizer)
@@ -63,23 +59,3 @@ def networked(model: Model, times: Times) -> tuple[Part, ...]:
         Part(name="input", value=c.image_s * samples, basis=Basis.CALIBRATED),
         Part(name="host", value=c.step_s[setup.software.fitted], basis=Basis.CALIBRATED),
     )
-
-
-def network_totals(model: Model, *, image_px: int | None = None) -> tuple[float, float]:
-    """
-    Forward FLOP and activation values of one sample at an input size.
-
-    Both grow with the input's area. Activation values that nobody counted follow from the FLOP at the
-    ratio of ordinary convolutional networks.
-
-    Raises
-    ------
-    Unmeasured
-        The model has neither layers nor a published FLOP count.
-    """
-    network = model.network
-    if network is None or not network.flop:
-        raise Unmeasured(f"model: {model.id} has no layers and no published FLOP; give its FLOP per sample")
-    values = network.activation_values or network.flop / _FLOP_PER_VALUE
-    scale = (image_px / network.input_px) ** 2 if image_px and network.input_px else 1.0
-    return network.flop * scale, values * scale

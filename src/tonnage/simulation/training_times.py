@@ -24,13 +24,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
         """Operators one after the other; `kind` "compute" or "elementwise" takes only those. [s]"""
         return sum(
             op.count
-            * training_operator_s(
-                op,
-                accelerator=self.accelerator,
-                software=self.setup.software.fitted,
-                coefficients=self.coefficients,
-                native=self.setup.native_attention,
-            )
+            * training_operator_s(op, accelerator=self.accelerator, setup=self.setup, coefficients=self.coefficients)
             for op in ops
             if kind is None or (op.kind == "elementwise") == (kind == "elementwise")
         )

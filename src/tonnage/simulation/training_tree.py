@@ -149,7 +149,11 @@ def _exchange(work: LayerWork, times: Times) -> tuple[Node, ...]:
 
 def _host(work: LayerWork, times: Times) -> tuple[Node, ...]:
     turn, c = turn_of(work, times), times.coefficients
-    routed = (3.0 + _repeats(times)) * c.expert_layer_s if work.experts else 0.0
+    routed = (
+        (3.0 + _repeats(times)) * c.expert_layer_s["fused" if times.setup.fused_experts else "*"]
+        if work.experts
+        else 0.0
+    )
     return (
         _fitted("launches beyond the device's work", turn.host - routed, c, "host and device side by side"),
         _fitted("routing of tokens", routed, c, f"{3.0 + _repeats(times):g} passes"),
@@ -168,9 +172,7 @@ def _leaves(ops: tuple[Operator, ...], times: Times, *, moved: bool) -> tuple[No
 
 def _leaf(op: Operator, times: Times) -> Node:
     setup, c = times.setup, times.coefficients
-    once = training_operator_s(
-        op, accelerator=times.accelerator, software=setup.software.fitted, coefficients=c, native=setup.native_attention
-    )
+    once = training_operator_s(op, accelerator=times.accelerator, setup=setup, coefficients=c)
     least_s, bound = roofline_of(op, accelerator=times.accelerator, ladder=_DATASHEET)
     evidence = msgspec.structs.replace(
         _evidence(c, f"{op.kind} on {times.accelerator.architecture}"), roofline_s=least_s, bound=bound,

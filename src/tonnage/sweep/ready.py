@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-from tonnage.sweep.work import answered
+from tonnage.sweep.runners import answered
 
 __all__ = ["QUESTION"]
 

@@ -1,9 +1,13 @@
-"""Where questions are worked on: processes of this machine, or a Ray cluster; both do the same and may lose a worker.
+"""
+Where questions are worked on: processes of this machine, or a Ray cluster; both do the same and may lose a worker.
 
 Questions go out in chunks, large ones first, so that the last ones end together. Each process has a pool of its own, so
 that one that dies takes only its chunk with it; that chunk is asked again, a few times at most. On Linux the processes
 are forked from one that has loaded everything (`tonnage.sweep.ready`) and runs no threads: a worker starts, or starts
 again, at no cost.
+
+A worker asks each question of a chunk and keeps the numbers that were asked for. It gets plain values and gives plain
+values, so that a process, another machine and this one do the same.
 """
 
 from __future__ import annotations
@@ -13,23 +17,25 @@ import importlib.util
 import multiprocessing
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
 from typing import Any, Final
 
-from tonnage.errors import BadRequest, TonnageError, echo
-from tonnage.sweep.work import Chunk, answered
+import msgspec
 
-__all__ = ["Found", "chunked", "on_processes", "on_ray"]
+from tonnage.catalog import Additions, gather
+from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
+
+__all__ = ["USUAL", "Chunk", "Found", "answered", "chunked", "on_processes", "on_ray", "taken"]
 
 Found = list[tuple[str, bytes]]
 TRIES: Final = 3
 """Of one chunk, before the sweep gives up: a question that kills every worker must end."""
 IN_FLIGHT: Final = 4
 """Chunks handed to Ray per core at once."""
-LARGEST_CHUNK: Final = 64
+MAX_CHUNK: Final = 64
 SHARE: Final = 4
 """A chunk is this part of a worker's share of what is left: the first are large, the last ones single questions."""
 
@@ -38,7 +44,7 @@ def chunked(questions: Chunk, *, workers: int) -> Iterator[Chunk]:
     """All questions in their order, in chunks that shrink."""
     start = 0
     while start < len(questions):
-        size = max(1, min(LARGEST_CHUNK, (len(questions) - start) // (SHARE * workers)))
+        size = max(1, min(MAX_CHUNK, (len(questions) - start) // (SHARE * workers)))
         yield questions[start : start + size]
         start += size
 
@@ -138,3 +144,103 @@ def _pool(context: BaseContext) -> ProcessPoolExecutor:
 def _lost(chunk: Chunk) -> str:
     first = echo(chunk[0][1])
     return f"a worker died {TRIES} times on the same {len(chunk)} questions, the first of them {first}; out of memory?"
+
+
+Chunk = tuple[tuple[str, dict[str, Any]], ...]
+"""Key and request of each question."""
+
+USUAL: Final[dict[str, dict[str, str]]] = {
+    "plan": {
+        "feasible": "feasible", "accelerator": "options.0.configuration.accelerator",
+        "accelerators": "options.0.accelerators", "cost": "options.0.cost.value", "cost_low": "options.0.cost.low",
+        "cost_high": "options.0.cost.high", "unit": "options.0.cost.unit", "provider": "options.0.bill.provider",
+        "sentence": "sentence",
+    },
+    "fit": {
+        "fits": "fits", "accelerator": "rows.0.accelerator", "count": "rows.0.count", "bytes": "rows.0.memory.value",
+        "limit_bytes": "rows.0.limit_bytes", "sentence": "sentence",
+    },
+    "simulate": {
+        "fits": "fits", "requests": "requests", "ttft_p95_s": "ttft_s.p95", "tpot_p95_s": "tpot_s.p95",
+        "e2e_p95_s": "e2e_s.p95", "requests_per_s": "requests_per_s", "preemptions": "preemptions",
+        "capacity_per_s": "capacity.rate_per_s", "sentence": "sentence",
+    },
+    "predict": {
+        "fits": "fits", "ttft_s": "ttft_s.mean", "tpot_s": "tpot_s.mean",
+        "output_tokens_per_s": "output_tokens_per_s.value", "step_s": "step_s.value",
+        "samples_per_s": "samples_per_s.value", "why": "why",
+    },
+}  # fmt: skip
+"""Columns of a sweep that names none."""
+
+
+def answered(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tuple[str, ...]) -> list[tuple[str, bytes]]:
+    """Key and row (JSON) of every question of a chunk; a wrong request is a row that says why."""
+    additions = gather(paths=folders)
+    return [(key, msgspec.json.encode(_row(ask, request, take, additions))) for key, request in chunk]
+
+
+def taken(answer: Any, take: Mapping[str, str]) -> dict[str, Any]:
+    """
+    The named numbers of an answer; a place it has not (an option of an infeasible plan) is null.
+
+    Raises
+    ------
+    UnknownName
+        No such answer has a figure of that name.
+    """
+    return {name: msgspec.to_builtins(_at(answer, path)) for name, path in take.items()}
+
+
+def _row(ask: str, request: dict[str, Any], take: Mapping[str, str], additions: Additions) -> dict[str, Any]:
+    try:
+        return taken(_asked(ask, request, additions), take or USUAL[ask])
+    except TonnageError as wrong:
+        return {"error": str(wrong)}
+
+
+def _asked(ask: str, request: dict[str, Any], additions: Additions) -> Any:
+    if ask == "plan":
+        from tonnage.planning.ask import answer, kind_of
+
+        kind, fields = kind_of(request, source="base")
+        return answer(kind, fields, additions=additions)
+    if ask == "fit":
+        from tonnage.planning.fit.door import fit_request
+        from tonnage.planning.fit.fit import fit
+
+        return fit(fit_request(request), additions=additions)
+    if ask == "simulate":
+        from tonnage.planning.simulate.door import simulation_of
+        from tonnage.planning.simulate.simulate import simulate
+
+        return simulate(simulation_of(request), additions=additions)
+    from tonnage.planning.predict.case_lines import case_of_object
+    from tonnage.planning.predict.predict import predict
+
+    return predict(case_of_object(request), additions=additions)
+
+
+def _at(answer: Any, path: str) -> Any:
+    """The value at a path of names and places: fields and figures of nouns, keys of mappings, items of lists."""
+    value = answer
+    for name in path.split("."):
+        if isinstance(value, Mapping):
+            value = value.get(name)
+        elif isinstance(value, list | tuple):
+            value = value[int(name)] if name.isdecimal() and int(name) < len(value) else None
+        elif isinstance(value, msgspec.Struct):
+            value = _figure(value, name, path=path)
+        else:
+            return None
+    return value
+
+
+def _figure(noun: msgspec.Struct, name: str, *, path: str) -> Any:
+    """A field of a noun, or a figure derived from its fields."""
+    kind = type(noun)
+    derived = [own for own in dir(kind) if isinstance(getattr(kind, own), property)]
+    known = [*kind.__struct_fields__, *derived]
+    if name not in known:
+        raise UnknownName(f"figure in take, '{echo(path)}'", name, known=known)
+    return getattr(noun, name)

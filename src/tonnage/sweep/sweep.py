@@ -1,16 +1,26 @@
-"""A sweep from start to end: expand, skip what is known, work, keep, and write the table in the grid's order."""
+"""
+A sweep from start to end: expand, skip what is known, work, keep, and write the table in the grid's order.
+
+A sweep file is a grid: its points are every combination, in an order that never changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import msgspec
+
+from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.sweep import store as stores
-from tonnage.sweep.points import Point, Sweep, points_of
 from tonnage.sweep.runners import on_processes, on_ray
+from tonnage.version import __version__
 
-__all__ = ["run", "table"]
+__all__ = ["ASKS", "Point", "Sweep", "points_of", "run", "sweep_of", "table"]
 
 
 def run(
@@ -67,3 +77,103 @@ def table(sweep: Sweep, file: Path) -> Iterator[dict[str, Any]]:
             elif row is not None:
                 found = row
                 yield point.varied | {f"{name}_found" if name in point.varied else name: found[name] for name in found}
+
+
+ASKS: Final = ("plan", "fit", "simulate", "predict")
+MAX_POINTS: Final = 1_000_000
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep file says."""
+
+    ask: str
+    """plan, fit, simulate or predict."""
+    base: dict[str, Any]
+    """Fields that all points share."""
+    grid: dict[str, tuple[Any, ...]]
+    """Field, with dots for groups -> its values."""
+    take: dict[str, str]
+    """Column -> path into the answer (options.0.cost.value); empty = the usual ones of its kind."""
+
+    @property
+    def size(self) -> int:
+        """Points of the grid."""
+        return math.prod(len(values) for values in self.grid.values())
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One question of a sweep."""
+
+    index: int
+    key: str
+    """Of the question itself: the same question has the same key in any sweep."""
+    request: dict[str, Any]
+    varied: dict[str, Any]
+
+
+def sweep_of(fields: Mapping[str, Any]) -> Sweep:
+    """
+    A sweep from a file's mapping.
+
+    Raises
+    ------
+    BadRequest
+        A group is missing or of the wrong shape, or the grid is empty or too large.
+    """
+    known = ("sweep", "base", "grid", "take")
+    for name in fields:
+        if name not in known:
+            raise UnknownName("field", str(name), known=known)
+    ask = fields.get("sweep")
+    if ask not in ASKS:
+        raise UnknownName("sweep", str(ask), known=ASKS)
+    base, grid, take = (_mapping(fields, name) for name in ("base", "grid", "take"))
+    if not grid:
+        raise BadRequest("grid is missing: name fields with lists of values, for example grid: {rate: [1/s, 2/s]}")
+    for name, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise BadRequest(f"grid.{echo(name)}: a list of values is expected, for example [1/s, 2/s]")
+    made = Sweep(
+        ask=str(ask),
+        base=base,
+        grid={str(name): tuple(values) for name, values in grid.items()},
+        take={str(name): str(path) for name, path in take.items()},
+    )
+    if made.size > MAX_POINTS:
+        raise BadRequest(f"the grid has {made.size:,} points; at most {MAX_POINTS:,} are asked at once")
+    return made
+
+
+def points_of(sweep: Sweep) -> Iterator[Point]:
+    """Every combination, the last field of the grid varying fastest."""
+    names = tuple(sweep.grid)
+    for index, values in enumerate(itertools.product(*sweep.grid.values())):
+        varied = dict(zip(names, values, strict=True))
+        request = sweep.base
+        for name, value in varied.items():
+            request = _with(request, name.split("."), value)
+        yield Point(index=index, key=key_of(sweep.ask, request, take=sweep.take), request=request, varied=varied)
+
+
+def key_of(ask: str, request: Mapping[str, Any], *, take: Mapping[str, str]) -> str:
+    """The same for the same question to the same release, whatever the order of its fields."""
+    told = [__version__, ask, dict(request), dict(take)]
+    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32]
+
+
+def _with(request: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    """The request with one field set, the groups on its way copied."""
+    head, *rest = path
+    if not rest:
+        return {**request, head: value}
+    inner = request.get(head, {})
+    if not isinstance(inner, Mapping):
+        raise BadRequest(f"grid.{'.'.join(path)}: base gives '{head}' as one value, not as a group")
+    return {**request, head: _with(inner, rest, value)}
+
+
+def _mapping(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = fields.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise BadRequest(f"{name} must hold 'name: value' lines, not '{echo(value)}'")
+    return {str(key): item for key, item in value.items()}

@@ -33,7 +33,7 @@ from tonnage.domain.case import (
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import Unmeasured
-from tonnage.validation.groups import grouped
+from tonnage.validation.grouping import grouped
 from tonnage.validation.metrics import log_ratio, quantile
 from tonnage.validation.rows import Row
 from tonnage.validation.scoring import Score, score

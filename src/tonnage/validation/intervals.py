@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tonnage.validation.groups import grouped
+from tonnage.validation.grouping import grouped
 from tonnage.validation.metrics import log_ratio
 from tonnage.validation.scoring import Score
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY",
-    "FEWEST_GROUPS",
+    "MIN_GROUPS",
     "PARENT_GROUPS",
     "QUANTITY_OF",
     "Factor",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 LEVEL: Final = 0.9
-FEWEST_GROUPS: Final = 3
+MIN_GROUPS: Final = 3
 """A level with fewer groups has no row of its own."""
 PARENT_GROUPS: Final = 4.0
 """How many groups a level's parent weighs in its width."""
@@ -138,7 +138,7 @@ def widths(scores: Iterable[Score]) -> dict[tuple[str, str, str], float]:
         levels = _levels(residuals, numbers)
         share = _share(levels, residuals, numbers)
         for name in levels:
-            if name == ANY or len(set(levels[name].groups.tolist())) >= FEWEST_GROUPS:
+            if name == ANY or len(set(levels[name].groups.tolist())) >= MIN_GROUPS:
                 found[kind, quantity, name] = math.exp(_width(levels, name, share))
     return found
 
@@ -177,7 +177,7 @@ def _fit(residuals: Sequence[Residual]) -> list[Factor]:
     found = []
     for name in levels:
         groups = sorted(set(levels[name].groups.tolist()))
-        if name != ANY and len(groups) < FEWEST_GROUPS:
+        if name != ANY and len(groups) < MIN_GROUPS:
             continue
         inside = [own for (level, _, _), own in zip(residuals, held, strict=True) if name in levels_of(level)]
         by_group = grouped(
@@ -189,7 +189,7 @@ def _fit(residuals: Sequence[Residual]) -> list[Factor]:
             lambda item: item[0],
         )
         shares = [sum(own for _, own in items) / len(items) for items in by_group.values()]
-        judged = len(numbers) >= FEWEST_GROUPS
+        judged = len(numbers) >= MIN_GROUPS
         found.append(
             Factor(
                 kind="",
@@ -224,7 +224,7 @@ def _levels(residuals: Sequence[Residual], numbers: Mapping[Group, int]) -> dict
 
 def _share(levels: Levels, residuals: Sequence[Residual], numbers: Mapping[Group, int]) -> float:
     """The share of residuals to hold for which left-out coverage, by groups and by rows, is 0.9."""
-    if len(numbers) < FEWEST_GROUPS:
+    if len(numbers) < MIN_GROUPS:
         return 1.0
     low, high = _SHARES
     for _ in range(_HALVINGS):
@@ -260,7 +260,7 @@ def _width(levels: Levels, level: str, share: float, *, without: int = -1) -> fl
         own = levels[name]
         kept = own.groups != without
         groups = own.weights[kept].sum()
-        if name != ANY and groups < FEWEST_GROUPS - 0.5:
+        if name != ANY and groups < MIN_GROUPS - 0.5:
             break
         if groups <= 0:
             continue

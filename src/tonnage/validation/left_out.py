@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog.intervals import factor, factor_of
 from tonnage.errors import BadFact, UnknownName
-from tonnage.validation.groups import LEFT_OUT
+from tonnage.validation.grouping import LEFT_OUT
 from tonnage.validation.intervals import QUANTITY_OF
 from tonnage.validation.scoring import Score
 

@@ -55,10 +55,22 @@ def facts_of(
     layout = "x".join(f"{name}{getattr(log.layout, name)}" for name in ("tp", "dp", "ep"))
     told = "" if preemptions is None else str(preemptions)
     return [
-        [log.name, log.model, log.accelerator, layout, f"vllm {log.version}", str(len(log.requests.prompt)), by, name,
-         *(f"{value:.5g}" for value in found[name]), told, date, SOURCE]
+        [
+            log.name,
+            log.model,
+            log.accelerator,
+            layout,
+            f"vllm {log.version}",
+            str(len(log.requests.prompt)),
+            by,
+            name,
+            *(f"{value:.5g}" for value in found[name]),
+            told,
+            date,
+            SOURCE,
+        ]
         for name in QUANTITIES
-    ]  # fmt: skip
+    ]
 
 
 def write_facts(path: Path, rows: Iterable[list[str]]) -> None:
@@ -98,7 +110,14 @@ def log_errors(rows: Iterable[dict[str, str]]) -> tuple[LogErrors, ...]:
         line = own["ttft_s"]
         told = {name: line[name] for name in ("model", "accelerator", "layout", "engine", "date", "source")}
         found.append(
-            LogErrors(log=log, requests=int(line["requests"]), by=by, ttft=errors["ttft_s"], tpot=errors["tpot_s"],
-                      e2e=errors["e2e_s"], **told)
-        )  # fmt: skip
+            LogErrors(
+                log=log,
+                requests=int(line["requests"]),
+                by=by,
+                ttft=errors["ttft_s"],
+                tpot=errors["tpot_s"],
+                e2e=errors["e2e_s"],
+                **told,
+            )
+        )
     return tuple(found)

@@ -74,16 +74,32 @@ def network_figures(
         _figure("vision (timm)", left, of(unseen, _timm, "samples_per_s"), at_most=0.22),
         _figure("encoders (TensorRT, FasterTransformer)", latency, of(known, _encoder, "e2e_ms"), at_most=0.15),
         _figure("diffusion, one step", latency, of(known, _step, "tpot_ms"), at_most=0.25),
-        _figure("diffusion and video, whole", "median error of rate or latency", _first(known, ids, "diffusion"),
-                at_most=0.25),
+        _figure(
+            "diffusion and video, whole",
+            "median error of rate or latency",
+            _first(known, ids, "diffusion"),
+            at_most=0.25,
+        ),
         _figure("speech", rate, of(known, _speech, "samples_per_s"), at_most=0.25),
-        _figure("one stream: llama.cpp, ExLlama, MLC", "median error of the time per token",
-                of(known, _single, "tpot_ms"), at_most=0.12),
-        _figure("one stream: llama.cpp, ExLlama, MLC", "median error of the prompt on one accelerator",
-                _errors(item for item in asked if item.id not in spread), at_most=0.20),
-        _figure("one stream: llama.cpp, ExLlama, MLC", "median error of the prompt over several accelerators",
-                _errors(item for item in asked if item.id in spread), at_most=0.20),
-    ]  # fmt: skip
+        _figure(
+            "one stream: llama.cpp, ExLlama, MLC",
+            "median error of the time per token",
+            of(known, _single, "tpot_ms"),
+            at_most=0.12,
+        ),
+        _figure(
+            "one stream: llama.cpp, ExLlama, MLC",
+            "median error of the prompt on one accelerator",
+            _errors(item for item in asked if item.id not in spread),
+            at_most=0.20,
+        ),
+        _figure(
+            "one stream: llama.cpp, ExLlama, MLC",
+            "median error of the prompt over several accelerators",
+            _errors(item for item in asked if item.id in spread),
+            at_most=0.20,
+        ),
+    ]
     return tuple(figure for figure in found if figure.rows)
 
 
@@ -101,9 +117,12 @@ def own_figures(folder: Path) -> tuple[Figure, ...]:
     with table.open(encoding="utf-8", newline="") as file:
         for run in csv.DictReader(file):
             case = InferCase(
-                model=resolve(str(folder / run["profile"])), accelerator=run["accelerator_id"],
-                batch=int(run["batch"]), precision=run["precision"], engine=run["engine"],
-            )  # fmt: skip
+                model=resolve(str(folder / run["profile"])),
+                accelerator=run["accelerator_id"],
+                batch=int(run["batch"]),
+                precision=run["precision"],
+                engine=run["engine"],
+            )
             latency = predict_infer(case, additions=Additions(paths=(str(folder / run["device"]),))).latency_s
             if latency is not None:
                 name = f"{run['unit']}/s of {run['profile'].partition('.')[0]}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.catalog import Additions
-from tonnage.catalog.hub.inline import read_inline
+from tonnage.catalog.hub.config import read_inline
 from tonnage.domain.accuracy import Figure
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point, turning_point
 from tonnage.planning.calibrate.calibrate import calibrate
@@ -46,12 +46,22 @@ def _rows(folder: Path, name: str) -> list[Row]:
 def stack(row: Row) -> Stack:
     """The engine that a row is of, and its model."""
     hidden = int(row["hidden_size"])
-    model = read_inline({
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden, "torch_dtype": "float16",
-        "intermediate_size": int(row["intermediate_size"]), "num_hidden_layers": int(row["num_hidden_layers"]),
-        "num_attention_heads": hidden // 64, "num_key_value_heads": hidden // 256, "head_dim": 64,
-        "vocab_size": int(row["vocab_size"]), "max_position_embeddings": 4096, "tie_word_embeddings": False,
-    })  # fmt: skip
+    model = read_inline(
+        {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_size": hidden,
+            "torch_dtype": "float16",
+            "intermediate_size": int(row["intermediate_size"]),
+            "num_hidden_layers": int(row["num_hidden_layers"]),
+            "num_attention_heads": hidden // 64,
+            "num_key_value_heads": hidden // 256,
+            "head_dim": 64,
+            "vocab_size": int(row["vocab_size"]),
+            "max_position_embeddings": 4096,
+            "tie_word_embeddings": False,
+        }
+    )
     return Stack(model=model, accelerator="own-xeon-1t", engine="llamacpp", options=OPTIONS)
 
 

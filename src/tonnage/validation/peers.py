@@ -3,23 +3,28 @@ What would another tool have said? Its answers to measured rows beside ours, on 
 
 The answers are kept in `peers/` of the checkout, written by scripts that run the other tool in an environment of its
 own; nothing of it is imported here.
+
+A duel says who is nearer, source by source, losses too. Ours stand three ways: as shipped (in sample where a fit has
+read the source), without the source, and without the model's family. An entrant that says its own fits have read a
+source is marked there; it is then to be compared with ours as shipped, otherwise with ours without the source.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tonnage.domain.accuracy import PeerErrors
-from tonnage.validation.groups import grouped
+from tonnage.domain.accuracy import Duel, PeerErrors
+from tonnage.validation.grouping import grouped, read_grouping
 from tonnage.validation.left_out import LeftOut
-from tonnage.validation.metrics import ape, quantile
+from tonnage.validation.metrics import ape, covered, quantile
+from tonnage.validation.out_of_sample import FIGURES, independent, without_group
 from tonnage.validation.rows import Row, number, text
 from tonnage.validation.scoring import Score
 
-__all__ = ["ALL", "FILE", "NAME", "beside"]
+__all__ = ["ALL", "FILE", "MEAN", "NAME", "beside", "duels"]
 
 FILE: Final = Path("tools") / "peers" / "aiconfigurator.csv"
 NAME: Final = "aiconfigurator 0.12"
@@ -58,9 +63,11 @@ def beside(
 
 
 def _pair(
-    item: Score, rows: Mapping[str, Row], theirs: Mapping[str, Mapping[str, str]],
+    item: Score,
+    rows: Mapping[str, Row],
+    theirs: Mapping[str, Mapping[str, str]],
     left_out: Mapping[tuple[str, str], LeftOut],
-) -> Pair | None:  # fmt: skip
+) -> Pair | None:
     said = theirs.get(item.id, {}).get(item.quantity)
     if not said or item.predicted is None or not item.measured or item.id not in rows:
         return None
@@ -89,4 +96,98 @@ def _errors(key: tuple[str, str, str, str], pairs: list[Pair]) -> PeerErrors:
         ours_mean=sum(ours) / len(ours),
         theirs_mean=sum(theirs) / len(theirs),
         left_out_median=quantile([pair.left_out for pair in pairs if pair.left_out is not None], 0.5),
+    )
+
+
+MEAN = "mean"
+Key = tuple[str, str]
+
+
+def duels(
+    rows: Sequence[Row], theirs: Sequence[Score], *, ours: Sequence[Score], root: Path, fitted_on: Iterable[str] = ()
+) -> list[Duel]:
+    """
+    Medians by figure and source with enough numbers, and the mean over sources of each figure.
+
+    Parameters
+    ----------
+    theirs, ours : sequence of Score
+        Of the same rows.
+    fitted_on : iterable of str
+        Sources that the other program's fits have read.
+    """
+    grouping = read_grouping(root)
+    taught = {row.block for row in rows if row.table not in grouping.unseen}
+    left_out = {
+        kind: _errors_by_key(without_group(rows, ours, root=root, kind=kind, grouping=grouping))
+        for kind in ("source", "family")
+    }
+    shipped, said = _errors_by_key(ours), _errors_by_key(theirs)
+    found = []
+    for (figure, source), own in grouped(_counted(rows, theirs), lambda pair: (pair[0], pair[1].block)).items():
+        both = [item for _, item in own if (item.id, item.quantity) in said and (item.id, item.quantity) in shipped]
+        if len(both) < grouping.fewest:
+            continue
+        inside = [covered(measured=item.measured or 0.0, low=item.low, high=item.high) for item in both]
+        known = [held for held in inside if held is not None]
+        found.append(
+            Duel(
+                figure=figure,
+                source=source,
+                rows=len(both),
+                asked=len(own),
+                theirs=_median(both, said) or 0.0,
+                ours=_median(both, shipped) or 0.0,
+                ours_source=_median(both, left_out["source"]),
+                ours_family=_median(both, left_out["family"]),
+                theirs_fitted=source in set(fitted_on),
+                ours_fitted=source in taught,
+                theirs_coverage=sum(known) / len(known) if known else None,
+            )
+        )
+    found.sort(key=lambda line: (FIGURES.index(line.figure), line.source))
+    return [line for _, own in grouped(found, lambda line: line.figure).items() for line in (*own, _mean(own))]
+
+
+def _counted(rows: Sequence[Row], scores: Iterable[Score]) -> list[tuple[str, Score]]:
+    """Every number that counts, with its figure."""
+    known = {row.id: row for row in rows}
+    found = []
+    for id_, own in grouped(scores, lambda item: item.id).items():
+        taken = independent(known[id_], (item.quantity for item in own if item.measured))
+        found += [(taken[item.quantity], item) for item in own if item.quantity in taken]
+    return found
+
+
+def _errors_by_key(scores: Iterable[Score]) -> dict[Key, float]:
+    return {
+        (item.id, item.quantity): ape(predicted=item.predicted, measured=item.measured)
+        for item in scores
+        if item.predicted is not None and item.measured
+    }
+
+
+def _median(scores: Iterable[Score], errors: Mapping[Key, float]) -> float | None:
+    """Over those that have an error; none where none has."""
+    return quantile([errors[item.id, item.quantity] for item in scores if (item.id, item.quantity) in errors], 0.5)
+
+
+def _mean(lines: Sequence[Duel]) -> Duel:
+    """The mean over sources of their medians; ours left out only where every source has such a number."""
+
+    def over(pick: Callable[[Duel], float | None]) -> float | None:
+        values = [value for line in lines if (value := pick(line)) is not None]
+        return sum(values) / len(values) if len(values) == len(lines) else None
+
+    return Duel(
+        figure=lines[0].figure,
+        source=MEAN,
+        rows=sum(line.rows for line in lines),
+        asked=sum(line.asked for line in lines),
+        theirs=over(lambda line: line.theirs) or 0.0,
+        ours=over(lambda line: line.ours) or 0.0,
+        ours_source=over(lambda line: line.ours_source),
+        ours_family=over(lambda line: line.ours_family),
+        theirs_fitted=any(line.theirs_fitted for line in lines),
+        ours_fitted=any(line.ours_fitted for line in lines),
     )

@@ -9,6 +9,9 @@ and memory only where the row is marked as usable for them; a row that prints FL
 those, counted as its source counts them. Energy is that of the accelerators, over the tokens answered: what is drawn of
 their limit (the planner's share for serving), over the predicted rate. Diffusion prints one denoising iteration in the
 column of the time per token.
+
+A source counts six FLOP per weight and token (eight where it counts the recomputed forward pass as well), and the whole
+or the causal half of attention; a row says which in `tflops_definition` and `attn_flops`.
 """
 
 from __future__ import annotations
@@ -21,13 +24,15 @@ import msgspec
 from tonnage import catalog
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Case, InferResult, Latency, Result, ServeCase, ServeResult, TrainResult
+from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, TonnageError
 from tonnage.planning.energy import SERVING_LOAD, machine_power
+from tonnage.planning.train.training_job import layer_weights
 from tonnage.units import GiB
-from tonnage.validation.rows import Row, number, text
-from tonnage.validation.stated_flop import flop_of_sequence
+from tonnage.validation.rows import Row, count, number, text
+from tonnage.validation.train_cases import model_of
 
-__all__ = ["NAMES", "Measured", "Predicted", "measured", "predicted"]
+__all__ = ["NAMES", "Measured", "Predicted", "flop_of_sequence", "measured", "predicted"]
 
 NAMES: Final = (
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",
@@ -255,3 +260,27 @@ def _latency(latency: Latency | None, statistic: Statistic) -> Predicted | None:
     low = None if latency.low is None else latency.low * ratio * 1e3
     high = None if latency.high is None else latency.high * ratio * 1e3
     return Predicted(value=value * 1e3, low=low, high=high)
+
+
+def flop_of_sequence(row: Row) -> float:
+    """
+    FLOP of one sequence, forward and backward, as the row's source counts them.
+
+    Raises
+    ------
+    BadFact
+        The row gives no sequence length, or its model has no attention.
+    """
+    said = model_of(row)
+    model = said if isinstance(said, Model) else catalog.model(said)
+    tokens = count(row, "seq_len")
+    mixer = model.layers[0].mixer if model.layers else None
+    if tokens is None or not isinstance(mixer, Attention):
+        raise BadFact("not stated: what its FLOP/s count")
+    weights = layer_weights(model)
+    layers = sum(group.count for group in model.layers)
+    width = mixer.num_attention_heads * mixer.head_dim
+    attention = 2.0 * layers * width * tokens * (0.5 if text(row, "attn_flops") == "causal" else 1.0)
+    repeated = text(row, "tflops_definition") == "hardware" and text(row, "act_ckpt") == "full"
+    passes = 8.0 if repeated else 6.0
+    return tokens * (passes * (weights + attention) + 6.0 * model.hidden_size * model.vocab_size)

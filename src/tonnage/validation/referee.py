@@ -33,7 +33,7 @@ import msgspec
 from tonnage.domain.case import Case
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.groups import labels_of
+from tonnage.validation.grouping import labels_of
 from tonnage.validation.quantities import Measured, measured
 from tonnage.validation.rows import Row, number
 from tonnage.validation.scoring import Score
@@ -111,9 +111,14 @@ def ask(command: str, questions: Sequence[Question], *, patience_s: float = PATI
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
         try:
             process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, text=True, encoding="utf-8",
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+                encoding="utf-8",
                 errors="replace",
-            )  # fmt: skip
+            )
         except OSError as error:
             raise BadRequest(f"the predictor '{echo(argv[0])}' cannot be run: {error.strerror}") from None
         with process:
@@ -244,11 +249,15 @@ def _scores(row: Row, said: Said, unasked: str) -> list[Score]:
         why = unasked or item.problem or _why(row.id, item, said)
         found.append(
             msgspec.structs.replace(
-                base, quantity=item.quantity, measured=item.value,
-                predicted=answer.value if answer else None, low=answer.low if answer else None,
-                high=answer.high if answer else None, reason="" if answer else why,
+                base,
+                quantity=item.quantity,
+                measured=item.value,
+                predicted=answer.value if answer else None,
+                low=answer.low if answer else None,
+                high=answer.high if answer else None,
+                reason="" if answer else why,
             )
-        )  # fmt: skip
+        )
     return found
 
 

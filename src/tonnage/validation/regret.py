@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tonnage.domain.accuracy import Regret
-from tonnage.validation.groups import grouped
+from tonnage.validation.grouping import grouped
 from tonnage.validation.metrics import quantile
 from tonnage.validation.rows import Row, number, text
 
@@ -62,9 +62,10 @@ def regrets(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str = ""
         lambda row: tuple(text(row, name) for name in ("model_id", "accelerator_id", "isl", "osl", by) if name),
     )
     known = [
-        points for own in questions.values()
+        points
+        for own in questions.values()
         if len(points := [p for row in own if (p := _point(row, said)) is not None]) > 1
-    ]  # fmt: skip
+    ]
     picked = {limit: [pick for own in known if (pick := _picked(own, limit)) is not None] for limit in LIMITS_MS}
     lines = [_line(found, limit_ms=limit, by=by, who=who) for limit, found in picked.items() if found]
     every = [pick for found in picked.values() for pick in found]

@@ -36,12 +36,12 @@ LAYOUTS: Final[dict[Layout, tuple[str, ...]]] = {
 """Columns of which one in the header tells the layout, asked in this order."""
 
 NEEDED: Final = ("id", "accelerator_id")
-LONGEST_CELL: Final = 65_536
+MAX_CELL_LENGTH: Final = 65_536
 """Longest cell that is read. [characters]"""
-MOST_COLUMNS: Final = 1_000
-LONGEST_LINE: Final = 4 * 1024**2
-MOST_LINES: Final = 5_000_000
-MOST_EMPTY: Final = 100_000
+MAX_COLUMNS: Final = 1_000
+MAX_LINE_LENGTH: Final = 4 * 1024**2
+MAX_LINES: Final = 5_000_000
+MAX_EMPTY: Final = 100_000
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
@@ -162,19 +162,19 @@ def _open(path: Path) -> IO[str]:
 def _lines(file: IO[str], name: str) -> Iterator[str]:
     """Lines of a table, none longer and no more of them empty than a table has."""
     number = empty = 0
-    while line := file.readline(LONGEST_LINE + 1):
+    while line := file.readline(MAX_LINE_LENGTH + 1):
         number += 1
         empty += not line.strip()
-        if len(line) > LONGEST_LINE:
-            raise BadFact(f"'{name}' line {number} is longer than {LONGEST_LINE // 1024**2} MiB, which no row is")
-        if empty > MOST_EMPTY or number > MOST_LINES:
-            what = f"{MOST_EMPTY:,} empty lines" if empty > MOST_EMPTY else f"{MOST_LINES:,} lines"
+        if len(line) > MAX_LINE_LENGTH:
+            raise BadFact(f"'{name}' line {number} is longer than {MAX_LINE_LENGTH // 1024**2} MiB, which no row is")
+        if empty > MAX_EMPTY or number > MAX_LINES:
+            what = f"{MAX_EMPTY:,} empty lines" if empty > MAX_EMPTY else f"{MAX_LINES:,} lines"
             raise BadFact(f"'{name}' has more than {what}; no table of measurements has as many")
         yield line
 
 
 def _rows(file: IO[str], name: str, *, table: str) -> Iterator[Row]:
-    csv.field_size_limit(LONGEST_CELL)
+    csv.field_size_limit(MAX_CELL_LENGTH)
     reader = csv.reader(_lines(file, name))
     header = [column.strip() for column in next(reader, [])]
     layout = _checked_layout(header, name)
@@ -200,8 +200,8 @@ def _rows(file: IO[str], name: str, *, table: str) -> Iterator[Row]:
 def _checked_layout(header: list[str], name: str) -> Layout:
     if not any(header):
         raise BadFact(f"'{name}' is empty; a table of measurements starts with a header row")
-    if len(header) > MOST_COLUMNS:
-        raise BadFact(f"'{name}' has {len(header)} columns; at most {MOST_COLUMNS} are read")
+    if len(header) > MAX_COLUMNS:
+        raise BadFact(f"'{name}' has {len(header)} columns; at most {MAX_COLUMNS} are read")
     twice = next((column for column in header if column and header.count(column) > 1), None)
     if twice is not None:
         raise BadFact(f"'{name}' has two columns named '{echo(twice)}'; each name must be given once")

@@ -19,8 +19,7 @@ from typing import Any, Final
 
 from tonnage import catalog
 from tonnage.domain.case import Links, ServeCase, Traffic
-from tonnage.domain.default_engines import SERVING_ENGINE
-from tonnage.domain.layout import Disaggregation, Layout
+from tonnage.domain.layout import SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.model import Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import BadFact, TonnageError
@@ -323,9 +322,11 @@ def _options(row: Row) -> dict[str, Any]:
     if share and (found := re.search(rf"{share}\s*=?\s*(0\.\d+)", text(row, "notes"))):
         stated["memory_fraction"] = float(found[1])
     for option, column in (
-        ("max_num_batched_tokens", "max_batched_tokens"), ("max_num_seqs", "max_batch"),
-        ("receive_interval", "receive_interval"), ("batch_wait_steps", "batch_wait_steps"),
-    ):  # fmt: skip
+        ("max_num_batched_tokens", "max_batched_tokens"),
+        ("max_num_seqs", "max_batch"),
+        ("receive_interval", "receive_interval"),
+        ("batch_wait_steps", "batch_wait_steps"),
+    ):
         value = count(row, column)
         if value is not None:
             stated[option] = value

@@ -80,11 +80,19 @@ def train_case(row: Row) -> TrainCase:
 
 
 def _framework(row: Row) -> str | None:
-    """The engine; tables that compare compilers with the loop they compile say in prose which row is which."""
-    name = text(row, "engine")
-    if name == "thunder" and "eager" in text(row, "notes").lower():
+    """
+    The engine, with the release of NVIDIA's container where the row names it.
+
+    Prose says which rows of a table are of the loop that a compiler is compared with, and which of MLPerf's submissions
+    ran NVIDIA's own scripts (NeMo), whatever the submitter calls the framework.
+    """
+    name, notes = text(row, "engine"), text(row, "notes")
+    if name == "thunder" and "eager" in notes.lower():
         return "pytorch"
-    return name or None
+    if re.search(r"submission config_\w*(?:DGX|GB200)", notes):
+        return "nemo"
+    release = re.match(r"(\d\d\.\d\d)\S* NeMo Container", notes)
+    return f"{name} {release[1]}" if name and release else name or None
 
 
 def _offload(row: Row) -> Literal["none", "optimizer", "all"]:

@@ -4,11 +4,16 @@ Is training predicted well enough where it matters? Groups of training rows, eac
 The groups are those that a user would name: language models, one source's tables, TPUs, fine-tuning, peak memory,
 growth with the number of accelerators, networks of images on one device. A row counts once, by the first speed that it
 prints. *Left out* is what fits say that never saw the row's source (or accelerator); the bounds are the project's own.
+
+For every measured pre-training row that prints its tensor and pipeline degrees, the step of the printed layout is
+compared with that of the best arrangement of the same job: same software, batch and sequence, and recomputation where
+the row or its era fixes it. Of a sweep (rows of one block with the same job) the fastest measured row is what somebody
+would use; the others were printed because they are slower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import exp, log, log2
 from typing import Final
@@ -16,15 +21,26 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.accuracy import Figure
-from tonnage.validation.groups import LEFT_OUT, grouped
+from tonnage.domain.training import TrainSetup
+from tonnage.errors import TonnageError
+from tonnage.planning.train.stated_layout import over_best_layout
+from tonnage.validation.grouping import LEFT_OUT, grouped
 from tonnage.validation.intervals import ANY, fit
-from tonnage.validation.layouts import Compared
 from tonnage.validation.left_out import LeftOut, left_out_scores
 from tonnage.validation.metrics import ape, quantile
-from tonnage.validation.rows import Row, count, text
+from tonnage.validation.rows import Row, count, number, text
 from tonnage.validation.scoring import Score
+from tonnage.validation.train_cases import train_case
 
-__all__ = ["SPEEDS", "layout_figures", "scaling_errors", "speeds_of", "training_figures"]
+__all__ = [
+    "SPEEDS",
+    "Compared",
+    "compared_layouts",
+    "layout_figures",
+    "scaling_errors",
+    "speeds_of",
+    "training_figures",
+]
 
 SPEEDS: Final = ("step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel")
 """Scored speeds; a row counts by the first that it prints."""
@@ -167,9 +183,29 @@ def scaling_errors(speeds: Iterable[Speed], *, per_doubling: bool = True) -> lis
     """
 
     def job(speed: Speed) -> tuple[str, ...]:
-        names = ("source", "model", "accelerator_id", "accelerator", "accel_per_node", "engine", "framework", "year",
-                 "act_precision", "seq_len", "image_px", "method", "tp", "pp", "vpp", "cp", "ep", "sharding",
-                 "micro_batch", "act_ckpt", "flash_attn")  # fmt: skip
+        names = (
+            "source",
+            "model",
+            "accelerator_id",
+            "accelerator",
+            "accel_per_node",
+            "engine",
+            "framework",
+            "year",
+            "act_precision",
+            "seq_len",
+            "image_px",
+            "method",
+            "tp",
+            "pp",
+            "vpp",
+            "cp",
+            "ep",
+            "sharding",
+            "micro_batch",
+            "act_ckpt",
+            "flash_attn",
+        )
         return (speed.row.block, *(text(speed.row, name) for name in names))
 
     found: list[float] = []
@@ -188,11 +224,21 @@ def _scaling_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
     language = scaling_errors(speed for speed in speeds if _language(speed.row))
     small = scaling_errors((speed for speed in speeds if _small(speed.row)), per_doubling=False)
     return [
-        Figure(group="language models", figure="median error of growth per doubling of accelerators",
-               rows=len(language), value=quantile(language, 0.5), at_most=0.04),
-        Figure(group=SMALL, figure="median error of growth from one count to the next", rows=len(small),
-               value=quantile(small, 0.5), at_most=0.10),
-    ]  # fmt: skip
+        Figure(
+            group="language models",
+            figure="median error of growth per doubling of accelerators",
+            rows=len(language),
+            value=quantile(language, 0.5),
+            at_most=0.04,
+        ),
+        Figure(
+            group=SMALL,
+            figure="median error of growth from one count to the next",
+            rows=len(small),
+            value=quantile(small, 0.5),
+            at_most=0.10,
+        ),
+    ]
 
 
 def _tuning_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
@@ -201,9 +247,10 @@ def _tuning_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
     peaks = _errors(item for item in own if item.quantity == "peak_mem_gb" and item.id in tuned)
     return [
         _median(speeds_of(rows, own), _tuned, group=group, figure="median error of the step", at_most=0.18),
-        Figure(group=group, figure="median error of peak memory", rows=len(peaks), value=quantile(peaks, 0.5),
-               at_most=0.08),
-    ]  # fmt: skip
+        Figure(
+            group=group, figure="median error of peak memory", rows=len(peaks), value=quantile(peaks, 0.5), at_most=0.08
+        ),
+    ]
 
 
 def _errors(scores: Iterable[Score]) -> list[float]:
@@ -220,14 +267,25 @@ def _memory_figures(own: Sequence[Score], out_of_memory: Sequence[Score]) -> lis
     right = sum(said == ran for said, ran in verdicts) / len(verdicts) if verdicts else None
     unsafe = sum(said and not ran for said, ran in verdicts) / len(verdicts) if verdicts else None
     return [
-        Figure(group="all peaks", figure="median error of peak memory", rows=len(peaks), value=quantile(peaks, 0.5),
-               at_most=0.07),
-        Figure(group="all peaks", figure="nine in ten are nearer than", rows=len(peaks), value=quantile(peaks, 0.9),
-               at_most=0.20),
+        Figure(
+            group="all peaks",
+            figure="median error of peak memory",
+            rows=len(peaks),
+            value=quantile(peaks, 0.5),
+            at_most=0.07,
+        ),
+        Figure(
+            group="all peaks",
+            figure="nine in ten are nearer than",
+            rows=len(peaks),
+            value=quantile(peaks, 0.9),
+            at_most=0.20,
+        ),
         Figure(group="fits or not", figure="share right", rows=len(verdicts), value=right, at_least=0.96),
-        Figure(group="fits or not", figure="share said to fit that did not", rows=len(verdicts), value=unsafe,
-               at_most=0.01),
-    ]  # fmt: skip
+        Figure(
+            group="fits or not", figure="share said to fit that did not", rows=len(verdicts), value=unsafe, at_most=0.01
+        ),
+    ]
 
 
 def _network_figures(rows: Sequence[Row], own: Sequence[Score], unseen: Mapping[str, list[Score]]) -> list[Figure]:
@@ -250,9 +308,15 @@ def _coverage_figures(unseen: Mapping[str, list[Score]]) -> list[Figure]:
         share = known.coverage_rows if known else None
         rows = known.rows if known and share is not None else 0
         found.append(
-            Figure(group=group, figure="inside a 90 % interval that never saw the group", rows=rows, value=share,
-                   at_least=low, at_most=high)
-        )  # fmt: skip
+            Figure(
+                group=group,
+                figure="inside a 90 % interval that never saw the group",
+                rows=rows,
+                value=share,
+                at_least=low,
+                at_most=high,
+            )
+        )
     return found
 
 
@@ -269,7 +333,80 @@ def layout_figures(compared: Sequence[Compared]) -> tuple[Figure, ...]:
         ("every row, the slower ones of sweeps too", list(compared), None),
     )
     return tuple(
-        Figure(group="published layouts", figure=f"within 5 % of our best: {name}", rows=len(own), value=share(own),
-               at_least=least)
-        for name, own, least in choices if own
-    )  # fmt: skip
+        Figure(
+            group="published layouts",
+            figure=f"within 5 % of our best: {name}",
+            rows=len(own),
+            value=share(own),
+            at_least=least,
+        )
+        for name, own, least in choices
+        if own
+    )
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """A published layout beside the best found."""
+
+    id: str
+    block: str
+    ratio: float
+    """Step of the published layout over that of the best. [-]"""
+    fastest: bool
+    """The fastest measured row of its sweep."""
+    degrees: bool
+    """Whether its software splits layers or tensors, so that there is much to choose."""
+    printed: str
+    best: str
+
+
+def compared_layouts(rows: Iterable[Row]) -> Iterator[Compared]:
+    """Every usable row that prints a layout which fits."""
+    rows = [row for row in rows if row.layout == "training" and row.usable]
+    used = {row.id for row in _used(rows)}
+    for row in rows:
+        try:
+            found = over_best_layout(train_case(row))
+        except TonnageError:
+            continue
+        if found is not None:
+            ratio, printed, best = found
+            yield Compared(
+                id=row.id,
+                block=row.block,
+                ratio=ratio,
+                fastest=row.id in used,
+                degrees=printed.software.model_parallel,
+                printed=_words(printed),
+                best=_words(best),
+            )
+
+
+def _used(rows: Iterable[Row]) -> list[Row]:
+    """The fastest measured row of each job of a block."""
+    fastest: dict[tuple[str, ...], tuple[float, Row]] = {}
+    for row in rows:
+        step = number(row, "step_time_s_eff")
+        if not step:
+            continue
+        names = (
+            "model_id",
+            "layers",
+            "hidden",
+            "accelerator_id",
+            "num_accel",
+            "global_batch",
+            "seq_len",
+            "engine",
+            "act_precision",
+        )
+        key = (row.block, *(text(row, name) for name in names))
+        if key not in fastest or step < fastest[key][0]:
+            fastest[key] = (step, row)
+    return [row for _, row in fastest.values()]
+
+
+def _words(setup: TrainSetup) -> str:
+    degrees = ((name, getattr(setup.layout, name)) for name in ("tp", "pp", "vpp", "cp", "ep", "dp"))
+    shown = " ".join(f"{name}{degree}" for name, degree in degrees if degree > 1)
+    return f"{shown} mb{setup.micro_batch} {setup.recompute}"

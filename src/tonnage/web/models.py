@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.catalog.hub.inline import read_inline
+from tonnage.catalog.hub.config import read_inline
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.errors import BadRequest, echo
 

@@ -338,7 +338,7 @@ def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | N
 
 def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Comparison:
     from tonnage.planning.compare.compare import compare
-    from tonnage.planning.compare.ways import comparing_of
+    from tonnage.planning.compare.configurations import comparing_of
 
     return compare(comparing_of(_typed(request)), additions=additions, watch=watch)
 

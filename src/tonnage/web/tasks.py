@@ -105,11 +105,11 @@ def chart(_: Settings, __: Told, *, kept: Kept, name: str, theme: str) -> bytes 
 def export(settings: Settings, _: Told, *, kept: Kept, target: str, rank: str) -> tuple[dict[str, str], str]:
     """The files that start a kept plan on a target, and their page."""
     from tonnage import export
-    from tonnage.planning.startable import startable
+    from tonnage.planning.launchable import launchable
     from tonnage.web import pages
 
     export.target_module(target)
-    plan, option = startable(kept.answer, rank=_rank(rank), additions=settings.additions)
+    plan, option = launchable(kept.answer, rank=_rank(rank), additions=settings.additions)
     written = dict(export.export(plan, option, to=target))
     known = export.known_targets()[target]
     about = f"Start it with: {known.start}"

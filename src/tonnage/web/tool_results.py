@@ -234,14 +234,14 @@ def _explained(arguments: dict[str, Any], additions: Additions) -> Result:
 
 def _exported(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage import export
+    from tonnage.planning.launchable import launchable
     from tonnage.planning.plans import read_plan
-    from tonnage.planning.startable import startable
 
     path, target = _needed(arguments, "plan_file"), _needed(arguments, "target")
     rank, checkpoint = _taken(arguments, "option", int, otherwise=1), _taken(arguments, "checkpoint", str)
     _nothing_else(arguments, known=("plan_file", "target", "option", "checkpoint"))
     export.target_module(target)  # an unknown target is told before the plan is read
-    plan, option = startable(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
+    plan, option = launchable(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
     files = dict(export.export(plan, option, to=target))
     shown = "\n".join(f"`{name}`\n\n```\n{text}```\n" for name, text in files.items())
     return Result(f"{shown}\nStart it with: {export.known_targets()[target].start}", {"files": files})

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.domain.check import Change
+from tonnage.domain.compare import Change
 from tonnage.planning.check import Comparable, check
 from tonnage.units import show
 from tonnage.web.questions import QUESTIONS, nested

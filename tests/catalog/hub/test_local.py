@@ -16,7 +16,7 @@ from tests.catalog.hub.files import (
 )
 
 from tonnage.catalog.hub import resolve
-from tonnage.catalog.hub.local import read_path
+from tonnage.catalog.hub.resolve import read_path
 from tonnage.domain.model import Attention, Moe
 from tonnage.errors import BadFact
 from tonnage.physics.parameters import parameters

@@ -14,7 +14,7 @@ from tests.catalog.hub.test_online import FILES, Hub
 
 from tonnage.catalog import model
 from tonnage.catalog.hub import resolve
-from tonnage.catalog.refresh_models import refresh_models
+from tonnage.catalog.refresh import refresh_models
 from tonnage.cli import root
 from tonnage.errors import BadFact, BadRequest
 

@@ -22,8 +22,7 @@ from tonnage.cli import root
 from tonnage.domain.measurement import Load
 from tonnage.errors import BadFact, BadRequest, TonnageError
 from tonnage.measure.diagnose.sources import Watch, diagnose
-from tonnage.measure.history.place import place_of
-from tonnage.measure.history.store import remember
+from tonnage.measure.history import place_of, remember
 from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import EXPORTERS, all_names, reading_of
 from tonnage.measure.records import Spec, read_log

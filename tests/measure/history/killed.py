@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement
-from tonnage.measure.history.place import Place
-from tonnage.measure.history.store import remember
+from tonnage.measure.history import Place, remember
 
 __all__ = ["cycle", "main"]
 

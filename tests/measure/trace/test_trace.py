@@ -12,8 +12,8 @@ from tests import networks  # noqa: E402
 from tests.sweeps import FULL  # noqa: E402
 
 from tonnage import catalog  # noqa: E402
-from tonnage.catalog.hub.traced import model_of  # noqa: E402
-from tonnage.catalog.networks import offline, unet_of  # noqa: E402
+from tonnage.catalog.fitted import offline, unet_of  # noqa: E402
+from tonnage.catalog.hub.resolve import model_of  # noqa: E402
 from tonnage.domain.layout import Layout  # noqa: E402
 from tonnage.domain.precision import Precision  # noqa: E402
 from tonnage.domain.profile import Profile  # noqa: E402

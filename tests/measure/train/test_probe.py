@@ -11,9 +11,8 @@ import pytest
 import tonnage
 from tonnage.errors import BadFact, BadRequest
 from tonnage.measure.train.kineto import measurement_of_trace
-from tonnage.measure.train.launch import ranks_of
+from tonnage.measure.train.launch import measurement_of, ranks_of
 from tonnage.measure.train.records import read_rank
-from tonnage.measure.train.summary import measurement_of
 
 torch = pytest.importorskip("torch", reason="the probe watches PyTorch: pip install 'tonnage[torch]'")
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import tonnage
 from tonnage.catalog import Additions
-from tonnage.catalog.calibrations import calibration_toml
+from tonnage.catalog.additions import calibration_toml
 from tonnage.cli import root
 from tonnage.domain.calibration import Calibrated, Calibration, Stretch
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point

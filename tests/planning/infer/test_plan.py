@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.catalog import Additions
-from tonnage.catalog.media import PIXELS_PER_STREAM, decoder
+from tonnage.catalog.hardware import PIXELS_PER_STREAM, decoder
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.planning.ask import answer

@@ -11,8 +11,8 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.errors import BadRequest
 from tonnage.planning.lifecycle.door import lifecycle_request
-from tonnage.planning.lifecycle.levers import _is_student, smaller_sibling
 from tonnage.planning.lifecycle.plan import plan_lifecycle
+from tonnage.planning.lifecycle.savings import _is_student, smaller_sibling
 from tonnage.report.lifecycle import show_lifecycle_plan
 
 TODAY = date(2026, 11, 21)
@@ -62,10 +62,10 @@ def test_one_kind_for_both_costs_no_less_than_the_mix(life: LifecyclePlan) -> No
 
 
 def test_smaller_ways_say_what_they_save_and_what_is_not_known(life: LifecyclePlan) -> None:
-    pulled = [lever for lever in life.levers if lever.saves_usd is not None]
+    pulled = [lever for lever in life.savings if lever.saves_usd is not None]
     saved = [lever.saves_usd or 0.0 for lever in pulled]
     assert saved == sorted(saved, reverse=True)
-    names = " ".join(lever.change for lever in life.levers)
+    names = " ".join(lever.change for lever in life.savings)
     assert "Llama-2-7b" in names and "int4" in names and "lora instead of full" in names
     for lever in pulled:
         if "instead of meta-llama" in lever.change or "int4" in lever.change:
@@ -78,7 +78,7 @@ def test_smaller_ways_say_what_they_save_and_what_is_not_known(life: LifecyclePl
 
 def test_what_a_lever_costs_in_quality_is_published_or_unknown(life: LifecyclePlan) -> None:
     """C8 and C12: every lever that changes the answers says what others measured, or that nobody did."""
-    levers = {lever.change: lever for lever in life.levers}
+    levers = {lever.change: lever for lever in life.savings}
     sibling = next(lever for change, lever in levers.items() if "Llama-2-7b" in change)
     assert sibling.published is not None and sibling.published.on == "this model"
     assert 0.7 < (sibling.published.kept or 0) < 0.95 and "82.7%" in sibling.quality
@@ -94,7 +94,7 @@ def test_what_a_lever_costs_in_quality_is_published_or_unknown(life: LifecyclePl
 def test_a_lever_below_the_floor_says_so() -> None:
     serve = {**LIFE["serve"], "quality": "90 %", "accelerator": "H100"}  # type: ignore[dict-item]
     low = plan(serve=serve)
-    sibling = next(lever for lever in low.levers if "Llama-2-7b" in lever.change)
+    sibling = next(lever for lever in low.savings if "Llama-2-7b" in lever.change)
     assert "below the quality floor" in sibling.what
     assert sibling.published is not None and sibling.published.passes is False
 
@@ -184,7 +184,7 @@ def test_a_quick_life_has_the_same_halves_and_no_other_ways(life: LifecyclePlan)
     quick = plan(quick=True)
     assert quick.feasible and quick.bill is not None and quick.request.serve.quick
     assert quick.bill.part("making") == pytest.approx(life.bill.part("making") if life.bill else 0.0)
-    assert quick.levers == quick.one_type == () and quick.timeline
+    assert quick.savings == quick.one_type == () and quick.timeline
 
 
 @pytest.mark.parametrize("value", [0.1, 3, True, None, [0.1], [["a"]], "rate"])

@@ -12,9 +12,9 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.domain.workload import Serve
 from tonnage.planning.door import serve_request
+from tonnage.planning.serve.capacity_search import PATTERN_PER_S, PRECISION, SearchedCapacity, drawn, search_capacity
 from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import _outcomes
-from tonnage.planning.serve.tried import PATTERN_PER_S, PRECISION, Tried, drawn, tried
 from tonnage.planning.simulate.traffic import traffic_of
 from tonnage.planning.sites import sites
 from tonnage.simulation.simulated import StepArrays
@@ -34,7 +34,7 @@ def request(accelerator: str) -> Serve:
 
 
 @cache
-def looked_at(accelerator: str, ranks: int) -> tuple[Serve, float, Tried]:
+def looked_at(accelerator: str, ranks: int) -> tuple[Serve, float, SearchedCapacity]:
     """The fp8 configuration of so many accelerators, looked at twice as a plan does, and what the first look found."""
     asked = request(accelerator)
     model = resolve(asked.model)
@@ -44,16 +44,16 @@ def looked_at(accelerator: str, ranks: int) -> tuple[Serve, float, Tried]:
         for one in _outcomes(replace(asked, precisions=("fp8",)), model, site)
         if isinstance(one, Candidate) and one.configuration.layout.ranks == ranks
     )
-    coarse = tried(asked, candidate.replica, requests=drawn(asked), guess=candidate.best, close=False)
+    coarse = search_capacity(asked, candidate.replica, requests=drawn(asked), guess=candidate.best, close=False)
     assert coarse.best is not None
     return (
         asked,
         coarse.best.rate_per_s,
-        tried(asked, candidate.replica, requests=drawn(asked), guess=coarse.best, close=True),
+        search_capacity(asked, candidate.replica, requests=drawn(asked), guess=coarse.best, close=True),
     )
 
 
-def at(share: float, seen: Tried, *, start: float) -> SloCapacity:
+def at(share: float, seen: SearchedCapacity, *, start: float) -> SloCapacity:
     table = seen.arrays.table
     slower = table._replace(**{name: getattr(table, name) * share for name in TIMES})
     return slo_capacity(

@@ -9,10 +9,10 @@ from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.plan import ServePlan
 from tonnage.planning.door import serve_request
+from tonnage.planning.serve.capacity_search import drawn, search_capacity
 from tonnage.planning.serve.decide import CONTENDERS, MARGIN
 from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import _outcomes, plan_serve
-from tonnage.planning.serve.tried import drawn, tried
 from tonnage.planning.sites import sites
 
 TODAY = date(2026, 11, 21)
@@ -45,7 +45,7 @@ def test_no_replica_takes_more_than_the_margin_says(load: str) -> None:
     candidates = [c for site in places for c in _outcomes(request, model, site) if isinstance(c, Candidate)]
     assert len(candidates) >= 10
     for c in candidates:
-        found = tried(request, c.replica, requests=requests, guess=c.best, close=False).found
+        found = search_capacity(request, c.replica, requests=requests, guess=c.best, close=False).found
         assert found.low_per_s <= MARGIN * c.best.rate_per_s, c.configuration.label()
 
 

@@ -128,7 +128,7 @@ def test_a_looser_objective_never_costs_more(tpot: float, looser: float) -> None
 
 def test_flip_of_the_load_is_where_another_replica_is_needed() -> None:
     answer = plan(accelerator="L4", rate="8/s")
-    flip = next(flip for flip in answer.flips if flip.unit == "1/s")
+    flip = next(flip for flip in answer.break_even if flip.unit == "1/s")
     best = answer.options[0]
 
     def replicas(rate: float) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.catalog.shapes import shape
+from tonnage.catalog.traffic import shape
 from tonnage.domain.simulate import Simulated, SimulationTraffic
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.simulate.door import simulation_of

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.planning.train.job import Job
 from tonnage.planning.train.search import Place, arranged, floor, precision_on, templates
 from tonnage.simulation.training import step_time

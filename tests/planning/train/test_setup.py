@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.errors import BadRequest
 from tonnage.planning.train.setup import Chosen, resolve_setup

@@ -3,7 +3,7 @@
 import pytest
 from tests.planning.train.test_plan import finetune, train
 
-from tonnage.catalog.storage import storage_prices
+from tonnage.catalog.providers import storage_prices
 from tonnage.planning.train.stored import KEPT_CHECKPOINTS
 
 

@@ -4,10 +4,11 @@ import pytest
 from tests.training_setups import train_setup
 
 from tonnage import catalog
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis
 from tonnage.domain.training import TrainSetup
+from tonnage.physics.training_memory import EXACT
 from tonnage.planning.train.training_job import TrainingJob, mfu
 from tonnage.simulation.training import model_flop
 
@@ -39,3 +40,11 @@ def test_utilisation_counts_model_flop_on_the_dense_16_bit_peak() -> None:
     found = mfu(MODEL, accelerator=H100, setup=setup, step_s=1.0)
     assert found == pytest.approx(model_flop(MODEL, setup=setup) / H100.peaks["bf16"])
     assert mfu(MODEL, accelerator=H100, setup=setup, step_s=1.0, share=0.5) == pytest.approx(2 * found)
+
+
+def test_no_peak_is_said_to_be_below_what_counts_and_formats_give() -> None:
+    lora = train_setup("eager", method="lora", seq_len=128)
+    found = job(setup=lora).memory()
+    exact = sum(part.value for part in found.parts if part.name in EXACT)
+    assert found.low is not None and exact <= found.low <= found.value
+    assert found.low > found.value / job(setup=lora).errors.factor("memory_peak_bytes")

@@ -1,8 +1,14 @@
-"""What architecture does a config.json describe?
+"""
+What architecture does a config.json describe, or a mapping that somebody writes out?
 
 `read_config` looks `model_type` up in the tables of the adapters, reads a composite's language part and its tower, the
-quantisation and the number format, and never runs code of the repository (`auto_map` is ignored). An unknown type is
-read from the field names that most files share, and the model says so in `assumed`.
+quantisation and the number format, and never runs code of the repository (`auto_map` is ignored). `read_inline` takes a
+mapping: one with `layers`, `network` or `towers` is the `Model` noun itself; any other is read as a config.json.
+
+The names that most files share say which of four decoders an unknown type is like: Llama, one with windows, Mixtral
+with its dense layers and shared experts, or DeepSeek; the model says so in `assumed`. Fields that name anything else
+(states, convolutions, folded caches) are not read, and the model says which they are: its cache is then too large
+rather than too small.
 """
 
 from __future__ import annotations
@@ -12,20 +18,20 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.catalog.hub.blocks import attention, decoder, layer_count, mlp, moe, windows
 from tonnage.catalog.hub.dense import DENSE
 from tonnage.catalog.hub.encoders import ENCODERS
-from tonnage.catalog.hub.fields import Config, given, section, text
+from tonnage.catalog.hub.fields import Config, flag, given, integer, optional_integer, section, text, texts
 from tonnage.catalog.hub.hybrids import HYBRIDS
 from tonnage.catalog.hub.latent import LATENT
-from tonnage.catalog.hub.mixtures import MIXTURES
+from tonnage.catalog.hub.mixtures import MIXTURES, sparse_step
 from tonnage.catalog.hub.quantization import native_dtype, quantization
-from tonnage.catalog.hub.recent import RECENT
-from tonnage.catalog.hub.unknown import read_unknown
+from tonnage.catalog.hub.recent import RECENT, sparse_layers
 from tonnage.catalog.hub.vision import VISION, tower
-from tonnage.domain.model import Model, Moe
+from tonnage.domain.model import LayerGroup, Model, Moe
 from tonnage.errors import BadFact, echo
 
-__all__ = ["ADAPTERS", "read_config"]
+__all__ = ["ADAPTERS", "read_config", "read_inline", "read_unknown"]
 
 ADAPTERS: Final = {**DENSE, **MIXTURES, **LATENT, **HYBRIDS, **RECENT, **ENCODERS, **VISION}
 """Family and adapter by `model_type`."""
@@ -125,3 +131,143 @@ def _with_tower(model: Model, outer: Config, kind: str) -> Model:
         return model
     note = f"towers of '{echo(kind)}' are not counted: only the language part is read"
     return msgspec.structs.replace(model, kind=kind_of, assumed=(*model.assumed, note))
+
+
+NOUN_FIELDS: Final = frozenset({"layers", "encoder", "network", "towers"})
+
+
+def read_inline(given: Mapping[str, Any], *, where: str = "model") -> Model:
+    """
+    A model from its fields.
+
+    Raises
+    ------
+    BadFact
+        A field is missing, unknown, of the wrong type or absurd.
+    """
+    if not NOUN_FIELDS & set(given):
+        return _from_config(given, where)
+    facts = {"family": "own", "kind": "llm", "id": "inline", **given}
+    known = {field.name for field in msgspec.structs.fields(Model)}
+    unknown = sorted(str(name) for name in facts if name not in known)
+    if unknown:
+        raise BadFact(f"{where}: '{echo(unknown[0])}' is no field of a model; expected {', '.join(sorted(known))}")
+    try:
+        found: Model = msgspec.convert(facts, Model)
+    except (msgspec.ValidationError, RecursionError) as problem:
+        raise BadFact(f"{where}: {echo(problem)}") from None
+    _check(found, where)
+    return found
+
+
+def _from_config(given: Mapping[str, Any], where: str) -> Model:
+    found = read_config(given, file=where, name=str(given.get("id", "")) or "inline")
+    stated = {key: given[key] for key in ("licence", "notes", "source") if isinstance(given.get(key), str)}
+    return msgspec.structs.replace(found, **stated)
+
+
+def _check(found: Model, where: str) -> None:
+    """Sizes must be positive: a converted struct only has the right types."""
+    sizes = {"hidden_size": found.hidden_size, "vocab_size": found.vocab_size}
+    for number, group in enumerate((*found.encoder, *found.layers)):
+        sizes[f"layers[{number}].count"] = group.count
+        for part in (group.mixer, group.feed_forward, group.cross_attention):
+            if part is None:
+                continue
+            for name, value in msgspec.structs.asdict(part).items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    sizes[f"layers[{number}].{name}"] = int(value)
+    for name, value in sizes.items():
+        if not 0 <= value < 1 << 31:
+            raise BadFact(f"{where}: '{name}' is '{value}'; expected a number from 0 to {(1 << 31) - 1}")
+    if found.layers and found.hidden_size < 1:
+        raise BadFact(f"{where}: 'hidden_size' is missing; expected the width of the layers")
+
+
+EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+SHARED: Final = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+USUAL: Final = (
+    ("hidden_size", "n_embd", "d_model"),
+    ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    ("num_attention_heads", "n_head", "n_heads"),
+    ("intermediate_size", "ffn_dim", "n_inner", "moe_intermediate_size"),
+    ("vocab_size",),
+)
+"""Without one of each, no decoder is read."""
+
+FOREIGN: Final = (
+    "mamba", "ssm", "linear_", "conv_", "compress_ratio", "hc_", "hybrid_", "layers_block_type", "altup", "laurel",
+    "ngram", "recurrent", "rwkv", "full_attention_interval", "attn_layer", "layer_group_size", "kv_shared",
+)  # fmt: skip
+"""Beginnings of fields that name a part no such decoder has."""
+
+
+def read_unknown(c: Config, kind: str) -> Model:
+    """
+    A decoder read from the usual field names alone.
+
+    Raises
+    ------
+    BadFact
+        The usual fields are not all there.
+    """
+    if not all(given(c, *names) is not None for names in USUAL):
+        shown = f"model_type '{echo(kind)}'" if kind else "no model_type"
+        raise BadFact(
+            f"{c.file}: {shown} is not one Tonnage reads and the usual fields (hidden_size, num_hidden_layers, "
+            f"num_attention_heads, intermediate_size, vocab_size) are not all there; give those fields inline"
+        )
+    mixture = given(c, *EXPERTS) is not None
+    if mixture and given(c, "kv_lora_rank") is not None and given(c, "moe_intermediate_size") is not None:
+        model, like = LATENT["deepseek_v3"][1](c), "DeepSeek"
+    else:
+        model, like = _plain(c, mixture=mixture), "Mixtral" if mixture else "Llama"
+    said = f"'{echo(kind)}'" if kind else "a file without model_type"
+    note = f"model_type {said} is not known: read as a {like}-like decoder from its fields"
+    unread = sorted(name for name, value in c.data.items() if name.startswith(FOREIGN) and value not in (None, False))
+    if unread:
+        names = ", ".join(echo(name) for name in unread[:3]) + (" and more" if len(unread) > 3 else "")
+        note += f"; {names} were not read: parameters may be off, and the cache may be several times too large"
+    return msgspec.structs.replace(model, family=kind or "unknown", assumed=(note,))
+
+
+def _plain(c: Config, *, mixture: bool) -> Model:
+    """Ordinary attention, with the window of each layer, before a mixture or a dense feed-forward."""
+    base = attention(c, qk_norm=flag(c, "use_qk_norm", "qk_norm", default=False))
+    experts = _experts(c) if mixture else None
+    dense = mlp(c, gated=flag(c, "mlp_gated", default=True)) if not mixture or _has_dense(c) else experts
+    layers = [
+        LayerGroup(
+            count=1, mixer=msgspec.structs.replace(base, window=window), feed_forward=experts if sparse else dense
+        )
+        for window, sparse in zip(_windows(c), _sparse(c, mixture=mixture), strict=True)
+    ]
+    return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
+
+
+def _has_dense(c: Config) -> bool:
+    return given(c, *USUAL[3][:3]) is not None
+
+
+def _experts(c: Config) -> Moe:
+    """Experts, and those that every token sees: by their number, or by their width alone."""
+    width = integer(c, "moe_intermediate_size", "intermediate_size")
+    stated = optional_integer(c, *SHARED)
+    count = integer(c, "n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0, low=0)
+    shared = count * width if count else (stated or 0)
+    return moe(c, moe_intermediate_size=width, shared_intermediate_size=shared)
+
+
+def _sparse(c: Config, *, mixture: bool) -> tuple[bool, ...]:
+    if not mixture:
+        return (False,) * layer_count(c)
+    return sparse_step(c) if given(c, "decoder_sparse_step", "mlp_only_layers") is not None else sparse_layers(c)
+
+
+def _windows(c: Config) -> tuple[int | None, ...]:
+    """Windows where the file says which layers have one; a bare width is no proof that any layer uses it."""
+    pattern = optional_integer(c, "sliding_window_pattern", "_sliding_window_pattern", low=2)
+    off = not flag(c, "use_sliding_window", default=True)
+    if off or (pattern is None and texts(c, "layer_types", length=layer_count(c)) is None):
+        return (None,) * layer_count(c)
+    return windows(c, every=pattern)

@@ -1,4 +1,4 @@
-"""Dense decoders: one small function for each `model_type`, saying what it does differently from Llama.
+"""Dense decoders: a few flags for each `model_type` where these say it all, a small function for the others.
 
 Sources: the reference implementation of each type (Hugging Face transformers, Apache-2.0), checked against published
 totals in the tests.
@@ -7,42 +7,79 @@ totals in the tests.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from functools import partial
+from typing import Any, Final, Literal
 
 import msgspec
 
 from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, same, windows
 from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, section, text, wrong
-from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
+from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model
 
 __all__ = ["DENSE", "block_list", "windowed"]
 
 
-def windowed(c: Config, base: Attention, *, every: int | None, norms: int) -> Iterator[LayerGroup]:
-    """Gated layers that differ only in what their attention sees."""
-    feed_forward = mlp(c)
+Adapter = Callable[[Config], Model]
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a family does differently from Mistral without a window; what is not here needs a function."""
+
+    bias: Literal["as stated", "unless stated", "always"] = "as stated"
+    """Of queries, keys and values: `attention_bias` of the file, and what its absence means."""
+    output_bias: bool = False
+    """The output projection has a bias where queries, keys and values have one."""
+    qk_norm: bool = False
+    windowed: bool = False
+    every: int | None = None
+    """Of so many layers the last one sees everything; absent = each has the window, or as `layer_types` says."""
+    gated: bool = True
+    mlp_bias: bool = False
+    """Always; otherwise as `mlp_bias` of the file says."""
+    norms: int = 2
+    norm_bias: bool = False
+    final_norms: int = 1
+    head_bias: bool = False
+    tied: bool = False
+    """What a file means that does not say `tie_word_embeddings`."""
+    mtp: bool = False
+    """The file may count layers of multi-token prediction."""
+
+
+def plain(**traits: Any) -> Adapter:
+    """The adapter of a family that a few flags describe (fields of `Traits`)."""
+    return partial(_plain, Traits(**traits))
+
+
+def _plain(t: Traits, c: Config) -> Model:
+    bias = t.bias == "always" or flag(c, "attention_bias", default=t.bias == "unless stated")
+    mixer = attention(c, bias=bias, output_bias=bias and t.output_bias, qk_norm=t.qk_norm)
+    feed_forward = mlp(c, gated=t.gated, bias=True) if t.mlp_bias else mlp(c, gated=t.gated)
+    norms: dict[str, Any] = {"norms": t.norms, "norm_bias": t.norm_bias}
+    layers = (
+        windowed(c, (mixer, feed_forward), every=t.every, **norms)
+        if t.windowed
+        else same(c, (mixer, feed_forward), **norms)
+    )
+    return decoder(
+        c,
+        layers,
+        tied=t.tied,
+        norm_bias=t.norm_bias,
+        final_norms=t.final_norms,
+        head_bias=t.head_bias,
+        mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0) if t.mtp else 0,
+    )
+
+
+def windowed(
+    c: Config, parts: tuple[Attention, FeedForward], *, every: int | None, **changes: Any
+) -> Iterator[LayerGroup]:
+    """Layers of this mixer and feed-forward that differ only in what their attention sees."""
+    base, feed_forward = parts
     for window in windows(c, every=every):
         mixer = msgspec.structs.replace(base, window=window)
-        yield LayerGroup(count=1, mixer=mixer, feed_forward=feed_forward, norms=norms)
-
-
-def _llama(c: Config) -> Model:
-    """Llama 1-3, Yi, Aquila, OpenLLaMA, TinyLlama, DeepSeek-Coder, SmolLM: RMSNorm, gated, rotary."""
-    bias = flag(c, "attention_bias", default=False)
-    return decoder(c, same(c, (attention(c, output_bias=bias), mlp(c))))
-
-
-def _mistral(c: Config) -> Model:
-    return decoder(c, windowed(c, attention(c), every=None, norms=2))
-
-
-def _smollm3(c: Config) -> Model:
-    return decoder(c, same(c, (attention(c), mlp(c))), tied=True)
-
-
-def _qwen2(c: Config) -> Model:
-    """Biased query, key and value; the window in the file is off unless `use_sliding_window`."""
-    return decoder(c, same(c, (attention(c, bias=True), mlp(c))))
+        yield LayerGroup(count=1, mixer=mixer, feed_forward=feed_forward, **changes)
 
 
 def _qwen1(c: Config) -> Model:
@@ -52,51 +89,20 @@ def _qwen1(c: Config) -> Model:
     return decoder(c, same(c, (mixer, Mlp(intermediate_size=width))))
 
 
-def _qwen3(c: Config) -> Model:
-    return decoder(c, same(c, (attention(c, qk_norm=True), mlp(c))))
-
-
-def _seed_oss(c: Config) -> Model:
-    mixer = attention(c, bias=flag(c, "attention_bias", default=True))
-    return decoder(c, same(c, (mixer, mlp(c))))
-
-
 def _exaone4(c: Config) -> Model:
     """Query and key norms; norms after each sub-layer; three of four layers see a window."""
     pattern = (
         text(c, "sliding_window_pattern", default="") if isinstance(given(c, "sliding_window_pattern"), str) else ""
     )
     every = len(pattern) or 4
-    return decoder(c, windowed(c, attention(c, qk_norm=True), every=every, norms=2))
-
-
-def _gemma(c: Config) -> Model:
-    return decoder(c, same(c, (attention(c), mlp(c))), tied=True)
-
-
-def _gemma2(c: Config) -> Model:
-    """Norms before and after each sub-layer; every second layer sees a window."""
-    alternating = windowed(c, attention(c), every=2, norms=4)
-    return decoder(c, alternating, tied=True)
+    return decoder(c, windowed(c, (attention(c, qk_norm=True), mlp(c)), every=every, norms=2))
 
 
 def _gemma3(c: Config) -> Model:
     """Five windowed layers for each full one; query and key norms."""
     pattern = optional_integer(c, "sliding_window_pattern", low=1) or 6
-    layers = windowed(c, attention(c, qk_norm=True), every=pattern, norms=4)
+    layers = windowed(c, (attention(c, qk_norm=True), mlp(c)), every=pattern, norms=4)
     return decoder(c, layers, tied=True, vocab_size=integer(c, "vocab_size", default=262208))
-
-
-def _phi(c: Config) -> Model:
-    """Phi 1, 1.5, 2: parallel blocks with one LayerNorm, biases everywhere, the head too."""
-    layers = same(
-        c, (attention(c, bias=True, output_bias=True), mlp(c, gated=False, bias=True)), norms=1, norm_bias=True
-    )
-    return decoder(c, layers, head_bias=True, norm_bias=True)
-
-
-def _phi3(c: Config) -> Model:
-    return decoder(c, windowed(c, attention(c), every=None, norms=2))
 
 
 def _falcon(c: Config) -> Model:
@@ -138,19 +144,9 @@ def _gpt_bigcode(c: Config) -> Model:
 
 def _starcoder2(c: Config) -> Model:
     bias = flag(c, "use_bias", default=True)
-    base, feed_forward = attention(c, bias=bias, output_bias=bias), mlp(c, gated=False, bias=bias)
-    layers = (
-        LayerGroup(count=1, mixer=msgspec.structs.replace(base, window=w), feed_forward=feed_forward, norm_bias=True)
-        for w in windows(c)
-    )
+    mixer, feed_forward = attention(c, bias=bias, output_bias=bias), mlp(c, gated=False, bias=bias)
+    layers = windowed(c, (mixer, feed_forward), every=None, norm_bias=True)
     return decoder(c, layers, tied=True, norm_bias=True)
-
-
-def _gpt_neox(c: Config) -> Model:
-    """GPT-NeoX, Pythia, StableLM-alpha, Dolly: rotary, LayerNorm, biases, an untied head."""
-    bias = flag(c, "attention_bias", default=True)
-    mixer = attention(c, bias=bias, output_bias=bias)
-    return decoder(c, _gpt_layers(c, mixer, integer(c, "intermediate_size")), norm_bias=True)
 
 
 def _gptj(c: Config) -> Model:
@@ -176,9 +172,14 @@ def _opt(c: Config) -> Model:
     layers = _gpt_layers(c, attention(c, bias=bias, output_bias=bias), integer(c, "ffn_dim", "intermediate_size"))
     narrow = integer(c, "word_embed_proj_dim", default=width)
     return decoder(
-        c, layers, tied=True, norm_bias=True, final_norms=1 if before else 0,
-        learned_positions=integer(c, "max_position_embeddings") + 2, embedding_size=narrow if narrow != width else None,
-    )  # fmt: skip
+        c,
+        layers,
+        tied=True,
+        norm_bias=True,
+        final_norms=1 if before else 0,
+        learned_positions=integer(c, "max_position_embeddings") + 2,
+        embedding_size=narrow if narrow != width else None,
+    )
 
 
 def _mpt(c: Config) -> Model:
@@ -206,27 +207,14 @@ def _cohere(c: Config) -> Model:
 
 def _cohere2(c: Config) -> Model:
     every = optional_integer(c, "sliding_window_pattern", low=1) or 4
-    return decoder(c, windowed(c, attention(c), every=every, norms=1), tied=True)
-
-
-def _olmo(c: Config) -> Model:
-    """OLMo 1: norms without parameters."""
-    return decoder(c, same(c, (attention(c), mlp(c)), norms=0), final_norms=0)
+    return decoder(c, windowed(c, (attention(c), mlp(c)), every=every, norms=1), tied=True)
 
 
 def _olmo2(c: Config) -> Model:
     """OLMo 2 and 3: query and key norms over all heads together; OLMo 3 sees a window in three of four layers."""
     base = attention(c)
     normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
-    layers = (
-        LayerGroup(count=1, mixer=msgspec.structs.replace(base, window=w), feed_forward=mlp(c), extra_parameters=normed)
-        for w in windows(c, every=4)
-    )
-    return decoder(c, layers)
-
-
-def _granite(c: Config) -> Model:
-    return decoder(c, same(c, (attention(c), mlp(c))), tied=True)
+    return decoder(c, windowed(c, (base, mlp(c)), every=4, extra_parameters=normed))
 
 
 def _stablelm(c: Config) -> Model:
@@ -234,11 +222,6 @@ def _stablelm(c: Config) -> Model:
     mixer = attention(c, bias=flag(c, "use_qkv_bias", default=False))
     norms = 1 if flag(c, "use_parallel_residual", default=False) else 2
     return decoder(c, same(c, (mixer, mlp(c)), norms=norms, norm_bias=True), norm_bias=True)
-
-
-def _nemotron(c: Config) -> Model:
-    """Nemotron 3 and 4, Minitron: LayerNorm with bias, squared ReLU."""
-    return decoder(c, same(c, (attention(c), mlp(c, gated=False)), norm_bias=True), norm_bias=True)
 
 
 def _deci(c: Config) -> Model:
@@ -258,25 +241,12 @@ def _chatglm(c: Config) -> Model:
     groups = integer(c, "multi_query_group_num") if flag(c, "multi_query_attention", default=False) else None
     heads = integer(c, "num_attention_heads")
     mixer = attention(
-        c, num_key_value_heads=groups or heads, bias=flag(c, "add_qkv_bias", default=True),
+        c,
+        num_key_value_heads=groups or heads,
+        bias=flag(c, "add_qkv_bias", default=True),
         head_dim=integer(c, "kv_channels", default=hidden_size(c) // heads),
-    )  # fmt: skip
+    )
     return decoder(c, same(c, (mixer, Mlp(intermediate_size=integer(c, "ffn_hidden_size")))))
-
-
-def _glm(c: Config) -> Model:
-    return decoder(c, same(c, (attention(c, bias=flag(c, "attention_bias", default=True)), mlp(c))))
-
-
-def _glm4(c: Config) -> Model:
-    """GLM-4-0414: norms after each sub-layer too."""
-    return decoder(c, same(c, (attention(c, bias=flag(c, "attention_bias", default=True)), mlp(c)), norms=4))
-
-
-def _mimo(c: Config) -> Model:
-    """MiMo-7B: Qwen2 with a multi-token-prediction layer beside it."""
-    mixer = attention(c, bias=flag(c, "attention_bias", default=True))
-    return decoder(c, same(c, (mixer, mlp(c))), mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
 
 
 def block_list(c: Config, name: str) -> list[Config]:
@@ -317,53 +287,49 @@ def _multiplied(feed: Config, width: int) -> int:
     return -(-int(2 * multiple * width / 3) // 256) * 256
 
 
-def _maxtext(c: Config) -> Model:
-    """MaxText's default decoder of 2023: an ungated MLP, RMSNorm without bias, tied."""
-    return decoder(c, same(c, (attention(c), mlp(c, gated=False))), tied=True)
-
-
-Adapter = Callable[[Config], Model]
-
 DENSE: Final[dict[str, tuple[str, Adapter]]] = {
-    "llama": ("Llama", _llama),
-    "mistral": ("Mistral", _mistral),
-    "ministral3": ("Mistral", _mistral),
-    "smollm3": ("SmolLM3", _smollm3),
+    "llama": ("Llama", plain(output_bias=True)),
+    "mistral": ("Mistral", plain(windowed=True)),
+    "ministral3": ("Mistral", plain(windowed=True)),
+    "smollm3": ("SmolLM3", plain(tied=True)),
     "qwen": ("Qwen", _qwen1),
-    "qwen2": ("Qwen2", _qwen2),
-    "qwen3": ("Qwen3", _qwen3),
-    "seed_oss": ("Seed-OSS", _seed_oss),
+    "qwen2": ("Qwen2", plain(bias="always")),
+    "qwen3": ("Qwen3", plain(qk_norm=True)),
+    "seed_oss": ("Seed-OSS", plain(bias="unless stated")),
     "exaone4": ("EXAONE", _exaone4),
-    "gemma": ("Gemma", _gemma),
-    "gemma2": ("Gemma2", _gemma2),
+    "gemma": ("Gemma", plain(tied=True)),
+    "gemma2": ("Gemma2", plain(windowed=True, every=2, norms=4, tied=True)),
     "gemma3_text": ("Gemma3", _gemma3),
-    "phi": ("Phi", _phi),
-    "phi3": ("Phi3", _phi3),
+    "phi": (
+        "Phi",
+        plain(bias="always", output_bias=True, gated=False, mlp_bias=True, norms=1, norm_bias=True, head_bias=True),
+    ),
+    "phi3": ("Phi3", plain(windowed=True)),
     "falcon": ("Falcon", _falcon),
     "RefinedWeb": ("Falcon", _falcon),
     "RefinedWebModel": ("Falcon", _falcon),
     "gpt2": ("GPT-2", _gpt2),
     "gpt_bigcode": ("StarCoder", _gpt_bigcode),
     "starcoder2": ("StarCoder2", _starcoder2),
-    "gpt_neox": ("GPT-NeoX", _gpt_neox),
+    "gpt_neox": ("GPT-NeoX", plain(bias="unless stated", output_bias=True, gated=False, mlp_bias=True, norm_bias=True)),
     "gptj": ("GPT-J", _gptj),
     "bloom": ("BLOOM", _bloom),
     "opt": ("OPT", _opt),
     "mpt": ("MPT", _mpt),
     "cohere": ("Command-R", _cohere),
     "cohere2": ("Command-R", _cohere2),
-    "olmo": ("OLMo", _olmo),
+    "olmo": ("OLMo", plain(norms=0, final_norms=0)),
     "olmo2": ("OLMo2", _olmo2),
     "olmo3": ("OLMo3", _olmo2),
-    "granite": ("Granite", _granite),
+    "granite": ("Granite", plain(tied=True)),
     "stablelm": ("StableLM", _stablelm),
-    "nemotron": ("Nemotron", _nemotron),
+    "nemotron": ("Nemotron", plain(gated=False, norm_bias=True)),
     "deci": ("DeciLM", _deci),
     "nemotron-nas": ("Nemotron", _nemotron_nas),
     "chatglm": ("GLM", _chatglm),
-    "glm": ("GLM", _glm),
-    "glm4": ("GLM", _glm4),
-    "mimo": ("MiMo", _mimo),
-    "maxtext": ("MaxText", _maxtext),
+    "glm": ("GLM", plain(bias="unless stated")),
+    "glm4": ("GLM", plain(bias="unless stated", norms=4)),
+    "mimo": ("MiMo", plain(bias="unless stated", mtp=True)),
+    "maxtext": ("MaxText", plain(gated=False, tied=True)),
 }
 """Family and adapter by `model_type`."""

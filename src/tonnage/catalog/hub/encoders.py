@@ -56,9 +56,13 @@ def _bert(c: Config) -> Model:
 def _distilbert(c: Config) -> Model:
     width, heads = integer(c, "dim", "hidden_size"), integer(c, "n_heads", "num_attention_heads")
     mixer = Attention(
-        num_attention_heads=heads, num_key_value_heads=heads, head_dim=width // heads, bias=True, output_bias=True,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=width // heads,
+        bias=True,
+        output_bias=True,
         causal=False,
-    )  # fmt: skip
+    )
     feed = Mlp(intermediate_size=integer(c, "hidden_dim", "intermediate_size"), gated=False, bias=True)
     layers = _post_norm(c, mixer=mixer, feed_forward=feed)
     return _encoder(c, layers, hidden_size=width, learned_positions=integer(c, "max_position_embeddings", default=512))
@@ -88,11 +92,13 @@ def _modernbert(c: Config) -> Model:
     base = attention(c, causal=False)
     layers = [
         LayerGroup(
-            count=1, mixer=msgspec.structs.replace(base, window=None if index % every == 0 else window),
-            feed_forward=feed, norms=1 if index == 0 else 2,
+            count=1,
+            mixer=msgspec.structs.replace(base, window=None if index % every == 0 else window),
+            feed_forward=feed,
+            norms=1 if index == 0 else 2,
         )
         for index in range(count)
-    ]  # fmt: skip
+    ]
     head = float(width * width + width)
     return _encoder(
         c, stack(layers), final_norms=2, norm_bias=False, extra_parameters=head, has_head=True, head_bias=True
@@ -139,17 +145,25 @@ def _t5(c: Config) -> Model:
     each = float(table) if text(c, "model_type") == "umt5" else 0.0
     encoder = LayerGroup(count=count, mixer=look, feed_forward=feed, extra_parameters=each)
     decoder = LayerGroup(
-        count=integer(c, "num_decoder_layers", default=count), mixer=own, feed_forward=feed, cross_attention=look,
-        norms=3, extra_parameters=each,
-    )  # fmt: skip
+        count=integer(c, "num_decoder_layers", default=count),
+        mixer=own,
+        feed_forward=feed,
+        cross_attention=look,
+        norms=3,
+        extra_parameters=each,
+    )
     return _seq2seq(c, (encoder,), (decoder,), extra_parameters=0.0 if each else 2.0 * table)
 
 
 def _biased_heads(heads: int, width: int, *, causal: bool) -> Attention:
     return Attention(
-        num_attention_heads=heads, num_key_value_heads=heads, head_dim=width // heads, bias=True, output_bias=True,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=width // heads,
+        bias=True,
+        output_bias=True,
         causal=causal,
-    )  # fmt: skip
+    )
 
 
 def _stacks(c: Config, *, extra: float = 0.0, biased: bool = True) -> tuple[LayerGroup, LayerGroup]:
@@ -161,14 +175,21 @@ def _stacks(c: Config, *, extra: float = 0.0, biased: bool = True) -> tuple[Laye
         near, own = (msgspec.structs.replace(look, bias=False) for look in (near, own))
     far = msgspec.structs.replace(own, causal=False)
     encoder = LayerGroup(
-        count=integer(c, "encoder_layers"), mixer=near, norm_bias=True, extra_parameters=extra,
+        count=integer(c, "encoder_layers"),
+        mixer=near,
+        norm_bias=True,
+        extra_parameters=extra,
         feed_forward=Mlp(intermediate_size=integer(c, "encoder_ffn_dim"), gated=False, bias=True),
-    )  # fmt: skip
+    )
     decoder = LayerGroup(
-        count=integer(c, "decoder_layers"), mixer=own, cross_attention=far, norms=3, norm_bias=True,
+        count=integer(c, "decoder_layers"),
+        mixer=own,
+        cross_attention=far,
+        norms=3,
+        norm_bias=True,
         feed_forward=Mlp(intermediate_size=integer(c, "decoder_ffn_dim"), gated=False, bias=True),
         extra_parameters=2 * extra,
-    )  # fmt: skip
+    )
     return encoder, decoder
 
 
@@ -195,9 +216,15 @@ def _whisper(c: Config) -> Model:
     convolutions = float(3 * bins * width + width + 3 * width * width + width)
     context = integer(c, "max_target_positions", default=448)
     return _seq2seq(
-        c, (encoder,), (decoder,), kind="asr", learned_positions=rows, norm_bias=True, extra_parameters=convolutions,
+        c,
+        (encoder,),
+        (decoder,),
+        kind="asr",
+        learned_positions=rows,
+        norm_bias=True,
+        extra_parameters=convolutions,
         max_context=context,
-    )  # fmt: skip
+    )
 
 
 Adapter = Callable[[Config], Model]

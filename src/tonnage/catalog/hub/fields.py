@@ -27,7 +27,7 @@ __all__ = [
     "texts",
 ]
 
-LARGEST: Final = {
+MAX_INTEGER: Final = {
     "num_hidden_layers": 4096,
     "hidden_size": 1 << 20,
     "intermediate_size": 1 << 24,
@@ -66,7 +66,7 @@ def integer(c: Config, *names: str, default: Any = _REQUIRED, low: int = 1) -> i
         if default is _REQUIRED:
             raise wrong(c, names[0], value=None, expected="a whole number")
         return int(default)
-    high = LARGEST.get(names[0], (1 << 31) - 1)
+    high = MAX_INTEGER.get(names[0], (1 << 31) - 1)
     whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int_or_none(value)
     if not whole or not low <= value <= high:
         raise wrong(c, _name(c, names), value=value, expected=f"a whole number from {low} to {high}")
@@ -124,7 +124,7 @@ def integers(c: Config, name: str, *, length: int | None = None) -> tuple[int, .
     if isinstance(value, int) and not isinstance(value, bool) and length is not None:
         value = [value] * length
     many = "a list of whole numbers" if length is None else f"a list of {length} whole numbers, one for each layer"
-    listed = isinstance(value, list) and len(value) <= LARGEST["num_hidden_layers"] * 2
+    listed = isinstance(value, list) and len(value) <= MAX_INTEGER["num_hidden_layers"] * 2
     if not listed or (length is not None and len(value) < length):
         raise wrong(c, name, value=value, expected=many)
     if not all(isinstance(item, int) and abs(item) < 1 << 31 for item in value):

@@ -22,15 +22,15 @@ from tonnage.errors import BadFact, echo
 
 __all__ = ["gguf_config", "read_gguf", "read_header"]
 
-MOST_ENTRIES: Final = 65_536
-MOST_TENSORS: Final = 65_536
+MAX_ENTRIES: Final = 65_536
+MAX_TENSORS: Final = 65_536
 """Experts are one tensor a layer here: the largest models have some 2,000."""
-LONGEST_TEXT: Final = 1 << 22
-LONGEST_ARRAY: Final = 1 << 24
-MOST_TEXTS: Final = 2_000_000
+MAX_TEXT_LENGTH: Final = 1 << 22
+MAX_ARRAY_LENGTH: Final = 1 << 24
+MAX_TEXTS: Final = 2_000_000
 """Of all lists together, and numbers of lists short enough to be kept; the largest vocabularies have 300,000
 words and twice as many merges."""
-LONGEST_HEADER: Final = 1 << 27
+MAX_HEADER_LENGTH: Final = 1 << 27
 
 _TYPES: Final = {
     0: ("f32", 1, 4), 1: ("f16", 1, 2), 2: ("q4_0", 32, 18), 3: ("q4_1", 32, 20), 6: ("q5_0", 32, 22),
@@ -98,8 +98,8 @@ def read_header(path: Path) -> Header:
             if version not in (2, 3):
                 raise BadFact(f"{shown}: GGUF version is '{version}'; expected 2 or 3, little-endian")
             tensors, entries = _unpack(file, "<Q", shown), _unpack(file, "<Q", shown)
-            if entries > MOST_ENTRIES or tensors > MOST_TENSORS:
-                most = f"at most {MOST_TENSORS:,} and {MOST_ENTRIES:,}"
+            if entries > MAX_ENTRIES or tensors > MAX_TENSORS:
+                most = f"at most {MAX_TENSORS:,} and {MAX_ENTRIES:,}"
                 raise BadFact(f"{shown}: says {tensors:,} tensors and {entries:,} settings; expected {most}")
             settings = _settings(file, entries, shown)
             found = [_tensor(file, shown) for _ in range(tensors)]
@@ -117,15 +117,15 @@ def read_header(path: Path) -> Header:
 
 def _unpack(file: BinaryIO, form: str, shown: str) -> Any:
     content = file.read(struct.calcsize(form))
-    if len(content) < struct.calcsize(form) or file.tell() > LONGEST_HEADER:
+    if len(content) < struct.calcsize(form) or file.tell() > MAX_HEADER_LENGTH:
         raise BadFact(f"{shown}: the GGUF header ends too early or is too long; expected a whole file")
     return struct.unpack(form, content)[0]
 
 
 def _text(file: BinaryIO, shown: str) -> str:
     length = _unpack(file, "<Q", shown)
-    if length > LONGEST_TEXT:
-        raise BadFact(f"{shown}: a text of {length} bytes in the header; expected at most {LONGEST_TEXT}")
+    if length > MAX_TEXT_LENGTH:
+        raise BadFact(f"{shown}: a text of {length} bytes in the header; expected at most {MAX_TEXT_LENGTH}")
     content = file.read(length)
     if len(content) < length:
         raise BadFact(f"{shown}: the GGUF header ends too early; expected a whole file")
@@ -141,8 +141,8 @@ def _settings(file: BinaryIO, entries: int, shown: str) -> dict[str, Any]:
             raise BadFact(f"{shown}: gives the setting '{echo(name)}' twice; expected each once")
         found[name] = _array(file, shown) if kind == _ARRAY else _value(file, kind, shown)
         items += found[name].cost if isinstance(found[name], Array) else 1
-        if items > MOST_TEXTS:
-            raise BadFact(f"{shown}: over {MOST_TEXTS:,} texts and numbers in the header; no model has as many")
+        if items > MAX_TEXTS:
+            raise BadFact(f"{shown}: over {MAX_TEXTS:,} texts and numbers in the header; no model has as many")
     return found
 
 
@@ -156,7 +156,7 @@ def _value(file: BinaryIO, kind: int, shown: str) -> Any:
 
 def _array(file: BinaryIO, shown: str) -> Array:
     inner, length = _unpack(file, "<I", shown), _unpack(file, "<Q", shown)
-    most = LONGEST_ARRAY if inner in _SCALARS else MOST_TEXTS
+    most = MAX_ARRAY_LENGTH if inner in _SCALARS else MAX_TEXTS
     if length > most or inner == _ARRAY:
         raise BadFact(f"{shown}: a list of {length:,} items of type '{inner}' in the header; expected at most {most:,}")
     if inner in _SCALARS:
@@ -182,7 +182,7 @@ def _pass_texts(file: BinaryIO, count: int, shown: str) -> None:
     for _ in range(count):
         size = read(8)
         length = whole(size, "little")
-        if len(size) < 8 or length > LONGEST_TEXT or len(read(length)) < length:
+        if len(size) < 8 or length > MAX_TEXT_LENGTH or len(read(length)) < length:
             raise BadFact(
                 f"{shown}: the GGUF header ends too early, or a text of it is too long; expected a whole file"
             )

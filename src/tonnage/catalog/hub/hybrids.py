@@ -248,9 +248,13 @@ def _minimax_m1(c: Config) -> Model:
     count = layer_count(c)
     full: Attention = attention(c)
     lightning = StateSpace(
-        kind="lightning", num_heads=full.num_attention_heads, head_dim=full.head_dim, state_size=full.head_dim,
-        num_groups=full.num_attention_heads, conv_kernel=1,
-    )  # fmt: skip
+        kind="lightning",
+        num_heads=full.num_attention_heads,
+        head_dim=full.head_dim,
+        state_size=full.head_dim,
+        num_groups=full.num_attention_heads,
+        conv_kernel=1,
+    )
     attends = flags(c, "attn_type_list", length=count)
     if attends is None:
         kinds = texts(c, "layer_types", length=count) or ("full_attention",) * count

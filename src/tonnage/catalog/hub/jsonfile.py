@@ -11,13 +11,13 @@ import msgspec
 
 from tonnage.errors import BadFact, BadRequest, echo
 
-__all__ = ["LARGEST_CONFIG", "decode_json", "parse_object", "read_object"]
+__all__ = ["MAX_CONFIG_BYTES", "decode_json", "parse_object", "read_object"]
 
-LARGEST_CONFIG: Final = 4 << 20
+MAX_CONFIG_BYTES: Final = 4 << 20
 """Bytes; the largest config.json known has a few hundred thousand."""
 
 
-MOST_MARKS: Final = 3_000_000
+MAX_MARKS: Final = 3_000_000
 """Brackets and commas of a JSON text: each may stand for a hundred bytes of memory."""
 
 
@@ -57,8 +57,8 @@ def refuse_many(text: str | bytes, *, where: str) -> None:
     marks = (
         sum(text.count(mark) for mark in "{[,") if isinstance(text, str) else sum(map(text.count, (b"{", b"[", b",")))
     )
-    if marks > MOST_MARKS:
-        raise BadFact(f"{where} holds more than {MOST_MARKS:,} values; expected far fewer")
+    if marks > MAX_MARKS:
+        raise BadFact(f"{where} holds more than {MAX_MARKS:,} values; expected far fewer")
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
@@ -89,7 +89,7 @@ def parse_object(content: bytes, *, file: str) -> dict[str, Any]:
     return found
 
 
-def read_object(path: Path, *, limit: int = LARGEST_CONFIG) -> dict[str, Any]:
+def read_object(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
     """The object that a file holds."""
     try:
         size = path.stat().st_size

@@ -106,9 +106,11 @@ def _deepseek_v4(c: Config) -> Model:
         experts = msgspec.structs.replace(_experts(c), router_bias=index >= hashed)
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts, extra_parameters=extra + mixing))
     return decoder(
-        c, layers, extra_parameters=float(streams * (streams * width + 1) + 1),
+        c,
+        layers,
+        extra_parameters=float(streams * (streams * width + 1) + 1),
         mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0),
-    )  # fmt: skip
+    )
 
 
 def _kimi_linear(c: Config) -> Model:
@@ -119,9 +121,13 @@ def _kimi_linear(c: Config) -> Model:
     latent = _latent(c)
     heads, head = integer(settings, "num_heads"), integer(settings, "head_dim")
     delta = StateSpace(
-        kind="kda", num_heads=heads, head_dim=head, state_size=head, num_groups=heads,
+        kind="kda",
+        num_heads=heads,
+        head_dim=head,
+        state_size=head,
+        num_groups=heads,
         conv_kernel=integer(settings, "short_conv_kernel_size", default=4),
-    )  # fmt: skip
+    )
     inner = heads * head
     widened = (
         float(inner * width - head * (width + inner)) if flag(settings, "use_full_rank_gate", default=False) else 0.0

@@ -146,9 +146,11 @@ def _minimax_m3(c: Config) -> Model:
     if settings is not None and flag(settings, "use_sparse_attention", default=True):
         tokens = integer(settings, "sparse_topk_blocks") * integer(settings, "sparse_block_size")
         indexed = msgspec.structs.replace(
-            plain, index_heads=integer(settings, "sparse_num_index_heads"), index_topk=tokens,
+            plain,
+            index_heads=integer(settings, "sparse_num_index_heads"),
+            index_topk=tokens,
             index_head_dim=integer(settings, "sparse_index_dim"),
-        )  # fmt: skip
+        )
         chosen = flags(settings, "sparse_attention_freq", length=count) or (True,) * count
     width = integer(c, "moe_intermediate_size", "intermediate_size")
     shared = integer(
@@ -234,9 +236,12 @@ def gemma4_layers(c: Config) -> list[LayerGroup]:
     one = flag(c, "attention_k_eq_v", default=False)
     kv_heads = optional_integer(c, "num_global_key_value_heads") if one else None
     full = attention(
-        c, qk_norm=True, key_is_value=one, head_dim=integer(c, "global_head_dim", "head_dim"),
+        c,
+        qk_norm=True,
+        key_is_value=one,
+        head_dim=integer(c, "global_head_dim", "head_dim"),
         num_key_value_heads=kv_heads or local.num_key_value_heads,
-    )  # fmt: skip
+    )
     shared = integer(c, "num_kv_shared_layers", default=0, low=0)
     double = flag(c, "use_double_wide_mlp", default=False)
     gate = integer(c, "hidden_size_per_layer_input", default=0, low=0)

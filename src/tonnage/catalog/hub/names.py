@@ -25,7 +25,7 @@ def looks_like_path(spec: str) -> bool:
     return spec.startswith(("/", "./", "../", "~", ".\\")) or spec in {".", ".."} or spec.lower().endswith(EXTENSIONS)
 
 
-LONGEST_NAME: Final = 256
+MAX_NAME_LENGTH: Final = 256
 
 SAME_SHAPE: Final = frozenset(
     {"instruct", "chat", "it", "hf", "base", "pt", "thinking", "reasoning", "preview", "dpo", "sft", "rlhf", "latest",
@@ -40,7 +40,7 @@ BASE_IS_A_SIZE: Final = (
 )  # fmt: skip
 """First words of families in which "base" names a size, between "small" and "large"."""
 
-MAKERS: Final = ("meta", "nvidia", "mistralai", "google", "microsoft")
+VENDORS: Final = ("meta", "nvidia", "mistralai", "google", "microsoft")
 """Words that some makers put in front of their names ("Meta-Llama-3-8B")."""
 
 _SUFFIXES: Final[tuple[tuple[str, str], ...]] = (
@@ -111,7 +111,7 @@ def take_apart(name: str) -> Taken:
     >>> take_apart("TheBloke/Llama-2-13B-chat-GGUF:Q4_K_M")[:2]
     ('llama213b', 'gguf-q4_k_m')
     """
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_NAME_LENGTH:
         raise BadRequest(
             f"model: a name of {len(name)} characters is too long; give a catalogue id such as 'Qwen/Qwen3-8B'"
         )
@@ -121,7 +121,7 @@ def take_apart(name: str) -> Taken:
         steps.append(f"'{maker}' is the maker")
     rest, quantization = _precision(plain.lower(), steps)
     words = [word for word in re.split(r"[-_:\s]+", re.sub(r"(?<!\d)(\d)_(?=\d(?!\d))", r"\1.", rest)) if word]
-    if len(words) > 1 and words[0] in MAKERS:
+    if len(words) > 1 and words[0] in VENDORS:
         steps.append(f"'{words[0]}' is the maker")
         words = words[1:]
     kept = []
@@ -202,7 +202,7 @@ def _short_names(ids: Iterable[str]) -> Iterable[str]:
     """Such as "Llama-3.1-8B" for "meta-llama/Meta-Llama-3.1-8B"."""
     for id in ids:
         first, dash, rest = id.rpartition("/")[2].partition("-")
-        if dash and first.lower() in MAKERS:
+        if dash and first.lower() in VENDORS:
             yield rest
 
 

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tonnage.catalog.hub.jsonfile import LARGEST_CONFIG, parse_object
+from tonnage.catalog.hub.jsonfile import MAX_CONFIG_BYTES, parse_object
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo, nearest
 
 __all__ = ["HubFailure", "Repository", "cached_folder", "fetch", "host", "not_found", "offline_by_choice", "repository"]
 
 DEFAULT_ENDPOINT: Final = "https://huggingface.co"
-LARGEST_INDEX: Final = 64 << 20
+MAX_INDEX_BYTES: Final = 64 << 20
 TIMEOUT_S: Final = 10.0
 """For the first answer of the server; three times as long for a whole file."""
 
@@ -83,7 +83,7 @@ def fetch(
     repo: Repository,
     name: str,
     *,
-    limit: int = LARGEST_CONFIG,
+    limit: int = MAX_CONFIG_BYTES,
     timeout_s: float = TIMEOUT_S,
     offline: bool = False,
     or_cached: bool = True,
@@ -133,9 +133,14 @@ def _download(repo: Repository, name: str, limit: int, timeout_s: float) -> Path
     address = hf_hub_url(repo.id, name, revision=repo.revision, endpoint=_endpoint())
     get_hf_file_metadata(address, timeout=timeout_s, library_name="tonnage")
     found = hf_hub_download(
-        repo.id, name, revision=repo.revision, endpoint=_endpoint(), etag_timeout=timeout_s, library_name="tonnage",
+        repo.id,
+        name,
+        revision=repo.revision,
+        endpoint=_endpoint(),
+        etag_timeout=timeout_s,
+        library_name="tonnage",
         tqdm_class=_meter(repo, limit, deadline),
-    )  # fmt: skip
+    )
     return Path(found)
 
 

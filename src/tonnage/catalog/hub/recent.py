@@ -48,11 +48,13 @@ def _windowed(c: Config, base: Attention, feeds: tuple[FeedForward, FeedForward 
     experts, dense = feeds
     layers = [
         LayerGroup(
-            count=1, mixer=msgspec.structs.replace(base, window=window), feed_forward=experts if sparse else dense,
+            count=1,
+            mixer=msgspec.structs.replace(base, window=window),
+            feed_forward=experts if sparse else dense,
             **changes,
         )
         for window, sparse in zip(windows(c, every=4), sparse_layers(c), strict=True)
-    ]  # fmt: skip
+    ]
     return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
 
 
@@ -84,9 +86,11 @@ def _hunyuan_moe(c: Config) -> Model:
 
     width = first("moe_intermediate_size")
     experts = Moe(
-        num_experts=integer(c, "num_experts"), num_experts_per_tok=first("moe_topk"), moe_intermediate_size=width,
+        num_experts=integer(c, "num_experts"),
+        num_experts_per_tok=first("moe_topk"),
+        moe_intermediate_size=width,
         shared_intermediate_size=first("num_shared_expert") * width,
-    )  # fmt: skip
+    )
     return decoder(c, same(c, (attention(c, qk_norm=flag(c, "use_qk_norm", default=True)), experts)), tied=True)
 
 
@@ -137,26 +141,36 @@ def _k2_horizon(c: Config) -> Model:
         if sparse and values > 1:
             chosen = max(integer(c, "mova_num_experts_per_tok") - 1, 1)
             routed = Moe(
-                num_experts=values - 1, num_experts_per_tok=chosen, gated=False,
+                num_experts=values - 1,
+                num_experts_per_tok=chosen,
+                gated=False,
                 moe_intermediate_size=mixer.num_key_value_heads * mixer.head_dim // 2,
-            )  # fmt: skip
+            )
             layers.append(LayerGroup(count=1, feed_forward=routed, norms=0))
     return decoder(c, layers)
 
 
 def _latent(c: Config, **changes: Any) -> LatentAttention:
     return LatentAttention(
-        num_attention_heads=integer(c, "num_attention_heads"), kv_lora_rank=integer(c, "kv_lora_rank"),
-        qk_rope_head_dim=integer(c, "qk_rope_head_dim", low=0), qk_nope_head_dim=integer(c, "qk_nope_head_dim"),
-        v_head_dim=integer(c, "v_head_dim"), q_lora_rank=optional_integer(c, "q_lora_rank", low=1), **changes,
-    )  # fmt: skip
+        num_attention_heads=integer(c, "num_attention_heads"),
+        kv_lora_rank=integer(c, "kv_lora_rank"),
+        qk_rope_head_dim=integer(c, "qk_rope_head_dim", low=0),
+        qk_nope_head_dim=integer(c, "qk_nope_head_dim"),
+        v_head_dim=integer(c, "v_head_dim"),
+        q_lora_rank=optional_integer(c, "q_lora_rank", low=1),
+        **changes,
+    )
 
 
 def _delta(c: Config, heads: int, width: int) -> StateSpace:
     return StateSpace(
-        kind="kda", num_heads=heads, head_dim=width, state_size=width, num_groups=heads,
+        kind="kda",
+        num_heads=heads,
+        head_dim=width,
+        state_size=width,
+        num_groups=heads,
         conv_kernel=integer(c, "short_conv_kernel_size", "linear_conv_kernel_dim", default=4),
-    )  # fmt: skip
+    )
 
 
 def _bailing_hybrid(c: Config) -> Model:
@@ -184,9 +198,11 @@ def _glm5_next(c: Config) -> Model:
     width, streams = hidden_size(c), integer(c, "hc_mult", default=4)
     mixing = 2.0 * ((2 + streams) * streams * (streams * width + 1) + 3)
     latent = _latent(
-        c, index_heads=integer(c, "index_n_heads"), index_head_dim=integer(c, "index_head_dim"),
+        c,
+        index_heads=integer(c, "index_n_heads"),
+        index_head_dim=integer(c, "index_head_dim"),
         index_topk=integer(c, "index_topk"),
-    )  # fmt: skip
+    )
     delta = _delta(c, integer(c, "linear_num_heads"), integer(c, "linear_head_dim"))
     expert = integer(c, "moe_intermediate_size")
     experts = moe(c, shared_intermediate_size=_shared(c, expert), router_bias=True)
@@ -215,9 +231,10 @@ def _inkling(c: Config) -> Model:
     local = Attention(
         num_attention_heads=integer(c, "swa_num_attention_heads", default=full.num_attention_heads),
         num_key_value_heads=integer(c, "swa_num_key_value_heads", default=full.num_key_value_heads),
-        head_dim=integer(c, "swa_head_dim", default=full.head_dim), qk_norm=True,
+        head_dim=integer(c, "swa_head_dim", default=full.head_dim),
+        qk_norm=True,
         window=integer(c, "sliding_window_size", "sliding_window"),
-    )  # fmt: skip
+    )
     expert = integer(c, "moe_intermediate_size")
     experts = moe(c, shared_intermediate_size=integer(c, "n_shared_experts", default=0, low=0) * expert)
     dense, kernel = mlp(c), integer(c, "conv_kernel_size", "sconv_kernel_size", default=4)

@@ -133,9 +133,15 @@ def mixture_of_size(total: float, active: float, *, name: str) -> Model:
     groups = _mixture_layers(used / (3 * width), held / (3 * width), layers=layers)
     layout = tuple(LayerGroup(count=count, mixer=attention, feed_forward=experts) for count, experts in groups if count)
     return Model(
-        id=name, family="generic", kind="llm-moe", hidden_size=width, vocab_size=vocabulary, layers=layout,
-        max_context=131_072, source="interpolated between known mixtures",
-    )  # fmt: skip
+        id=name,
+        family="generic",
+        kind="llm-moe",
+        hidden_size=width,
+        vocab_size=vocabulary,
+        layers=layout,
+        max_context=131_072,
+        source="interpolated between known mixtures",
+    )
 
 
 def _mixture_layers(used: float, held: float, *, layers: int) -> tuple[tuple[int, Moe], tuple[int, Moe]]:
@@ -154,10 +160,14 @@ def _mixture_layers(used: float, held: float, *, layers: int) -> tuple[tuple[int
     few = math.floor(count / 8) * 8
     more = round((count - few) / 8 * layers)
     made = [
-        Moe(num_experts=max(number, chosen), num_experts_per_tok=chosen, moe_intermediate_size=inner,
-            shared_intermediate_size=shared)
+        Moe(
+            num_experts=max(number, chosen),
+            num_experts_per_tok=chosen,
+            moe_intermediate_size=inner,
+            shared_intermediate_size=shared,
+        )
         for number in (few, few + 8)
-    ]  # fmt: skip
+    ]
     return (layers - more, made[0]), (more, made[1])
 
 

@@ -21,9 +21,13 @@ def _block(
 ) -> LayerGroup:
     """One layer of a vision transformer."""
     look = Attention(
-        num_attention_heads=heads, num_key_value_heads=heads, head_dim=max(width // heads, 1), bias=bias,
-        output_bias=bias, causal=False,
-    )  # fmt: skip
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=max(width // heads, 1),
+        bias=bias,
+        output_bias=bias,
+        causal=False,
+    )
     feed = Mlp(intermediate_size=inner, gated=gated, bias=bias)
     return LayerGroup(count=1, mixer=look, feed_forward=feed, norm_bias=norm_bias, hidden_size=width)
 
@@ -51,9 +55,14 @@ def blocks_parameters(group: LayerGroup) -> float:
 
 def _repeat(block: LayerGroup, count: int) -> LayerGroup:
     return LayerGroup(
-        count=count, mixer=block.mixer, feed_forward=block.feed_forward, norm_bias=block.norm_bias,
-        hidden_size=block.hidden_size, norms=block.norms, extra_parameters=block.extra_parameters,
-    )  # fmt: skip
+        count=count,
+        mixer=block.mixer,
+        feed_forward=block.feed_forward,
+        norm_bias=block.norm_bias,
+        hidden_size=block.hidden_size,
+        norms=block.norms,
+        extra_parameters=block.extra_parameters,
+    )
 
 
 def _patches(c: Config) -> int:
@@ -69,9 +78,17 @@ def _vit(c: Config) -> Model:
     classes = integer(c, "num_labels", default=1000, low=0)
     extra = 3 * patch**2 * width + width + width + (width + 1) * classes
     return Model(
-        id="", family="", kind="vision", hidden_size=width, layers=(_repeat(block, layer_count(c)),), has_head=False,
-        norm_bias=True, learned_positions=tokens, extra_parameters=float(extra), max_context=tokens,
-    )  # fmt: skip
+        id="",
+        family="",
+        kind="vision",
+        hidden_size=width,
+        layers=(_repeat(block, layer_count(c)),),
+        has_head=False,
+        norm_bias=True,
+        learned_positions=tokens,
+        extra_parameters=float(extra),
+        max_context=tokens,
+    )
 
 
 def _dinov2(c: Config) -> Model:
@@ -83,15 +100,26 @@ def _dinov2(c: Config) -> Model:
         inner = (int(inner * 2 / 3) + 7) // 8 * 8
     block = _block(width, integer(c, "num_attention_heads"), inner, gated=gated)
     layers = LayerGroup(
-        count=layer_count(c), mixer=block.mixer, feed_forward=block.feed_forward, norm_bias=True,
+        count=layer_count(c),
+        mixer=block.mixer,
+        feed_forward=block.feed_forward,
+        norm_bias=True,
         extra_parameters=2.0 * width,
-    )  # fmt: skip
+    )
     tokens = (integer(c, "image_size", default=518) // patch) ** 2 + 1
     extra = 3 * patch**2 * width + 3 * width
     return Model(
-        id="", family="", kind="vision", hidden_size=width, layers=(layers,), has_head=False, norm_bias=True,
-        learned_positions=tokens, extra_parameters=float(extra), max_context=tokens,
-    )  # fmt: skip
+        id="",
+        family="",
+        kind="vision",
+        hidden_size=width,
+        layers=(layers,),
+        has_head=False,
+        norm_bias=True,
+        learned_positions=tokens,
+        extra_parameters=float(extra),
+        max_context=tokens,
+    )
 
 
 def _sam(c: Config) -> Model:
@@ -108,9 +136,14 @@ def _sam(c: Config) -> Model:
     groups = []
     for number, reach, seen in ((full, side, None), (count - full, window, window**2)):
         mixer = Attention(
-            num_attention_heads=heads, num_key_value_heads=heads, head_dim=head, bias=True, output_bias=True,
-            causal=False, window=seen,
-        )  # fmt: skip
+            num_attention_heads=heads,
+            num_key_value_heads=heads,
+            head_dim=head,
+            bias=True,
+            output_bias=True,
+            causal=False,
+            window=seen,
+        )
         tables = float(2 * (2 * reach - 1) * head)
         groups.append(
             LayerGroup(
@@ -122,10 +155,19 @@ def _sam(c: Config) -> Model:
     patch = 3 * integer(vision, "patch_size", default=16) ** 2 * width + width
     tower = Tower(name="mask decoder and prompt encoder", parameters=4_064_560.0)
     return Model(
-        id="", family="", kind="vision", hidden_size=width, layers=tuple(groups), has_head=False, final_norms=0,
-        norm_bias=True, learned_positions=side**2, extra_parameters=float(neck + patch), max_context=side**2,
+        id="",
+        family="",
+        kind="vision",
+        hidden_size=width,
+        layers=tuple(groups),
+        has_head=False,
+        final_norms=0,
+        norm_bias=True,
+        learned_positions=side**2,
+        extra_parameters=float(neck + patch),
+        max_context=side**2,
         towers=(tower,),
-    )  # fmt: skip
+    )
 
 
 def _clip(c: Config) -> Model:
@@ -151,9 +193,19 @@ def _clip(c: Config) -> Model:
     extra = 3 * patch**2 * width + width + meet * (width + narrow) + 1
     extra += vocabulary * narrow + context * narrow + 2 * narrow  # text embedding, positions and last norm
     return Model(
-        id="", family="", kind="vision-text", hidden_size=width, layers=(layers,), encoder=(encoder,), has_head=False,
-        final_norms=2, norm_bias=True, learned_positions=tokens, extra_parameters=float(extra), max_context=context,
-    )  # fmt: skip
+        id="",
+        family="",
+        kind="vision-text",
+        hidden_size=width,
+        layers=(layers,),
+        encoder=(encoder,),
+        has_head=False,
+        final_norms=2,
+        norm_bias=True,
+        learned_positions=tokens,
+        extra_parameters=float(extra),
+        max_context=context,
+    )
 
 
 Adapter = Callable[[Config], Model]
@@ -171,9 +223,13 @@ VISION: Final[dict[str, tuple[str, Adapter]]] = {
 def _as_tower(layers: LayerGroup, *, rest: float, patch: int, tokens: int | None = None) -> Tower:
     total = blocks_parameters(layers) + rest
     return Tower(
-        name="vision", parameters=total, layers=(layers,), hidden_size=layers.hidden_size, patch_size=patch,
+        name="vision",
+        parameters=total,
+        layers=(layers,),
+        hidden_size=layers.hidden_size,
+        patch_size=patch,
         tokens_per_input=tokens,
-    )  # fmt: skip
+    )
 
 
 def _two_layers(inputs: int, inner: int, outputs: int) -> int:
@@ -237,9 +293,13 @@ def _internvl(v: Config, c: Config, width: int) -> Tower:
     count = integer(v, "num_hidden_layers", default=24)
     normed = 2 * own if flag(v, "qk_normalization", default=False) else 0
     layers = LayerGroup(
-        count=count, mixer=block.mixer, feed_forward=block.feed_forward, norm_bias=True, hidden_size=own,
+        count=count,
+        mixer=block.mixer,
+        feed_forward=block.feed_forward,
+        norm_bias=True,
+        hidden_size=own,
         extra_parameters=float(2 * own + normed),
-    )  # fmt: skip
+    )
     side = integer(v, "image_size", default=448) // patch
     rest = 3 * patch**2 * own + own + (side**2 + 1) * own + own
     rest += 8 * own + _two_layers(4 * own, width, width)
@@ -250,9 +310,13 @@ def _pixtral(v: Config, c: Config, width: int) -> Tower:
     """Pixtral: gated, rotary, RMSNorm, no biases; Mistral 3 merges four patches before the projector."""
     own, patch = integer(v, "hidden_size", default=1024), integer(v, "patch_size", default=16)
     block = _block(
-        own, integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=4096), gated=True,
-        bias=False, norm_bias=False,
-    )  # fmt: skip
+        own,
+        integer(v, "num_attention_heads", default=16),
+        integer(v, "intermediate_size", default=4096),
+        gated=True,
+        bias=False,
+        norm_bias=False,
+    )
     layers = _repeat(block, integer(v, "num_hidden_layers", default=24))
     merge = integer(c, "spatial_merge_size", default=1)
     merger = (own * merge**2) * own + own if merge > 1 else 0
@@ -281,9 +345,13 @@ def _moonvit(v: Config, c: Config, width: int) -> Tower:
     biased = flag(v, "linear_bias", default=True)
     wide = integer(v, "qkv_hidden_size", default=own)
     look = Attention(
-        num_attention_heads=heads, num_key_value_heads=heads, head_dim=max(wide // heads, 1), bias=biased,
-        output_bias=biased, causal=False,
-    )  # fmt: skip
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=max(wide // heads, 1),
+        bias=biased,
+        output_bias=biased,
+        causal=False,
+    )
     norm_bias = given(v, "norm_type") != "rmsnorm"
     feed = Mlp(intermediate_size=inner, gated=False, bias=biased)
     layers = LayerGroup(

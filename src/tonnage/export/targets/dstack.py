@@ -6,10 +6,8 @@ from typing import Any
 
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment
-from tonnage.export.names import names
-from tonnage.export.servers import server
-from tonnage.export.target import Target
+from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.target import Target, names
 from tonnage.export.text import head, shell, yaml_text
 
 __all__ = ["TARGET", "export"]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment
-from tonnage.export.names import names
-from tonnage.export.servers import script
-from tonnage.export.target import Server, Target
+from tonnage.export.deployment import Deployment, deployment, script
+from tonnage.export.target import Server, Target, names
 
 __all__ = ["TARGET", "export", "serve"]
 

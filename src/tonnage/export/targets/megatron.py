@@ -42,10 +42,14 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         "DATA is what --data-path takes, TOKENIZER a Hugging Face id or folder, CHECKPOINTS a shared folder.",
         "Learning rate and schedule: add --lr and --lr-decay-style after the script's name.",
     ]
-    needs = "".join(f': "${{{name}:?{what}}}"\n' for name, what in (
-        ("DATA", "prefix of the tokenised data"), ("TOKENIZER", "id or folder of the tokenizer"),
-        ("CHECKPOINTS", "shared folder for checkpoints"),
-    ))  # fmt: skip
+    needs = "".join(
+        f': "${{{name}:?{what}}}"\n'
+        for name, what in (
+            ("DATA", "prefix of the tokenised data"),
+            ("TOKENIZER", "id or folder of the tokenizer"),
+            ("CHECKPOINTS", "shared folder for checkpoints"),
+        )
+    )
     program = "pretrain_gpt.py \\\n  " + shell(arguments(made))
     program += ' \\\n  --data-path "$DATA" --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TOKENIZER" \\\n'
     program += '  --save "$CHECKPOINTS" --load "$CHECKPOINTS"'

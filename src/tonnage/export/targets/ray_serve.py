@@ -7,10 +7,8 @@ from typing import Any
 
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import deployment
-from tonnage.export.names import names
-from tonnage.export.servers import server
-from tonnage.export.target import Target
+from tonnage.export.deployment import deployment, server
+from tonnage.export.target import Target, names
 from tonnage.export.text import head, yaml_text
 
 __all__ = ["TARGET", "export"]
@@ -63,5 +61,6 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
     lines = [*d.lines, *made.notes, "Ray workers read HF_TOKEN from their own environment; it never stands here."]
     if not ray_name:
         lines.append(f"Ray has no name for {d.accelerator}: it places ranks on any accelerator of the cluster.")
-    return {"serve.yaml": head(f"{TARGET.title} {TARGET.version} and vLLM", made.version, lines=lines)
-            + yaml_text(document)}  # fmt: skip
+    return {
+        "serve.yaml": head(f"{TARGET.title} {TARGET.version} and vLLM", made.version, lines=lines) + yaml_text(document)
+    }

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment
-from tonnage.export.names import names
-from tonnage.export.servers import needs_quantised, script, version_of
-from tonnage.export.target import Server, Target
+from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
+from tonnage.export.target import Server, Target, names
 from tonnage.export.text import shell
 
 __all__ = ["TARGET", "export", "serve"]

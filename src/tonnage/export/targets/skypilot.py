@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.export.deployment import Deployment, deployment
-from tonnage.export.names import names
-from tonnage.export.servers import server
-from tonnage.export.target import Target
+from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.target import Target, names
 from tonnage.export.text import head, shell, yaml_text
 
 __all__ = ["TARGET", "export"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.export.deployment import Deployment, deployment
-from tonnage.export.servers import server
+from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target
 from tonnage.export.text import comment, shell
 

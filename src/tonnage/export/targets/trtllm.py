@@ -11,8 +11,7 @@ from typing import Any
 
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment
-from tonnage.export.servers import needs_quantised, script, version_of
+from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
 from tonnage.export.target import Server, Target
 from tonnage.export.text import shell
 

@@ -75,8 +75,10 @@ def _bound(e: Evidence, *, by: str) -> Found:
             "bandwidth": (e.dram_active, limits.DRAM, "cycles with memory at work"),
         }
     elif e.mfu is not None and e.mbu is not None:
-        of = {"compute": (e.mfu, limits.MFU, "FLOP/s of the work, of the peak"),
-              "bandwidth": (e.mbu, limits.MBU, "bytes/s of the work, of the peak")}  # fmt: skip
+        of = {
+            "compute": (e.mfu, limits.MFU, "FLOP/s of the work, of the peak"),
+            "bandwidth": (e.mbu, limits.MBU, "bytes/s of the work, of the peak"),
+        }
     else:
         if by == "bandwidth" or "host" in e.kinds[:1]:
             return None  # said once, by the other

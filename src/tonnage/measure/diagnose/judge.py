@@ -77,8 +77,10 @@ def _sentence(verdicts: list[Verdict], missing: list[Missing], evidence: Evidenc
         others = f" Also: {', '.join(verdict.name for verdict in verdicts[1:])}." if len(verdicts) > 1 else ""
         return f"{verdicts[0].name[:1].upper()}{verdicts[0].name[1:]}: {verdicts[0].sentence}{others}"
     if missing:
-        alone = " Utilisation alone tells nothing: it counts time with any kernel." if (
-            evidence.utilisation is not None and evidence.tensor_active is None
-        ) else ""  # fmt: skip
+        alone = (
+            " Utilisation alone tells nothing: it counts time with any kernel."
+            if (evidence.utilisation is not None and evidence.tensor_active is None)
+            else ""
+        )
         return f"No verdict: {len(missing)} questions lack evidence.{alone}"
     return "Nothing limits it by any rule here."

@@ -45,7 +45,7 @@ KNEE: Final = Limit(1.0, "Kleinrock 1979: beyond the knee latency grows faster, 
 HOST_BUSY: Final = Limit(0.85, "ours: no room left for another loader")
 DISK_BUSY: Final = Limit(0.85, "ours: a disk this busy queues what it is asked")
 WORSE: Final = Limit(0.10, "ours: twice the 5 % by which repeated runs differ")
-FEW: Final = 20.0
+MIN_REQUESTS: Final = 20.0
 """Requests below which a mean says little. [requests]"""
 
 
@@ -58,4 +58,4 @@ def fact(name: str, value: float, *, unit: str = "share", limit: Limit | None = 
 
 def enough(evidence: Evidence) -> bool:
     """Whether as many requests finished as a mean of them needs."""
-    return evidence.requests is not None and evidence.requests >= FEW
+    return evidence.requests is not None and evidence.requests >= MIN_REQUESTS

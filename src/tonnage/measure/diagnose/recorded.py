@@ -25,9 +25,12 @@ def of_measurement(measurement: Measurement, *, source: str = "") -> Evidence:
     if not points:
         failed = next((point for point in measurement.points if point.failed), None)
         return Evidence(
-            kinds=("serving",), sources=(source,), model=measurement.model,
-            requests=None if failed is None else float(failed.failed), failed_share=None if failed is None else 1.0,
-        )  # fmt: skip
+            kinds=("serving",),
+            sources=(source,),
+            model=measurement.model,
+            requests=None if failed is None else float(failed.failed),
+            failed_share=None if failed is None else 1.0,
+        )
     top = points[-1]
     missed = meets(top, measurement.slo)
     state = top.server
@@ -68,12 +71,40 @@ def of_log(log: Log, measurement: Measurement, *, source: str = "") -> Evidence:
     readings = [scrape.reading for scrape in log.scrapes if scrape.segment in parts]
     if readings:
         seen = evidence_of(readings)
-        fields = ("kinds", "engine", "accelerator", "window_s", "samples", "running", "running_most", "running_limit",
-                  "waiting", "waiting_most", "idle_share", "kv_used", "kv_used_most", "preemptions", "queue_s",
-                  "prefill_s", "utilisation", "sm_active", "tensor_active", "dram_active", "temperature_c", "power_w",
-                  "memory_used_share", "power_throttled_share", "thermal_throttled_share", "throttle_reasons",
-                  "link_bytes_per_s", "flop_per_s", "memory_bytes_per_s", "cpu_busy", "cpu_iowait",
-                  "disk_busy")  # fmt: skip
+        fields = (
+            "kinds",
+            "engine",
+            "accelerator",
+            "window_s",
+            "samples",
+            "running",
+            "running_most",
+            "running_limit",
+            "waiting",
+            "waiting_most",
+            "idle_share",
+            "kv_used",
+            "kv_used_most",
+            "preemptions",
+            "queue_s",
+            "prefill_s",
+            "utilisation",
+            "sm_active",
+            "tensor_active",
+            "dram_active",
+            "temperature_c",
+            "power_w",
+            "memory_used_share",
+            "power_throttled_share",
+            "thermal_throttled_share",
+            "throttle_reasons",
+            "link_bytes_per_s",
+            "flop_per_s",
+            "memory_bytes_per_s",
+            "cpu_busy",
+            "cpu_iowait",
+            "disk_busy",
+        )
         given = {name: getattr(seen, name) for name in fields if getattr(seen, name) not in (None, ())}
         given["kinds"] = tuple(dict.fromkeys((*whole.kinds, *seen.kinds)))
         whole = replace(whole, **given)
@@ -106,12 +137,14 @@ def _client_queue_s(points: Sequence[Point]) -> float | None:
 def _levels(points: Sequence[Point]) -> tuple[LoadLevel, ...] | None:
     found = [
         LoadLevel(
-            level=point.level, requests_per_s=point.requests_per_s, p95_s=point.e2e_s.p95,
+            level=point.level,
+            requests_per_s=point.requests_per_s,
+            p95_s=point.e2e_s.p95,
             requests=float(point.completed),
         )
         for point in points
         if point.requests_per_s and point.e2e_s is not None and point.e2e_s.p95
-    ]  # fmt: skip
+    ]
     return tuple(found) or None
 
 
@@ -135,9 +168,14 @@ def of_training(measurement: TrainMeasurement, *, source: str = "") -> Evidence:
         "samples": run.steps,
     }
     if seen is not None:
-        found |= {"busy_s": seen.busy_s, "kernel_s": seen.kernel_s, "copies_s": seen.copies_s,
-                  "utilisation": seen.utilisation, "flop_per_s": seen.flop_per_s,
-                  "memory_bytes_per_s": seen.memory_bytes_per_s}  # fmt: skip
+        found |= {
+            "busy_s": seen.busy_s,
+            "kernel_s": seen.kernel_s,
+            "copies_s": seen.copies_s,
+            "utilisation": seen.utilisation,
+            "flop_per_s": seen.flop_per_s,
+            "memory_bytes_per_s": seen.memory_bytes_per_s,
+        }
         if seen.throttle_reasons:
             found["throttle_reasons"] = seen.throttle_reasons
     given = {name: value for name, value in found.items() if value is not None}

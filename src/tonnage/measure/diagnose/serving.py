@@ -182,8 +182,10 @@ def over_provisioned(e: Evidence) -> Found:
     seats = e.running_limit is None or e.running_most <= limits.KV_EMPTY.value * e.running_limit
     if not ((roomy and seats) or (idle and (roomy or e.kv_used_most is None))):
         return None
-    facts = [fact("requests waiting, most", e.waiting_most, unit="requests"),
-             fact("requests running, most", e.running_most, unit="requests")]  # fmt: skip
+    facts = [
+        fact("requests waiting, most", e.waiting_most, unit="requests"),
+        fact("requests running, most", e.running_most, unit="requests"),
+    ]
     if e.kv_used_most is not None:
         facts.append(fact("KV cache in use, most", e.kv_used_most, limit=limits.KV_EMPTY))
     if e.idle_share is not None:

@@ -15,13 +15,11 @@ from tonnage.domain.train_measurement import TRAIN_MEASUREMENT_SCHEMA, TrainMeas
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.client import key_of
 from tonnage.measure.diagnose.judge import judge
-from tonnage.measure.diagnose.pages import watched
-from tonnage.measure.diagnose.prometheus import is_prometheus, readings_between
+from tonnage.measure.diagnose.pages import is_prometheus, readings_between, watched
 from tonnage.measure.diagnose.recorded import against, of_log, of_measurement, of_training
 from tonnage.measure.diagnose.window import evidence_of, merged
 from tonnage.measure.files import read_whole, refuse_heavy
-from tonnage.measure.history.place import place_of
-from tonnage.measure.history.store import entries, entry
+from tonnage.measure.history import entries, entry, place_of
 from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import reading_of
 from tonnage.measure.records import LOG_SCHEMA, read_log
@@ -32,7 +30,7 @@ __all__ = ["Watch", "diagnose", "evidence_from", "training_of", "watch_of"]
 
 LIVE_S: Final = 10.0
 STORED_S: Final = 3600.0
-LARGEST: Final = 2 * 1024**3
+MAX_REPORT_BYTES: Final = 2 * 1024**3
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,8 +134,8 @@ def _from_file(path: Path) -> Evidence:
     name = str(path)
     if not path.is_file():
         raise BadRequest(f"'{echo(name)}' is neither a file nor an address such as http://127.0.0.1:9090")
-    if path.stat().st_size > LARGEST:
-        raise BadFact(f"'{echo(name)}' is larger than {LARGEST // 1024**3} GiB")
+    if path.stat().st_size > MAX_REPORT_BYTES:
+        raise BadFact(f"'{echo(name)}' is larger than {MAX_REPORT_BYTES // 1024**3} GiB")
     if _starts_json(path) or _is_packed(path):
         return _from_json(path)
     reading = reading_of(read_whole(path, what="metrics"), at_s=0.0)

@@ -28,8 +28,11 @@ def input_bound(e: Evidence) -> Found:
         fact("waiting for data", e.parts.input_s, unit="s"),
         fact("step", e.step_s, unit="s"),
     ]
-    facts += [fact(name, value) for name, value in (("processors busy", e.cpu_busy), ("busiest disk busy", e.disk_busy))
-              if value is not None]  # fmt: skip
+    facts += [
+        fact(name, value)
+        for name, value in (("processors busy", e.cpu_busy), ("busiest disk busy", e.disk_busy))
+        if value is not None
+    ]
     return Verdict(
         name="input-bound",
         sentence=f"{share:.0%} of each step waits for data: {'highly' if high else 'moderately'} input-bound.",

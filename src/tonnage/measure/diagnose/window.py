@@ -15,7 +15,7 @@ __all__ = ["evidence_of", "grown", "merged", "percentile"]
 
 PARTS: Final = 6
 """A window is cut into so many parts, to see load and latency move together."""
-ENOUGH: Final = 20
+MIN_PART_REQUESTS: Final = 20
 """Requests that a part needs to have a 95th percentile. [requests]"""
 
 THROTTLED: Final = {
@@ -196,7 +196,7 @@ def _levels(readings: Sequence[Reading], window: float) -> tuple[LoadLevel, ...]
         part = [reading for reading in readings if low - 1e-9 <= reading.at_s <= high + 1e-9]
         took = _arrived(part, "e2e_s") if len(part) > 1 else None
         span = part[-1].at_s - part[0].at_s if part else 0.0
-        if took is None or took.count < ENOUGH or not span:
+        if took is None or took.count < MIN_PART_REQUESTS or not span:
             continue
         p95 = percentile(took, 0.95)
         at_once = [r.values["running"] + r.values.get("waiting", 0.0) for r in part if "running" in r.values]
@@ -222,14 +222,13 @@ def _accelerator(readings: Sequence[Reading], window: float) -> dict[str, Any]:
         "memory_capacity_bytes": whole,
         "power_throttled_share": min(1.0, power / window) if over and power is not None else None,
         "thermal_throttled_share": min(1.0, heat / window) if over and heat is not None else None,
-        "throttle_reasons": tuple(
-            name for bit, name in THROTTLED.items() if any(value & bit for value in bits)
-        ) or None,
+        "throttle_reasons": tuple(name for bit, name in THROTTLED.items() if any(value & bit for value in bits))
+        or None,
         # An engine that does not count its work exports zero, which is not none done.
         "flop_per_s": _ratio(grown(readings, "flop_each") or None, window) if over else None,
         "memory_bytes_per_s": _ratio(grown(readings, "read_bytes_each") or None, window) if over else None,
         "link_bytes_per_s": _ratio(grown(readings, "link_bytes"), window) if over else None,
-    }  # fmt: skip
+    }
 
 
 def _host(readings: Sequence[Reading]) -> dict[str, Any]:

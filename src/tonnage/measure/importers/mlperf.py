@@ -46,13 +46,16 @@ def _of_summary(text: str) -> dict[str, Any]:
         return next((float(said[name]) for name in names if name in said), None)
 
     found: dict[str, Any] = {
-        "name": said.get("sut name"), "scenario": said.get("scenario"), "validity": said.get("result is"),
-        "target": number("target_qps"), "scheduled": number("scheduled samples per second"),
+        "name": said.get("sut name"),
+        "scenario": said.get("scenario"),
+        "validity": said.get("result is"),
+        "target": number("target_qps"),
+        "scheduled": number("scheduled samples per second"),
         "completed": number("completed samples per second", "samples per second"),
         "tokens": number("completed tokens per second", "tokens per second"),
         "queries": None,
         "least_s": (number("min_duration (ms)") or 0.0) / 1e3,
-    }  # fmt: skip
+    }
     for ours, mean, percentile in (
         ("ttft", "mean first token latency (ns)", "percentile first token latency (ns)"),
         ("tpot", "mean time to output token (ns)", "percentile time to output token (ns)"),

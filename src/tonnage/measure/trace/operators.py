@@ -157,13 +157,28 @@ def _is_pixels(call: Call) -> bool:
 
 def _traffic(call: Call, samples: int, category: str) -> TracedOperator:
     read, weights = _read(call, samples)
-    if category == "copy" and call.name in {"fill_", "zero_", "zeros", "ones", "full", "zeros_like", "ones_like",
-                                            "full_like", "new_zeros", "new_full", "new_ones"}:  # fmt: skip
+    if category == "copy" and call.name in {
+        "fill_",
+        "zero_",
+        "zeros",
+        "ones",
+        "full",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "new_zeros",
+        "new_full",
+        "new_ones",
+    }:
         read = 0.0
     return TracedOperator(
-        kind="elementwise", name=category, read_values=read, write_values=_written(call, samples),
-        weight_values=weights, pixels=_is_pixels(call),
-    )  # fmt: skip
+        kind="elementwise",
+        name=category,
+        read_values=read,
+        write_values=_written(call, samples),
+        weight_values=weights,
+        pixels=_is_pixels(call),
+    )
 
 
 def _lookup(call: Call, samples: int) -> TracedOperator:
@@ -173,16 +188,30 @@ def _lookup(call: Call, samples: int) -> TracedOperator:
 
 
 def _product(
-    call: Call, samples: int, *, flop: float, shape: tuple[float, float, float], groups: float = 1.0,
-    kind: Product = "gemm", name: str = "",
-) -> TracedOperator:  # fmt: skip
+    call: Call,
+    samples: int,
+    *,
+    flop: float,
+    shape: tuple[float, float, float],
+    groups: float = 1.0,
+    kind: Product = "gemm",
+    name: str = "",
+) -> TracedOperator:
     read, weights = _read(call, samples)
     m, n, k = shape
     return TracedOperator(
-        kind=kind, name=name or ("linear" if call.weights else "product"), flop=flop / samples, read_values=read,
-        write_values=_written(call, samples), weight_values=weights, m=m / samples, n=n, k=k, groups=groups,
+        kind=kind,
+        name=name or ("linear" if call.weights else "product"),
+        flop=flop / samples,
+        read_values=read,
+        write_values=_written(call, samples),
+        weight_values=weights,
+        m=m / samples,
+        n=n,
+        k=k,
+        groups=groups,
         pixels=kind == "convolution",
-    )  # fmt: skip
+    )
 
 
 def _mm(call: Call, samples: int) -> TracedOperator:
@@ -225,9 +254,14 @@ def _convolution(call: Call, samples: int) -> TracedOperator:
     width = float(weight.shape[0 if not transposed else 1] * (groups if transposed else 1))
     terms = float(weight.shape[1] if not transposed else weight.shape[0] / groups) * kernel
     return _product(
-        call, samples, flop=flop, shape=(pixels, width / groups, terms), groups=float(groups), kind="convolution",
+        call,
+        samples,
+        flop=flop,
+        shape=(pixels, width / groups, terms),
+        groups=float(groups),
+        kind="convolution",
         name=_conv_name(groups, float(data.shape[1])),
-    )  # fmt: skip
+    )
 
 
 def _convolution_backward(call: Call, samples: int) -> TracedOperator:
@@ -239,9 +273,14 @@ def _convolution_backward(call: Call, samples: int) -> TracedOperator:
     flop = passes * 2.0 * pixels * _numel(weight)
     shape = (pixels, float(weight.shape[0]) / groups, float(weight.shape[1]) * kernel)
     return _product(
-        call, samples, flop=flop, shape=shape, groups=float(groups), kind="convolution",
+        call,
+        samples,
+        flop=flop,
+        shape=shape,
+        groups=float(groups),
+        kind="convolution",
         name=_conv_name(groups, float(data.shape[1])),
-    )  # fmt: skip
+    )
 
 
 def _attention(call: Call, samples: int) -> TracedOperator:
@@ -255,10 +294,20 @@ def _attention(call: Call, samples: int) -> TracedOperator:
     flop = 2.0 * sequences * heads * length * keys * (width + value_width) * (0.5 if causal else 1.0)
     moved, _ = _read(call, samples)
     return TracedOperator(
-        kind="attention", name="attention", flop=flop * (2.5 if backward else 1.0) / samples, read_values=moved,
-        write_values=_written(call, samples), m=sequences * length / samples, n=keys, k=width,
-        groups=sequences / samples, heads=heads, head_dim=width, keys=keys, causal=causal,
-    )  # fmt: skip
+        kind="attention",
+        name="attention",
+        flop=flop * (2.5 if backward else 1.0) / samples,
+        read_values=moved,
+        write_values=_written(call, samples),
+        m=sequences * length / samples,
+        n=keys,
+        k=width,
+        groups=sequences / samples,
+        heads=heads,
+        head_dim=width,
+        keys=keys,
+        causal=causal,
+    )
 
 
 def _is_causal(call: Call) -> bool:
@@ -284,9 +333,12 @@ def _recurrent(call: Call, samples: int) -> TracedOperator:
     twice = 2.0 if "backward" in call.name else 1.0
     hidden = float(call.results[0].shape[-1])
     return _product(
-        call, samples, flop=2.0 * steps * weights * twice, shape=(steps, 4.0 * hidden, weights / (4.0 * hidden)),
+        call,
+        samples,
+        flop=2.0 * steps * weights * twice,
+        shape=(steps, 4.0 * hidden, weights / (4.0 * hidden)),
         name="recurrent",
-    )  # fmt: skip
+    )
 
 
 _PRODUCTS: Final[dict[str, Callable[[Call, int], TracedOperator]]] = {

@@ -42,9 +42,16 @@ def book_of(torch: Any, *, samples: int, weights: frozenset[int]) -> Book:
         Storages of parameters and buffers.
     """
     return {
-        "torch": torch, "samples": samples, "weights": weights, "operators": [], "unknown": {}, "alive": {},
-        "held": [0.0, 0.0, 0.0], "moments": [], "outputs": 0.0,
-    }  # fmt: skip
+        "torch": torch,
+        "samples": samples,
+        "weights": weights,
+        "operators": [],
+        "unknown": {},
+        "alive": {},
+        "held": [0.0, 0.0, 0.0],
+        "moments": [],
+        "outputs": 0.0,
+    }
 
 
 @contextmanager
@@ -128,10 +135,15 @@ def _note(book: Book, func: Any, *, given: tuple[Any, Any], out: Any) -> None:
     if not any(tensor.numel() > 1 for tensor in (*results, *tensors)):
         return  # counters and other scalars
     call = Call(
-        name=name, args=given[0], kwargs=given[1], results=[tensor for tensor in results if tensor.numel()],
-        tensors=tensors, pointwise=torch.Tag.pointwise in func.tags, reduction=torch.Tag.reduction in func.tags,
+        name=name,
+        args=given[0],
+        kwargs=given[1],
+        results=[tensor for tensor in results if tensor.numel()],
+        tensors=tensors,
+        pointwise=torch.Tag.pointwise in func.tags,
+        reduction=torch.Tag.reduction in func.tags,
         weights=frozenset(index for index, tensor in enumerate(tensors) if storage_key(tensor) in book["weights"]),
-    )  # fmt: skip
+    )
     found, unknown = traced_operator(call, samples=book["samples"])
     if unknown:
         book["unknown"][unknown] = book["unknown"].get(unknown, 0) + 1

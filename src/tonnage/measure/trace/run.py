@@ -56,9 +56,14 @@ def trace_named(
 
 
 def trace_module(
-    make: Callable[[], Any], inputs: Sequence[InputSpec] = (), *, samples: int | None = None, name: str = "module",
-    training: bool = True, source: str = "",
-) -> Profile:  # fmt: skip
+    make: Callable[[], Any],
+    inputs: Sequence[InputSpec] = (),
+    *,
+    samples: int | None = None,
+    name: str = "module",
+    training: bool = True,
+    source: str = "",
+) -> Profile:
     """The profile of what `make` returns: a module, or a module and its example inputs (see `trace_named`)."""
     torch = _torch()
     with _fake(torch):
@@ -71,12 +76,19 @@ def trace_module(
         step: Book | None = None
         notes: tuple[str, ...] = ()
         if training:
-            step, notes = _train(torch, given.module, args=args, keywords=keywords,
-                                 book=book_of(torch, samples=count, weights=weights))  # fmt: skip
+            step, notes = _train(
+                torch, given.module, args=args, keywords=keywords, book=book_of(torch, samples=count, weights=weights)
+            )
         return _profile(
-            torch, given.module, seen=(*args, *keywords.values()), ahead=ahead, step=step, notes=notes, name=name,
+            torch,
+            given.module,
+            seen=(*args, *keywords.values()),
+            ahead=ahead,
+            step=step,
+            notes=notes,
+            name=name,
             source=source,
-        )  # fmt: skip
+        )
 
 
 def _torch() -> Any:
@@ -181,9 +193,7 @@ def _looks(problem: Exception) -> bool:
     return "DataDependent" in kind or "DynamicOutputShape" in kind
 
 
-def _inputs(
-    torch: Any, given: Given, specs: Sequence[InputSpec], name: str
-) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+def _inputs(torch: Any, given: Given, specs: Sequence[InputSpec], name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if not specs and not (given.inputs or given.keywords):
         raise BadRequest(
             f"{echo(name)} returned no example inputs; give their shapes: --input 1x3x224x224, --input ids=1x128:int64"
@@ -214,9 +224,7 @@ def _samples(torch: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> 
     return int(first.shape[0]) if first is not None else 1
 
 
-def _infer(
-    torch: Any, module: Any, *, args: tuple[Any, ...], keywords: dict[str, Any], book: Book, name: str
-) -> None:  # fmt: skip
+def _infer(torch: Any, module: Any, *, args: tuple[Any, ...], keywords: dict[str, Any], book: Book, name: str) -> None:
     module.eval()
     hold(book, (args, keywords))
     try:
@@ -239,7 +247,7 @@ def _why(problem: Exception) -> str:
 
 def _train(
     torch: Any, module: Any, *, args: tuple[Any, ...], keywords: dict[str, Any], book: Book
-) -> tuple[Book | None, tuple[str, ...]]:  # fmt: skip
+) -> tuple[Book | None, tuple[str, ...]]:
     """One step: forward, the sum of the outputs as loss, backward. What cannot be trained has no training part."""
     if not any(p.requires_grad for p in module.parameters()):
         return None, ("no parameter is trainable: inference only",)
@@ -283,9 +291,16 @@ def _floats(torch: Any, value: Any) -> list[Any]:
 
 
 def _profile(
-    torch: Any, module: Any, *, seen: tuple[Any, ...], ahead: Book, step: Book | None, notes: tuple[str, ...],
-    name: str, source: str,
-) -> Profile:  # fmt: skip
+    torch: Any,
+    module: Any,
+    *,
+    seen: tuple[Any, ...],
+    ahead: Book,
+    step: Book | None,
+    notes: tuple[str, ...],
+    name: str,
+    source: str,
+) -> Profile:
     samples = int(ahead["samples"])
     parameters = list(module.parameters())
     sizes = [float(p.numel()) for p in parameters]

@@ -33,9 +33,12 @@ def callback(folder: str | os.PathLike[str] | None = None) -> Any:
         return None
 
     known = {
-        "on_train_begin": begin, "on_train_end": end,  # Hugging Face, and Lightning's end
-        "on_fit_start": begin, "on_fit_end": end, "on_exception": end,  # Lightning
-    }  # fmt: skip
+        "on_train_begin": begin,
+        "on_train_end": end,  # Hugging Face, and Lightning's end
+        "on_fit_start": begin,
+        "on_fit_end": end,
+        "on_exception": end,  # Lightning
+    }
 
     def other(_: Any, name: str) -> Any:
         if name.startswith("__") or not name.startswith(("on_", "setup", "teardown")):

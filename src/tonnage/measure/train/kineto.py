@@ -73,11 +73,15 @@ def measurement_of_trace(path: Path) -> TrainMeasurement:
         activity=_mean_activity([activity for _, activity in cut if activity is not None]),
     )
     return TrainMeasurement(
-        schema=TRAIN_MEASUREMENT_SCHEMA, tool="kineto", tool_version=__version__,
-        device=str(properties[0].get("name", "")) or None, kind="cuda" if kernels else "cpu",
-        backend=(document.get("distributedInfo") or {}).get("backend"), runs=(run,),
+        schema=TRAIN_MEASUREMENT_SCHEMA,
+        tool="kineto",
+        tool_version=__version__,
+        device=str(properties[0].get("name", "")) or None,
+        kind="cuda" if kernels else "cpu",
+        backend=(document.get("distributedInfo") or {}).get("backend"),
+        runs=(run,),
         notes=("A profiler slows the host down: steps without it are shorter where launches are the limit.",),
-    )  # fmt: skip
+    )
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -157,8 +161,11 @@ def _of_device(
 ) -> tuple[dict[str, float], DeviceActivity]:
     """Parts from the device's timeline."""
     host = _host(events, step)
-    launches = {e["args"]["correlation"]: _range(e).begun for e in events
-                if e.get("cat") in {"cuda_runtime", "cuda_driver"} and "correlation" in e.get("args", {})}  # fmt: skip
+    launches = {
+        e["args"]["correlation"]: _range(e).begun
+        for e in events
+        if e.get("cat") in {"cuda_runtime", "cuda_driver"} and "correlation" in e.get("args", {})
+    }
     ran: dict[str, list[tuple[float, float]]] = {}
     inside, copies, counted = [], [], []
     for event in kernels:
@@ -190,10 +197,13 @@ def _of_device(
     parts["input"] = parts.get("input", 0.0) + waiting
     parts["other"] = parts.get("other", 0.0) + _length(idle) - waiting
     activity = DeviceActivity(
-        busy_s=_length(_union(inside)), kernels=float(len(counted)), kernel_s=_mean(counted) if counted else None,
-        communication_s=_length(talking) or None, copies_s=_length(_union(copies)) or None,
+        busy_s=_length(_union(inside)),
+        kernels=float(len(counted)),
+        kernel_s=_mean(counted) if counted else None,
+        communication_s=_length(talking) or None,
+        copies_s=_length(_union(copies)) or None,
         hidden_communication_s=_length(_both(talking, compute)) if talking else None,
-    )  # fmt: skip
+    )
     return parts, activity
 
 

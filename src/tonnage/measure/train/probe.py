@@ -24,8 +24,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.errors import BadRequest
-from tonnage.measure.train.clock import Timeline, clock_of, enter, finished, leave, phases_of, timeline
-from tonnage.measure.train.held import held_of
+from tonnage.measure.train.clock import Timeline, clock_of, enter, finished, held_of, leave, phases_of, timeline
 from tonnage.measure.train.records import Checkpointed, Header, Stepped
 from tonnage.version import __version__
 
@@ -140,11 +139,17 @@ def _header(torch: Any, kind: str) -> Header:
     world = dist.get_world_size() if joined else 1
     device = torch.cuda.get_device_name() if kind in {"cuda", "rocm"} else ""
     return Header(
-        rank=dist.get_rank() if joined else 0, world=world, host=socket.gethostname(),
-        nodes=max(1, world // local) if local else 1, kind=kind, device=device, library=f"torch {torch.__version__}",
-        backend=str(dist.get_backend()) if joined else "", version=__version__,
+        rank=dist.get_rank() if joined else 0,
+        world=world,
+        host=socket.gethostname(),
+        nodes=max(1, world // local) if local else 1,
+        kind=kind,
+        device=device,
+        library=f"torch {torch.__version__}",
+        backend=str(dist.get_backend()) if joined else "",
+        version=__version__,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-    )  # fmt: skip
+    )
 
 
 def _mine(state: _State) -> bool:
@@ -205,8 +210,10 @@ def _hook_modules(state: _State) -> None:
                 state.counts["loss"] = True
                 enter(state.line, "forward")
 
-    handles = [place.register_module_forward_pre_hook(before),
-               place.register_module_forward_hook(after, always_call=True)]  # fmt: skip
+    handles = [
+        place.register_module_forward_pre_hook(before),
+        place.register_module_forward_hook(after, always_call=True),
+    ]
     state.undo.extend(handle.remove for handle in handles)
 
 

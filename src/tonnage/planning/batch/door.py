@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.domain.default_engines import SERVING_ENGINE
+from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.domain.precision import number_format
 from tonnage.domain.workload import Batch
 from tonnage.errors import BadRequest

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from typing import Final
-
-from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -22,26 +21,27 @@ from tonnage.domain.case import Traffic
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer
-from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Provenance
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration
 from tonnage.domain.workload import Batch, Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.physics.memory import stored_bytes
-from tonnage.planning.batch import story
-from tonnage.planning.batch.flips import Chance, batch_flips
+from tonnage.planning.batch import narrative
+from tonnage.planning.batch.break_even import Candidate, batch_break_even
 from tonnage.planning.batch.option import Found, Work, option_of
 from tonnage.planning.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
+from tonnage.planning.core.choices import choices, job_traits
+from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.ranking import surely_cheapest, with_verdicts
+from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, what_binds
+from tonnage.planning.core.relaxing import answered
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.error_model import ErrorModel, serve_level
-from tonnage.planning.missed import Missed
 from tonnage.planning.quality import changes_among, floored
-from tonnage.planning.relax import bought
 from tonnage.planning.serve import formats, limits
-from tonnage.planning.serve.story import catalogue_dates, model_facts
 from tonnage.planning.serve.traffic import served
 from tonnage.planning.sites import Site, sites
-from tonnage.version import __version__
 
 __all__ = ["LARGEST_FLEET", "plan_batch"]
 
@@ -65,15 +65,8 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing finishes in time is
         an answer: `feasible` is False and `binding` says what would.
     """
-    plan = _planned(request, additions=additions, today=today or date.today())
-    if plan.feasible:
-        return plan
-
-    def leads(other: Batch) -> str | None:
-        again = _planned(other, additions=additions, today=today or date.today())
-        return story.led_by(again.options[0]) if again.options else None
-
-    return replace(plan, relaxing=bought(request, leads))
+    plan = partial(_planned, additions=additions, today=today or date.today())
+    return answered(request, plan, led_by=narrative.led_by)
 
 
 def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
@@ -86,14 +79,14 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
     options: list[BatchOption] = []
     found: list[Found] = []
-    missed: list[Missed] = []
-    chances: list[Chance] = []
+    missed: list[Infeasible] = []
+    chances: list[Candidate] = []
     evaluated = 0
     for site in open_sites:
         here: list[Found] = []
         for outcome in _works(allowed, model, site, additions=additions):
             evaluated += 1
-            if isinstance(outcome, Missed):
+            if isinstance(outcome, Infeasible):
                 missed.append(outcome)
                 continue
             places = _chances(request, site, outcome)
@@ -104,20 +97,25 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
         found += here
         made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
         options += made
-    ranked = story.with_verdicts(tuple(sorted(options, key=lambda option: (not option.sure, option.cost.value))))
-    binding = None if ranked else no_format or story.binding(missed, excluded)
+    ranked = _with_verdicts(sorted(options, key=surely_cheapest))
+    by = narrative.BY_NEARNESS
+    doing = {option.configuration.accelerator for option in ranked}
+    rejected = (*refused, *nearest_of_each(missed, doing=doing, by=by), *excluded)
+    binding = None if ranked else no_format or what_binds(missed, excluded, by=by)
     return BatchPlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
-        sentence=story.sentence(request, ranked, binding=binding),
+        sentence=narrative.sentence(request, ranked, binding=binding),
         request=request,
         model=model_facts(model),
         options=ranked,
-        frontier=story.trade_offs(found),
-        card_for_card=story.card_for_card(ranked),
-        spot_against=story.spot_against(ranked),
-        rejected=(*refused, *story.rejections(missed, ranked), *excluded),
-        flips=batch_flips(
+        choices=choices([job_traits(option) for option in ranked]),
+        frontier=narrative.trade_offs(found),
+        card_for_card=narrative.card_for_card(ranked),
+        spot_against=narrative.spot_against(ranked),
+        rejected=rejected,
+        rejected_by_reason=by_reason(rejected),
+        break_even=batch_break_even(
             request,
             ranked,
             chances=chances,
@@ -127,12 +125,23 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
         binding=binding,
         evaluated=evaluated,
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
-        provenance=Provenance(
-            version=__version__,
-            catalogue=catalogue_dates(option.bill for option in ranked),
-            made=today.isoformat(),
-            assumed=story.assumptions(request, model, largest=_most(request)),
+        provenance=provenance(
+            (option.bill for option in ranked),
+            today=today,
+            assumed=narrative.assumptions(request, model, largest=_most(request)),
         ),
+    )
+
+
+def _with_verdicts(options: list[BatchOption]) -> tuple[BatchOption, ...]:
+    """Ranked options with the reason for their place."""
+    if not options:
+        return ()
+    return with_verdicts(
+        tuple(options),
+        lead=narrative.lead(options[0]),
+        arithmetic=narrative.arithmetic,
+        risk=partial(narrative.risk, first=options[0]),
     )
 
 
@@ -148,7 +157,7 @@ def _as_serve(request: Batch) -> Serve:
     )
 
 
-def _works(request: Batch, model: Model, site: Site, *, additions: Additions) -> Iterator[Work | Missed]:
+def _works(request: Batch, model: Model, site: Site, *, additions: Additions) -> Iterator[Work | Infeasible]:
     """Every configuration of one site, small layouts first."""
     asked = _as_serve(request)
     most = min(LARGEST_REPLICA, request.filters.max_count or LARGEST_REPLICA)
@@ -173,17 +182,17 @@ def _works(request: Batch, model: Model, site: Site, *, additions: Additions) ->
                     break
 
 
-def _work(request: Batch, model: Model, configuration: Configuration, *, additions: Additions) -> Work | Missed:
+def _work(request: Batch, model: Model, configuration: Configuration, *, additions: Additions) -> Work | Infeasible:
     """How fast one full replica of a configuration works, or why it cannot."""
     # As full as it gets: what `tonnage predict` calls saturated.
     case = case_of(configuration, model=model, lengths=request.lengths, traffic=Traffic(saturated=True))
     at = deploy(case, model=model, accelerator=catalog.accelerator(case.accelerator, additions))
     if not at.pool.verdict.ok:
-        return Missed(configuration=configuration, verdict=at.pool.verdict)
+        return Infeasible(configuration=configuration, verdict=at.pool.verdict)
     lengths = request.lengths
     whole = lengths.prompt_tokens + lengths.output_tokens
     if at.pool.sequences < 1:
-        return Missed(configuration=configuration, verdict=limits.too_little_cache(whole, at.pool.tokens))
+        return Infeasible(configuration=configuration, verdict=limits.too_little_cache(whole, at.pool.tokens))
     found, tier = served(at)
     basis = at.basis(tier)
     level = serve_level(model, basis=basis, load="saturated", engine=at.times.engine)
@@ -209,30 +218,30 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
     )
 
 
-def _chances(request: Batch, site: Site, work: Work) -> list[Chance]:
+def _chances(request: Batch, site: Site, work: Work) -> list[Candidate]:
     """The work on every offer of the site that holds it and lists a price."""
     places = ((offer, place_of(work.job, offer, term=term)) for offer, term in _offers(request, site, work.job))
     return [
-        Chance(work=work, place=place, fastest=_fleet(request, work.job, place))
+        Candidate(work=work, place=place, fastest=_fleet(request, work.job, place))
         for _, place in places
         if place is not None
     ]
 
 
-def _runs(request: Batch, site: Site, *, work: Work, chances: list[Chance]) -> tuple[list[Found], list[Missed]]:
+def _runs(request: Batch, site: Site, *, work: Work, chances: list[Candidate]) -> tuple[list[Found], list[Infeasible]]:
     """The work at each of its places, on as many instances as the request needs."""
     found: list[Found] = []
-    missed: list[Missed] = []
+    missed: list[Infeasible] = []
     for chance in chances:
         place, outcome = chance.place, _sized(request, work, chance.place)
         if isinstance(outcome, Verdict):
-            missed.append(Missed(configuration=work.configuration, verdict=outcome))
+            missed.append(Infeasible(configuration=work.configuration, verdict=outcome))
         else:
             run, sure = outcome
             step = _step(work.job, place)
             found.append(Found(work=work, place=place, run=run, sure=sure, step=step, fastest=chance.fastest))
     if not chances:
-        missed.append(Missed(configuration=work.configuration, verdict=limits.no_offer(site, work.configuration)))
+        missed.append(Infeasible(configuration=work.configuration, verdict=limits.no_offer(site, work.configuration)))
     return found, missed
 
 
@@ -264,18 +273,18 @@ def _sized(request: Batch, work: Work, place: Place) -> tuple[JobRun, bool] | Ve
     """Instances for the deadline at the slow end of the interval, else at the estimate, else why not."""
     job, most = work.job, _fleet(request, work.job, place)
     if most < 1:
-        return story.too_many(request, work, place=place)
+        return narrative.too_many(request, work, place=place)
     if request.deadline_s is None:
         run, sure = _without_haste(job, place, most), True
     else:
         slow = instances_by(job, place, deadline_s=request.deadline_s, speed=1.0 / job.factor)
         middle = instances_by(job, place, deadline_s=request.deadline_s, speed=1.0)
         if middle is None or middle > most:
-            return story.too_late(request, place=place, fastest=run_on(job, place, instances=most))
+            return narrative.too_late(request, place=place, fastest=run_on(job, place, instances=most))
         sure = slow is not None and slow <= most
         run = run_on(job, place, instances=slow if sure and slow is not None else middle)
     if request.budget_usd is not None and run.usd > request.budget_usd:
-        return story.too_dear(request, run, work=work)
+        return narrative.too_dear(request, run, work=work)
     return run, sure
 
 

@@ -19,9 +19,9 @@ from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.ask import answer, kind_of
 from tonnage.planning.check import Comparable, figures
 from tonnage.planning.compare.compare import Figure, compare, compared
-from tonnage.planning.compare.ways import MOST_SIDES, comparing_of
+from tonnage.planning.compare.configurations import MOST_SIDES, comparing_of
 from tonnage.planning.files import read_mapping, read_text
-from tonnage.planning.plans import read_plan
+from tonnage.planning.plans import SCHEMA_1, read_plan
 from tonnage.planning.predict.case_lines import case_of_object, raw_cases
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.simulate.door import simulation_of
@@ -90,7 +90,7 @@ def _sides(path: str) -> Iterator[Side]:
             yield str(own or f"{name}:{line}"), "case", raw
         return
     found = read_mapping(path, what="file")
-    if found.get("schema") == PLAN_SCHEMA:
+    if found.get("schema") in {PLAN_SCHEMA, SCHEMA_1}:
         yield name, "plan", read_plan(path)
     elif "plan" in found:
         yield name, "plan", kind_of(found, source=path)

@@ -13,8 +13,14 @@ from tonnage.catalog import Additions
 from tonnage.catalog.failures import run_fact, spot_uptime
 from tonnage.domain.cost import OwnedMachine, Rent, RentOrBuyRequest
 from tonnage.domain.money import Offer, is_stale
-from tonnage.pricing.break_even import break_even_utilisation, mean_price_factor, payback_years
-from tonnage.pricing.owning import HOURS_PER_YEAR, availability, owned_usd
+from tonnage.pricing.owning import (
+    HOURS_PER_YEAR,
+    availability,
+    break_even_utilisation,
+    mean_price_factor,
+    owned_usd,
+    payback_years,
+)
 from tonnage.pricing.terms import PREPAID, mean_between_reclaims_s, useful_share
 
 __all__ = ["Meeting", "between_reclaims_s", "listed_rents", "meeting", "priced", "relaxations"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.domain.default_engines import SERVING_ENGINE
 from tonnage.domain.fit import FitRequest, Goal
+from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.engines.registry import engine_name
 from tonnage.errors import BadRequest, UnknownName

@@ -16,7 +16,7 @@ from tonnage.domain.fit import FitAnswer, FitRequest, Largest
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Model
 from tonnage.errors import BadRequest
-from tonnage.optimize.largest import largest_whole
+from tonnage.optimize.frontier import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.parameters import parameters
 from tonnage.planning.fit.model import fit_model

@@ -15,7 +15,7 @@ from tonnage.domain.case import InferCase
 from tonnage.domain.fit import FitRequest, FitRow, Largest
 from tonnage.domain.model import Model
 from tonnage.errors import BadRequest
-from tonnage.optimize.largest import largest_whole
+from tonnage.optimize.frontier import largest_whole
 from tonnage.planning.predict.infer_work import precision_of
 from tonnage.planning.predict.inference import batch_times, memory_of, setup_of
 from tonnage.units import show

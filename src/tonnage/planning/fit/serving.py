@@ -19,7 +19,7 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.engines.registry import engine_spec
 from tonnage.engines.settings import defaults, resolved, unsupported
 from tonnage.errors import BadRequest
-from tonnage.optimize.largest import largest_whole
+from tonnage.optimize.frontier import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
 from tonnage.planning.host import offloaded

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from tonnage.catalog.training import training_coefficients
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.case import TrainCase, TrainCaseLayout
@@ -21,7 +21,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.training import Method, Recompute
 from tonnage.errors import BadRequest
-from tonnage.optimize.largest import largest_whole
+from tonnage.optimize.frontier import largest_whole
 from tonnage.physics.memory import checkpoint_precision, weight_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes

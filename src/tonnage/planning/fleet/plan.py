@@ -18,16 +18,16 @@ from tonnage.catalog import Additions
 from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet
-from tonnage.planning.fleet import others, story
-from tonnage.planning.fleet.chance import Chance
+from tonnage.planning.core.rejections import Infeasible, by_reason
+from tonnage.planning.fleet import alternatives, narrative
+from tonnage.planning.fleet.candidate import Candidate
+from tonnage.planning.fleet.configurations import candidates, simulated, worth
 from tonnage.planning.fleet.hours import hours_of
-from tonnage.planning.fleet.problem import Asked, problem_of
-from tonnage.planning.fleet.samples import sample_chances
+from tonnage.planning.fleet.problem import FleetContext, problem_of
+from tonnage.planning.fleet.samples import sample_candidates
 from tonnage.planning.fleet.stock import stock
-from tonnage.planning.fleet.told import bill_of, instances_of, replicas_of
+from tonnage.planning.fleet.summary import bill_of, instances_of, replicas_of
 from tonnage.planning.fleet.verify import checks_of
-from tonnage.planning.fleet.ways import chances, simulated, worth
-from tonnage.planning.missed import Missed
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.simulation.simulated import Requests
 from tonnage.version import __version__
@@ -47,8 +47,8 @@ RAISE: Final = 1.12
 
 _NAMED: Final = frozenset({"accelerator", "exclude", "vendor", "segment", "provider", "region", "country"})
 
-Solution = tuple[FleetProblem, tuple[Chance | None, ...], Fleet]
-Settled = tuple[Asked, Solution, tuple[FleetCheck, ...]]
+Solution = tuple[FleetProblem, tuple[Candidate | None, ...], Fleet]
+Settled = tuple[FleetContext, Solution, tuple[FleetCheck, ...]]
 Known = dict[int, tuple[Requests, Any]]
 """Requests drawn for each workload, and the bucket of each."""
 
@@ -67,48 +67,50 @@ def plan_fleet(
     """
     today = today or date.today()
     held, excluded = stock(request, additions=additions)
-    found: list[Chance] = []
-    missed: dict[int, list[Missed]] = {}
+    found: list[Candidate] = []
+    missed: dict[int, list[Infeasible]] = {}
     evaluated = 0
     for number, workload in enumerate(request.workloads):
         if workload.kind == "cpu":
             continue
-        looking = sample_chances if workload.kind == "infer" else chances
+        looking = sample_candidates if workload.kind == "infer" else candidates
         mine, misses, looked = looking(request, number, held=held, additions=additions)
         found += mine
         missed[number] = misses
         evaluated += looked
     machines, found, near = worth(request, held, found=found)
-    asked = Asked(
+    asked = FleetContext(
         request=request,
         hours=hours_of(request),
         held=machines,
         chances=tuple(found),
         raised=(1.0,) * len(request.workloads),
     )
+    rejected = _rejected(request, missed, found, excluded)
     base = FleetPlan(
         schema=PLAN_SCHEMA,
         feasible=False,
         sentence="",
         request=request,
         period_h=asked.hours.total_h,
-        rejected=_rejected(request, missed, found, excluded),
+        rejected=rejected,
+        rejected_by_reason=by_reason(rejected),
         evaluated=evaluated,
         provenance=Provenance(
-            version=__version__, catalogue=story.dates(machines), made=today.isoformat(),
-            assumed=story.assumptions(request, asked.hours),
+            version=__version__, catalogue=narrative.dates(machines), made=today.isoformat(),
+            assumed=narrative.assumptions(request, asked.hours),
         ),
     )  # fmt: skip
-    nothing = others.nobody_serves(asked, missed, excluded=excluded)
+    nothing = alternatives.nobody_serves(asked, missed, excluded=excluded)
     if nothing is not None:
-        return replace(base, binding=nothing, sentence=story.refusal(nothing))
+        return replace(base, binding=nothing, sentence=narrative.refusal(nothing))
     known: Known = {}
     if not request.quick:
         asked = replace(asked, chances=tuple(simulated(request, found, names=near, known=known)))
     asked, solution, checks = _settled(asked, known)
     if not solution[2].feasible:
-        binding = others.what_stops(asked)
-        return replace(base, simulated=_simulations(asked), binding=binding, sentence=story.refusal(binding))
+        binding = alternatives.what_stops(asked)
+        return replace(base, simulated=_simulations(asked), binding=binding, sentence=narrative.refusal(binding))
     settled: Settled = (asked, solution, checks)
     if request.quick:
         return _answer(base, settled, beside=())
@@ -116,7 +118,7 @@ def plan_fleet(
     return _answer(replace(base, simulated=_simulations(settled[0])), settled, beside=beside)
 
 
-def _simulations(asked: Asked) -> int:
+def _simulations(asked: FleetContext) -> int:
     return len({chance.name for chance in asked.chances if chance.simulated})
 
 
@@ -131,7 +133,7 @@ def _bettered(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlter
     refused: dict[str, str] = {}
     found = _beside(settled, tried)
     for _ in range(ADOPTED):
-        better = others.cheaper([one for one in found if one.row.name not in refused], settled[1][2])
+        better = alternatives.cheaper([one for one in found if one.row.name not in refused], settled[1][2])
         if better is None or better.fleet is None:
             break
         before = settled[1][0]
@@ -148,9 +150,9 @@ def _bettered(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlter
     )
 
 
-def _beside(settled: Settled, tried: dict[str, Fleet]) -> tuple[others.Other, ...]:
+def _beside(settled: Settled, tried: dict[str, Fleet]) -> tuple[alternatives.Other, ...]:
     asked, (problem, _, fleet), _ = settled
-    return others.alternatives(others.Beside(asked, problem, fleet, tried))
+    return alternatives.alternatives(alternatives.Beside(asked, problem, fleet, tried))
 
 
 def _adopted(settled: Settled, fleet: Fleet, *, known: Known) -> tuple[Settled, str]:
@@ -187,7 +189,7 @@ def _rises(one: Way, was: Way) -> bool:
     return any(rate > before for rate, before in zip(one.rates, was.rates, strict=True))
 
 
-def _settled(asked: Asked, known: Known) -> Settled:
+def _settled(asked: FleetContext, known: Known) -> Settled:
     """The fleet whose replicas are simulated, as often raised as its objectives need; the last one when none does."""
     asked, solution = _solved(asked, known)
     checks: tuple[FleetCheck, ...] = ()
@@ -210,7 +212,7 @@ def _settled(asked: Asked, known: Known) -> Settled:
     return asked, solution, checks
 
 
-def _solved(asked: Asked, known: Known) -> tuple[Asked, Solution]:
+def _solved(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:
     """The cheapest fleet, all of whose replicas are simulated."""
     earlier: tuple[FleetProblem, Fleet] | None = None
     for again in range(ROUNDS):
@@ -231,7 +233,7 @@ def _solved(asked: Asked, known: Known) -> tuple[Asked, Solution]:
     return asked, (problem, behind, fleet)
 
 
-def _unsure(asked: Asked, behind: tuple[Chance | None, ...], fleet: Fleet) -> set[str]:
+def _unsure(asked: FleetContext, behind: tuple[Candidate | None, ...], fleet: Fleet) -> set[str]:
     """Names of what a fleet runs that could be simulated and is not."""
     return {
         chance.name
@@ -242,17 +244,17 @@ def _unsure(asked: Asked, behind: tuple[Chance | None, ...], fleet: Fleet) -> se
     }
 
 
-def _surer(asked: Asked, names: set[str], known: Known) -> Asked:
+def _surer(asked: FleetContext, names: set[str], known: Known) -> FleetContext:
     return replace(asked, chances=tuple(simulated(asked.request, list(asked.chances), names=names, known=known)))
 
 
 def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative, ...]) -> FleetPlan:
     asked, solution, checks = settled
     problem, behind, fleet = solution
-    bill = bill_of(asked, problem, fleet=fleet, ends=others.ends(asked, solution))
+    bill = bill_of(asked, problem, fleet=fleet, ends=alternatives.ends(asked, solution))
     request = asked.request
     mean = bill.value / HOURS_PER_MONTH
-    over = others.over_budget(request, mean)
+    over = alternatives.over_budget(request, mean)
     plan = replace(
         base,
         feasible=over is None,
@@ -262,14 +264,14 @@ def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative
         replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
         checks=checks,
         alternatives=beside,
-        binds=() if request.quick else others.binds(asked, problem, fleet=fleet),
+        binds=() if request.quick else alternatives.binds(asked, problem, fleet=fleet),
         binding=over,
     )
-    return replace(plan, sentence=story.sentence(plan) if over is None else story.refusal(over))
+    return replace(plan, sentence=narrative.sentence(plan) if over is None else narrative.refusal(over))
 
 
 def _rejected(
-    request: FleetRequest, missed: dict[int, list[Missed]], found: list[Chance], excluded: tuple[Rejection, ...]
+    request: FleetRequest, missed: dict[int, list[Infeasible]], found: list[Candidate], excluded: tuple[Rejection, ...]
 ) -> tuple[Rejection, ...]:
     """One line for each workload and accelerator that serves it in no configuration."""
     lines: list[Rejection] = []

@@ -8,23 +8,23 @@ import msgspec
 
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
 from tonnage.optimize.fleet import FleetProblem, Pool, Way
-from tonnage.planning.fleet.chance import Chance, usable
+from tonnage.planning.fleet.candidate import Candidate, usable
 from tonnage.planning.fleet.hours import Hours
 from tonnage.planning.fleet.stock import Stock, machine_of, quotas_on
 from tonnage.planning.host import serving_processes
 
-__all__ = ["Asked", "problem_of"]
+__all__ = ["FleetContext", "problem_of"]
 
 SECONDS_PER_HOUR: Final = 3600.0
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class FleetContext(msgspec.Struct, frozen=True, kw_only=True):
     """The request with its hours, its machines, its chances, and what is known of how they turn out."""
 
     request: FleetRequest
     hours: Hours
     held: tuple[Stock, ...]
-    chances: tuple[Chance, ...]
+    chances: tuple[Candidate, ...]
     raised: tuple[float, ...]
     """Load that each workload is planned for over the one asked. [-]"""
     speed: float = 1.0
@@ -37,12 +37,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Quotas left out."""
 
 
-def problem_of(asked: Asked) -> tuple[FleetProblem, tuple[Chance | None, ...]]:
+def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | None, ...]]:
     """The programme, and the chance behind each of its ways; none for work of host cores."""
     request, hours = asked.request, asked.hours
     keep = set(range(len(asked.held)) if asked.kept is None else asked.kept)
     ways: list[Way] = []
-    behind: list[Chance | None] = []
+    behind: list[Candidate | None] = []
     weights: dict[int, float] = {}
     for m, held in enumerate(asked.held):
         if m not in keep:
@@ -82,12 +82,12 @@ def problem_of(asked: Asked) -> tuple[FleetProblem, tuple[Chance | None, ...]]:
     return problem, tuple(behind)
 
 
-def cores_of(chance: Chance) -> float:
+def cores_of(chance: Candidate) -> float:
     """Virtual cores of the host that a replica keeps busy."""
     return float(serving_processes(chance.configuration.layout))
 
 
-def _pool(asked: Asked, number: int, workload: FleetWorkload) -> Pool:
+def _pool(asked: FleetContext, number: int, workload: FleetWorkload) -> Pool:
     loads = asked.hours.loads[number]
     raised = asked.raised[number]
     if workload.kind == "batch":

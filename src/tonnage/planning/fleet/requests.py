@@ -21,7 +21,7 @@ def cut(serve: Serve, number: int) -> tuple[Bucket, ...]:
     """Buckets of a traffic profile that hold equal shares of its tokens, short requests first."""
     import numpy as np
 
-    from tonnage.planning.serve.tried import drawn
+    from tonnage.planning.serve.capacity_search import drawn
 
     requests = drawn(serve)
     whole = requests.prompt + requests.output
@@ -53,7 +53,7 @@ def drawn_for(workload: FleetWorkload) -> tuple[Requests, Any]:
     """The workload's requests at a nominal rate, and the bucket each belongs to."""
     import numpy as np
 
-    from tonnage.planning.serve.tried import drawn
+    from tonnage.planning.serve.capacity_search import drawn
 
     assert workload.serve is not None
     requests = drawn(workload.serve)

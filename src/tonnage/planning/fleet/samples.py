@@ -13,9 +13,8 @@ from collections.abc import Iterator
 import msgspec
 
 from tonnage.catalog import Additions
+from tonnage.catalog.hardware import Slice, decoder, part_of, slices_of
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.media import decoder
-from tonnage.catalog.slices import Slice, part_of, slices_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
@@ -25,34 +24,34 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
 from tonnage.errors import TonnageError
-from tonnage.planning.fleet.chance import Chance
+from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.infer.plan import BATCHES, case_of, engine_on, mean_latency_s, no_unit, refused_text
-from tonnage.planning.missed import Missed
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planning.sites import Site
 
-__all__ = ["sample_chances", "served_s"]
+__all__ = ["sample_candidates", "served_s"]
 
 
-def sample_chances(
+def sample_candidates(
     request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions
-) -> tuple[list[Chance], list[Missed], int]:
+) -> tuple[list[Candidate], list[Infeasible], int]:
     """What each kind of accelerator and slice carries, why others cannot, and how many were looked at."""
     workload = request.workloads[number]
     asked = workload.infer
     assert asked is not None
     model = resolve(asked.model, additions=additions)
     refused_text(asked, model)
-    found: list[Chance] = []
-    missed: list[Missed] = []
+    found: list[Candidate] = []
+    missed: list[Infeasible] = []
     sites = {id(one.site): one.site for one in held if not one.host_only and number in one.users}
     # A part is as fast behind every link: nothing is exchanged.
     for site in sites.values():
         for part, piece in _parts(workload, site):
             for precision in asked.precisions:
                 outcome = _one(asked, model, part, site=site, precision=precision, additions=additions)
-                if isinstance(outcome, Missed):
+                if isinstance(outcome, Infeasible):
                     missed.append(outcome)
                     continue
                 found.append(msgspec.structs.replace(outcome, workload=number, site=site, piece=piece))
@@ -69,32 +68,32 @@ def _parts(workload: FleetWorkload, site: Site) -> Iterator[tuple[Accelerator, S
 
 def _one(
     asked: Infer, model: Model, part: Accelerator, *, site: Site, precision: str, additions: Additions
-) -> Chance | Missed:
+) -> Candidate | Infeasible:
     engine = engine_on(asked, model, part=part)
     run = Configuration(
         accelerator=part.id, layout=Layout(), precision=Precision(weights=precision), engine=Engine(name=engine)
     )
     if (why := no_unit(part, precision)) is not None:
-        return Missed(configuration=run, verdict=Verdict(ok=False, limit="precision", reason=why))
+        return Infeasible(configuration=run, verdict=Verdict(ok=False, limit="precision", reason=why))
     if _decoded(asked, part) <= 0:
         reason = f"{part.name} has no video decoder of its own"
-        return Missed(configuration=run, verdict=Verdict(ok=False, limit="decode", reason=reason))
+        return Infeasible(configuration=run, verdict=Verdict(ok=False, limit="decode", reason=reason))
     try:
         setup = setup_of(case_of(asked, model, part=part.id, precision=precision, engine=engine), additions)
         tried = _fitting(setup)
     except TonnageError as problem:
-        return Missed(configuration=run, verdict=Verdict(ok=False, limit="unmeasured", reason=str(problem)))
+        return Infeasible(configuration=run, verdict=Verdict(ok=False, limit="unmeasured", reason=str(problem)))
     if not tried:
         short = memory_of(setup, batch_times(setup, 1)).value - part.driver_memory_bytes
         reason = f"a batch of 1 does not fit {part.name}"
-        return Missed(
+        return Infeasible(
             configuration=run,
             verdict=Verdict(ok=False, limit="memory", reason=reason, short_by=short, unit="bytes"),
         )
     best, quickest = _largest(asked, setup, tried)
     if best is None:
         limit = asked.latency_s or 0.0
-        return Missed(
+        return Infeasible(
             configuration=run,
             verdict=Verdict(
                 ok=False, limit="latency", short_by=quickest - limit, unit="s",
@@ -105,7 +104,7 @@ def _one(
     spread = errors_of(setup).factor("samples_per_s")
     # With the headroom kept or at the low end of the interval without, whichever is less, as `plan infer` counts.
     sure = min(1.0, 1.0 / (spread * (1.0 - asked.headroom)))
-    return Chance(
+    return Candidate(
         workload=0, site=site, configuration=run, memory=memory_of(setup, times), rate_factor=spread, points=(None,),
         rates=(rate * sure,),
         batches=tuple(one for one in tried if one.batch <= times.batch),
@@ -142,7 +141,7 @@ def waits_s(asked: Infer, times: Times, *, each: float) -> float:
     return mean_latency_s(msgspec.structs.replace(asked, rate_per_s=each), times, count=1)
 
 
-def served_s(asked: Infer, chance: Chance, *, each: float) -> float:
+def served_s(asked: Infer, chance: Candidate, *, each: float) -> float:
     """The same in the batches that suit the load best; without end where none keeps up. [s]"""
     able = [times for times in chance.batches if times.batch / times.interval_s * times.stages.per_sample >= each]
     return min((waits_s(asked, times, each=each) for times in able), default=math.inf)

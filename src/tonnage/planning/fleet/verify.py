@@ -14,9 +14,9 @@ import msgspec
 
 from tonnage.domain.fleet_plan import FleetCheck, FleetRequest, FleetWorkload
 from tonnage.optimize.fleet import Fleet, FleetProblem
-from tonnage.planning.fleet.chance import Chance
+from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.hours import Hours
-from tonnage.planning.fleet.problem import Asked
+from tonnage.planning.fleet.problem import FleetContext
 from tonnage.planning.fleet.requests import SEED, drawn_for
 from tonnage.planning.fleet.samples import served_s
 from tonnage.planning.replica_arrays import replica_arrays
@@ -37,7 +37,7 @@ REQUESTS: Final = 12_000
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Equal replicas of one workload, wherever they stand."""
 
-    chance: Chance
+    chance: Candidate
     replicas: int
     """Up: of spot ones, the share that is there."""
     flows: tuple[float, ...]
@@ -45,10 +45,10 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checks_of(
-    asked: Asked,
+    asked: FleetContext,
     problem: FleetProblem,
     *,
-    behind: tuple[Chance | None, ...],
+    behind: tuple[Candidate | None, ...],
     fleet: Fleet,
     known: dict[int, tuple[Requests, Any]],
 ) -> tuple[FleetCheck, ...]:
@@ -87,12 +87,12 @@ def groups_at(
     *,
     number: int,
     period: int,
-    behind: tuple[Chance | None, ...],
+    behind: tuple[Candidate | None, ...],
     fleet: Fleet,
     left: dict[int, float] | None = None,
 ) -> list[Group]:
     """Replicas of a workload in a period by their kind; `left` of each machine after a loss, on firm terms alone."""
-    kinds: dict[str, tuple[Chance, float, list[float]]] = {}
+    kinds: dict[str, tuple[Candidate, float, list[float]]] = {}
     for (w, firm), counts in fleet.replicas.items():
         way, chance = problem.ways[w], behind[w]
         if way.pool != number or chance is None or counts[period] <= 0:
@@ -127,7 +127,7 @@ def _failed(groups: list[Group], number: int) -> list[Group]:
 
 
 def _hardest(
-    hours: Hours, problem: FleetProblem, *, number: int, behind: tuple[Chance | None, ...], fleet: Fleet
+    hours: Hours, problem: FleetProblem, *, number: int, behind: tuple[Candidate | None, ...], fleet: Fleet
 ) -> tuple[int, list[Group]]:
     """The period in which replicas are busiest, and its replicas."""
     best: tuple[float, int, list[Group]] = (-1.0, 0, [])
@@ -142,7 +142,7 @@ def _hardest(
 
 
 def _worst_loss(
-    problem: FleetProblem, *, number: int, period: int, behind: tuple[Chance | None, ...], fleet: Fleet,
+    problem: FleetProblem, *, number: int, period: int, behind: tuple[Candidate | None, ...], fleet: Fleet,
     request: FleetRequest,
 ) -> tuple[str, list[Group]]:  # fmt: skip
     """The failure domain that carries most of a workload, and the replicas that are left without it."""

@@ -10,8 +10,8 @@ from typing import Final
 from tonnage import catalog
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.cost import Claim
-from tonnage.domain.folklore import FolkRule
 from tonnage.domain.precision import Precision
+from tonnage.domain.published import FolkRule
 from tonnage.planning.cost.door import rent_or_buy_request
 from tonnage.planning.cost.rent_or_buy import FASTEST_DECLINE, rent_or_buy
 from tonnage.planning.lifecycle.door import lifecycle_request

@@ -14,8 +14,8 @@ from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.case import InferCase, ServeCase, Traffic
 from tonnage.domain.fit import FitAnswer
-from tonnage.domain.folklore import FolkRule
 from tonnage.domain.precision import Precision
+from tonnage.domain.published import FolkRule
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.fit.door import fit_request
 from tonnage.planning.fit.fit import fit

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.media import CODECS
+from tonnage.catalog.hardware import CODECS
 from tonnage.domain.infer_plan import Infer, Video
 from tonnage.domain.precision import number_format
 from tonnage.errors import BadRequest, echo

@@ -11,35 +11,37 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.hardware import decoder
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.media import decoder
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.case import InferCase
-from tonnage.domain.default_engines import NETWORK_ENGINE
 from tonnage.domain.infer_plan import Infer, InferOption, InferPlan
+from tonnage.domain.layout import NETWORK_ENGINE
 from tonnage.domain.model import Model
-from tonnage.domain.plan import PLAN_SCHEMA, Bill, Provenance, Rejection
+from tonnage.domain.plan import PLAN_SCHEMA, Bill, Rejection
 from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.core.choices import choices, infer_traits
+from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.rejections import by_reason
+from tonnage.planning.core.relaxing import answered
 from tonnage.planning.host import offer_of, sampling_needs
-from tonnage.planning.infer import story
+from tonnage.planning.infer import narrative
 from tonnage.planning.infer.account import accounted
 from tonnage.planning.predict.infer_work import precision_of, stages_of
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
-from tonnage.planning.relax import bought
-from tonnage.planning.serve.story import catalogue_dates, model_facts
 from tonnage.planning.sites import ACCELERATOR_TESTS, sites
 from tonnage.pricing.bills import bill
 from tonnage.simulation.offline import peak_of
-from tonnage.version import __version__
 
 __all__ = ["BATCHES", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
 
@@ -62,15 +64,7 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
         answer: `feasible` is False and `binding` says what would.
     """
     today = today or date.today()
-    plan = _planned(request, additions=additions, today=today)
-    if plan.feasible:
-        return plan
-
-    def leads(other: Infer) -> str | None:
-        again = _planned(other, additions=additions, today=today)
-        return story.led_by(again.options[0]) if again.options else None
-
-    return msgspec.structs.replace(plan, relaxing=bought(request, leads))
+    return answered(request, partial(_planned, additions=additions, today=today), led_by=narrative.led_by)
 
 
 def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
@@ -91,9 +85,9 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
                 options.append(outcome)
     wanted = set(request.filters.accelerators)
     everything = sorted(options, key=_order)
-    parts, audio = catalog.accelerators(additions), story.is_audio(model)
+    parts, audio = catalog.accelerators(additions), narrative.is_audio(model)
     kept = (o for o in everything if not wanted or o.accelerator in wanted)
-    ranked = story.with_verdicts(
+    ranked = narrative.with_verdicts(
         tuple(
             _hosted(request, accounted(request, o, accelerator=parts[o.accelerator], audio=audio), additions=additions)
             for o in kept
@@ -101,23 +95,24 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
         request,
     )
     turned = tuple(r for r in rejected if not wanted or r.what.split()[0] in wanted)
-    binding = None if ranked else story.binding(turned)
+    binding = None if ranked else narrative.binding(turned)
     return InferPlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
-        sentence=story.sentence(request, model, options=ranked, binding=binding),
+        sentence=narrative.sentence(request, model, options=ranked, binding=binding),
         request=request,
         model=model_facts(model),
         options=ranked,
-        smaller=story.smaller(ranked, everything),
+        choices=choices([infer_traits(option) for option in ranked]),
+        smaller=narrative.smaller(ranked, everything),
         rejected=turned,
+        rejected_by_reason=by_reason(turned),
         binding=binding,
         evaluated=len(options) + len(rejected),
-        provenance=Provenance(
-            version=__version__,
-            catalogue=catalogue_dates(option.bill for option in ranked if option.bill is not None),
-            made=today.isoformat(),
-            assumed=story.assumptions(request, model),
+        provenance=provenance(
+            (option.bill for option in ranked if option.bill is not None),
+            today=today,
+            assumed=narrative.assumptions(request, model),
         ),
     )
 

@@ -20,8 +20,9 @@ from tonnage.domain.plan import PLAN_SCHEMA, Provenance, ServeOption, ServePlan
 from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.physics.memory import stored_bytes
 from tonnage.planning.cold_start import cold_start
+from tonnage.planning.core.header import infeasible_sentence
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
-from tonnage.planning.lifecycle.levers import levers
+from tonnage.planning.lifecycle.savings import savings_options
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.planning.train.plan import plan_train
 from tonnage.pricing.bills import HOURS_PER_MONTH
@@ -54,12 +55,11 @@ def plan_lifecycle(
     dates = {**make.provenance.catalogue, **serve.provenance.catalogue}
     provenance = Provenance(version=__version__, catalogue=dates, made=today.isoformat(), assumed=_assumed(request))
     if not (make.feasible and serve.feasible):
-        half, binding = ("serving", serve.binding) if make.feasible else ("making", make.binding)
-        reason = binding.reason if binding is not None else "no option is left"
+        half, binding = ("serve", serve.binding) if make.feasible else ("make", make.binding)
         return LifecyclePlan(
             schema=PLAN_SCHEMA,
             feasible=False,
-            sentence=f"{half} the model cannot be done so: {reason}.",
+            sentence=infeasible_sentence(f"to {half} the model", binding),
             request=request,
             make=make,
             serve=serve,
@@ -86,8 +86,8 @@ def plan_lifecycle(
     if request.quick:
         return plan
     types = _one_type(request, make, serve=serve, additions=additions, today=today)
-    smaller = levers(request, make, serve=serve, additions=additions, today=today)
-    return replace(plan, one_type=types, one_type_text=_one_type_text(types), levers=smaller)
+    smaller = savings_options(request, make, serve=serve, additions=additions, today=today)
+    return replace(plan, one_type=types, one_type_text=_one_type_text(types), savings=smaller)
 
 
 def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions) -> Quantity:

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog.networks import offline, shape_of, unet_of
+from tonnage.catalog.fitted import offline, shape_of, unet_of
 from tonnage.domain.case import InferCase
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Model

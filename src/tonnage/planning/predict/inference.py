@@ -14,7 +14,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
-from tonnage.catalog.networks import offline, runtime_of, silicon_of
+from tonnage.catalog.fitted import offline, runtime_of, silicon_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.case import InferCase, InferResult

@@ -12,7 +12,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, hub
-from tonnage.catalog.training import training_coefficients, with_training_totals
+from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import Node

@@ -13,7 +13,7 @@ import math
 from itertools import pairwise
 from typing import Final
 
-from tonnage.catalog.shapes import shapes
+from tonnage.catalog.traffic import shapes
 from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.cost import BillingRules
 from tonnage.domain.fleet import FleetDay, FleetWay, Valleys

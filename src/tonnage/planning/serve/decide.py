@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.workload import Serve
-from tonnage.planning.missed import Missed
+from tonnage.planning.core.rejections import Infeasible
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import Candidate, accounted, bills_of, option_of, replicas_of, share_of
 
 if TYPE_CHECKING:
-    from tonnage.planning.serve.tried import Tried
+    from tonnage.planning.serve.capacity_search import SearchedCapacity
     from tonnage.simulation.simulated import Requests
 
 __all__ = ["MARGIN", "best_of_each", "decided", "estimated"]
@@ -42,45 +42,47 @@ KEPT_PER_SITE: Final = 3
 Priced = tuple[Candidate, ServeOption]
 
 
-def estimated(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Missed]:
+def estimated(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
     """Every candidate as the mean field sees it."""
     return [_priced(request, candidate, today=today) for candidate in candidates]
 
 
-def decided(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Missed]:
+def decided(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
     """
     Candidates with their simulated capacity where that may bring them among the first; the others as estimated.
 
     Twice: in large steps and few requests for all that may matter, then closely for those that still may.
     """
-    from tonnage.planning.serve.tried import drawn
+    from tonnage.planning.serve.capacity_search import drawn
 
     if not candidates:
         return []
     requests = drawn(request)
     found = _contended(request, candidates, today=today, margin=MARGIN, look=_look(request, requests, close=False))
-    seen = [pair[0] for pair in found if not isinstance(pair, Missed) and pair[0].simulated is not None]
-    others = [pair for pair in found if isinstance(pair, Missed) or pair[0].simulated is None]
+    seen = [pair[0] for pair in found if not isinstance(pair, Infeasible) and pair[0].simulated is not None]
+    others = [pair for pair in found if isinstance(pair, Infeasible) or pair[0].simulated is None]
     look = _look(request, requests, close=True)
     closely = _contended(request, seen, today=today, margin=COARSE, look=look)
     return _completed(request, [*others, *closely], today=today, look=look)
 
 
-def _completed(request: Serve, found: list[Priced | Missed], *, today: date, look: Look) -> list[Priced | Missed]:
+def _completed(
+    request: Serve, found: list[Priced | Infeasible], *, today: date, look: Look
+) -> list[Priced | Infeasible]:
     """A close look may leave the leaders dearer; what is then shown among the first as estimated is looked at, too."""
     while True:
-        shown = _shown([pair for pair in found if not isinstance(pair, Missed) and pair[1].sure])[:CONTENDERS]
+        shown = _shown([pair for pair in found if not isinstance(pair, Infeasible) and pair[1].sure])[:CONTENDERS]
         pair = next((pair for pair in shown if pair[0].simulated is None), None)
         if pair is None:
             return found
         seen = look(pair[0])
         place = next(i for i, other in enumerate(found) if other is pair)
-        found[place] = seen if isinstance(seen, Missed) else _priced(request, seen, today=today)
+        found[place] = seen if isinstance(seen, Infeasible) else _priced(request, seen, today=today)
 
 
 def _contended(
     request: Serve, candidates: list[Candidate], *, today: date, margin: float, look: Look
-) -> list[Priced | Missed]:
+) -> list[Priced | Infeasible]:
     """
     Looks at candidates in the order of what they cost at best, until none that is left can come among the first.
 
@@ -90,7 +92,7 @@ def _contended(
     order = sorted(((_least_cost(request, c, today=today, margin=margin), i) for i, c in enumerate(candidates)))
     leaders: list[float] = []
     ratios: list[float] = []
-    found: list[Priced | Missed] = []
+    found: list[Priced | Infeasible] = []
     for least, i in order:
         candidate = candidates[i]
         if len(leaders) >= CONTENDERS:
@@ -100,27 +102,27 @@ def _contended(
                 found.append(_priced(request, candidate, today=today))
                 continue
         seen = look(candidate)
-        outcome = seen if isinstance(seen, Missed) else _priced(request, seen, today=today)
+        outcome = seen if isinstance(seen, Infeasible) else _priced(request, seen, today=today)
         found.append(outcome)
-        ratios.append(0.0 if isinstance(seen, Missed) else seen.best.rate_per_s / candidate.best.rate_per_s)
-        if not isinstance(outcome, Missed) and outcome[1].sure:
+        ratios.append(0.0 if isinstance(seen, Infeasible) else seen.best.rate_per_s / candidate.best.rate_per_s)
+        if not isinstance(outcome, Infeasible) and outcome[1].sure:
             leaders.append(outcome[1].bill.usd_per_hour)
     return found
 
 
-Look = Callable[[Candidate], Candidate | Missed]
+Look = Callable[[Candidate], Candidate | Infeasible]
 
 
 def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
     """A look at a candidate by simulation; one configuration that is rented in two ways is simulated once."""
-    from tonnage.planning.serve import tried as simulation
+    from tonnage.planning.serve.capacity_search import search_capacity
 
-    known: dict[str, Tried] = {}
+    known: dict[str, SearchedCapacity] = {}
 
-    def look(candidate: Candidate) -> Candidate | Missed:
+    def look(candidate: Candidate) -> Candidate | Infeasible:
         name = _name(candidate.configuration)
         if name not in known:
-            known[name] = simulation.tried(
+            known[name] = search_capacity(
                 request, candidate.replica, requests=requests, guess=candidate.best, close=close
             )
         return _simulated(request, candidate, tested=known[name])
@@ -142,30 +144,30 @@ def _least_cost(request: Serve, candidate: Candidate, *, today: date, margin: fl
     return bills[0].usd_per_hour if bills else math.inf
 
 
-def _simulated(request: Serve, candidate: Candidate, *, tested: Tried) -> Candidate | Missed:
+def _simulated(request: Serve, candidate: Candidate, *, tested: SearchedCapacity) -> Candidate | Infeasible:
     """The candidate with its simulated capacity in place of the mean field's, and what its requests see."""
-    from tonnage.planning.serve.tried import point_at
+    from tonnage.planning.serve.capacity_search import point_at
 
     if tested.best is None:
         limit = tested.found.limit if tested.found.limit in {"ttft", "tpot", "e2e"} else "ttft"
         missing = limits.misses_objective(request, tested.alone, limit=limit)
-        return Missed(configuration=candidate.configuration, verdict=missing, alone=tested.alone)
+        return Infeasible(configuration=candidate.configuration, verdict=missing, alone=tested.alone)
     share = share_of(request, replicas_of(request, tested.best))
     point = point_at(request, tested, share=share)
     return replace(candidate, best=tested.best, binds=tested.found.limit, simulated=tested.found, point=point)
 
 
-def _priced(request: Serve, candidate: Candidate, *, today: date) -> Priced | Missed:
+def _priced(request: Serve, candidate: Candidate, *, today: date) -> Priced | Infeasible:
     """The candidate as an option on the cheapest offer, or the limit of the request that it breaks."""
     replicas = replicas_of(request, candidate.best)
     configuration = candidate.configuration
     ranks = configuration.layout.ranks
     bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
     if not bills:
-        return Missed(configuration=configuration, verdict=limits.no_offer(candidate.site, configuration))
+        return Infeasible(configuration=configuration, verdict=limits.no_offer(candidate.site, configuration))
     beyond = limits.beyond_limits(request, replicas * ranks, bills=bills)
     if beyond is not None:
-        return Missed(configuration=configuration, verdict=beyond)
+        return Infeasible(configuration=configuration, verdict=beyond)
     return candidate, option_of(request, candidate, bills=bills)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tonnage.catalog.support import formats, support
+from tonnage.catalog.engines import formats, support
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.model import Model
@@ -64,7 +64,8 @@ def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:
     """The engine does not run there, or not in the formats asked for."""
     runs = formats(engine, site.accelerator)
     if not runs:
-        reason = f"{engine} has no kernels for {site.accelerator.id} ({site.accelerator.architecture})"
+        part = f"{site.accelerator.id} ({site.accelerator.architecture})"
+        reason = f"{engine} on {part} is unverified: no source of ours shows it"
         anywhere = (name for name in planned_engines() if engine_spec(name).vendors is None and name != engine)
         others = sorted(name for name in anywhere if formats(name, site.accelerator))
         nearest = f"engine {' or '.join(others)}" if others else "another accelerator"
@@ -72,5 +73,8 @@ def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:
     asked = ", ".join(request.precisions) or "the checkpoint's format"
     known = ", ".join(sorted(runs))
     return Verdict(
-        ok=False, limit="engine", reason=f"{engine} does not run {asked} on {site.accelerator.id}", nearest=known
+        ok=False,
+        limit="engine",
+        nearest=known,
+        reason=f"{engine} with {asked} on {site.accelerator.id} is unverified: no source of ours shows it",
     )

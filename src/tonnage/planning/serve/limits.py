@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import Bill, Configuration
 from tonnage.domain.workload import Serve
-from tonnage.planning.missed import Missed
+from tonnage.planning.core.rejections import Infeasible
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point
 from tonnage.units import show
@@ -43,7 +43,7 @@ def misses_objective(request: Serve, alone: Point, *, limit: str) -> Verdict:
     )
 
 
-def unreachable(missed: Sequence[Missed]) -> Verdict:
+def unreachable(missed: Sequence[Infeasible]) -> Verdict:
     """No configuration meets the objectives: the best each latency reaches, and where."""
     alone = [(miss.alone, miss.configuration.label()) for miss in missed if miss.alone is not None]
     ttft, ttft_on = min((point.ttft_tail_s, label) for point, label in alone)

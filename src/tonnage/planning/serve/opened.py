@@ -141,24 +141,25 @@ def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTre
         tokens = decode_tokens(at, batch, context=context)
         return opened_pass(tokens, batch / layout.dp, f"{batch:.4g} requests at {context:,.0f} tokens")
 
-    def alone(name: str, tokens: float) -> Node:
+    def worked(name: str, tokens: float) -> Node:
         mean, steps = prefill_tokens(at, tokens)
         own = opened_pass(mean, 0.0, f"{mean.chunk:,.0f} tokens of a prompt")
-        return Node.total(name, (trees.request(), Node.total("prefill", (own,), times=steps, how=f"{steps:.3g} steps")))
+        return Node.total(name, (own,), times=steps, how=f"{steps:.3g} steps")
 
-    own = alone("own prefill", prompt)
+    work = worked("prefill", prompt)
+    own = Node.total("own prefill", (trees.request(), work))
     filled = max(prompt, float(at.engine.max_num_batched_tokens or prompt))
     ranks = layout.dp * layout.pp
     beside = Node.total(
         "prompt beside decodes",
         (
-            alone("step full of prompts", filled),
+            worked("step full of prompts", filled),
             Node.total("less a decode step", (decode(times.batches[0]),), times=-1.0),
         ),
         times=prompt / filled / ranks, how=f"{prompt / filled:.1%} of what a full step takes longer",
     )  # fmt: skip
     least = Node.total(
-        "prompt beside decodes", (own,), times=LEAST_PREFILL / ranks, how=f"{LEAST_PREFILL:.0%} at least"
+        "prompt beside decodes", (work,), times=LEAST_PREFILL / ranks, how=f"{LEAST_PREFILL:.0%} at least"
     )
     share = max(beside, least, key=lambda node: node.value)
     tree = steady_tree(

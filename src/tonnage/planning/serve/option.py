@@ -21,7 +21,7 @@ from tonnage.domain.workload import Serve
 from tonnage.planning.energy import energy_use
 from tonnage.planning.host import offer_of, serving_needs
 from tonnage.planning.replica import Replica, concurrency_limit
-from tonnage.planning.serve import story
+from tonnage.planning.serve import narrative
 from tonnage.planning.sites import Site
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
 from tonnage.pricing.energy import busy_share
@@ -130,7 +130,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOp
         usd_per_month=cost.value * HOURS_PER_MONTH,
         usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
         basis=str(replica.basis),
-        sure=story.is_sure(request, capacity, basis=replica.basis),
+        sure=narrative.is_sure(request, capacity, basis=replica.basis),
     )
 
 
@@ -178,7 +178,7 @@ def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) 
         ttft_mean_s=point.ttft_mean_s,
         tpot_mean_s=point.tpot_mean_s,
         binds="batch" if full else found.binds,
-        binds_text=story.binds_text(found.binds, best, replica=replica, seen=seen),
+        binds_text=narrative.binds_text(found.binds, best, replica=replica, seen=seen),
         prompt_share=_prompt_share(replica, point),
         simulated=seen,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -20,33 +21,37 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
-from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Provenance, Rejection, ServeOption, ServePlan
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Rejection, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
 from tonnage.domain.workload import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import frontier
 from tonnage.optimize.layouts import replica_layouts
+from tonnage.planning.core.choices import choices, serve_traits
+from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.ranking import with_verdicts
+from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, nearness
+from tonnage.planning.core.relaxing import answered
 from tonnage.planning.deployment import notes_among
-from tonnage.planning.missed import Missed
 from tonnage.planning.quality import changes_among, floored
-from tonnage.planning.relax import bought
 from tonnage.planning.replica import build_replica
-from tonnage.planning.serve import formats, limits, story
+from tonnage.planning.serve import formats, limits, narrative
+from tonnage.planning.serve.break_even import serve_break_even
 from tonnage.planning.serve.day import fleet_day
 from tonnage.planning.serve.decide import best_of_each, decided, estimated
-from tonnage.planning.serve.flips import serve_flips
 from tonnage.planning.serve.option import Candidate, bills_of, load_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
-from tonnage.version import __version__
 
 __all__ = ["plan_serve"]
 
 LARGEST_REPLICA = 32
 """Accelerators of the largest replica looked at: four nodes of eight. [accelerators]"""
+BY_NEARNESS = nearness({"budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4})
+"""Configurations that hold the model come nearer than those that do not."""
 EFFICIENT_SIZES = 2
 """Doublings of a layout looked at beyond the smallest that fits: larger ones cost more for the same load,
 but reach tighter objectives, so they are looked at further only while an objective is missed."""
@@ -62,15 +67,8 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
-    plan = _planned(request, additions=additions, today=today or date.today())
-    if plan.feasible:
-        return plan
-
-    def leads(other: Serve) -> str | None:
-        again = _planned(replace(other, quick=True), additions=additions, today=today or date.today())
-        return story.led_by(again.options[0]) if again.options else None
-
-    return replace(plan, relaxing=bought(request, leads))
+    plan = partial(_planned, additions=additions, today=today or date.today())
+    return answered(request, plan, led_by=narrative.led_by, cut=lambda other: replace(other, quick=True))
 
 
 def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
@@ -83,29 +81,32 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
     outcomes = [outcome for site in open_sites for outcome in _outcomes(allowed, model, site)]
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
-    missed = [outcome for outcome in outcomes if isinstance(outcome, Missed)]
+    missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
     found = (estimated if request.quick else decided)(request, candidates, today=today)
-    missed += [outcome for outcome in found if isinstance(outcome, Missed)]
-    serving = [pair for pair in found if not isinstance(pair, Missed)]
-    ranked = story.with_verdicts(request, tuple(best_of_each(request, serving)))
-    rejected = (*refused, *_rejections(missed, ranked), *excluded)
+    missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
+    serving = [pair for pair in found if not isinstance(pair, Infeasible)]
+    ranked = _with_verdicts(request, tuple(best_of_each(request, serving)))
+    doing = {option.configuration.accelerator for option in ranked}
+    rejected = (*refused, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
     binding = no_format or _binding(request, missed, excluded)
     day = fleet_day(request, ranked[0]) if ranked and (request.shape.hours or request.shape.on_s) else None
     apart = separate_pools(request, serving, first=ranked[0], today=today) if request.pools and ranked else None
     return ServePlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
-        sentence=story.sentence(request, ranked, binding=binding) + story.following(day, apart),
+        sentence=narrative.sentence(request, ranked, binding=binding) + narrative.following(day, apart),
         request=request,
-        model=story.model_facts(model),
+        model=model_facts(model),
         options=ranked,
         frontier=frontier(ranked, objectives=(_cost, lambda o: o.capacity.tpot_s.value, _ttft)),
-        cheaper_at_risk=story.cheaper_at_risk(request, ranked),
-        why_not_fewer=story.why_not_fewer(request, ranked),
-        choices=story.choices(request, ranked),
+        cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
+        why_not_fewer=narrative.why_not_fewer(request, ranked),
+        choices=choices([serve_traits(request, option) for option in ranked]),
+        sizes=narrative.sizes(request, ranked),
         rejected=rejected,
-        trail=story.trail(request, ranked, missed_memory=_missed_memory(missed)),
-        flips=serve_flips(
+        rejected_by_reason=by_reason(rejected),
+        trail=narrative.trail(request, ranked, missed_memory=_missed_memory(missed)),
+        break_even=serve_break_even(
             request, ranked, found=serving, missed=missed, open_sites=open_sites, model=model, today=today
         ),
         binding=None if ranked else binding,
@@ -115,15 +116,26 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
         day=day,
         pools=apart,
-        provenance=Provenance(
-            version=__version__,
-            catalogue=story.catalogue_dates(option.bill for option in ranked),
-            made=today.isoformat(),
+        provenance=provenance(
+            (option.bill for option in ranked),
+            today=today,
             assumed=(
-                *story.assumptions(request, model, additions=additions),
+                *narrative.assumptions(request, model, additions=additions),
                 *notes_among((o.configuration for o in ranked), additions=additions),
             ),
         ),
+    )
+
+
+def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
+    """Ranked options with the reason for their place."""
+    if not options:
+        return ()
+    return with_verdicts(
+        options,
+        lead=narrative.lead(options[0]),
+        arithmetic=narrative.arithmetic,
+        risk=partial(narrative.risk, request=request),
     )
 
 
@@ -135,7 +147,7 @@ def _ttft(option: ServeOption) -> float:
     return option.capacity.ttft_s.value
 
 
-def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Missed]:
+def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Infeasible]:
     """Every configuration of one site, small layouts first, stopping where larger ones only cost more."""
     for engine in request.engines:
         worth = formats.precisions(request, model, accelerator=site.accelerator, engine=engine)
@@ -158,7 +170,7 @@ def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | 
                     break
 
 
-def _without_kernels(request: Serve, site: Site, engine: str) -> Missed:
+def _without_kernels(request: Serve, site: Site, engine: str) -> Infeasible:
     weights = request.precisions[0] if request.precisions else "any format"
     configuration = Configuration(
         accelerator=site.accelerator.id,
@@ -166,7 +178,7 @@ def _without_kernels(request: Serve, site: Site, engine: str) -> Missed:
         precision=Precision(weights=weights),
         engine=Engine(name=engine),
     )
-    return Missed(configuration=configuration, verdict=formats.no_kernels(request, site, engine=engine))
+    return Infeasible(configuration=configuration, verdict=formats.no_kernels(request, site, engine=engine))
 
 
 def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iterable[Layout]:
@@ -174,60 +186,40 @@ def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iter
     return replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=layered)
 
 
-def _outcome(request: Serve, model: Model, site: Site, configuration: Configuration) -> Candidate | Missed:
+def _outcome(request: Serve, model: Model, site: Site, configuration: Configuration) -> Candidate | Infeasible:
     """The configuration by the mean field: what one replica takes, or why it cannot serve."""
     replica = build_replica(
         model=model, accelerator=site.accelerator, configuration=configuration, lengths=request.lengths
     )
     if not replica.verdict.ok or replica.times is None:
-        return Missed(configuration=configuration, verdict=replica.verdict)
+        return Infeasible(configuration=configuration, verdict=replica.verdict)
     load = load_of(request, replica)
     if load.max_concurrency < 1:
         need = request.lengths.prompt_tokens + request.lengths.output_tokens
-        return Missed(configuration=configuration, verdict=limits.too_little_cache(need, replica.kv_tokens))
+        return Infeasible(configuration=configuration, verdict=limits.too_little_cache(need, replica.kv_tokens))
     best, binds = largest_concurrency(replica.times, load)
     if best is None:
         # Even a lone request is too slow.
         alone = at_concurrency(replica.times, load, concurrency=0.01)
         missing = limits.misses_objective(request, alone, limit=binds)
-        return Missed(configuration=configuration, verdict=missing, alone=alone)
+        return Infeasible(configuration=configuration, verdict=missing, alone=alone)
     if not bills_of(site, replicas=1, ranks=configuration.layout.ranks, request=request, today=date.min):
-        return Missed(configuration=configuration, verdict=limits.no_offer(site, configuration))
+        return Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
     return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds)
 
 
-def _rejections(missed: list[Missed], options: tuple[ServeOption, ...]) -> tuple[Rejection, ...]:
-    """One line per accelerator that serves in no configuration: the one that came closest."""
-    serving = {option.configuration.accelerator for option in options}
-    closest: dict[str, Missed] = {}
-    for miss in missed:
-        name = miss.configuration.accelerator
-        if name not in serving and (name not in closest or _nearness(miss) < _nearness(closest[name])):
-            closest[name] = miss
-    return tuple(
-        Rejection(what=miss.configuration.label(), verdict=miss.verdict)
-        for miss in sorted(closest.values(), key=_nearness)
-    )
-
-
-def _nearness(miss: Missed) -> tuple[int, float]:
-    """Configurations that hold the model come closer than those that do not; then by shortfall."""
-    order = {"budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4}
-    return order.get(miss.verdict.limit or "", 5), miss.verdict.short_by or 0.0
-
-
-def _missed_memory(missed: list[Missed]) -> bool:
+def _missed_memory(missed: list[Infeasible]) -> bool:
     return any(miss.verdict.limit in {"memory", "cache"} and miss.configuration.layout.ranks == 1 for miss in missed)
 
 
-def _binding(request: Serve, missed: list[Missed], excluded: tuple[Rejection, ...]) -> Verdict:
+def _binding(request: Serve, missed: list[Infeasible], excluded: tuple[Rejection, ...]) -> Verdict:
     """When nothing serves: the limit that stops the configuration that came closest, and what would work."""
     if not missed:
         return none_passes(excluded)
     named = {miss.verdict.limit for miss in missed}
     if named <= {"memory", "cache", "offer", "tp"}:
-        return min(missed, key=_nearness).verdict
+        return min(missed, key=BY_NEARNESS).verdict
     reachable = [miss for miss in missed if miss.alone is not None]
     if reachable and not any(miss.verdict.limit in {"budget", "count"} for miss in missed):
         return limits.unreachable(reachable)
-    return min(missed, key=_nearness).verdict
+    return min(missed, key=BY_NEARNESS).verdict

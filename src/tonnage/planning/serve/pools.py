@@ -44,7 +44,7 @@ def separate_pools(
     """The cheapest fleet of separate pools on the configurations that cost least; absent = none serves."""
     if request.rate_per_s is None or (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) == (None, None, None):
         return None
-    from tonnage.planning.serve.tried import drawn
+    from tonnage.planning.serve.capacity_search import drawn
 
     requests = drawn(request)
     cheapest = sorted(serving, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))[:LOOKED_AT]
@@ -67,12 +67,12 @@ def _fleet(
     request: Serve, candidate: Candidate, *, unit: tuple[int, int], requests: Requests, first: ServeOption, today: date
 ) -> SeparatePools | None:
     """As many units as carry the load, on the cheapest offer; absent = a unit misses the objectives at any rate."""
-    from tonnage.planning.serve import tried
+    from tonnage.planning.serve import capacity_search
 
     ranks, workers = candidate.configuration.layout.ranks, sum(unit)
     leaves = workers * ranks > candidate.site.per_node
-    few = tried.front(request, requests, concurrency=candidate.best.concurrency * workers, close=False)
-    arrays = tried.arrays_of(request, candidate.replica, requests=few)
+    few = capacity_search.front(request, requests, concurrency=candidate.best.concurrency * workers, close=False)
+    arrays = capacity_search.arrays_of(request, candidate.replica, requests=few)
     play, transfer_s = _player(candidate, arrays, unit=unit, requests=few, leaves_node=leaves)
     seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
     if not seen.rate_per_s:
@@ -107,7 +107,7 @@ def _capacity(
     request: Serve, candidate: Candidate, *, arrays: ReplicaArrays, workers: int, requests: Requests, play: Play
 ) -> SloCapacity:
     """What so many workers take within the objectives, however they are played."""
-    from tonnage.planning.serve import tried
+    from tonnage.planning.serve import capacity_search
     from tonnage.simulation import slo
 
     s = request.slo
@@ -117,7 +117,7 @@ def _capacity(
         requests=requests,
         slo=slo.Slo(ttft_s=s.ttft_s, tpot_s=s.tpot_s, e2e_s=s.e2e_s, percentile=s.percentile),
         start=candidate.best.rate_per_s * workers * GUESS,
-        precision=tried.PRECISION[True],
+        precision=capacity_search.PRECISION[True],
         player=play,
     )
 
@@ -126,11 +126,11 @@ def _together(
     request: Serve, candidate: Candidate, *, workers: int, requests: Requests
 ) -> tuple[float, int]:  # fmt: skip
     """What as many workers take behind one router when each does both, and the simulations that it took. [1/s]"""
-    from tonnage.planning.serve import tried
+    from tonnage.planning.serve import capacity_search
     from tonnage.simulation.router import simulate_fleet
 
-    few = tried.front(request, requests, concurrency=candidate.best.concurrency * workers, close=False)
-    arrays = tried.arrays_of(request, candidate.replica, requests=few)
+    few = capacity_search.front(request, requests, concurrency=candidate.best.concurrency * workers, close=False)
+    arrays = capacity_search.arrays_of(request, candidate.replica, requests=few)
 
     def play(sent: Requests) -> Simulated:
         return simulate_fleet(
@@ -145,7 +145,7 @@ def _player(
     candidate: Candidate, arrays: ReplicaArrays, *, unit: tuple[int, int], requests: Requests, leaves_node: bool
 ) -> tuple[Play, float]:
     """What plays requests on a unit, and the seconds that a mean prompt's cache is on its way."""
-    from tonnage.planning.simulate.apart import moved_s
+    from tonnage.planning.simulate.disaggregated import moved_s
     from tonnage.simulation.router import simulate_disaggregated
 
     placement = candidate.replica.deployment.placement
@@ -162,7 +162,7 @@ def _player(
 
 def _at(play: Play, requests: Requests, rate: float, percentile: float) -> Point:
     """What requests see on a unit at a rate."""
-    from tonnage.planning.serve.tried import point_of
+    from tonnage.planning.serve.capacity_search import point_of
     from tonnage.simulation.arrivals import at_rate
 
     return point_of(play(requests._replace(sent_s=at_rate(requests.sent_s, rate))), rate=rate, percentile=percentile)

@@ -21,9 +21,9 @@ from tonnage.domain.simulate import SIMULATE_SCHEMA, Simulated, Simulation
 from tonnage.errors import BadRequest
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
-from tonnage.planning.simulate.apart import check_apart, run_apart
+from tonnage.planning.simulate.disaggregated import check_disaggregated, run_disaggregated
 from tonnage.planning.simulate.starting import scaling_of
-from tonnage.planning.simulate.told import told
+from tonnage.planning.simulate.summary import summary_of
 from tonnage.planning.simulate.traffic import Traced, traffic_of
 from tonnage.simulation.simulated import Requests
 
@@ -59,7 +59,7 @@ def simulate(
     TonnageError
         Something is unknown, or the traffic cannot be read. That nothing fits is an answer.
     """
-    check_apart(asked)
+    check_disaggregated(asked)
     traffic = traffic_of(asked.traffic)
     split = asked.disaggregation
     layouts = (asked.layout,) if split is None else (split.prefill, split.decode)
@@ -84,10 +84,10 @@ def simulate(
             run, copies = _run(asked, replicas[0], requests=again, scaling=scaling, watch=watch)
     else:
         first, second = zip(setups, replicas, strict=True)
-        run, copies = run_apart(asked, (first, second), traffic=traffic, watch=watch), 1
+        run, copies = run_disaggregated(asked, (first, second), traffic=traffic, watch=watch), 1
     if keep is not None:
         keep(run)
-    found = told(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
+    found = summary_of(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
     return msgspec.structs.replace(found, assumed=(*found.assumed, *notes))
 
 

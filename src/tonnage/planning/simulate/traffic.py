@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tonnage.catalog.shapes import shape
-from tonnage.catalog.traces import Trace, public_traces, read_trace
-from tonnage.catalog.traces_fetch import found_trace
-from tonnage.catalog.traffic import profile
+from tonnage.catalog.traces import Trace, found_trace, public_traces, read_trace
+from tonnage.catalog.traffic import profile, shape
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.errors import BadRequest, echo
 from tonnage.simulation import arrivals

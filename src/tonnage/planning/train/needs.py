@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.catalog.failures import run_fact
-from tonnage.domain.host import HostNeed
+from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.host import IMAGES_PER_CORE, need, offer_of
-from tonnage.planning.train.option import Asked
+from tonnage.planning.train.option import TrainContext
 from tonnage.planning.train.stored import KEPT_CHECKPOINTS, dataset_bytes, item_bytes
 from tonnage.units import GiB, show
 
@@ -22,7 +22,7 @@ _STALE: Final = 0.02
 """Share of the time between interruptions that a checkpoint may be old: it loses half of that. Chosen. [-]"""
 
 
-def host_needs(asked: Asked, option: TrainOption) -> tuple[HostNeed, ...]:
+def host_needs(asked: TrainContext, option: TrainOption) -> tuple[HostNeed, ...]:
     """Each need of one instance (or of the run's storage) with what the offer lists."""
     offer = offer_of(option.bill, additions=asked.additions)
     instances = max(1, option.bill.instances - option.run.spares)

@@ -29,14 +29,14 @@ from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
 from tonnage.simulation.run import Cluster, RunSpec, run_over_time
 from tonnage.units import show
 
-__all__ = ["Asked", "TrainMissed", "evaluate", "run_of", "timeline"]
+__all__ = ["InfeasibleRun", "TrainContext", "evaluate", "run_of", "timeline"]
 
 ACCELERATORS_PER_RATED_NODE: Final = 8
 SPARES_FROM: Final = 16
 """Instances of a job from which spares are kept when the request does not say; BLOOM kept 4 for 48."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class TrainContext(msgspec.Struct, frozen=True, kw_only=True):
     """The request with everything that holds for every place."""
 
     request: Train | FineTune
@@ -47,7 +47,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     additions: Additions = NOTHING
 
 
-class TrainMissed(msgspec.Struct, frozen=True, kw_only=True):
+class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
     """A place that cannot do it, and why."""
 
     what: str
@@ -58,7 +58,7 @@ class TrainMissed(msgspec.Struct, frozen=True, kw_only=True):
     """What it would be, where only deadline or budget is missed."""
 
 
-def evaluate(asked: Asked, rental: Rental) -> list[TrainOption | TrainMissed]:
+def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | InfeasibleRun]:
     """One outcome per term that the rental offers."""
     place = rental.place
     found = arranged(
@@ -66,7 +66,7 @@ def evaluate(asked: Asked, rental: Rental) -> list[TrainOption | TrainMissed]:
     )
     if not found.best:
         return [_no_arrangement(asked, rental, found)]
-    outcomes: list[TrainOption | TrainMissed] = []
+    outcomes: list[TrainOption | InfeasibleRun] = []
     for term in dict.fromkeys(made.term for made in rental.bills):
         option = _option(asked, rental, found.best[0], term=term)
         beyond = _beyond(asked, option)
@@ -74,14 +74,14 @@ def evaluate(asked: Asked, rental: Rental) -> list[TrainOption | TrainMissed]:
             outcomes.append(option)
         else:
             outcomes.append(
-                TrainMissed(what=option.configuration.label(), accelerator=place.accelerator.id, count=place.count,
+                InfeasibleRun(what=option.configuration.label(), accelerator=place.accelerator.id, count=place.count,
                             verdict=beyond, option=option)
             )  # fmt: skip
     return outcomes
 
 
 def run_of(
-    asked: Asked, setup: TrainSetup, *, step_s: float, step_factor: float, instances: int, instance_size: float,
+    asked: TrainContext, setup: TrainSetup, *, step_s: float, step_factor: float, instances: int, instance_size: float,
     term: str,
 ) -> Run:  # fmt: skip
     """The run over time of one setup on instances of one term."""
@@ -157,7 +157,7 @@ def _date(start: date, after_s: float) -> str:
         return ""
 
 
-def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> TrainOption:
+def _option(asked: TrainContext, rental: Rental, best: Arrangement, *, term: str) -> TrainOption:
     setup, place = best.setup, rental.place
     job = TrainingJob(model=asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
     step, error, memory, basis = job.step(), job.errors.factor("step_s"), job.memory(), job.basis
@@ -204,7 +204,7 @@ def _option(asked: Asked, rental: Rental, best: Arrangement, *, term: str) -> Tr
     )  # fmt: skip
 
 
-def _usd(asked: Asked, made: Bill, run: Run) -> float:
+def _usd(asked: TrainContext, made: Bill, run: Run) -> float:
     lines = (*_lines(with_spares(made, spares=run.spares), run), *storage_line(asked.job, made=made, run=run))
     return sum(line.value for line in lines)
 
@@ -258,12 +258,12 @@ def _configuration(rental: Rental, setup: TrainSetup) -> TrainConfiguration:
     )
 
 
-def _holds(asked: Asked, wall_s: float, usd: float) -> bool:
+def _holds(asked: TrainContext, wall_s: float, usd: float) -> bool:
     deadline, budget = asked.request.deadline_s, asked.request.budget_usd
     return (deadline is None or wall_s <= deadline) and (budget is None or usd <= budget)
 
 
-def _beyond(asked: Asked, option: TrainOption) -> Verdict | None:
+def _beyond(asked: TrainContext, option: TrainOption) -> Verdict | None:
     """Deadline or budget missed, and by how much."""
     deadline, budget = asked.request.deadline_s, asked.request.budget_usd
     name = f"{option.accelerators} x {option.configuration.accelerator}"
@@ -289,7 +289,7 @@ def _beyond(asked: Asked, option: TrainOption) -> Verdict | None:
     return None
 
 
-def _no_arrangement(asked: Asked, rental: Rental, found: Found) -> TrainMissed:
+def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> InfeasibleRun:
     """Memory, or degrees that do not divide."""
     place = rental.place
     what = f"{place.count} x {place.accelerator.id}"
@@ -298,7 +298,7 @@ def _no_arrangement(asked: Asked, rental: Rental, found: Found) -> TrainMissed:
             ok=False, limit="layout", nearest=f"at most {asked.job.global_batch} accelerators, or a larger batch",
             reason=f"a global batch of {asked.job.global_batch} sequences cannot be spread over {what}",
         )  # fmt: skip
-        return TrainMissed(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
+        return InfeasibleRun(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
     state = state_bytes(asked.model, found.smallest)
     each = place.accelerator.driver_memory_bytes
     left = place.count * each - state
@@ -308,4 +308,4 @@ def _no_arrangement(asked: Asked, rental: Rental, found: Found) -> TrainMissed:
         reason=f"needs {show(state, 'bytes')} of states; {place.count} x {show(each, 'bytes')} {room}, and the leanest "
         f"layout ({found.smallest.layout.sharding}) is {show(found.short_bytes, 'bytes')} short on its fullest",
     )  # fmt: skip
-    return TrainMissed(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
+    return InfeasibleRun(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from math import inf, log2
 from typing import Final
 
@@ -18,30 +19,32 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.training import training_coefficients, with_training_totals
 from tonnage.domain.answer import Verdict
-from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
+from tonnage.domain.plan import PLAN_SCHEMA, Rejection
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.domain.workload import FineTune, Train
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.optimize.frontier import frontier
-from tonnage.planning.relax import bought
-from tonnage.planning.serve.story import model_facts
+from tonnage.planning.core.choices import choices, job_traits
+from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.ranking import with_verdicts
+from tonnage.planning.core.rejections import by_reason, nearest_of_each
+from tonnage.planning.core.relaxing import answered
 from tonnage.planning.sites import Site, none_passes, sites
-from tonnage.planning.train import story
+from tonnage.planning.train import narrative
+from tonnage.planning.train.break_even import train_break_even
 from tonnage.planning.train.electricity import with_electricity
-from tonnage.planning.train.flips import train_flips
 from tonnage.planning.train.job import PATIENCE_S, job_of
 from tonnage.planning.train.needs import host_needs
-from tonnage.planning.train.option import Asked, TrainMissed, evaluate, timeline
+from tonnage.planning.train.option import InfeasibleRun, TrainContext, evaluate, timeline
 from tonnage.planning.train.places import MOST_ACCELERATORS, Rental, rentals, trainable
 from tonnage.planning.train.scaling import scaling, setup_label, stops_paying
 from tonnage.planning.train.search import Place, arranged, floor, state_bytes, templates
 from tonnage.planning.train.spot import spot_against_on_demand
 from tonnage.units import show
-from tonnage.version import __version__
 
 __all__ = ["plan_train"]
 
@@ -85,15 +88,8 @@ def plan_train(
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can do it is an answer:
         `feasible` is False and `binding` says what stands in the way.
     """
-    plan = _planned(request, additions=additions, today=today or date.today())
-    if plan.feasible:
-        return plan
-
-    def leads(other: Train | FineTune) -> str | None:
-        again = _planned(other, additions=additions, today=today or date.today())
-        return story.led_by(again.options[0]) if again.options else None
-
-    return replace(plan, relaxing=bought(request, leads))
+    plan = partial(_planned, additions=additions, today=today or date.today())
+    return answered(request, plan, led_by=narrative.led_by)
 
 
 def _planned(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
@@ -105,7 +101,7 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
     framework = request.framework
     if framework is not None and not any(name in framework.lower() for name in framework_words()):
         raise UnknownName("framework", framework, known=framework_words())
-    asked = Asked(
+    asked = TrainContext(
         request=request,
         model=model,
         job=job,
@@ -116,33 +112,36 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
     found, excluded = sites(request.filters, additions=additions)
     open_sites, refused = trainable(found, filters=request.filters, precision=job.precision)
     tries: list[_Try] = []
-    missed: list[TrainMissed] = []
+    missed: list[InfeasibleRun] = []
     for site in open_sites:
         for outcome in _tries(asked, site):
-            (missed if isinstance(outcome, TrainMissed) else tries).append(outcome)  # type: ignore[arg-type]
+            (missed if isinstance(outcome, InfeasibleRun) else tries).append(outcome)  # type: ignore[arg-type]
     options, more, evaluated = _evaluated(asked, tries)
     missed += more
     kept = tuple(_finished(asked, option) for option in _kept(asked, options))
-    ranked = story.with_verdicts(asked, kept)
-    rejected = (*_rejections(missed, ranked), *refused, *excluded)
+    ranked = _with_verdicts(asked, kept)
+    doing = {option.configuration.accelerator for option in ranked}
+    rejected = (*nearest_of_each(missed, doing=doing, by=_nearness), *refused, *excluded)
     binding = None if ranked else _binding(asked, missed, excluded=(*refused, *excluded), open_sites=open_sites)
     points = scaling(asked, ranked[0], sites=open_sites) if ranked else ()
     return TrainPlan(
         schema=PLAN_SCHEMA,
         kind="train" if isinstance(request, Train) else "finetune",
         feasible=bool(ranked),
-        sentence=story.sentence(asked, ranked, binding=binding),
+        sentence=narrative.sentence(asked, ranked, binding=binding),
         request=request,
         model=model_facts(model),
         options=ranked,
+        choices=choices([job_traits(option) for option in ranked]),
         frontier=frontier(ranked, objectives=(lambda o: o.cost.value, lambda o: o.run.wall_s.value)),
-        cheaper_at_risk=story.cheaper_at_risk(asked, ranked),
+        cheaper_at_risk=narrative.cheaper_at_risk(ranked),
         scaling=points,
         stops_paying=stops_paying(points),
         spot=spot_against_on_demand(asked, ranked[0], sites=open_sites) if ranked else "",
         rejected=rejected,
-        trail=story.trail(asked, ranked),
-        flips=train_flips(
+        rejected_by_reason=by_reason(rejected),
+        trail=narrative.trail(asked, ranked),
+        break_even=train_break_even(
             ranked,
             evaluated=[
                 *options,
@@ -155,16 +154,15 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
         ),
         binding=binding,
         evaluated=evaluated,
-        provenance=Provenance(
-            version=__version__,
-            catalogue=story.catalogue_dates(option.bill for option in ranked),
-            made=today.isoformat(),
-            assumed=story.assumptions(asked, ranked, additions=additions),
+        provenance=provenance(
+            (option.bill for option in ranked),
+            today=today,
+            assumed=narrative.assumptions(asked, ranked, additions=additions),
         ),
     )
 
 
-def _tries(asked: Asked, site: Site) -> Iterator[_Try | TrainMissed]:
+def _tries(asked: TrainContext, site: Site) -> Iterator[_Try | InfeasibleRun]:
     """Counts of one site worth a search; those that cannot hold the states or be in time are told at once."""
     request, job = asked.request, asked.job
     place = Place(accelerator=site.accelerator, count=1, per_node=site.per_node, intra_link=site.intra_link)
@@ -183,13 +181,13 @@ def _tries(asked: Asked, site: Site) -> Iterator[_Try | TrainMissed]:
                 ok=False, limit="memory", short_by=state / count - memory, unit="bytes",
                 reason=f"needs {show(state, 'bytes')} of states; {count} x {show(memory, 'bytes')} leave 0",
             )  # fmt: skip
-            yield TrainMissed(what=f"{count} x {named}", accelerator=named, count=count, verdict=verdict)
+            yield InfeasibleRun(what=f"{count} x {named}", accelerator=named, count=count, verdict=verdict)
             continue
         wall = alone_s / count
         yield _Try(rental=rental, wall_s=wall, usd=wall / 3600 * rental.usd_per_hour)
 
 
-def _counts(asked: Asked, *, least: float, first: float) -> tuple[int, ...]:
+def _counts(asked: TrainContext, *, least: float, first: float) -> tuple[int, ...]:
     """Doubling counts, from one below what memory and time need at best to a few doublings beyond."""
     request = asked.request
     if request.count is not None:
@@ -203,17 +201,17 @@ def _counts(asked: Asked, *, least: float, first: float) -> tuple[int, ...]:
     return tuple(2**power for power in range(low, high + 1) if 2**power <= most) or (2 ** int(log2(most)),)
 
 
-def _goal_s(asked: Asked) -> float:
+def _goal_s(asked: TrainContext) -> float:
     """The time a good run takes at most: the deadline, else what is called patience; none when only money limits."""
     if asked.request.deadline_s is None and asked.request.budget_usd is not None:
         return inf
     return asked.request.deadline_s or PATIENCE_S[asked.job.kind]
 
 
-def _evaluated(asked: Asked, tries: list[_Try]) -> tuple[list[TrainOption], list[TrainMissed], int]:
+def _evaluated(asked: TrainContext, tries: list[_Try]) -> tuple[list[TrainOption], list[InfeasibleRun], int]:
     """Search the tries, those that can be cheapest first, until what is left cannot be near the best."""
     options: list[TrainOption] = []
-    missed: list[TrainMissed] = []
+    missed: list[InfeasibleRun] = []
     in_time: Counter[tuple[str, str | None]] = Counter()
     fastest: dict[tuple[str, str | None], float] = {}
     best, evaluated = inf, 0
@@ -229,11 +227,11 @@ def _evaluated(asked: Asked, tries: list[_Try]) -> tuple[list[TrainOption], list
             continue
         evaluated += 1
         for outcome in evaluate(asked, attempt.rental):
-            option = outcome.option if isinstance(outcome, TrainMissed) else outcome
+            option = outcome.option if isinstance(outcome, InfeasibleRun) else outcome
             if option is not None:
                 taken = option.run.wall_s.value * place.count
                 fastest[key] = min(fastest.get(key, inf), taken)
-            if isinstance(outcome, TrainMissed):
+            if isinstance(outcome, InfeasibleRun):
                 missed.append(outcome)
                 continue
             options.append(outcome)
@@ -243,7 +241,7 @@ def _evaluated(asked: Asked, tries: list[_Try]) -> tuple[list[TrainOption], list
     return options, missed, evaluated
 
 
-def _larger(asked: Asked, tries: list[_Try], *, ranked: tuple[TrainOption, ...]) -> list[TrainOption]:
+def _larger(asked: TrainContext, tries: list[_Try], *, ranked: tuple[TrainOption, ...]) -> list[TrainOption]:
     """The best accelerators at the next counts: dearer now, and what a shorter deadline would ask for."""
     if _goal_s(asked) == inf:
         return []
@@ -257,11 +255,11 @@ def _larger(asked: Asked, tries: list[_Try], *, ranked: tuple[TrainOption, ...])
         place = attempt.rental.place
         if 1 < place.count / looked_at.get(place.accelerator.id, inf) <= LARGER:
             outcomes = evaluate(asked, attempt.rental)
-            found += [o.option if isinstance(o, TrainMissed) else o for o in outcomes]
+            found += [o.option if isinstance(o, InfeasibleRun) else o for o in outcomes]
     return [option for option in found if option is not None]
 
 
-def _too_dear(attempt: _Try, best: float, *, budget_usd: float | None) -> TrainMissed:
+def _too_dear(attempt: _Try, best: float, *, budget_usd: float | None) -> InfeasibleRun:
     """Beyond the budget at best, or far beyond the best found."""
     place, least = attempt.rental.place, show(attempt.usd, "USD")
     if budget_usd is not None and attempt.usd > budget_usd:
@@ -275,22 +273,22 @@ def _too_dear(attempt: _Try, best: float, *, budget_usd: float | None) -> TrainM
             ok=False, limit="cost", short_by=attempt.usd - best, unit="USD",
             reason=f"costs at least {least}, {attempt.usd / best:.1f} times the best, however it is arranged",
         )  # fmt: skip
-    return TrainMissed(what=attempt.what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
+    return InfeasibleRun(what=attempt.what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
 
 
-def _patient(asked: Asked, option: TrainOption) -> bool:
+def _patient(asked: TrainContext, option: TrainOption) -> bool:
     """Whether it ends in the time that is called good when no deadline is given."""
     return option.run.wall_s.value <= _goal_s(asked)
 
 
-def _rank(asked: Asked, option: TrainOption) -> tuple[bool, bool, float, float]:
+def _rank(asked: TrainContext, option: TrainOption) -> tuple[bool, bool, float, float]:
     wall, usd = option.run.wall_s.value, option.cost.value
     if _goal_s(asked) == inf:
         return False, not option.sure, wall, usd
     return not _patient(asked, option), not option.sure, usd, wall
 
 
-def _kept(asked: Asked, options: list[TrainOption]) -> list[TrainOption]:
+def _kept(asked: TrainContext, options: list[TrainOption]) -> list[TrainOption]:
     """Best first, a few of each accelerator."""
     kept: list[TrainOption] = []
     seen: Counter[str] = Counter()
@@ -301,7 +299,7 @@ def _kept(asked: Asked, options: list[TrainOption]) -> list[TrainOption]:
     return kept
 
 
-def _finished(asked: Asked, option: TrainOption) -> TrainOption:
+def _finished(asked: TrainContext, option: TrainOption) -> TrainOption:
     """With what only kept options need: electricity, the timeline, and what host and storage must bring."""
     accelerator = catalog.accelerator(option.configuration.accelerator, asked.additions)
     return replace(
@@ -311,29 +309,31 @@ def _finished(asked: Asked, option: TrainOption) -> TrainOption:
     )
 
 
-def _rejections(missed: list[TrainMissed], options: tuple[TrainOption, ...]) -> tuple[Rejection, ...]:
-    """One line per accelerator that does it at no count: the try that came closest."""
-    doing = {option.configuration.accelerator for option in options}
-    closest: dict[str, TrainMissed] = {}
-    for miss in missed:
-        name = miss.accelerator
-        if name not in doing and (name not in closest or _nearness(miss) < _nearness(closest[name])):
-            closest[name] = miss
-    return tuple(
-        Rejection(what=miss.what, verdict=miss.verdict) for miss in sorted(closest.values(), key=_nearness)
-    )  # fmt: skip
+def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[TrainOption, ...]:
+    """Ranked options with the reason for their place."""
+    if not options:
+        return ()
+    first, hasty = options[0], narrative.by_time(asked)
+    return with_verdicts(
+        options,
+        lead=narrative.lead(asked, first),
+        arithmetic=narrative.arithmetic,
+        risk=partial(narrative.risk, first=first),
+        ratios=partial(narrative.ratios, asked=asked, first=first),
+        ranked_by=lambda option: option.run.wall_s if hasty else option.cost,
+    )
 
 
 _ORDER: Final = {"deadline": 0, "budget": 0, "cost": 1, "interruptions": 2, "layout": 3, "memory": 4}
 
 
-def _nearness(miss: TrainMissed) -> tuple[int, bool, float]:
+def _nearness(miss: InfeasibleRun) -> tuple[int, bool, float]:
     """What was arranged, and so says what would do, comes before a bound on what was not."""
     return _ORDER.get(miss.verdict.limit or "", 5), miss.verdict.nearest is None, miss.verdict.short_by or 0.0
 
 
 def _binding(
-    asked: Asked, missed: list[TrainMissed], *, excluded: tuple[Rejection, ...], open_sites: tuple[Site, ...]
+    asked: TrainContext, missed: list[InfeasibleRun], *, excluded: tuple[Rejection, ...], open_sites: tuple[Site, ...]
 ) -> Verdict:
     """When nothing does it: the limit that stops the try that came closest, and what would work."""
     if not missed:
@@ -356,7 +356,7 @@ def _binding(
     )
 
 
-def _smallest_that_works(asked: Asked, open_sites: tuple[Site, ...]) -> str:
+def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> str:
     """The fewest accelerators that hold the job, whatever count or limit was asked for."""
     powers = [2**k for k in range(int(log2(MOST_ACCELERATORS)) + 1)]
     smallest = ""

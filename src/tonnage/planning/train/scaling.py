@@ -13,7 +13,7 @@ from tonnage.domain.train_plan import Run, ScalingPoint, TrainOption
 from tonnage.domain.training import TrainSetup
 from tonnage.engines.training import software_spec
 from tonnage.planning.sites import Site
-from tonnage.planning.train.option import Asked, run_of
+from tonnage.planning.train.option import TrainContext, run_of
 from tonnage.planning.train.places import MOST_ACCELERATORS, rentals
 from tonnage.planning.train.search import Place, arranged, templates
 from tonnage.planning.train.training_job import TrainingJob
@@ -28,7 +28,7 @@ PAYS: Final = 1.6
 """Speed that a doubling must bring to count as paying: below it the run costs a quarter more. Chosen. [-]"""
 
 
-def scaling(asked: Asked, best: TrainOption, *, sites: tuple[Site, ...]) -> tuple[ScalingPoint, ...]:
+def scaling(asked: TrainContext, best: TrainOption, *, sites: tuple[Site, ...]) -> tuple[ScalingPoint, ...]:
     """Points of both curves that fit in memory, smallest count first."""
     site = next((s for s in sites if _is_site(s, best)), None)
     if site is None:
@@ -60,7 +60,7 @@ def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
     return f"not up to {strong[-1].count} accelerators: each doubling brings {PAYS:g}x or more"
 
 
-def rerun(asked: Asked, option: TrainOption, *, instances: int, instance_size: float, term: str) -> Run:
+def rerun(asked: TrainContext, option: TrainOption, *, instances: int, instance_size: float, term: str) -> Run:
     """The run of an option's step on other instances or another term."""
     setup = setup_of(asked, option)
     card = catalog.accelerators(asked.additions)[option.configuration.accelerator]
@@ -75,7 +75,7 @@ Step = tuple[str, int, TrainSetup, float]
 """Kind of curve, count, arrangement, seconds."""
 
 
-def _strong(asked: Asked, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
+def _strong(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
     """The same global batch, arranged anew at each count."""
     own = software_spec(best.configuration.software).example
     name = own if asked.job.kind == "finetune" else asked.request.framework
@@ -85,7 +85,7 @@ def _strong(asked: Asked, best: TrainOption, places: dict[int, Place]) -> Iterab
             yield "strong", count, found.best[0].setup, found.best[0].step_s
 
 
-def _weak(asked: Asked, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
+def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
     """The same arrangement with more or fewer data-parallel ranks: the batch grows with the count."""
     base = setup_of(asked, best)
     for count, place in sorted(places.items()):
@@ -99,7 +99,7 @@ def _weak(asked: Asked, best: TrainOption, places: dict[int, Place]) -> Iterable
         yield "weak", count, setup, step.value
 
 
-def _curve(asked: Asked, best: TrainOption, steps: Iterable[Step]) -> Iterable[ScalingPoint]:
+def _curve(asked: TrainContext, best: TrainOption, steps: Iterable[Step]) -> Iterable[ScalingPoint]:
     first: float | None = None
     over = best.run.billed_s / (best.run.steps * best.step_s.value)  # run over bare steps
     price = best.bill.usd_per_instance_hour / best.bill.accelerators_per_instance
@@ -121,7 +121,7 @@ def setup_label(setup: TrainSetup) -> str:
     return f"{degrees or '1 rank'}{' ' + layout.sharding if layout.sharding != 'none' else ''}"
 
 
-def setup_of(asked: Asked, option: TrainOption) -> TrainSetup:
+def setup_of(asked: TrainContext, option: TrainOption) -> TrainSetup:
     """The setup of an option, software's habits included."""
     c = option.configuration
     place = Place(

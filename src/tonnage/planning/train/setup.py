@@ -1,6 +1,6 @@
 """From a training case with open degrees to a setup with none: what is chosen, and why.
 
-Stated degrees are kept. The rest follows habit of the software (`habits.py`), and of what fits the fastest
+Stated degrees are kept. The rest follows habit of the software (`framework_defaults.py`), and of what fits the fastest
 is taken, looking no deeper into pipelines than needed. Every choice is a sentence in the notes, so that nobody
 takes a choice for a fact.
 """
@@ -20,10 +20,9 @@ from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import Recompute, TrainCoefficients, TrainSetup
-from tonnage.engines.training import software_of
 from tonnage.errors import BadRequest
 from tonnage.physics.training_memory import training_memory
-from tonnage.planning.train import habits
+from tonnage.planning.train import framework_defaults
 from tonnage.planning.train.degrees import check_degrees
 from tonnage.planning.train.training_job import TrainingJob
 from tonnage.simulation.training import step_time
@@ -50,7 +49,7 @@ def resolve_setup(
 ) -> Chosen:
     """The setup of a case: the fastest candidate that fits, or the smallest when none does."""
     check_degrees(case, model)
-    software = software_of(case.framework, method=case.method, count=case.count, layered=bool(model.layers))
+    software = framework_defaults.software(case, accelerator, layered=bool(model.layers))
     usable = accelerator.driver_memory_bytes * case.accelerator_fraction
 
     def measure(setup: TrainSetup) -> Quantity:
@@ -78,8 +77,9 @@ def resolve_setup(
     assert smallest is not None  # _layouts raises when it has nothing to yield
     best = smallest if not fitting else fitting[0] if len(fitting) == 1 else min(fitting, key=seconds)
     job = TrainingJob(model=model, accelerator=accelerator, setup=best.setup, coefficients=coefficients)
-    memory = best.memory.within(job.errors.factor("memory_peak_bytes"))
-    return msgspec.structs.replace(best, memory=memory, notes=_notes(case, best.setup, model, accelerator=accelerator))
+    return msgspec.structs.replace(
+        best, memory=job.bounded(best.memory), notes=_notes(case, best.setup, model, accelerator=accelerator)
+    )
 
 
 def _settled(fitting: list[Chosen], layout: TrainLayout) -> bool:
@@ -94,7 +94,7 @@ def _completions(
     case: TrainCase, accelerator: Accelerator, software: SoftwareSpec, layout: TrainLayout
 ) -> Iterator[list[TrainSetup]]:
     """Setups of one layout by micro-batch, the smallest first; in each list recompute grows."""
-    kinds = habits.recomputes(case, software, sharded=layout.sharding in {"fsdp", "zero3", "hsdp"})
+    kinds = framework_defaults.recomputes(case, software, sharded=layout.sharding in {"fsdp", "zero3", "hsdp"})
     for micro_batch in _micro_batches(case, layout):
         yield [_setup(case, accelerator, software, (layout, kind, micro_batch)) for kind in kinds]
 
@@ -135,13 +135,13 @@ def _layouts(case: TrainCase, model: Model, software: SoftwareSpec) -> Iterator[
             if said.dp and said.dp != dp:
                 continue
             found = True
-            ep = said.ep or habits.expert_degree(model, software, ranks=tp * cp * dp)
-            spread = habits.sequence_parallel(case, software, tp=tp)
-            for vpp in habits.virtual_stages(case, software, layers=layers, pp=pp):
-                for sharding in habits.shardings(case, software, ranks=dp * cp):
+            ep = said.ep or framework_defaults.expert_degree(model, software, ranks=tp * cp * dp)
+            spread = framework_defaults.sequence_parallel(case, software, tp=tp)
+            for vpp in framework_defaults.virtual_stages(case, software, layers=layers, pp=pp):
+                for sharding in framework_defaults.shardings(case, software, ranks=dp * cp):
                     yield TrainLayout(
                         tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, dp=dp, sharding=sharding, sequence_parallel=spread,
-                        schedule=habits.schedule(case, pp=pp), async_tp=said.async_tp,
+                        schedule=framework_defaults.schedule(case, pp=pp), async_tp=said.async_tp,
                     )  # fmt: skip
     if not found:
         stated = ", ".join(f"{k} {v}" for k, v in msgspec.structs.asdict(said).items() if type(v) is int)
@@ -199,18 +199,19 @@ def _setup(
         expert_load=case.expert_load,
         optimizer=case.optimizer,
         grads_kept=case.grads_kept,
-        flash_attention=habits.flash_attention(case, accelerator),
-        native_attention=habits.native_attention(case, accelerator, software=software),
+        flash_attention=framework_defaults.flash_attention(case, accelerator),
+        native_attention=framework_defaults.native_attention(case, accelerator, software=software),
         software=software,
-        overlapped_experts=habits.overlapped_experts(case),
-        fused_loss=habits.fused_loss(case, software),
-        loads_whole=habits.loads_whole(case),
-        paged_states=habits.paged_states(case),
-        wide_residual=habits.wide_residual(case),
-        wide_adapters=habits.wide_adapters(case, software),
+        overlapped_experts=framework_defaults.overlapped_experts(case),
+        fused_experts=framework_defaults.fused_experts(case, accelerator, software=software),
+        fused_loss=framework_defaults.fused_loss(case, software),
+        loads_whole=framework_defaults.loads_whole(case),
+        paged_states=framework_defaults.paged_states(case),
+        wide_residual=framework_defaults.wide_residual(case),
+        wide_adapters=framework_defaults.wide_adapters(case, software),
         offload=case.offload,
         lora_rank=case.lora_rank,
-        lora_targets=habits.lora_targets(case.lora_targets, software),
+        lora_targets=framework_defaults.lora_targets(case.lora_targets, software),
         trainable_parameters=case.trainable_parameters,
         image_px=case.image_px,
         inter_bytes_per_s=case.links.inter_bytes_per_s,
@@ -222,8 +223,9 @@ def _networked(setup: TrainSetup, model: Model) -> TrainSetup:
     """What only a network without layers needs to know of its model."""
     return msgspec.structs.replace(
         setup,
-        network_style=habits.network_style(model),
-        frozen_flop=habits.frozen_flop(model, image_px=setup.image_px),
+        network_style=framework_defaults.network_style(model),
+        frozen_flop=framework_defaults.frozen_flop(model, image_px=setup.image_px),
+        kept_values=framework_defaults.kept_values(model, image_px=setup.image_px),
     )
 
 

@@ -9,7 +9,7 @@ from tonnage.catalog.failures import spot_uptime
 from tonnage.domain.money import Offer
 from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.sites import Site
-from tonnage.planning.train.option import Asked
+from tonnage.planning.train.option import TrainContext
 from tonnage.planning.train.scaling import rerun
 from tonnage.pricing.bills import instances_needed
 from tonnage.simulation.run import spot_mix
@@ -21,7 +21,7 @@ NOWHERE: Final = 0.05
 """Useful share of the time below which spot is no way to run a job: at least twenty times the bill. Chosen. [-]"""
 
 
-def spot_against_on_demand(asked: Asked, best: TrainOption, *, sites: tuple[Site, ...]) -> str:
+def spot_against_on_demand(asked: TrainContext, best: TrainOption, *, sites: tuple[Site, ...]) -> str:
     """One or two sentences; empty when nobody lists a spot price for this accelerator."""
     if not asked.request.restartable:
         return "Spot is no choice: the job is said not to restart."

@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from tonnage import catalog
-from tonnage.catalog.storage import storage_prices
+from tonnage.catalog.providers import storage_prices
 from tonnage.domain.answer import Basis, Part
 from tonnage.domain.plan import Bill
 from tonnage.domain.train_plan import Run, TrainOption

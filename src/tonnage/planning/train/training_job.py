@@ -15,7 +15,7 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.parameters import layer_parameters
-from tonnage.physics.training_memory import training_memory
+from tonnage.physics.training_memory import EXACT, training_memory
 from tonnage.planning.error_model import ErrorModel, train_level
 from tonnage.simulation.training import model_flop, step_time
 
@@ -32,8 +32,9 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def basis(self) -> Basis:
-        """Calibrated where the fit has seen the architecture, derived elsewhere."""
-        return Basis.CALIBRATED if self.accelerator.architecture in self.coefficients.gemm else Basis.DERIVED
+        """Calibrated where the fit has seen the architecture or the one it grew from by name, derived elsewhere."""
+        generation = self.accelerator.architecture.partition(" ")[0]
+        return Basis.CALIBRATED if generation in self.coefficients.gemm else Basis.DERIVED
 
     @property
     def errors(self) -> ErrorModel:
@@ -56,7 +57,12 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
             self.model, accelerator=self.accelerator, setup=self.setup, coefficients=self.coefficients,
             memory_kind=kind,
         )  # fmt: skip
-        return found.within(self.errors.factor("memory_peak_bytes"))
+        return self.bounded(found)
+
+    def bounded(self, memory: Quantity) -> Quantity:
+        """A peak with its interval, which never goes below what follows from counts and formats alone."""
+        least = sum(part.value for part in memory.parts if part.name in EXACT)
+        return memory.within(self.errors.factor("memory_peak_bytes"), least=least)
 
 
 def layer_weights(model: Model) -> float:

@@ -1,0 +1,54 @@
+"""Which models do people run on their own machines today, and where are the files?
+
+One row a model in `data/models/downloads.csv`: repositories by what reads them. A model is here when its weights are
+open, it writes text, and somebody publishes files that llama.cpp reads.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tonnage.catalog.published import quality_scores
+from tonnage.catalog.rows import DATA, table
+from tonnage.domain.machine import Download
+
+__all__ = ["BENCHMARK", "downloads", "published_score"]
+
+BENCHMARK = "MMLU-Pro"
+"""The benchmark that most publishers of current open models state, each as it ran it itself."""
+
+
+@cache
+def downloads() -> tuple[Download, ...]:
+    """Every downloadable model, in the order of the table."""
+    return tuple(
+        Download(
+            model=row["model"], released=row["released"], gguf=row["gguf"], native=row["native"],
+            ollama=row["ollama"], mlx=row["mlx"], awq=row["awq"], source=row["source"],
+        )
+        for row in table(DATA / "models" / "downloads.csv")
+    )  # fmt: skip
+
+
+def published_score(model: str) -> float | None:
+    """Its score in BENCHMARK as released; absent where the catalogue has none."""
+    return _scores().get(_plain(model))
+
+
+@cache
+def _scores() -> dict[str, float]:
+    """By plain name; the best of several tunings of the same weights, for files come in the tuned one."""
+    found: dict[str, float] = {}
+    for score in quality_scores():
+        if score.benchmark == BENCHMARK and score.variant == "bf16":
+            key = _plain(score.model)
+            found[key] = max(score.score, found.get(key, 0.0))
+    return found
+
+
+def _plain(model: str) -> str:
+    """A model's name without its publisher and without words for how it was tuned."""
+    name = model.rpartition("/")[2].lower().removeprefix("meta-")
+    for word in ("-instruct", "-it", "-base"):
+        name = name.removesuffix(word)
+    return name

@@ -1,0 +1,157 @@
+"""
+What does an engine add to its kernels, and for which weight formats has it kernels on an accelerator?
+
+Fitted overheads have one CSV row per engine, vendor and era under data/engines; empty cells take the default (nothing
+added). A row with an empty vendor holds for every vendor without its own. An engine that was not measured on a vendor's
+parts takes its own row times that vendor's factors (engine `*`), with the host's times as they were fitted on the
+parts of another vendor: the host does not change with the accelerator. An engine that nobody measured takes `generic`.
+Both say so.
+
+A peak in the datasheet is not a kernel: vLLM multiplies AWQ from Turing on, FP8 from Ada on, and keeps FP8 weights at
+16-bit arithmetic on Ampere. Support has one row per engine, vendor and set of formats; the last matching row of a
+format wins, so newer hardware adds rows below, and `never` takes away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+
+import msgspec
+
+from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.domain.accelerator import Accelerator
+
+__all__ = ["FACTORS", "EngineTimes", "Support", "engine_times", "formats", "support"]
+
+Release = tuple[int, ...]
+
+FACTORS = frozenset({
+    "memory", "compute", "experts", "experts_compute", "attention", "prefill_attention", "touch", "collective",
+    "narrow", "weight_only",
+})  # fmt: skip
+"""Fields that multiply; the others add seconds."""
+
+HOST = ("step_s", "sequence_s", "overlapped", "prefill_launch_s", "prefill_routed_s", "request_s", "prompt_s")
+"""Fields that are the host's work, whatever accelerator it serves."""
+
+_MEASURED_ON = "NVIDIA"
+"""Vendor on whose parts every engine with releases of its own was fitted."""
+
+
+class EngineTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Fitted overheads of one engine in one era."""
+
+    engine: str
+    since: Release
+    """First release they hold for."""
+    values: Mapping[str, float]
+    """By field of `engine.overheads.Overheads`."""
+    source: str
+    borrowed: bool = False
+    """The engine was not measured on such parts."""
+
+
+def engine_times(engine: str, *, vendor: str = "", release: Release | None = None) -> EngineTimes:
+    """
+    Overheads of a release of an engine on a vendor's parts; the newest release when it is not known.
+
+    Examples
+    --------
+    >>> engine_times("vllm", vendor="NVIDIA").borrowed
+    False
+    >>> engine_times("no-such-engine").borrowed
+    True
+    """
+    known = _eras()
+    if (engine, vendor) in known:
+        return _of_release(known[engine, vendor], release)
+    own = (engine, "") in known
+    found = _of_release(known[engine if own else "generic", ""], release)
+    measured = known.get((engine, _MEASURED_ON)) if vendor else None
+    if measured is not None:
+        host = {name: value for name, value in _of_release(measured, release).values.items() if name in HOST}
+        found = msgspec.structs.replace(found, values=MappingProxyType({**found.values, **host}))
+    stack = known.get(("*", vendor))
+    if stack is not None:
+        factors = {key: found.values.get(key, 1.0) * value for key, value in stack[-1].values.items()}
+        found = msgspec.structs.replace(found, values=MappingProxyType({**found.values, **factors}))
+    return msgspec.structs.replace(found, engine=engine, borrowed=not own or stack is not None)
+
+
+def _of_release(eras: tuple[EngineTimes, ...], release: Release | None) -> EngineTimes:
+    reached = [era for era in eras if release is None or era.since <= release]
+    return reached[-1] if reached else eras[0]
+
+
+@cache
+def _eras() -> Mapping[tuple[str, str], tuple[EngineTimes, ...]]:
+    found: dict[tuple[str, str], list[EngineTimes]] = {}
+    for row in table(DATA / "engines" / "overheads.csv"):
+        named = {key: number(row, key) for key in row if key not in {"engine", "vendor", "since", "source"}}
+        values = {key: value for key, value in named.items() if value is not None}
+        since = tuple(int(part) for part in row["since"].split("."))
+        era = EngineTimes(engine=row["engine"], since=since, values=MappingProxyType(values), source=row["source"])
+        found.setdefault((row["engine"], row["vendor"]), []).append(era)
+    return MappingProxyType({key: tuple(sorted(eras, key=lambda e: e.since)) for key, eras in found.items()})
+
+
+ANY = "*"
+
+
+class Support(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine's kernels for one weight format on one kind of accelerator."""
+
+    at_16_bits: bool
+    """The weights are stored so and multiplied at 16 bits."""
+    note: str
+    source: str
+
+
+def support(engine: str, accelerator: Accelerator, *, weights: str) -> Support | None:
+    """How the engine runs weights of this format there; None when it has no kernels for it."""
+    known = formats(engine, accelerator)
+    return known.get(weights) or known.get(ANY)
+
+
+def formats(engine: str, accelerator: Accelerator) -> Mapping[str, Support]:
+    """Every weight format the engine runs on the accelerator; empty when it does not run there at all."""
+    is_cpu = accelerator.segment == "cpu"
+    # TPUs are one architecture to the catalogue, and an engine knows some generations: a row may name parts, too.
+    kinds = frozenset({accelerator.architecture, accelerator.id, *(("cpu",) if is_cpu else ())})
+    return _formats(engine, accelerator.vendor, kinds, accelerator.compute_capability)
+
+
+@cache
+def _formats(engine: str, vendor: str, kinds: frozenset[str], capability: str | None) -> Mapping[str, Support]:
+    found: dict[str, Support] = {}
+    for row in _support_rows():
+        if row["engine"] == engine and _matches(row, vendor, kinds, capability):
+            if row["multiplies"] == "never":
+                for name in row["formats"].split(";"):
+                    found.pop(name, None)
+                continue
+            runs = Support(at_16_bits=row["multiplies"] == "at 16 bits", note=row["note"], source=row["source"])
+            found.update(dict.fromkeys(row["formats"].split(";"), runs))
+    return MappingProxyType(found)
+
+
+def _matches(row: Row, vendor: str, kinds: frozenset[str], capability: str | None) -> bool:
+    if row["vendor"] not in {ANY, vendor}:
+        return False
+    if row["min_capability"]:
+        return capability is not None and _at_least(capability, row["min_capability"])
+    if not row["architectures"]:
+        return True
+    return not kinds.isdisjoint(row["architectures"].split(";"))
+
+
+def _at_least(capability: str, least: str) -> bool:
+    """Compute capabilities compare as numbers: 10.0 is above 8.9."""
+    return tuple(map(int, capability.split("."))) >= tuple(map(int, least.split(".")))
+
+
+@cache
+def _support_rows() -> tuple[Row, ...]:
+    return tuple(table(DATA / "engines" / "support.csv"))

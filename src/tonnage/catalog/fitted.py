@@ -1,0 +1,151 @@
+"""The fitted numbers of training and of networks that do not decode text, read from their dated files."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from typing import Final, TypeVar
+
+import msgspec
+
+from tonnage.catalog.rows import DATA
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.model import Attention, Model, Network
+from tonnage.domain.offline import Offline, Runtime, Shape, Silicon, Unet
+from tonnage.domain.training import TrainCoefficients
+from tonnage.errors import BadFact
+
+__all__ = [
+    "offline",
+    "runtime_of",
+    "shape_of",
+    "silicon_of",
+    "training_coefficients",
+    "unet_of",
+    "with_training_totals",
+]
+
+_T = TypeVar("_T")
+
+
+class _Counted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    flop: float
+    activation_values: float
+    input_px: int
+    source: str
+
+
+@cache
+def training_coefficients() -> TrainCoefficients:
+    """
+    Coefficients shared by every training prediction, with their source and date.
+
+    Raises
+    ------
+    BadFact
+        The file does not hold what `TrainCoefficients` names.
+    """
+    return _read("training/coefficients.toml", TrainCoefficients)
+
+
+_ADAPTIVE_COLUMNS: Final = 33_000
+"""20,000 short-listed words for every token, and the tails of 20,000, 160,000 and 68,000 words for 5, 7 and 1 % of
+them (arXiv 1609.04309 on WikiText-103)."""
+
+
+def with_training_totals(model: Model) -> Model:
+    """The model with the totals that training needs, where its own source prints none."""
+    if model.family == "Transformer-XL" and model.layers:
+        recurrent = tuple(
+            msgspec.structs.replace(group, mixer=msgspec.structs.replace(group.mixer, segment_recurrence=True))
+            if isinstance(group.mixer, Attention)
+            else group
+            for group in model.layers
+        )
+        return msgspec.structs.replace(model, layers=recurrent, head_columns=_ADAPTIVE_COLUMNS)
+    if model.layers or model.encoder or (model.network and model.network.activation_values):
+        return model
+    counted = _counted().get(model.id)
+    if counted is None:
+        return model
+    network = Network(flop=counted.flop, input_px=counted.input_px, activation_values=counted.activation_values)
+    return msgspec.structs.replace(model, network=network)
+
+
+@cache
+def _counted() -> dict[str, _Counted]:
+    return _read("training/networks.toml", dict[str, _Counted])
+
+
+def _read(name: str, kind: type[_T]) -> _T:
+    try:
+        return msgspec.toml.decode((DATA / name).read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BadFact(f"{name}: {error}") from error
+
+
+_GENERIC = "generic"
+
+
+@cache
+def offline() -> Offline:
+    """
+    Shared numbers of every prediction of a batch through a network.
+
+    Raises
+    ------
+    BadFact
+        The file does not hold what `Offline` names.
+    """
+    return _read("engines/networks.toml", Offline)
+
+
+def runtime_of(facts: Offline, engine: str, *, mode: str = "") -> tuple[Runtime, bool]:
+    """
+    The runtime of an engine and mode, and whether it is a stand-in.
+
+    An unknown mode takes the engine's own default; an unknown engine the generic one.
+    """
+    table = _runtimes(facts.runtimes)
+    engine, mode = (facts.aliases.get(name.lower(), name.lower()) for name in (engine, mode))
+    for key in ((engine, mode), (engine, "")):
+        if key in table:
+            return table[key], False
+    return table[_GENERIC, ""], True
+
+
+def silicon_of(facts: Offline, accelerator: Accelerator) -> Silicon:
+    """The generation an accelerator belongs to: by compute capability, architecture, segment, or vendor."""
+    names = {row.architecture.lower(): row for row in facts.silicon}
+    whole = accelerator.architecture.lower()
+    capability = accelerator.compute_capability or "none"
+    for name in (capability, whole, *whole.split()[:1], accelerator.segment, accelerator.vendor.lower()):
+        if name in names:
+            return names[name]
+    return names[_GENERIC]
+
+
+def shape_of(facts: Offline, model: Model) -> tuple[Shape, float | None]:
+    """What is known of a model's family, and the depth its name gives; the last shape is that of any network."""
+    return _shape(facts.shapes, f"{model.family} {model.id}".lower())
+
+
+def unet_of(facts: Offline, model: Model) -> Unet | None:
+    """The denoising U-Net of a model's family, or of the family its id names; none when it is not known."""
+    wanted = "ControlNet" if "controlnet" in model.id.lower() else model.family
+    return next((unet for unet in facts.unets if unet.family == wanted), None)
+
+
+@lru_cache(maxsize=8)
+def _runtimes(rows: tuple[Runtime, ...]) -> dict[tuple[str, str], Runtime]:
+    return {(row.engine, row.mode): row for row in rows}
+
+
+@lru_cache(maxsize=512)
+def _shape(shapes: tuple[Shape, ...], name: str) -> tuple[Shape, float | None]:
+    for shape in shapes:
+        match = re.search(shape.pattern, name)
+        if match is not None:
+            depth = match.groups()[0] if match.groups() else None
+            return shape, float(depth) if depth else None
+    raise BadFact("networks.toml: the last shape must match any name")

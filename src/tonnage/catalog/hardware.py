@@ -1,0 +1,260 @@
+"""
+What is inside an accelerator, and what is it part of: slices, video decoders, fast domains, published results.
+
+A slice (NVIDIA: multi-instance GPU) is an accelerator of its own: so many multiprocessors, and a share of the memory
+with its bandwidth and cache that no neighbour can take. It has no link to others, and the bus to the host is shared.
+Names are the parent's with the profile behind it: "h100-sxm5-80gb:1g.10gb". One accelerator is taken as split into
+slices of one kind. Video decoders are published stream counts, one row a part and codec. A scale-up domain is the
+fabric that joins accelerators; results are of parts for which nothing is predicted.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from math import prod
+from typing import Final
+
+import msgspec
+
+from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.domain.accelerator import Accelerator, Fact, Link, Measured, PublishedResult, ScaleUpDomain
+from tonnage.errors import BadFact
+from tonnage.units import GiB
+
+__all__ = [
+    "CODECS",
+    "Decoder",
+    "Slice",
+    "decoder",
+    "multiprocessors_of_slice",
+    "part_of",
+    "parted",
+    "published_results",
+    "scale_up_domains",
+    "slices_of",
+]
+
+_NAMED: Final = re.compile(r"(?P<parent>.+?)(?::|\s+mig\s+)(?P<profile>\d+g\.\d+gb)", re.IGNORECASE)
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True):
+    """One profile of one accelerator."""
+
+    accelerator: str
+    profile: str
+    most: int
+    """Of this kind in one accelerator."""
+    memory_share: float
+    """Of memory, bandwidth and cache. [-]"""
+    compute_share: float
+    """Of the multiprocessors. [-]"""
+    source: str
+    memory_bytes: float | None = None
+    """As the driver lists it; absent = the share of the whole. [bytes]"""
+    multiprocessors: float | None = None
+    decoders: float | None = None
+    """Video decoders of its own. [-]"""
+
+    @property
+    def id(self) -> str:
+        """The name of the part that it is."""
+        return f"{self.accelerator}:{self.profile}"
+
+
+def parted(name: str) -> tuple[str, str] | None:
+    """
+    The parent and the profile that a name of a slice means; absent for whole accelerators.
+
+    Examples
+    --------
+    >>> parted("H100:1g.10gb"), parted("NVIDIA A100-SXM4-40GB MIG 1g.5gb"), parted("h100")
+    (('H100', '1g.10gb'), ('NVIDIA A100-SXM4-40GB', '1g.5gb'), None)
+    """
+    match = _NAMED.fullmatch(name.strip())
+    return None if match is None else (match["parent"], match["profile"].lower())
+
+
+def slices_of(accelerator: str) -> tuple[Slice, ...]:
+    """The profiles of an accelerator, small ones first; none where it does not split or nobody listed them."""
+    return _rows().get(accelerator, ())
+
+
+def multiprocessors_of_slice(name: str) -> float | None:
+    """Multiprocessors of the part with this id, where it is a slice whose driver lists them."""
+    split = parted(name)
+    if split is None:
+        return None
+    return next((one.multiprocessors for one in slices_of(split[0]) if one.profile == split[1]), None)
+
+
+def part_of(whole: Accelerator, piece: Slice) -> Accelerator:
+    """The slice as an accelerator. What it draws and costs by itself nobody states: absent."""
+    memory = piece.memory_bytes or whole.driver_memory_bytes * piece.memory_share
+    return msgspec.structs.replace(
+        whole,
+        id=piece.id,
+        name=f"{whole.name} MIG {piece.profile}",
+        aliases=(),
+        memory_bytes=memory,
+        usable_memory_bytes=memory,
+        memory_bytes_per_s=whole.memory_bytes_per_s * piece.memory_share,
+        peaks={dtype: peak * piece.compute_share for dtype, peak in whole.peaks.items()},
+        link=Link(kind="none"),
+        power_w=None,
+        mig_slices=0,
+        max_per_node=None,
+        launch_price_usd=None,
+        street_price_usd=None,
+        measured=Measured(),
+        calibrations={},
+        fact=Fact(source=piece.source),
+    )
+
+
+@cache
+def _rows() -> dict[str, tuple[Slice, ...]]:
+    found: dict[str, list[Slice]] = {}
+    widths = _widths()
+    for row in table(DATA / "slices" / "profiles.csv"):
+        name, profile = row["accelerator"], row["profile"]
+        most, share = number(row, "most"), number(row, "memory_share")
+        if most is None or share is None or not 0 < share <= 1 or most < 1 or parted(f"x:{profile}") is None:
+            raise BadFact(f"slices: {name} {profile} needs most, and a memory_share of at most 1")
+        mine, width = number(row, "multiprocessors"), widths.get(name)
+        # Sevenths or quarters, as the guide counts; the multiprocessors themselves where the driver listed them.
+        compute = mine / width if mine and width else int(profile[0]) / (4 if most * int(profile[0]) == 4 else 7)
+        found.setdefault(name, []).append(
+            Slice(
+                accelerator=name,
+                profile=profile,
+                most=int(most),
+                memory_share=share,
+                compute_share=compute,
+                source=row["source"],
+                memory_bytes=number(row, "memory_gib", factor=GiB),
+                multiprocessors=mine,
+                decoders=number(row, "decoders"),
+            )
+        )
+    return {name: tuple(some) for name, some in found.items()}
+
+
+@cache
+def _widths() -> dict[str, float]:
+    rows = table(DATA / "efficiency" / "multiprocessors.csv")
+    return {row["id"]: width for row in rows if (width := number(row, "multiprocessors")) is not None}
+
+
+CODECS: Final = ("h264", "hevc")
+PIXELS_PER_STREAM: Final = 1920.0 * 1080.0 * 30.0
+"""Of a stream of 1,080 lines at 30 frames a second. [px/s]"""
+
+
+class Decoder(msgspec.Struct, frozen=True, kw_only=True):
+    """The video decoders of one part, all together."""
+
+    pixels_per_s: float
+    source: str
+    codec: str
+    """The row's own; another than asked for where only that is published."""
+
+
+def decoder(accelerator: str, *, codec: str) -> Decoder | None:
+    """The decoders of a part for a codec; HEVC borrows H.264's rate, which is never the higher one. None = unknown."""
+    rows = _decoders()
+    for name in (codec, "h264") if codec == "hevc" else (codec,):
+        if (accelerator, name) in rows:
+            return rows[accelerator, name]
+    return None
+
+
+@cache
+def _decoders() -> dict[tuple[str, str], Decoder]:
+    found = {}
+    for row in table(DATA / "media" / "decoders.csv"):
+        streams = number(row, "streams_1080p30")
+        if streams is None or streams <= 0 or row["codec"] not in CODECS:
+            raise BadFact(
+                f"decoders.csv: {row['accelerator']} needs streams above 0 and a codec of {', '.join(CODECS)}"
+            )
+        found[row["accelerator"], row["codec"]] = Decoder(
+            pixels_per_s=streams * PIXELS_PER_STREAM, source=row["source"], codec=row["codec"]
+        )
+    return found
+
+
+SHAPES: Final = ("switched", "mesh", "torus")
+
+
+def scale_up_domains(accelerator: str) -> tuple[ScaleUpDomain, ...]:
+    """
+    The fast domains that are built of the accelerator with this id, small ones first; none where nobody listed one.
+
+    Examples
+    --------
+    >>> [(one.name, one.packages, one.dims) for one in scale_up_domains("trainium2")]
+    [('trn2.48xlarge', 16, (4, 4)), ('Trn2 UltraServer', 64, (4, 4, 4))]
+    """
+    return tuple(sorted((one for one in _domains() if one.accelerator == accelerator), key=lambda one: one.packages))
+
+
+def published_results(accelerator: str) -> tuple[PublishedResult, ...]:
+    """Results that were published of the accelerator with this id, in the order of the table."""
+    return tuple(one for one in _results() if one.accelerator == accelerator)
+
+
+@cache
+def _domains() -> tuple[ScaleUpDomain, ...]:
+    return tuple(_domain(row) for row in table(DATA / "domains" / "domains.csv"))
+
+
+def _domain(row: Row) -> ScaleUpDomain:
+    packages, per_tray, trays = (_count(row, column) for column in ("packages", "packages_per_tray", "trays"))
+    dims = _sides(row["dims"])
+    if row["shape"] not in SHAPES:
+        raise BadFact(f"{row['id']}: shape is '{row['shape']}', but one of {', '.join(SHAPES)} is expected")
+    if per_tray * trays != packages or (dims and prod(dims) != packages):
+        raise BadFact(f"{row['id']}: {packages} packages, but its trays or its sides hold another number")
+    return ScaleUpDomain(
+        id=row["id"],
+        accelerator=row["accelerator"],
+        name=row["name"],
+        shape=row["shape"],
+        packages=packages,
+        packages_per_tray=per_tray,
+        trays=trays,
+        dims=dims,
+        dies_per_package=_count(row, "dies_per_package"),
+        spare_trays=_count(row, "spare_trays") if row["spare_trays"] else None,
+        slices=tuple(_sides(text) for text in row["slices"].split(";") if text),
+        fact=Fact(source=row["source"], notes=row["notes"], checked=row["checked"]),
+    )
+
+
+def _count(row: Row, column: str) -> int:
+    value = number(row, column)
+    if value is None or value < 1 or value != int(value):
+        raise BadFact(f"{row['id']}: {column} is '{row[column]}', but a whole number above 0 is expected")
+    return int(value)
+
+
+def _sides(text: str) -> tuple[int, ...]:
+    return tuple(int(side) for side in text.split("x") if side)
+
+
+@cache
+def _results() -> tuple[PublishedResult, ...]:
+    return tuple(
+        PublishedResult(
+            accelerator=row["accelerator"],
+            model=row["model"],
+            metric=row["metric"],
+            value=number(row, "value") or 0.0,
+            unit=row["unit"],
+            conditions=row["conditions"],
+            source=row["source"],
+            as_of=row["as_of"],
+        )
+        for row in table(DATA / "results" / "published.csv")
+    )

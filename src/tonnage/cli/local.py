@@ -1,0 +1,75 @@
+"""`tonnage local`: what runs on this machine, or on one that is named, and how fast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+__all__ = ["local"]
+
+INFEASIBLE = 3
+
+
+@click.command("local")
+@click.option("--accelerator", "-a", metavar="NAME",
+              help='another machine: "RTX 4090", "M4 Max 64GB", "2 x RTX 3090", "Ryzen 9 9950X", "CPU"')  # fmt: skip
+@click.option("--memory", metavar="SIZE", help='its memory: of the host, or the one that both share ("64 GB")')
+@click.option("--host-bandwidth", metavar="RATE", help='of host memory ("89.6 GB/s")')
+@click.option("--from", "recorded", metavar="FILE", help="recorded output of nvidia-smi, rocm-smi, system_profiler, …")
+@click.option("--context", metavar="TOKENS", help="prompt and output of one request: 8192, 32k  [default: 8192]")
+@click.option("--min-speed", metavar="RATE", help="output wanted, in tokens/s  [default: 10]")
+@click.option("--model", metavar="WORD", help="only models whose name holds this word")
+@click.option("--all", "every_format", is_flag=True, help="every format of every model")
+@click.option("--top", type=click.IntRange(1, 500), default=10, show_default=True, help="rows to show")
+@click.option("--why", is_flag=True, help="also what was assumed, and which models do not fit")
+@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
+@click.option("--additions", multiple=True, metavar="PATH", help="file or folder of your own accelerators and models")
+@click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
+@click.pass_context
+def local(
+    ctx: click.Context,
+    /,
+    overrides: tuple[str, ...],
+    additions: tuple[str, ...],
+    top: int,
+    why: bool,
+    as_json: bool,
+    recorded: str | None,
+    **fields: Any,
+) -> None:
+    """
+    Which models run on this machine, in which format, how fast, and what starts them?
+
+    \b
+    tonnage local                                     the machine that this runs on
+    tonnage local -a "RTX 4090" --memory "96 GB"      another one, layers and experts in host memory where needed
+    tonnage local -a "M4 Max 64GB" --context 32k
+    tonnage local --from nvidia-smi.xml
+    """
+    from tonnage.catalog import gather
+    from tonnage.measure.machine.detect import inventory_here, programs
+    from tonnage.measure.machine.recorded import read_inventory
+    from tonnage.planning.own.ask import local_request, machine_of_fields
+    from tonnage.planning.own.local import local as answer_local
+    from tonnage.planning.own.machine import machine_found
+
+    own = gather(paths=additions, overrides=overrides)
+    request = local_request(fields)
+    if fields.get("accelerator") is not None:
+        machine = machine_of_fields(fields, additions=own)
+    elif recorded is not None:
+        machine = machine_found(read_inventory(recorded), additions=own)
+    else:
+        machine = machine_found(inventory_here(), engines=programs(), additions=own)
+    answer = answer_local(request, machine, additions=own)
+    if as_json:
+        from tonnage.report.document import as_json as json_text
+
+        click.echo(json_text(answer))
+    else:
+        from tonnage.report.local import show_local
+
+        show_local(answer, top=top, why=why)
+    if not answer.feasible:
+        ctx.exit(INFEASIBLE)

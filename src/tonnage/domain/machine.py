@@ -1,0 +1,148 @@
+"""What a machine holds, and what runs on it: nouns of inventories and of `tonnage local`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Quantity
+from tonnage.domain.precision import Precision
+
+__all__ = ["DeviceGroup", "Download", "Host", "Inventory", "LocalAnswer", "LocalRow", "Machine", "Offload"]
+
+
+class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Equal accelerators of one source, as it names them."""
+
+    name: str
+    count: int = 1
+    memory_bytes: float | None = None
+    """Of one, as the source states it; absent = it does not. [bytes]"""
+    node: str = ""
+    """The machine or node pool they sit in, where the source names several."""
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a tool's output says is there. Absent = the output does not say."""
+
+    evidence: str
+    """Which output said so, in a few words."""
+    devices: tuple[DeviceGroup, ...] = ()
+    cpu: str = ""
+    cores: int | None = None
+    """Physical cores of all sockets."""
+    host_memory_bytes: float | None = None
+    """Of one machine. [bytes]"""
+    host_bytes_per_s: float | None = None
+    """Bandwidth of host memory where channels and rate are readable. [bytes/s]"""
+    unified: bool = False
+    """Processor and accelerator share one memory."""
+    notes: tuple[str, ...] = ()
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """The processor's side of a machine."""
+
+    part: Accelerator
+    """The processor as an accelerator: its bandwidth and peaks are what runs there at."""
+    memory_bytes: float
+    """What weights may take of host memory. [bytes]"""
+    assumed: tuple[str, ...] = ()
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine that runs models."""
+
+    title: str
+    host: Host
+    device: Accelerator | None = None
+    """Absent = the processor alone."""
+    count: int = 1
+    beside: tuple[DeviceGroup, ...] = ()
+    """Other accelerators in it, which the answer leaves idle."""
+    evidence: str = ""
+    engines: tuple[str, ...] = ()
+    """Programs found on it."""
+
+
+class Download(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where files of one model come from, by what reads them."""
+
+    model: str
+    released: str
+    gguf: str = ""
+    """Repository with GGUF files (llama.cpp)."""
+    native: str = ""
+    """Weight format of those files where it is the checkpoint's own and the only one."""
+    ollama: str = ""
+    mlx: str = ""
+    """Repository with 4-bit MLX weights."""
+    awq: str = ""
+    """Repository with 4-bit weights for vLLM."""
+    source: str = ""
+
+
+class Offload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What lies in host memory."""
+
+    layers: int = 0
+    """Whole layers, with their cache (`-ngl` is the rest)."""
+    expert_layers: int = 0
+    """Layers whose experts alone lie there (`--n-cpu-moe`)."""
+    moved_bytes: float = 0.0
+    """Weights and cache in host memory. [bytes]"""
+    streamed_bytes: float = 0.0
+    """Weights that a prompt brings to the device. [bytes]"""
+    read_share: float = 0.0
+    """Share of the bytes a token reads that lies in host memory. [-]"""
+
+
+class LocalRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One model in one format on one machine."""
+
+    model: str
+    precision: Precision
+    engine: str
+    weight_bytes: float
+    memory_bytes: float
+    """Needed with the asked context, in all memories. [bytes]"""
+    context: int
+    """That was asked for, or the model's own where that is less. [tokens]"""
+    most_context: int
+    """Largest that fits as the weights lie now. [tokens]"""
+    decode_per_s: Quantity
+    """One request. [tokens/s]"""
+    prompt_per_s: Quantity
+    offload: Offload = Offload()
+    quality: float | None = None
+    """Published score of the released weights; absent = none in the catalogue."""
+    quality_kept: float | None = None
+    """Median share of scores that this format kept in published evaluations. [-]"""
+    parameters: float = 0.0
+    level: str = ""
+    notes: tuple[str, ...] = ()
+    commands: tuple[tuple[str, str], ...] = ()
+    """Engine and what starts it."""
+
+
+class LocalAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs on a machine, best first."""
+
+    sentence: str
+    feasible: bool
+    machine: str
+    device: str
+    count: int
+    host: str
+    evidence: str
+    benchmark: str
+    """That `quality` is a score of."""
+    rows: tuple[LocalRow, ...]
+    """One for each model: its best format."""
+    all_rows: tuple[LocalRow, ...] = ()
+    """Every format, where that was asked for."""
+    infeasible: tuple[tuple[str, str], ...] = ()
+    """Models that do not fit, and what they lack."""
+    assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()

@@ -1,0 +1,53 @@
+"""Which engines do people run on their own machine, and what starts each on a downloaded model?
+
+Flags: llama.cpp tools/server/README.md; `ollama run`; `mlx_lm.server --help`; `vllm serve --help`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from tonnage.domain.engine_spec import EngineSpec
+from tonnage.domain.machine import Download, LocalRow
+from tonnage.domain.model import Model
+from tonnage.engines.registry import engines
+
+__all__ = ["PROGRAMS", "spread_engine", "start_commands"]
+
+PROGRAMS = ("llama-server", "ollama", "mlx_lm.server", "vllm")
+"""Programs whose presence on a machine says which engine is installed."""
+OLLAMA_FORMAT = "gguf-q4_k_m"
+"""What a tag without a format means in Ollama's library, but for models published in a format of their own."""
+
+
+def spread_engine() -> EngineSpec:
+    """The engine for one person that runs on parts of any vendor and spreads a model over unlike memories by layers."""
+    return next(spec for spec in engines().values() if spec.single_user and spec.layered and spec.vendors is None)
+
+
+def start_commands(row: LocalRow, download: Download, *, model: Model, vendor: str) -> Iterator[tuple[str, str]]:
+    """What starts this row: first the engine that was predicted, then others that run the same weights."""
+    if download.gguf:
+        yield "llama.cpp", shlex.join(_llama_server(row, download, model))
+    stock = download.native or row.precision.weights == OLLAMA_FORMAT
+    if download.ollama and stock and not (row.offload.layers or row.offload.expert_layers):
+        yield "Ollama", shlex.join(["ollama", "run", download.ollama])
+    if download.mlx and vendor == "Apple":
+        yield "MLX (4 bits)", shlex.join(["mlx_lm.server", "--model", download.mlx])
+    whole = row.offload.read_share == 0.0
+    if download.awq and vendor == "NVIDIA" and whole:
+        yield "vLLM (AWQ)", shlex.join(["vllm", "serve", download.awq, "--max-model-len", str(row.context)])
+
+
+def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
+    weights = row.precision.experts or row.precision.weights
+    tag = "" if download.native else ":" + weights.removeprefix("gguf-").upper()
+    words = ["llama-server", "-hf", f"{download.gguf}{tag}", "-c", str(row.context)]
+    layers = sum(group.count for group in model.layers)
+    if row.offload.layers >= layers:
+        return [*words, "-ngl", "0"]
+    words += ["-ngl", str(layers - row.offload.layers) if row.offload.layers else "99"]
+    if row.offload.expert_layers:
+        words += ["--n-cpu-moe", str(row.offload.expert_layers)]
+    return words

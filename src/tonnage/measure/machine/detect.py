@@ -1,0 +1,99 @@
+"""
+What is in this machine? Runs the tools that are there, each for a few seconds at most, and puts their answers together.
+
+A tool that is missing, fails or hangs is passed over: then the processor alone is found, which is an answer too.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.machine import Inventory
+from tonnage.engines.at_home import PROGRAMS
+from tonnage.errors import BadFact
+from tonnage.measure.machine import system, vendors
+
+__all__ = ["inventory_here", "programs"]
+
+PATIENCE_S: Final = 10.0
+_TOOLS: Final[tuple[tuple[tuple[str, ...], Callable[[str], Inventory]], ...]] = (
+    (("nvidia-smi", "-q", "-x"), vendors.nvidia_smi_xml),
+    (("amd-smi", "static", "--asic", "--vram", "--json"), vendors.amd_smi),
+    (("rocm-smi", "--showallinfo", "--json"), vendors.rocm_smi),
+)
+"""Asked in this order; the first that names a device is believed."""
+_PROFILER: Final = ("system_profiler", "SPHardwareDataType", "SPDisplaysDataType", "-json")
+
+
+def inventory_here(*, root: Path = Path("/"), run: Callable[[Sequence[str]], str | None] | None = None) -> Inventory:
+    """
+    The inventory of this machine; `root` and `run` stand for its file system and for running a tool.
+
+    Raises
+    ------
+    BadFact
+        Not even the memory of this machine can be read.
+    """
+    ask = run or _printed
+    if platform.system() == "Darwin" or (run is not None and ask(_PROFILER)):
+        printed = ask(_PROFILER)
+        if printed:
+            return vendors.system_profiler(printed)
+    here = _processor(root)
+    for command, reader in _TOOLS:
+        printed = ask(command)
+        if printed is None:
+            continue
+        try:
+            found = reader(printed)
+        except BadFact:
+            continue
+        if found.devices:
+            evidence = f"{found.evidence}, {here.evidence}"
+            return msgspec.structs.replace(here, evidence=evidence, devices=found.devices)
+    return here
+
+
+def programs() -> tuple[str, ...]:
+    """Engines whose program is on the path of this machine."""
+    return tuple(name for name in PROGRAMS if shutil.which(name) is not None)
+
+
+def _processor(root: Path) -> Inventory:
+    cpuinfo, meminfo = _text(root / "proc/cpuinfo"), _text(root / "proc/meminfo")
+    if not meminfo:
+        raise BadFact("this system shows no /proc/meminfo; name the machine with --accelerator and --memory")
+    found = system.proc(cpuinfo, meminfo)
+    tables = [_bytes(path / "raw") for path in sorted((root / "sys/firmware/dmi/entries").glob("17-*"))[:64]]
+    rate = system.dmi_bytes_per_s(tables, cpu=found.cpu)
+    return msgspec.structs.replace(found, host_bytes_per_s=rate)
+
+
+def _printed(command: Sequence[str]) -> str | None:
+    """What a tool prints; None where it is missing, fails or does not come back."""
+    program = shutil.which(command[0])
+    if program is None:
+        return None
+    try:
+        done = subprocess.run([program, *command[1:]], capture_output=True, timeout=PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", errors="replace") if done.returncode == 0 and done.stdout else None
+
+
+def _text(path: Path) -> str:
+    return _bytes(path).decode("utf-8", errors="replace")
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,251 @@
+"""The words of a batch plan: why it leads, what haste costs, what spot risks, what stands in the way."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.batch_plan import BatchOption, TradeOff
+from tonnage.domain.model import Model
+from tonnage.domain.workload import Batch
+from tonnage.optimize.frontier import frontier
+from tonnage.planning.batch.option import Found, Work
+from tonnage.planning.batch.runs import JobRun, Place, run_on
+from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken
+from tonnage.planning.core.rejections import nearness
+from tonnage.units import show
+
+MOST_KINDS: Final = 8
+"""Kinds of accelerators that are told side by side."""
+
+__all__ = [
+    "BY_NEARNESS",
+    "arithmetic",
+    "assumptions",
+    "card_for_card",
+    "lead",
+    "led_by",
+    "risk",
+    "sentence",
+    "spot_against",
+    "too_dear",
+    "too_late",
+    "too_many",
+    "trade_offs",
+]
+
+MOST_POINTS: Final = 12
+"""Of the frontier that are kept."""
+WORTH_A_POINT: Final = 1.1
+"""Times faster than the point before. [-]"""
+BY_NEARNESS: Final = nearness({"budget": 0, "deadline": 1, "count": 2, "offer": 3, "cache": 4, "memory": 5})
+
+
+def sentence(request: Batch, options: tuple[BatchOption, ...], *, binding: Verdict | None) -> str:
+    """The answer in one sentence."""
+    if not options:
+        return infeasible_sentence(f"to finish {request.items:,.0f} items of {request.model}", binding)
+    best = options[0]
+    cost, wall = best.cost, best.wall_s
+    old = ", old price" if best.bill.stale else ""
+    layout = f"{best.replicas} x {best.configuration.label()}"
+    return (
+        f"Rent {best.bill.instances} x {best.bill.instance_type} ({best.accelerators} x "
+        f"{best.configuration.accelerator}) at {best.bill.provider} {best.bill.region} for {show(wall.value, 's')} "
+        f"({show(wall.low or 0, 's')}-{show(wall.high or 0, 's')}): {show(cost.value, 'USD')} "
+        f"({show(cost.low or 0, 'USD')}-{show(cost.high or 0, 'USD')}) for {request.items:,.0f} items, "
+        f"{show(best.usd_per_thousand_items, 'USD')} a thousand ({best.bill.term}, {best.bill.as_of}{old}; {layout})."
+    )
+
+
+def led_by(option: BatchOption) -> str:
+    """An option in a few words."""
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    when = f"in {show(option.wall_s.value, 's')} ({option.bill.term})"
+    return f"{name} for {show(option.cost.value, 'USD')} {when}"
+
+
+def lead(first: BatchOption) -> str:
+    """Why the first option leads."""
+    certain = "even at the slow end of its interval" if first.sure else "by its estimate, though not within error"
+    return f"cheapest that finishes in time {certain}"
+
+
+def risk(option: BatchOption, *, first: BatchOption) -> str:
+    """What may go wrong with an option that the first does not risk."""
+    return "may finish late within error" if first.sure and not option.sure else ""
+
+
+def arithmetic(option: BatchOption) -> str:
+    lost = f", {1 - option.useful:.0%} of its hours lost to reclaims" if option.useful < 1 else ""
+    held = {"kv": "the KV cache is full", "batch": "the engine takes no more"}
+    return (
+        f"a replica finishes {show(option.items_per_s.value, '1/s')} with {option.concurrency:,.0f} at once "
+        f"({held[option.binds]}){lost}"
+    )
+
+
+def trade_offs(found: list[Found]) -> tuple[TradeOff, ...]:
+    """Cost against time over every number of instances: cheapest first, each faster than the one before."""
+    points: list[tuple[float, float, Found, JobRun]] = []
+    for one in found:
+        sizes = {one.run.instances, one.fastest} | {
+            one.step * 2**power for power in range(10) if one.step * 2**power <= one.fastest
+        }
+        for instances in sorted(sizes):
+            run = run_on(one.work.job, one.place, instances=instances)
+            points.append((run.usd, run.wall_s, one, run))
+    kept = [points[i] for i in frontier(points, objectives=(lambda p: p[0], lambda p: p[1]))]
+    kept.sort(key=lambda point: point[0])
+    thinned = kept[:1]
+    for point in kept[1:]:
+        if thinned[-1][1] / point[1] >= WORTH_A_POINT:
+            thinned.append(point)
+    return tuple(_trade_off(point, cheapest=thinned[0]) for point in _spread(thinned))
+
+
+def _spread(points: list[tuple[float, float, Found, JobRun]]) -> list[tuple[float, float, Found, JobRun]]:
+    """At most so many, both ends kept."""
+    if len(points) <= MOST_POINTS:
+        return points
+    step = (len(points) - 1) / (MOST_POINTS - 1)
+    return [points[round(i * step)] for i in range(MOST_POINTS)]
+
+
+def _trade_off(point: tuple[float, float, Found, JobRun], *, cheapest: tuple[float, float, Found, JobRun]) -> TradeOff:
+    usd, wall_s, one, run = point
+    return TradeOff(
+        label=f"{one.work.configuration.label()} at {one.place.offer.provider}",
+        accelerators=round(run.instances * one.place.offer.count),
+        term=one.place.term,
+        wall_s=wall_s,
+        usd=usd,
+        times_the_price=usd / cheapest[0],
+        times_faster=cheapest[1] / wall_s,
+    )
+
+
+def card_for_card(options: tuple[BatchOption, ...]) -> tuple[str, ...]:
+    """
+    Each kind of accelerator against the one with the lowest hourly price: "3x the price, 4x as fast" for this job.
+
+    The kinds that do the job for the least money, on the term that most of them have; speeds are items of one
+    accelerator.
+    """
+    terms = sorted({o.bill.term for o in options})
+    kinds = [
+        {o.configuration.accelerator: o for o in sorted(options, key=lambda o: -o.cost.value) if o.bill.term == term}
+        for term in terms
+    ]
+    best = max(kinds, key=len, default={})
+    if len(best) < 2:
+        return ()
+    ordered = sorted(sorted(best.values(), key=lambda o: o.cost.value)[:MOST_KINDS], key=_hourly)
+    return tuple(_against(option, ordered[0]) for option in ordered[1:] if _hourly(option) > _hourly(ordered[0]))
+
+
+def _hourly(option: BatchOption) -> float:
+    """Of one accelerator. [USD/h]"""
+    return option.bill.usd_per_instance_hour / option.bill.accelerators_per_instance
+
+
+def _against(option: BatchOption, base: BatchOption) -> str:
+    ranks, own = base.configuration.layout.ranks, option.configuration.layout.ranks
+    price = _hourly(option) / _hourly(base)
+    faster = option.items_per_s.value / own / (base.items_per_s.value / ranks)
+    # Errors of two predictions add in squares.
+    error = math.exp(math.hypot(_log_error(option.items_per_s), _log_error(base.items_per_s)))
+    said = "cheaper" if faster > price else "dearer"
+    tie = " [ties within error]" if faster / error <= price <= faster * error else ""
+    return (
+        f"{option.configuration.accelerator}: {_times(price)} the hourly price of {base.configuration.accelerator}, "
+        f"{_times(faster)} ({_times(faster / error)}-{_times(faster * error)}) as fast: {said} per item{tie}"
+    )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
+
+
+def _log_error(rate: Quantity) -> float:
+    return math.log((rate.high or rate.value) / rate.value)
+
+
+def spot_against(options: tuple[BatchOption, ...]) -> str:
+    """The cheapest interruptible option against the cheapest that stays; empty when either is missing."""
+    spot = min((o for o in options if o.bill.term == "spot"), key=lambda o: o.cost.value, default=None)
+    steady = min((o for o in options if o.bill.term == "on-demand"), key=lambda o: o.cost.value, default=None)
+    if spot is None or steady is None:
+        return ""
+    saved = 1.0 - spot.cost.value / steady.cost.value
+    word = f"saves {saved:.0%}" if saved > 0 else f"costs {-saved:.0%} more"
+    return (
+        f"spot {word}: {show(spot.cost.value, 'USD')} on {spot.configuration.accelerator} at {spot.bill.provider} "
+        f"against {show(steady.cost.value, 'USD')} on {steady.configuration.accelerator} at {steady.bill.provider} "
+        f"on-demand; {1 - spot.useful:.1%} of its hours are lost to reclaims, and old traces had capacity "
+        f"{spot.available:.0%} of the time, which its {show(spot.wall_s.value, 's')} count in"
+    )
+
+
+def too_late(request: Batch, *, place: Place, fastest: JobRun) -> Verdict:
+    """Not even the largest fleet finishes in time."""
+    deadline = request.deadline_s or 0.0
+    return Verdict(
+        ok=False,
+        limit="deadline",
+        reason=(
+            f"{round(fastest.instances * place.offer.count)} accelerators finish in {show(fastest.wall_s, 's')}, "
+            f"of which {show(place.start.total_s, 's')} to start; {show(deadline, 's')} are allowed"
+        ),
+        short_by=fastest.wall_s - deadline,
+        unit="s",
+        nearest=f"deadline {show(fastest.wall_s * 1.01, 's')}",
+    )
+
+
+def too_dear(request: Batch, run: JobRun, *, work: Work) -> Verdict:
+    """Finishes in time, beyond the budget."""
+    budget = request.budget_usd or 0.0
+    return Verdict(
+        ok=False,
+        limit="budget",
+        reason=f"{work.configuration.label()} costs {show(run.usd, 'USD')}, above {show(budget, 'USD')}",
+        short_by=run.usd - budget,
+        unit="USD",
+        nearest=f"budget {show(run.usd * 1.005, 'USD')}",
+    )
+
+
+def too_many(request: Batch, work: Work, *, place: Place) -> Verdict:
+    """One instance or one replica already exceeds the count allowed."""
+    need = max(place.offer.count, float(work.job.ranks))
+    return Verdict(
+        ok=False,
+        limit="count",
+        reason=f"{place.offer.instance_type} brings {need:g} accelerators and at most "
+        f"{request.filters.max_count} are allowed",
+        short_by=need - (request.filters.max_count or 0),
+        unit="accelerators",
+        nearest=f"max_accelerators {need:g}",
+    )
+
+
+def assumptions(request: Batch, model: Model, *, largest: int) -> tuple[str, ...]:
+    """Everything the answer takes as given that the user did not say."""
+    lengths = request.lengths
+    said = [
+        *model.assumed,
+        f"an item is {lengths.prompt_tokens:,.0f} prompt and {lengths.output_tokens:,.0f} output tokens on average",
+        "items are independent and all there at the start; nobody waits for a single one, so replicas run full",
+        "instances start from nothing, and weights are fetched each time",
+    ]
+    if "spot" in request.filters.terms:
+        said.append("spot capacity stays as long as its provider's record says, else as long as traces of older parts")
+    if request.filters.max_count is None:
+        said.append(f"at most {largest} accelerators are looked at; list prices are no stock")
+    said += names_taken(request.filters)
+    if not request.filters.community:
+        said.append(COMMUNITY)
+    said.append("prices exclude VAT, storage of the results and egress")
+    return tuple(said)

@@ -1,0 +1,263 @@
+"""
+At which value of an input does another option win? Planned again along that input; the nearest change is named.
+
+A plan hands in a function: value of one input -> what each contender costs there, those that cannot do it left out.
+Everything that does not depend on that input was worked out once by the plan, so that asking again is arithmetic.
+The value is where another contender becomes the cheapest; its interval begins where the two cannot be told apart
+within the errors of their costs, and ends where the other wins beyond them. Where they cannot be told apart at the
+present value already, they tie, and the flip says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.answer import Quantity
+from tonnage.domain.batch_plan import BatchOption
+from tonnage.domain.plan import BreakEven, Configuration, ServeOption
+from tonnage.domain.train_plan import TrainConfiguration, TrainOption
+from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
+
+__all__ = ["Axis", "Contender", "Priced", "break_even_along", "break_even_prices", "contender"]
+
+RATIO: Final = 1.1
+"""Step of the scan along an input. [-]"""
+PRECISE: Final = 0.005
+"""A flip is narrowed to this share of its value. [-]"""
+REACH: Final = 8.0
+"""How far from the present value is looked, either way. [-]"""
+MOST_PRICES: Final = 3
+"""Rivals whose price is named."""
+
+
+class Axis(msgspec.Struct, frozen=True, kw_only=True):
+    """One input of a request: its name, what it is now, its unit, and how far it may go."""
+
+    name: str
+    now: float
+    unit: str
+    least: float = 0.0
+    most: float = math.inf
+    ratio: float = RATIO
+    down: bool = True
+    """Whether smaller values are looked at."""
+    up: bool = True
+
+
+class Contender(msgspec.Struct, frozen=True, kw_only=True):
+    """One option at one value of an input."""
+
+    name: str
+    """Options of one name are the same choice."""
+    usd: float
+    low: float
+    high: float
+    """90 % interval of its cost."""
+    told: str
+    """What the answer would become."""
+    sure: bool = True
+    """Options that are not sure never win over those that are."""
+    configuration: Configuration | TrainConfiguration | None = None
+    """Says which errors it shares with others; absent = none."""
+
+
+class Priced(msgspec.Struct, frozen=True, kw_only=True):
+    """An option with the price that its cost follows from."""
+
+    name: str
+    what: str
+    """Instance type and term."""
+    usd_per_instance_hour: float
+    cost: Quantity
+    sure: bool = True
+    configuration: Configuration | TrainConfiguration | None = None
+
+
+Along = Callable[[float], Sequence[Contender]]
+
+
+def contender(
+    name: str, *, cost: Quantity, told: str, sure: bool = True,
+    configuration: Configuration | TrainConfiguration | None = None,
+) -> Contender:  # fmt: skip
+    """A contender from a cost; one without an interval is exact."""
+    low = cost.value if cost.low is None else cost.low
+    high = cost.value if cost.high is None else cost.high
+    return Contender(name=name, usd=cost.value, low=low, high=high, told=told, sure=sure, configuration=configuration)
+
+
+def priced(option: ServeOption | BatchOption | TrainOption) -> Priced:
+    """An option with the price that its cost follows from."""
+    return Priced(
+        name=option.configuration.accelerator,
+        what=f"{option.bill.instance_type}, {option.bill.term}",
+        usd_per_instance_hour=option.bill.usd_per_instance_hour,
+        cost=option.cost,
+        sure=option.sure,
+        configuration=option.configuration,
+    )
+
+
+def break_even_along(axis: Axis, *, at: Along, nothing: str = "nothing does it") -> tuple[BreakEven, ...]:
+    """
+    The nearest change below and above the present value of one input.
+
+    Parameters
+    ----------
+    axis : Axis
+        The input.
+    at : callable
+        Value -> the contenders that can do it there.
+    nothing : str, optional
+        What the answer becomes where none is left.
+    """
+    here = at(axis.now)
+    if not here:
+        return ()
+    leader = _winner(here)
+    seen: dict[float, _State] = {}
+
+    def state(value: float) -> _State:
+        if value not in seen:
+            seen[value] = _state(leader.name, at(value), nothing)
+        return seen[value]
+
+    found = []
+    for wanted, step, word in ((axis.up, axis.ratio, "above"), (axis.down, 1.0 / axis.ratio, "below")):
+        if wanted:
+            flip = _nearest(axis, step, word, state)
+            found += [flip] if flip is not None else []
+    return tuple(found)
+
+
+def break_even_prices(options: Sequence[Priced]) -> tuple[BreakEven, ...]:
+    """Prices at which the best option of another name would lead; the first of `options` leads now."""
+    if not options:
+        return ()
+    best, rivals = options[0], _by_name(options[1:])
+    found = []
+    for rival in (r for r in rivals if r.name != best.name and r.sure >= best.sure):
+        value = rival.usd_per_instance_hour * best.cost.value / rival.cost.value
+        spread, certain = _apart(_as_contender(rival), best=_as_contender(best))
+        found.append(
+            BreakEven(
+                input=f"{rival.name} ({rival.what}) below",
+                value=value,
+                unit="USD/h",
+                becomes=f"cheaper than {best.name}",
+                low=value / certain,
+                high=value * spread,
+                now=rival.usd_per_instance_hour,
+                ties=value * spread >= rival.usd_per_instance_hour,
+            )
+        )
+    return tuple(found[:MOST_PRICES])
+
+
+class _State(msgspec.Struct, frozen=True):
+    """How the present leader stands at one value."""
+
+    lost: bool
+    """Another is cheaper, or the leader cannot do it."""
+    close: bool
+    """Another cannot be told apart from it, or has won."""
+    gone: bool
+    """Another has won beyond errors."""
+    told: str
+
+
+def _winner(contenders: Iterable[Contender]) -> Contender:
+    return min(contenders, key=lambda c: (not c.sure, c.usd))
+
+
+def _state(leader: str, contenders: Sequence[Contender], nothing: str) -> _State:
+    if not contenders:
+        return _State(lost=True, close=True, gone=True, told=nothing)
+    best = _winner(contenders)
+    own = [c for c in contenders if c.name == leader]
+    if not own:
+        return _State(lost=True, close=True, gone=True, told=best.told)
+    mine = _winner(own)
+    others = [c for c in contenders if c.name != leader and c.sure >= mine.sure]
+    surer = any(c.sure > mine.sure for c in others)
+    return _State(
+        lost=best.name != leader,
+        close=surer or any(_over(c, mine).low <= 1.0 for c in others),
+        gone=surer or any(_over(c, mine).high < 1.0 for c in others),
+        told=best.told,
+    )
+
+
+def _over(other: Contender, leader: Contender) -> Ratio:
+    """The other's cost over the leader's, with its interval."""
+    alike = correlation(other.configuration, leader.configuration)
+    found = ratio(Pair(_cost(other), _cost(leader), alike))
+    plain = other.usd / leader.usd if leader.usd > 0 else math.inf if other.usd > 0 else 1.0
+    return found or Ratio(plain, plain, plain)
+
+
+def _apart(rival: Contender, *, best: Contender) -> tuple[float, float]:
+    """Factors by which the rival's price may be wrong: up to which it ties, and from which it has won."""
+    over = _over(rival, best)
+    return (over.value / over.low, over.high / over.value) if over.low > 0 else (1.0, 1.0)
+
+
+def _cost(one: Contender) -> Quantity:
+    return Quantity(value=one.usd, unit="USD", low=one.low, high=one.high)
+
+
+def _nearest(axis: Axis, step: float, word: str, state: Callable[[float], _State]) -> BreakEven | None:
+    """The nearest value at which the leader loses, with the interval around it; None within reach."""
+    scan = _scan(axis, step)
+    value = _crossing(axis.now, scan, lambda v: state(v).lost)
+    if value is None:
+        return None
+    near = _crossing(axis.now, scan, lambda v: state(v).close)
+    far = _crossing(axis.now, scan, lambda v: state(v).gone)
+    ties = state(axis.now).close
+    early = axis.now if ties else near
+    low, high = (early, far) if word == "above" else (far, early)
+    return BreakEven(
+        input=f"{axis.name} {word}", value=value, unit=axis.unit, becomes=state(value).told, low=low, high=high,
+        now=axis.now, ties=ties,
+    )  # fmt: skip
+
+
+def _scan(axis: Axis, step: float) -> list[float]:
+    steps = math.ceil(math.log(REACH) / abs(math.log(step)))
+    values = [axis.now * step**k for k in range(1, steps + 1)]
+    return [value for value in values if axis.least <= value <= axis.most]
+
+
+def _crossing(now: float, scan: Sequence[float], changed: Callable[[float], bool]) -> float | None:
+    """The value, on the far side of the change, that is nearest to the present one; None where nothing changes."""
+    before = now
+    for value in scan:
+        if changed(value):
+            break
+        before = value
+    else:
+        return None
+    if changed(now):
+        return scan[0]
+    near, far = before, value
+    while abs(far / near - 1.0) > PRECISE:
+        middle = math.sqrt(near * far)
+        near, far = (near, middle) if changed(middle) else (middle, far)
+    return far
+
+
+def _by_name(options: Iterable[Priced]) -> list[Priced]:
+    """The first of each name, cheapest first."""
+    first: dict[str, Priced] = {}
+    for option in options:
+        first.setdefault(option.name, option)
+    return sorted(first.values(), key=lambda option: option.cost.value)
+
+
+def _as_contender(option: Priced) -> Contender:
+    return contender(option.name, cost=option.cost, told="", configuration=option.configuration)

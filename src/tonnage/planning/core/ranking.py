@@ -1,0 +1,106 @@
+"""The order of options said once: why the first leads, what others cost against it, and which cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import Configuration
+from tonnage.domain.train_plan import TrainConfiguration
+from tonnage.planning.error_model import Pair, Ratio, correlation, tied, within
+
+__all__ = ["RankedOption", "at_risk", "surely_cheapest", "tie_with_first", "with_verdicts"]
+
+
+class RankedOption(Protocol):
+    """What an option of any kind has, to be ranked: a struct with these fields."""
+
+    @property
+    def configuration(self) -> Configuration | TrainConfiguration: ...
+    @property
+    def cost(self) -> Quantity: ...
+    @property
+    def sure(self) -> bool: ...
+    @property
+    def ties(self) -> bool: ...
+    @property
+    def verdict(self) -> str: ...
+
+
+Option = TypeVar("Option", bound=RankedOption)
+
+
+def surely_cheapest(option: RankedOption) -> tuple[bool, float]:
+    """Order of the options: the sure ones first, then by cost."""
+    return not option.sure, option.cost.value
+
+
+def _cost(option: RankedOption) -> Quantity:
+    return option.cost
+
+
+def with_verdicts(
+    options: tuple[Option, ...],
+    *,
+    lead: str,
+    arithmetic: Callable[[Option], str],
+    risk: Callable[[Option], str],
+    ratios: Callable[[Option, str], str] | None = None,
+    ranked_by: Callable[[Option], Quantity] = _cost,
+) -> tuple[Option, ...]:
+    """
+    Ranked options, each with the reason for its place and whether it ties with the first.
+
+    Parameters
+    ----------
+    options : tuple of options
+        Best first.
+    lead : str
+        Why the first leads.
+    arithmetic : callable
+        Option -> the numbers behind its cost, in words.
+    risk : callable
+        Option -> what may go wrong with it, in words; empty where nothing is.
+    ratios : callable, optional
+        Option and the interval of a tie in words -> how it compares with the first; its cost by default.
+    ranked_by : callable, optional
+        Option -> the quantity that it is ranked by.
+    """
+    if not options:
+        return ()
+    first = options[0]
+    said = [_changed(first, verdict="; ".join(filter(None, (lead, risk(first), arithmetic(first)))))]
+    for option in options[1:]:
+        tie = tie_with_first(option, first, ranked_by=ranked_by)
+        known = within(tie)
+        against = ratios(option, known) if ratios else f"{_over(option, first):.2f}x the first's cost{known}"
+        verdict = "; ".join(filter(None, (against, risk(option), arithmetic(option))))
+        said.append(_changed(option, verdict=verdict, ties=tie is not None))
+    return tuple(said)
+
+
+def _over(option: RankedOption, first: RankedOption) -> float:
+    return option.cost.value / first.cost.value
+
+
+def _changed(option: Option, **changes: Any) -> Option:
+    return cast(Option, replace(cast(msgspec.Struct, option), **changes))
+
+
+def tie_with_first(option: Option, first: Option, *, ranked_by: Callable[[Option], Quantity] = _cost) -> Ratio | None:
+    """The ratio of both where it might be no more than the first's; what is less sure ties with nothing."""
+    if option.sure is not first.sure:
+        return None
+    return tied(Pair(ranked_by(option), ranked_by(first), correlation(option.configuration, first.configuration)))
+
+
+def at_risk(options: Sequence[Option]) -> Option | None:
+    """The cheapest option that is not sure, where it costs less than a first that is."""
+    if not options or not options[0].sure:
+        return None
+    cheaper = [option for option in options if not option.sure and option.cost.value < options[0].cost.value]
+    return min(cheaper, key=lambda option: option.cost.value, default=None)

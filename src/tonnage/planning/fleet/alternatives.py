@@ -1,0 +1,356 @@
+"""Fleets beside the one picked: with one more condition, with one limit less; and what stands in the way of any."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from tonnage.domain.answer import Verdict
+from tonnage.domain.fleet_plan import FleetAlternative, FleetLimit, FleetRequest
+from tonnage.domain.plan import Rejection
+from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
+from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.fleet.candidate import Candidate
+from tonnage.planning.fleet.problem import FleetContext, problem_of
+from tonnage.planning.fleet.summary import kinds_of
+from tonnage.planning.sites import none_passes
+from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.units import show
+
+__all__ = [
+    "Beside",
+    "Other",
+    "alternatives",
+    "binds",
+    "cheaper",
+    "ends",
+    "nobody_serves",
+    "over_budget",
+    "what_stops",
+]
+
+GAP: Final = 0.02
+NODES: Final = 20
+"""Of the search of what stops a fleet. [-]"""
+MOST_KINDS: Final = 3
+MOST_LIMITS: Final = 5
+WITHOUT_SPOT: Final = "without spot"
+SAME: Final = 1e-6
+"""Difference of two costs that is none. [-]"""
+MORE: Final = 0.25
+"""A limit that binds is tried with so much more. [-]"""
+
+
+def _usd_per_month(problem: FleetProblem, fleet: Fleet) -> float:
+    return fleet.cost / sum(problem.hours) * HOURS_PER_MONTH
+
+
+def ends(
+    asked: FleetContext, solution: tuple[FleetProblem, tuple[Candidate | None, ...], Fleet]
+) -> tuple[float | None, float | None]:
+    """
+    What the fleet costs when every replica does as much more, or less, than predicted as one may. [USD]
+
+    A quick plan looks for no other fleets: the one picked then costs as much less, or more.
+    """
+    _, behind, fleet = solution
+    factors = [chance.rate_factor for w, _ in fleet.replicas if (chance := behind[w]) is not None]
+    if not factors:
+        return None, None
+    factor = math.exp(sum(math.log(one) for one in factors) / len(factors))
+    if asked.request.quick:
+        return fleet.cost / factor, fleet.cost * factor
+    found = []
+    for speed in (factor, 1.0 / factor):
+        problem, _ = problem_of(replace(asked, speed=speed))
+        other = cheapest_fleet(problem, gap=GAP, near=True)
+        found.append(other.cost if other.feasible else None)
+    return found[0], found[1]
+
+
+class Other(NamedTuple):
+    """A fleet beside the answer, and whether it could be the answer."""
+
+    row: FleetAlternative
+    fleet: Fleet | None = None
+    """As the answer's problem counts it; absent where there is none or it need not do all that the answer must."""
+
+
+class Beside(NamedTuple):
+    """What other fleets are looked for beside."""
+
+    asked: FleetContext
+    problem: FleetProblem
+    fleet: Fleet
+    tried: dict[str, Fleet]
+    """Those found before, by the condition that they keep."""
+
+
+def alternatives(beside: Beside) -> tuple[Other, ...]:
+    """The cheapest of one kind of accelerator, with a kind less, at one provider, without spot or commitments."""
+    asked, fleet = beside.asked, beside.fleet
+    kinds = kinds_of(asked, fleet)
+    every = range(len(asked.held))
+    found: list[Other | None] = [_of_one_kind(beside, kinds)]
+    if len(kinds) > 1:
+        rare = kinds[-1]
+        kept = tuple(m for m in every if asked.held[m].site.accelerator.id != rare)
+        found.append(_under(beside, f"without {rare}, the least used kind", narrowed=replace(asked, kept=kept)))
+    found.append(_at_one_provider(beside))
+    used = sorted({name for _, name in fleet.instances})
+    if "spot" in used or WITHOUT_SPOT in beside.tried:
+        found.append(_under(beside, WITHOUT_SPOT, narrowed=_without_terms(asked, ("spot",))))
+    committed = tuple(name for name in used if name.startswith(("reserved", "block")))
+    if committed:
+        found.append(_under(beside, f"without {', '.join(committed)}", narrowed=_without_terms(asked, committed)))
+    if asked.loss and any(w.survives > 0 for w in asked.request.workloads):
+        found.append(_under(beside, "if no failure domain need be lost", narrowed=replace(asked, loss=False)))
+    return tuple(one for one in found if one is not None)
+
+
+def cheaper(found: Iterable[Other], fleet: Fleet) -> Other | None:
+    """
+    The cheapest of other fleets that costs less than the answer and does all that the answer must.
+
+    Fewer choices are searched further with the same effort: what they give is a fleet for the wider question, too.
+    """
+    costs = [(one.fleet.cost, n, one) for n, one in enumerate(found) if one.fleet is not None]
+    cost, _, least = min(costs, default=(math.inf, 0, None))
+    return least if cost < fleet.cost * (1.0 - SAME) else None
+
+
+def _under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
+    fleet = beside.tried.get(name)
+    if fleet is None:
+        fleet = beside.tried[name] = _found(beside, narrowed)
+    if _keeps(beside.fleet, narrowed) and fleet.cost >= beside.fleet.cost * (1.0 - SAME):
+        fleet = beside.fleet
+    if not fleet.feasible:
+        return Other(FleetAlternative(name=name, what="no such fleet carries the load"))
+    usd, least = (_usd_per_month(beside.problem, one) for one in (fleet, beside.fleet))
+    kinds = ", ".join(kinds_of(beside.asked, fleet)) or "hosts alone"
+    # Beside what costs nothing, anything is dearer by no share of it.
+    more = usd / least - 1.0 if least > 0 else 0.0 if usd <= 0 else None
+    if more is not None and abs(more) <= SAME:
+        more = 0.0
+    what = "this fleet" if fleet is beside.fleet else f"on {kinds}"
+    row = FleetAlternative(name=name, usd_per_month=usd, more=more, what=what)
+    return Other(row, fleet if narrowed.loss else None)
+
+
+def _keeps(fleet: Fleet, narrowed: FleetContext) -> bool:
+    """Whether a fleet keeps a condition as it is; what survives a loss carries the load without one."""
+    kept = _kept(narrowed)
+    return all(m in kept and name in narrowed.held[m].terms for m, name in fleet.instances)
+
+
+def _kept(asked: FleetContext) -> set[int]:
+    return set(range(len(asked.held)) if asked.kept is None else asked.kept)
+
+
+def _found(beside: Beside, narrowed: FleetContext) -> Fleet:
+    """The cheapest fleet under a condition, its ways counted as in the answer's problem."""
+    kept = _kept(narrowed)
+    problem, _ = problem_of(narrowed)
+    fleet = cheapest_fleet(problem, gap=GAP, near=True)
+    place = [w for w, way in enumerate(beside.problem.ways) if way.machine in kept]
+    return replace(
+        fleet,
+        replicas={(place[w], firm): counts for (w, firm), counts in fleet.replicas.items()},
+        flows={(place[w], firm, b): counts for (w, firm, b), counts in fleet.flows.items()},
+    )
+
+
+def _of_one_kind(beside: Beside, used: list[str]) -> Other:
+    """The cheapest fleet with one kind of accelerator; hosts without any may stand beside it."""
+    asked = beside.asked
+    served: dict[str, set[int]] = {}
+    for chance in asked.chances:
+        served.setdefault(chance.site.accelerator.id, set()).add(chance.workload)
+    needed = {i for i, w in enumerate(asked.request.workloads) if w.kind != "cpu"}
+    able = [kind for kind, who in served.items() if who >= needed]
+    able.sort(key=lambda kind: used.index(kind) if kind in used else len(used))
+    found = []
+    for kind in able[:MOST_KINDS]:
+        kept = tuple(m for m, held in enumerate(asked.held) if held.host_only or held.site.accelerator.id == kind)
+        one = _under(beside, f"one kind alone: {kind}", narrowed=replace(asked, kept=kept))
+        if one.row.usd_per_month is not None:
+            found.append(one)
+    if not found:
+        what = "none serves every workload within limits and objectives"
+        return Other(FleetAlternative(name="one kind of accelerator alone", what=what))
+    ranked = sorted(found, key=lambda one: one.row.usd_per_month or math.inf)
+    rest = [f"{one.row.name.rpartition(': ')[2]} {_apart(one.row)}" for one in ranked[1:4]]
+    what = "the best; " + ", ".join(rest) if rest else "the only one that can"
+    return ranked[0]._replace(row=replace(ranked[0].row, what=what))
+
+
+def _apart(one: FleetAlternative) -> str:
+    return f"{one.more:+.0%}" if one.more is not None else show(one.usd_per_month or 0.0, "USD")
+
+
+def _at_one_provider(beside: Beside) -> Other | None:
+    asked = beside.asked
+    providers = {asked.held[m].offer.provider for m, _ in beside.fleet.instances if not asked.held[m].own}
+    if len(providers) < 2:
+        return None
+    found = []
+    for provider in sorted(providers):
+        kept = tuple(m for m, held in enumerate(asked.held) if held.own or held.offer.provider == provider)
+        found.append(_under(beside, f"one provider alone: {provider}", narrowed=replace(asked, kept=kept)))
+    able = [one for one in found if one.row.usd_per_month is not None]
+    if not able:
+        return Other(FleetAlternative(name="one provider alone", what="none of those in use carries the load"))
+    return min(able, key=lambda one: one.row.usd_per_month or math.inf)
+
+
+def _without_terms(asked: FleetContext, terms: tuple[str, ...]) -> FleetContext:
+    held = tuple(replace(one, terms=tuple(name for name in one.terms if name not in terms)) for one in asked.held)
+    # The same machines on fewer terms: their chances stay theirs.
+    return replace(asked, held=held)
+
+
+def binds(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetLimit, ...]:
+    """Limits that are used up, and what more of each would save in a month."""
+    cost = fleet.cost
+    trials: list[tuple[str, str, FleetProblem]] = []
+    for q, quota in enumerate(problem.quotas):
+        sizes = [problem.machines[m].slots for m in quota.machines]
+        if not sizes or _used(problem, fleet, quota) + min(sizes) <= quota.most + 1e-9:
+            continue
+        more = max(min(sizes), math.ceil(quota.most * MORE))
+        wider = tuple(replace(one, most=one.most + more) if i == q else one for i, one in enumerate(problem.quotas))
+        trials.append((f"quota of {quota.name}", f"{more:g} more", replace(problem, quotas=wider)))
+    for p, pool in enumerate(problem.pools):
+        changes = []
+        if 0 <= pool.loose < 1 and any(not term.firm for machine in problem.machines for term in machine.terms):
+            changes.append((f"spot_share of {pool.id}", "all of it on spot", replace(pool, loose=1.0)))
+        if pool.when:
+            changes.append((f"window of {pool.id}", "any hour", replace(pool, when=())))
+        for name, what, wider_pool in changes:
+            pools = tuple(wider_pool if i == p else one for i, one in enumerate(problem.pools))
+            trials.append((name, what, replace(problem, pools=pools)))
+    found = []
+    for name, what, other in trials[:MOST_LIMITS]:
+        better = cheapest_fleet(other, gap=GAP, near=True)
+        saved = (cost - better.cost) / sum(problem.hours) * HOURS_PER_MONTH if better.feasible else 0.0
+        # Less than the gap of the two is no saving that can be told from none.
+        if better.feasible and cost - better.cost > GAP / 2.0 * cost:
+            found.append(FleetLimit(name=name, relaxed=what, saves_usd_per_month=saved))
+    return tuple(sorted(found, key=lambda limit: -limit.saves_usd_per_month))
+
+
+def _used(problem: FleetProblem, fleet: Fleet, quota: Quota) -> float:
+    """Slots that count against a quota in the hour in which they are most."""
+    at: list[float] = [0.0] * len(problem.hours)
+    for (m, name), counts in fleet.instances.items():
+        if m in quota.machines and quota.term in {None, name}:
+            at = [used + count * problem.machines[m].slots for used, count in zip(at, counts, strict=True)]
+    return max(at)
+
+
+def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
+    """The verdict when the fleet costs more than may be spent."""
+    budget = request.budget_usd_per_h
+    if budget is None or usd_per_hour <= budget * (1.0 + 1e-9):
+        return None
+    return Verdict(
+        ok=False, limit="budget", short_by=usd_per_hour - budget, unit="USD/h",
+        reason=f"the cheapest fleet found costs {show(usd_per_hour, 'USD/h')} on average, the budget is "
+        f"{show(budget, 'USD/h')}",
+        nearest=f"a budget of {show(usd_per_hour, 'USD/h')}",
+    )  # fmt: skip
+
+
+def nobody_serves(
+    asked: FleetContext, missed: dict[int, list[Infeasible]], *, excluded: Iterable[Rejection]
+) -> Verdict | None:
+    """A workload that nothing can serve, and the limit that stops what came closest."""
+    able = {chance.workload for chance in asked.chances}
+    for number, workload in enumerate(asked.request.workloads):
+        if workload.kind == "cpu":
+            if not any(held.offer.vcpus and number in held.users for held in asked.held):
+                reason = f"{workload.name}: no machine that passes the filters states its virtual cores"
+                return Verdict(ok=False, limit="cores", reason=reason, nearest="widen the filters")
+            continue
+        if number in able:
+            continue
+        misses = missed.get(number, [])
+        if not misses:
+            verdict = none_passes(excluded)
+        else:
+            order = {"tpot": 0, "ttft": 0, "e2e": 0, "offer": 1, "cache": 2, "memory": 3}
+            verdict = min(
+                (miss.verdict for miss in misses),
+                key=lambda v: (order.get(v.limit or "", 4), v.short_by or 0.0),
+            )
+        return replace(verdict, reason=f"{workload.name}: {verdict.reason}")
+    return None
+
+
+def what_stops(asked: FleetContext) -> Verdict:
+    """The limit without which a fleet would carry the load, and by how much it is short."""
+    problem, _ = problem_of(asked)
+    own = {f"{one.count} of {one.name}" for one in asked.request.own}
+    rented = [quota for quota in problem.quotas if quota.name not in own]
+    for quota in rented:
+        left = replace(problem, quotas=tuple(one for one in problem.quotas if one is not quota))
+        short = _short_of(left, (quota,))
+        if short is not None:
+            return _quota_verdict(f"the quota of {quota.name}", quota.most, short)
+    if asked.loss and any(pool.survives > 0 for pool in problem.pools):
+        calm, _ = problem_of(replace(asked, loss=False))
+        if cheapest_fleet(calm, gap=0.5, nodes=NODES).feasible:
+            domains = len({machine.domain for machine in problem.machines})
+            return Verdict(
+                ok=False, limit="survives", short_by=1.0, unit="domains",
+                reason=f"the load cannot be carried without any one of {domains} failure domains",
+                nearest="zones: 2, another region, or a lower share in survives",
+            )  # fmt: skip
+    pools = tuple(replace(pool, loose=1.0) for pool in problem.pools)
+    if cheapest_fleet(replace(problem, pools=pools), gap=0.5, nodes=NODES).feasible:
+        return Verdict(
+            ok=False, limit="spot_share", reason="only spot capacity is allowed, and some load must not run on it",
+            nearest="term: on-demand beside spot, or spot_share: 100 %",
+        )  # fmt: skip
+    if len(rented) > 1:
+        left = replace(problem, quotas=tuple(one for one in problem.quotas if one.name in own))
+        short = _short_of(left, tuple(rented))
+        if short is not None:
+            names = " and ".join(quota.name for quota in rented)
+            return _quota_verdict(f"the quotas of {names} together", sum(q.most for q in rented), short)
+    return Verdict(
+        ok=False, limit="own" if own else "fleet", reason="what may be had does not carry the load, whatever it costs",
+        nearest="allow more offers beside what is there",
+    )  # fmt: skip
+
+
+def _quota_verdict(name: str, most: float, need: float) -> Verdict:
+    return Verdict(
+        ok=False, limit="quota", short_by=need - most, unit="accelerators",
+        reason=f"{name} is short by {need - most:g} accelerators: the load needs {need:g}",
+        nearest=f"a quota of {need:g}",
+    )  # fmt: skip
+
+
+def _short_of(problem: FleetProblem, quotas: tuple[Quota, ...]) -> float | None:
+    """The fewest slots at once, of those that count against quotas left out, that carry the load; none if none do."""
+    counted = {(m, term.name) for q in quotas for m in q.machines for term in problem.machines[m].terms
+               if q.term in {None, term.name}}  # fmt: skip
+
+    def held(m: int, machine: Machine) -> Machine:
+        # Paid in every hour, so that the least cost is the least that must be there at once.
+        terms = tuple(
+            replace(term, cost_per_hour=machine.slots if (m, term.name) in counted else 1e-6, always=True)
+            for term in machine.terms
+        )
+        return replace(machine, terms=terms, start_h=0.0)
+
+    machines = tuple(held(m, machine) for m, machine in enumerate(problem.machines))
+    found = cheapest_fleet(replace(problem, machines=machines), gap=0.001, nodes=NODES)
+    if not found.feasible:
+        return None
+    return sum(counts[0] * machines[m].slots for (m, name), counts in found.instances.items() if (m, name) in counted)

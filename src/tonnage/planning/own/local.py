@@ -1,0 +1,211 @@
+"""
+What runs on this machine, and how fast: every downloadable model in the best format that it takes there, ranked.
+
+For each model formats are tried from the finest: the first that makes the wanted speed is taken, with as little in host
+memory as it needs; where none does, the fastest. Models are ranked by a published score of the released weights where
+the catalogue has one, those without by size behind them; models below the wanted speed come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.downloads import BENCHMARK, downloads, published_score
+from tonnage.catalog.published import format_change
+from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
+from tonnage.domain.model import Model
+from tonnage.domain.precision import Precision
+from tonnage.engines.at_home import spread_engine, start_commands
+from tonnage.errors import BadRequest
+from tonnage.physics.parameters import parameters
+from tonnage.planning.own.names import is_unified
+from tonnage.planning.own.speed import PROMPT, Asked, Speed, speed_of
+from tonnage.units import GiB
+
+__all__ = ["CONTEXT", "SPEED", "LocalRequest", "local"]
+
+CONTEXT: Final = 8192
+"""Context when none is asked for. [tokens]"""
+SPEED: Final = 10.0
+"""Output that keeps ahead of a reader. [tokens/s]"""
+MOST_CONTEXT: Final = 10_000_000
+_FORMATS: Final = ("gguf-q8_0", "gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m", "gguf-q3_k_m")
+"""Formats that publishers of GGUF files offer nearly always, finest first."""
+
+
+class LocalRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is asked about a machine."""
+
+    context: int = CONTEXT
+    min_per_s: float = SPEED
+    """Output that is wanted of one request. [tokens/s]"""
+    model: str | None = None
+    """Only models whose name holds this."""
+    every_format: bool = False
+
+
+def local(
+    request: LocalRequest, machine: Machine, *, additions: Additions = catalog.NOTHING
+) -> LocalAnswer:  # fmt: skip
+    """
+    Models that run on the machine, best first, with the command that starts each.
+
+    Raises
+    ------
+    BadRequest
+        A context or speed out of range, or no downloadable model of that name.
+    """
+    _check(request)
+    wanted = [d for d in downloads() if request.model is None or request.model.lower() in d.model.lower()]
+    if not wanted:
+        raise BadRequest(
+            f"model: no downloadable model is named '{request.model}'; `tonnage local --all` lists them, and "
+            "`tonnage fit MODEL` answers for any model"
+        )
+    best: list[LocalRow] = []
+    every: list[LocalRow] = []
+    lacking: list[tuple[str, str]] = []
+    for download in wanted:
+        model = catalog.model(download.model, additions)
+        rows, why = _rows(request, machine, model, download)
+        if rows:
+            best.append(_best(rows, request))
+            every += rows
+        else:
+            lacking.append((model.id, why))
+    best.sort(key=lambda row: _rank(row, request))
+    return _answer(request, machine, best, every=every, lacking=lacking)
+
+
+def _check(request: LocalRequest) -> None:
+    if not 256 <= request.context <= MOST_CONTEXT:
+        raise BadRequest(f"context: {request.context:,} tokens; give 256 to {MOST_CONTEXT:,}")
+    if not 0.0 <= request.min_per_s <= 1e5:
+        raise BadRequest(f"min-speed: {request.min_per_s:g} tokens/s; give 0 to 100000")
+
+
+def _rows(
+    request: LocalRequest, machine: Machine, model: Model, download: Download
+) -> tuple[list[LocalRow], str]:  # fmt: skip
+    """Rows of one model, finest format first, up to the first that is fast enough unless every format is asked for."""
+    context = min(request.context, model.max_context or request.context)
+    rows: list[LocalRow] = []
+    why = ""
+    for precision in _precisions(model, download):
+        found = speed_of(Asked(model=model, precision=precision, context=context), machine)
+        if isinstance(found, str):
+            why = found
+            continue
+        rows.append(_row(machine, model, download, precision=precision, context=context, speed=found))
+        if rows[-1].decode_per_s.value >= request.min_per_s and not request.every_format:
+            break
+    return rows, why
+
+
+def _precisions(model: Model, download: Download) -> Iterator[Precision]:
+    if download.native:
+        yield Precision(weights=model.native_dtype, experts=download.native, kv="fp16", activations="fp16")
+        return
+    for name in _FORMATS:
+        yield Precision(weights=name, kv="fp16", activations="fp16")
+
+
+def _row(
+    machine: Machine, model: Model, download: Download, *, precision: Precision, context: int, speed: Speed
+) -> LocalRow:
+    stored = precision.experts or precision.weights
+    row = LocalRow(
+        model=model.id,
+        precision=precision,
+        engine=spread_engine().title,
+        weight_bytes=speed.weight_bytes,
+        memory_bytes=speed.memory_bytes,
+        context=context,
+        most_context=speed.most_context,
+        decode_per_s=speed.decode_per_s,
+        prompt_per_s=speed.prompt_per_s,
+        offload=speed.offload,
+        quality=published_score(model.id),
+        quality_kept=1.0 if download.native else format_change(model.id, stored).kept,
+        parameters=model.published_parameters or parameters(model).value,
+        level=speed.level,
+        notes=speed.notes,
+    )
+    vendor = machine.device.vendor if machine.device else ""
+    return msgspec.structs.replace(row, commands=tuple(start_commands(row, download, model=model, vendor=vendor)))
+
+
+def _best(rows: list[LocalRow], request: LocalRequest) -> LocalRow:
+    """The finest format that makes the wanted speed; else the fastest."""
+    fast = next((row for row in rows if row.decode_per_s.value >= request.min_per_s), None)
+    return fast or max(rows, key=lambda row: row.decode_per_s.value)
+
+
+def _rank(row: LocalRow, request: LocalRequest) -> tuple[bool, bool, float, float]:
+    slow = row.decode_per_s.value < request.min_per_s
+    return slow, row.quality is None, -(row.quality or 0.0), -row.parameters
+
+
+def _answer(
+    request: LocalRequest,
+    machine: Machine,
+    best: list[LocalRow],
+    *,
+    every: list[LocalRow],
+    lacking: list[tuple[str, str]],
+) -> LocalAnswer:
+    fast = [row for row in best if row.decode_per_s.value >= request.min_per_s]
+    return LocalAnswer(
+        sentence=_sentence(request, machine, best, fast=len(fast), known=len(best) + len(lacking)),
+        feasible=bool(best),
+        machine=machine.title,
+        device=machine.device.id if machine.device else "",
+        count=machine.count if machine.device else 0,
+        host=machine.host.part.name,
+        evidence=machine.evidence,
+        benchmark=BENCHMARK,
+        rows=tuple(best),
+        all_rows=tuple(every) if request.every_format else (),
+        infeasible=tuple(lacking),
+        assumed=(*machine.host.assumed, *_assumed(machine)),
+        notes=tuple(_notes(machine, best)),
+        engines=machine.engines,
+    )
+
+
+def _sentence(
+    request: LocalRequest, machine: Machine, best: list[LocalRow], *, fast: int, known: int
+) -> str:  # fmt: skip
+    if not best:
+        return f"None of {known} downloadable models fits {machine.title} with a context of {request.context:,} tokens."
+    first = best[0]
+    how = f"{first.precision.experts or first.precision.weights}, {first.decode_per_s.value:.0f} tokens/s"
+    if not fast:
+        return f"{machine.title} runs {len(best)} of {known} models, all below {request.min_per_s:g} tokens/s; " \
+               f"the best is {first.model} ({how})."  # fmt: skip
+    return f"{machine.title} runs {fast} of {known} models at {request.min_per_s:g} tokens/s or more; " \
+           f"the best by published score is {first.model} ({how})."  # fmt: skip
+
+
+def _assumed(machine: Machine) -> Iterator[str]:
+    yield f"one request at a time; a prompt of {PROMPT:,} tokens, 16-bit cache"
+    if machine.device is not None and not is_unified(machine.device) and machine.device.host_link.bytes_per_s is None:
+        yield "the card sits in a PCIe 4.0 slot of 16 lanes"
+
+
+def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
+    if machine.beside:
+        others = ", ".join(f"{group.count} x {group.name}" for group in machine.beside)
+        yield f"left idle here: {others}; `--accelerator` with one of them answers for it"
+    if machine.count > 1:
+        yield f"a model is spread over {machine.count} by its layers: memory of all, speed of one"
+    if machine.device is not None and is_unified(machine.device):
+        usable = machine.device.visible_memory_bytes / GiB
+        yield f"one memory for processor and graphics: {usable:.0f} GiB of it are usable for models"
+    if any(row.quality is not None for row in best):
+        yield f"scores are {BENCHMARK} of the released weights as each publisher ran it; models without one stand below"

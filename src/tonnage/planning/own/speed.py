@@ -1,0 +1,202 @@
+"""
+How fast does one model in one format run on one machine, with as little in host memory as it allows?
+
+Both sides of a machine are predicted by the same road as every other configuration (`planning.deployment`), as if all
+of the model lay there; `physics.offload` puts the two together. So a model that fits the device has the number that
+`tonnage predict` gives, and one on the processor alone that of the processor.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.layout import Layout
+from tonnage.domain.machine import Machine, Offload
+from tonnage.domain.model import Model
+from tonnage.domain.precision import Precision
+from tonnage.engines.at_home import spread_engine
+from tonnage.optimize.frontier import largest_whole
+from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
+from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
+from tonnage.planning.deployment import Deployment, deploy
+from tonnage.planning.error_model import ErrorModel, serve_level
+from tonnage.planning.own.placement import Shares, placed, shares_of, smallest
+from tonnage.planning.serve.traffic import served
+
+__all__ = ["PIECE", "PROMPT", "Asked", "Speed", "speed_of", "speed_with"]
+
+PIECE: Final = 512
+"""Tokens of a prompt that the engine takes at once unless it is told otherwise (llama.cpp n_ubatch). [tokens]"""
+PROMPT: Final = 2048
+"""Prompt whose rate is stated. [tokens]"""
+USUAL_LINK: Final = 31.5e9
+"""PCIe 4.0 of 16 lanes, where a part's link to its host is not known. [bytes/s]"""
+_ANSWER: Final = 128
+_ROOM: Final = 1e15
+"""Memory of the device as if there were always room. [bytes]"""
+_STEP: Final = 1024
+"""Contexts are looked for in steps of this. [tokens]"""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One model in its formats with the context that is allocated, and how the engine cuts prompts."""
+
+    model: Model
+    precision: Precision
+    context: int
+    prompt: int = PROMPT
+    piece: int = PIECE
+
+
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes out; rates of one request."""
+
+    offload: Offload
+    decode_per_s: Quantity
+    prompt_per_s: Quantity
+    weight_bytes: float
+    memory_bytes: float
+    most_context: int
+    level: str
+    notes: tuple[str, ...]
+
+
+class _Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory of the machine with all of the model in it."""
+
+    at: Deployment
+    token_s: float
+    prompt_s: float
+    basis: Basis
+    errors: ErrorModel
+
+
+def speed_of(asked: Asked, machine: Machine) -> Speed | str:
+    """The speed with the least that has to be moved; a sentence where the machine cannot hold the model."""
+    alone = _deployed(asked, machine.host.part) if machine.device is None else None
+    if alone is not None:
+        short = alone.pool.need.value - machine.host.memory_bytes
+        if short > 0:
+            return f"needs {_gib(alone.pool.need.value)} of {_gib(machine.host.memory_bytes)} of host memory"
+        shares = _shares(asked, alone)
+        return _joined(asked, machine, shares, placed(shares, layers=shares.layers, expert_layers=0))
+    assert machine.device is not None
+    at = _deployed(asked, machine.device, count=machine.count)
+    short = (at.pool.need.value - at.pool.limit_bytes) * machine.count
+    shares = _shares(asked, at)
+    offload = smallest(shares, short_by=short)
+    room = machine.host.memory_bytes
+    if offload is None or offload.moved_bytes > room:
+        lacking = short if room <= 0 else short - room
+        return f"needs {_gib(lacking)} more than the device" + (" and the host have" if room > 0 else " has")
+    return _joined(asked, machine, shares, offload)
+
+
+def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: int) -> Speed:
+    """The speed with a placement that is given, whether or not it fits: what a published point is held against."""
+    part = machine.device or machine.host.part
+    shares = _shares(asked, _deployed(asked, part))
+    layers = shares.layers if machine.device is None else layers
+    return _joined(asked, machine, shares, placed(shares, layers=layers, expert_layers=expert_layers))
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB"
+
+
+def _deployed(asked: Asked, part: Accelerator, *, count: int = 1) -> Deployment:
+    prompt = min(asked.prompt, max(1, asked.context - _ANSWER))
+    case = ServeCase(
+        model=asked.model,
+        accelerator=part.id,
+        traffic=Traffic(batch=1, static=True),
+        isl=prompt,
+        osl=_ANSWER,
+        precision=asked.precision,
+        engine=spread_engine().name,
+        engine_options={"max_model_len": asked.context, "max_num_seqs": 1, "max_num_batched_tokens": asked.piece},
+        layout=Layout(tp=count),
+        split_mode="layer" if count > 1 else "tensor",
+    )
+    return deploy(case, model=asked.model, accelerator=part)
+
+
+def _side(asked: Asked, part: Accelerator, *, count: int = 1) -> _Side:
+    roomy = msgspec.structs.replace(part, memory_bytes=_ROOM, usable_memory_bytes=None)
+    at = _deployed(asked, roomy, count=count)
+    found, tier = served(at)
+    basis = at.basis(tier)
+    level = serve_level(asked.model, basis=basis, load="steady", engine=at.times.engine)
+    errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+    return _Side(at=at, token_s=found.tpot_s, prompt_s=found.ttft_s, basis=basis, errors=errors)
+
+
+def _shares(asked: Asked, at: Deployment) -> Shares:
+    whole = cache_bytes_per_sequence(asked.model, asked.precision.kv, context=asked.context, windows=False)
+    depth = at.case.isl + at.case.osl / 2.0
+    return shares_of(asked.model, asked.precision, cache_bytes=whole, depth=depth, piece_tokens=asked.piece)
+
+
+def _joined(asked: Asked, machine: Machine, shares: Shares, offload: Offload) -> Speed:
+    """Both sides put together; only the sides that are used are predicted."""
+    side = None if machine.device is None else _side(asked, machine.device, count=machine.count)
+    host = _side(asked, machine.host.part) if offload.read_share > 0.0 else None
+    shown = side or host
+    assert shown is not None, "a model lies somewhere"
+    moved = offload.layers + offload.expert_layers
+    token_s = offloaded_token_s(
+        device_s=shown.token_s,
+        host_s=host.token_s if host else 0.0,
+        host_share=offload.read_share,
+        crossings=moved,
+        crossing_s=CROSSING_S,
+    )
+    prompt = shown.at.case.isl
+    prompt_s = shown.prompt_s
+    if side is not None and host is not None:
+        prompt_s = offloaded_prefill_s(
+            device_s=side.prompt_s,
+            moved_bytes=offload.streamed_bytes,
+            pieces=math.ceil(prompt / asked.piece),
+            link_bytes_per_s=side.at.placement.accelerator.host_link.bytes_per_s or USUAL_LINK,
+            link_share=LINK_SHARE,
+        )
+    basis = Basis.ASSUMED if side is not None and host is not None else shown.basis
+    pool = _deployed(asked, machine.device or machine.host.part, count=machine.count).pool
+    return Speed(
+        offload=offload,
+        decode_per_s=_rate(shown, 1.0 / token_s, "tpot_s", basis),
+        prompt_per_s=_rate(shown, prompt / prompt_s, "ttft_s", basis),
+        weight_bytes=weight_bytes(asked.model, asked.precision).value,
+        memory_bytes=pool.need.value * machine.count,
+        most_context=_most_context(asked, machine, pool.need.value, offload),
+        level=shown.errors.level,
+        notes=shown.at.notes,
+    )
+
+
+def _rate(side: _Side, value: float, name: str, basis: Basis) -> Quantity:
+    return Quantity(value=value, unit="tokens/s", basis=basis).within(side.errors.factor(name))
+
+
+def _most_context(asked: Asked, machine: Machine, need: float, offload: Offload) -> int:
+    """The largest context for which the weights may stay where they are."""
+    if machine.device is None:
+        room = machine.host.memory_bytes - need
+    else:
+        limit = _deployed(asked, machine.device, count=machine.count).pool.limit_bytes
+        room = (limit - need) * machine.count + offload.moved_bytes
+    longest = asked.model.max_context or asked.context
+    now = cache_bytes_per_sequence(asked.model, asked.precision.kv, context=asked.context, windows=False)
+
+    def fits(steps: int) -> bool:
+        there = cache_bytes_per_sequence(asked.model, asked.precision.kv, context=steps * _STEP, windows=False)
+        return there - now <= room
+
+    return max(asked.context, min(longest, largest_whole(fits, most=max(1, longest // _STEP)) * _STEP))

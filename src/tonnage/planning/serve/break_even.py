@@ -1,0 +1,307 @@
+"""What would change a serving plan: rivals' prices, traffic, its peak, the objectives, the length of a request.
+
+Every contender keeps the replica that the plan built: along traffic and peak its capacity stays, along the objectives
+the mean field is asked anew, along lengths it is built again at a few of them. Where a contender was simulated, the
+mean field is scaled by what the simulation said of it, so that the present value gives the plan's own answer.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.domain.model import Model
+from tonnage.domain.plan import BreakEven, Configuration, ServeOption
+from tonnage.domain.workload import Lengths, Serve
+from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced
+from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.replica import Replica, build_replica
+from tonnage.planning.serve.option import Candidate, bills_of, load_of, replicas_of, share_of
+from tonnage.planning.sites import Site
+from tonnage.simulation.capacity import Point, largest_concurrency
+from tonnage.units import show
+
+__all__ = ["serve_break_even"]
+
+CONTENDERS: Final = 14
+"""Options that are asked again, cheapest first."""
+OF_ONE: Final = 3
+"""Of one accelerator."""
+LATE: Final = 5
+"""Accelerators too slow for the objectives, that looser ones may bring in."""
+LENGTHENED: Final = 5
+"""Contenders that are built again for other lengths."""
+DOUBLINGS: Final = (-3, -2, -1, 0, 1, 2, 3)
+SLO_RATIO: Final = 1.25
+NOTHING: Final = "nothing that was looked at serves it"
+
+
+class _PlacedReplica(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica at a place, and how much more it takes than the mean field says."""
+
+    site: Site
+    configuration: Configuration
+    replica: Replica
+    scale: float
+    sure: bool
+    bills: dict[int, float]
+    """Replicas -> what they cost; filled as they are asked for. [USD/h]"""
+
+
+def serve_break_even(
+    request: Serve,
+    options: Sequence[ServeOption],
+    *,
+    found: Iterable[tuple[Candidate, ServeOption]],
+    missed: Iterable[Infeasible],
+    open_sites: Sequence[Site],
+    model: Model,
+    today: date,
+) -> tuple[BreakEven, ...]:
+    """
+    Every input at which the first option stops being the first, or needs one more replica.
+
+    Parameters
+    ----------
+    request : Serve
+    options : sequence of ServeOption
+        Ranked.
+    found : iterable of (Candidate, ServeOption)
+        Everything that serves the load.
+    missed : iterable of Infeasible
+        What does not; those that are too slow may with looser objectives.
+    open_sites : sequence of Site
+    model : Model
+    today : date
+    """
+    if not options:
+        return ()
+    few = _few(request, found)
+    ask = partial(_contenders, today=today)
+    flips = [*break_even_prices([priced(option) for option in options]), *_another_replica(request, options[0])]
+    late = _late(request, missed, open_sites=open_sites, model=model)
+    for (axis, changed), chances in (
+        *((each, few) for each in _loads(request)), *((each, [*few, *late]) for each in _objectives(request))
+    ):  # fmt: skip
+        flips += break_even_along(axis, at=partial(_along, changed, chances, ask), nothing=NOTHING)
+    longer = _longer(request, few[:LENGTHENED], model)
+    tokens = request.lengths.prompt_tokens + request.lengths.output_tokens
+    reach = 2.0 ** DOUBLINGS[-1]
+    length = Axis(name="tokens of a request", now=tokens, unit="tokens", least=tokens / reach, most=tokens * reach)
+    flips += break_even_along(length, at=lambda n: ask(request, longer(n / tokens)), nothing=NOTHING)
+    return tuple(flips)
+
+
+Changed = Callable[[float], Serve]
+Ask = Callable[[Serve, Iterable[_PlacedReplica]], list[Contender]]
+
+
+def _along(changed: Changed, chances: Sequence[_PlacedReplica], ask: Ask, value: float) -> list[Contender]:
+    return ask(changed(value), chances)
+
+
+def _loads(request: Serve) -> list[tuple[Axis, Changed]]:
+    """How much comes, and how unevenly."""
+    found: list[tuple[Axis, Changed]] = []
+    if request.rate_per_s is not None:
+        axis = Axis(name="mean rate", now=request.rate_per_s, unit="1/s")
+        found.append((axis, lambda x: replace(request, rate_per_s=x)))
+    else:
+        axis = Axis(name="concurrency", now=request.concurrency or 1.0, unit="count")
+        found.append((axis, lambda x: replace(request, concurrency=x)))
+    peak = Axis(name="peak over mean", now=request.shape.peak_to_mean, unit="count", least=1.0)
+    found.append((peak, lambda x: replace(request, shape=replace(request.shape, peak_to_mean=x))))
+    return found
+
+
+def _objectives(request: Serve) -> list[tuple[Axis, Changed]]:
+    found: list[tuple[Axis, Changed]] = []
+    for name in ("ttft", "tpot", "e2e"):
+        value = getattr(request.slo, f"{name}_s")
+        if value is not None:
+            axis = Axis(name=name.upper(), now=value, unit="s", ratio=SLO_RATIO)
+            found.append((axis, partial(_with_objective, request, f"{name}_s")))
+    return found
+
+
+def _with_objective(request: Serve, name: str, value: float) -> Serve:
+    return replace(request, slo=replace(request.slo, **{name: value}))
+
+
+def _contenders(request: Serve, chances: Iterable[_PlacedReplica], *, today: date) -> list[Contender]:
+    """What each costs at this request; those that cannot serve it are left out."""
+    found = []
+    for chance in chances:
+        times, load = chance.replica.times, load_of(request, chance.replica)
+        if times is None or load.max_concurrency < 1:
+            continue
+        best, _ = largest_concurrency(times, load)
+        made = None if best is None else _contender(request, chance, best=_scaled(best, chance.scale), today=today)
+        found += [made] if made is not None else []
+    return found
+
+
+def _scaled(best: Point, scale: float) -> Point:
+    return replace(best, rate_per_s=best.rate_per_s * scale, concurrency=best.concurrency * scale)
+
+
+def _contender(request: Serve, chance: _PlacedReplica, *, best: Point, today: date) -> Contender | None:
+    error = chance.replica.rate_factor
+    counts = [replicas_of(request, best, factor=factor) for factor in (1.0, error, 1.0 / error)]
+    usd, low, high = (_usd(request, chance, count, today) for count in counts)
+    ranks = chance.configuration.layout.ranks
+    most, budget = request.filters.max_count, request.budget_usd_per_h
+    if usd is None or (most is not None and counts[0] * ranks > most) or (budget is not None and usd > budget):
+        return None
+    c = chance.configuration
+    told = f"{counts[0] * ranks} x {c.accelerator} ({c.precision.weights}) at {show(usd, 'USD/h')}"
+    return Contender(
+        name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=chance.sure, configuration=c
+    )
+
+
+def _usd(request: Serve, chance: _PlacedReplica, replicas: int, today: date) -> float | None:
+    """What so many replicas cost on the cheapest offer of the site; None where none holds them. [USD/h]"""
+    if replicas not in chance.bills:
+        ranks = chance.configuration.layout.ranks
+        bills = bills_of(chance.site, replicas=replicas, ranks=ranks, request=request, today=today)
+        chance.bills[replicas] = bills[0].usd_per_hour if bills else math.inf
+    usd = chance.bills[replicas]
+    return usd if math.isfinite(usd) else None
+
+
+def _name(configuration: Configuration) -> str:
+    return f"{configuration.accelerator} {configuration.precision.weights}"
+
+
+def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list[_PlacedReplica]:
+    """The cheapest options, a few of one accelerator, with what the simulation adds to the mean field."""
+    ranked = sorted(found, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))
+    counts: dict[str, int] = {}
+    kept: list[_PlacedReplica] = []
+    for candidate, option in ranked:
+        name = _name(candidate.configuration)
+        if counts.get(name, 0) >= OF_ONE or len(kept) >= CONTENDERS or candidate.replica.times is None:
+            continue
+        guess, _ = largest_concurrency(candidate.replica.times, load_of(request, candidate.replica))
+        if guess is None:
+            continue
+        counts[name] = counts.get(name, 0) + 1
+        kept.append(
+            _PlacedReplica(
+                site=candidate.site, configuration=candidate.configuration, replica=candidate.replica,
+                scale=candidate.best.rate_per_s / guess.rate_per_s, sure=option.sure, bills={},
+            )
+        )  # fmt: skip
+    return kept
+
+
+def _late(
+    request: Serve, missed: Iterable[Infeasible], *, open_sites: Sequence[Site], model: Model
+) -> list[_PlacedReplica]:
+    """Accelerators that hold the model and are too slow, nearest to the objectives first."""
+    slow = sorted((miss for miss in missed if miss.alone is not None), key=lambda miss: miss.verdict.short_by or 0.0)
+    sites = {(site.accelerator.id, site.intra_link): site for site in open_sites}
+    kept: dict[str, _PlacedReplica] = {}
+    for miss in slow:
+        c = miss.configuration
+        site = sites.get((c.accelerator, c.intra_link))
+        if site is None or c.accelerator in kept or len(kept) >= LATE:
+            continue
+        replica = build_replica(model=model, accelerator=site.accelerator, configuration=c, lengths=request.lengths)
+        sure = str(replica.basis) in {"measured", "calibrated"}
+        kept[c.accelerator] = _PlacedReplica(
+            site=site, configuration=c, replica=replica, scale=1.0, sure=sure, bills={}
+        )
+    return list(kept.values())
+
+
+def _longer(request: Serve, chances: Sequence[_PlacedReplica], model: Model) -> Callable[[float], list[_PlacedReplica]]:
+    """Share of the present lengths -> the chances whose replica takes what one built for such lengths takes."""
+    known = [(chance, _at_lengths(request, chance, model)) for chance in chances]
+
+    def at(share: float) -> list[_PlacedReplica]:
+        found = []
+        for chance, points in known:
+            scale = _between(points, share)
+            if scale is not None:
+                found.append(replace(chance, scale=chance.scale * scale))
+        return found
+
+    return at
+
+
+def _at_lengths(request: Serve, chance: _PlacedReplica, model: Model) -> list[tuple[float, float]]:
+    """(share of the lengths, capacity over that at the present ones); those that it cannot serve are left out."""
+    assert chance.replica.times is not None
+    now, _ = largest_concurrency(chance.replica.times, load_of(request, chance.replica))
+    points = []
+    for power in DOUBLINGS:
+        share = 2.0**power
+        asked = _with_lengths(request, share)
+        if model.max_context is not None and _whole(asked.lengths) > model.max_context:
+            continue
+        replica = chance.replica if power == 0 else build_replica(
+            model=model, accelerator=chance.site.accelerator, configuration=chance.configuration, lengths=asked.lengths
+        )  # fmt: skip
+        if not replica.verdict.ok or replica.times is None or load_of(asked, replica).max_concurrency < 1:
+            continue
+        best, _ = largest_concurrency(replica.times, load_of(asked, replica))
+        if best is not None and now is not None:
+            points.append((share, best.rate_per_s / now.rate_per_s))
+    return points
+
+
+def _with_lengths(request: Serve, share: float) -> Serve:
+    lengths = request.lengths
+    tail = {name: value * share for name in ("prompt_p95", "output_p95") if (value := getattr(lengths, name))}
+    return replace(
+        request,
+        lengths=replace(
+            lengths,
+            prompt_tokens=max(1.0, lengths.prompt_tokens * share),
+            output_tokens=max(1.0, lengths.output_tokens * share),
+            profile=None,
+            **tail,
+        ),
+    )
+
+
+def _whole(lengths: Lengths) -> float:
+    return lengths.prompt_tokens + lengths.output_tokens
+
+
+def _between(points: Sequence[tuple[float, float]], share: float) -> float | None:
+    """Capacity at a share of the lengths, between two that are known, on logarithms; None beyond them."""
+    after = bisect_left([known for known, _ in points], share * (1 - 1e-9))
+    if after == len(points):
+        return None
+    if after == 0:
+        return points[0][1] if math.isclose(share, points[0][0], rel_tol=1e-6) else None
+    (near, a), (far, b) = points[after - 1], points[after]
+    t = math.log(share / near) / math.log(far / near)
+    return float(a ** (1.0 - t) * b**t)
+
+
+def _another_replica(request: Serve, best: ServeOption) -> list[BreakEven]:
+    """The mean rate from which the first option needs one more replica."""
+    if request.rate_per_s is None:
+        return []
+    share = best.capacity.max_rate_per_s
+    working = request.rate_per_s * request.shape.peak_to_mean / share_of(request, best.replicas)
+    most, low, high = (
+        None if each is None else each * working * (1.0 - request.headroom) / request.shape.peak_to_mean
+        for each in (share.value, share.low, share.high)
+    )
+    assert most is not None
+    return [
+        BreakEven(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas are needed",
+             low=low, high=high, now=request.rate_per_s)
+    ]  # fmt: skip

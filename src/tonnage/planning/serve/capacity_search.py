@@ -1,0 +1,217 @@
+"""
+What does one replica take within the objectives? Every option is tried with the same requests.
+
+The mean field (`engine.capacity`) says where to look; the simulator decides. Lengths are drawn once, arrivals are one
+pattern stretched to each rate, so that two options differ in nothing but themselves. The value to plan with is the
+lower bound of the bootstrap.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tonnage.domain.plan import LoadPoint, SimulatedCapacity
+from tonnage.domain.simulate import SimulationTraffic
+from tonnage.domain.workload import Serve
+from tonnage.planning.replica import Replica
+from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
+from tonnage.simulation.capacity import Point
+from tonnage.simulation.simulated import Requests
+
+if TYPE_CHECKING:
+    from tonnage.simulation.serving import Simulated
+    from tonnage.simulation.slo import Probe, SloCapacity
+
+__all__ = [
+    "LIMITS",
+    "PRECISION",
+    "SearchedCapacity",
+    "arrays_of",
+    "drawn",
+    "front",
+    "load_points",
+    "point_at",
+    "point_of",
+    "search_capacity",
+]
+
+LEAST_REQUESTS: Final = {False: 2_500, True: 6_000}
+"""Of a coarse and of a close look."""
+PRECISION: Final = {False: 0.08, True: 0.02}
+MOST_REQUESTS: Final = 20_000
+TURNOVERS: Final = 12
+"""Times that the requests in flight are replaced in a run, at least, within the two limits above. [-]"""
+BEYOND_PERCENTILE: Final = 50
+"""Requests of a run that lie beyond the objectives' percentile, at least."""
+PATTERN_PER_S: Final = 5.0
+"""Rate at which the pattern of arrivals is drawn: that of the chat log whose burstiness is published. [1/s]"""
+STEPS: Final = 7
+"""Halvings of the rate until so many are in flight as are asked for."""
+BINDS: Final = {"kv": "kv", "batch limit": "batch", "compute": "compute", "bandwidth": "compute", "host": "compute"}
+"""What `Capacity.binds` calls the resource when no objective fails before it."""
+LIMITS: Final = ("ttft", "tpot", "e2e")
+
+
+class SearchedCapacity(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica after its simulations."""
+
+    arrays: ReplicaArrays
+    requests: Requests
+    found: SimulatedCapacity
+    delivery_s: float
+    best: Point | None
+    """At the rate to plan with; absent = not even a lone request meets the objectives."""
+    alone: Point
+    """At the least rate tried."""
+
+
+def drawn(request: Serve) -> Requests:
+    """The requests that every option is tried with, at a nominal rate; a run takes from the front what it needs."""
+    from tonnage.planning.simulate.traffic import scaled_lengths, traffic_of
+
+    lengths, bursts = request.lengths, request.shape.dispersion
+    asked = SimulationTraffic(
+        profile=lengths.profile,
+        prompt_tokens=None if lengths.profile else lengths.prompt_tokens,
+        output_tokens=None if lengths.profile else lengths.output_tokens,
+        rate_per_s=PATTERN_PER_S,
+        process="wandering" if bursts > 1.0 else "poisson",
+        dispersion=bursts if bursts > 1.0 else None,
+        window_s=1.0,
+        num_requests=max(MOST_REQUESTS, _beyond(request)),
+    )
+    found = traffic_of(asked).requests
+    return scaled_lengths(found, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
+
+
+def search_capacity(
+    request: Serve, replica: Replica, *, requests: Requests, guess: Point, close: bool
+) -> SearchedCapacity:
+    """The replica's capacity by simulation, searched from a `guess` such as the mean field's."""
+    from tonnage.simulation import slo
+
+    few = front(request, requests, concurrency=guess.concurrency, close=close)
+    arrays = arrays_of(request, replica, requests=few)
+    delivery = arrays.delivery_s
+    s = request.slo
+    if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
+        return _saturated(replica, arrays, few, delivery)
+    limits = slo.Slo(ttft_s=s.ttft_s, tpot_s=s.tpot_s, e2e_s=s.e2e_s, percentile=s.percentile)
+    seen = slo.slo_capacity(
+        arrays.table, arrays.limits, requests=few, slo=limits, delivery_s=delivery,
+        start=guess.rate_per_s, precision=PRECISION[close],
+    )  # fmt: skip
+    base = SearchedCapacity(
+        arrays=arrays, requests=few, found=_found(seen), delivery_s=delivery, best=None,
+        alone=_simulated(arrays, few, seen.probes[0].rate_per_s, delivery, s.percentile),
+    )  # fmt: skip
+    if not seen.rate_per_s:
+        return base
+    best = _simulated(arrays, few, seen.low_per_s, delivery, s.percentile)
+    return msgspec.structs.replace(base, best=best)
+
+
+def point_at(request: Serve, tested: SearchedCapacity, *, share: float) -> Point:
+    """What requests see at a share of the load: at that rate, or with so many in flight on average."""
+    if request.rate_per_s is not None or tested.best is None:
+        return _simulated(tested.arrays, tested.requests, share, tested.delivery_s, request.slo.percentile)
+    low, high, point = 0.0, tested.best.rate_per_s, tested.best
+    for _ in range(STEPS):
+        rate = (low + high) / 2.0
+        point = _simulated(tested.arrays, tested.requests, rate, tested.delivery_s, request.slo.percentile)
+        low, high = (rate, high) if point.concurrency < share else (low, rate)
+    return point
+
+
+def _beyond(request: Serve) -> int:
+    return math.ceil(BEYOND_PERCENTILE / (1.0 - request.slo.percentile / 100.0))
+
+
+def front(request: Serve, requests: Requests, *, concurrency: float, close: bool) -> Requests:
+    """As many requests from the front as a look needs at something that holds so many at once."""
+    n = int(min(MOST_REQUESTS, max(LEAST_REQUESTS[close], _beyond(request), TURNOVERS * concurrency)))
+    return requests._replace(**{name: getattr(requests, name)[:n] for name in
+                               ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")})  # fmt: skip
+
+
+def arrays_of(request: Serve, replica: Replica, *, requests: Requests) -> ReplicaArrays:
+    """The replica as the simulator takes it, for these requests."""
+    return replica_arrays(
+        replica.deployment,
+        prompt_tokens=request.lengths.prompt_tokens,
+        output_tokens=request.lengths.output_tokens,
+        options={"longest": int((requests.prompt + requests.output).max())},
+    )
+
+
+def _simulated(arrays: ReplicaArrays, requests: Requests, rate: float, delivery: float, percentile: float) -> Point:
+    from tonnage.simulation.arrivals import at_rate
+    from tonnage.simulation.serving import simulate
+
+    sent = requests._replace(sent_s=at_rate(requests.sent_s, rate))
+    run = simulate(arrays.table, arrays.limits, requests=sent, delivery_s=delivery)
+    return point_of(run, rate=rate, percentile=percentile)
+
+
+def point_of(run: Simulated, *, rate: float, percentile: float) -> Point:
+    """What requests saw in a run at a rate, once it was settled."""
+    import numpy as np
+
+    from tonnage.simulation.slo import settled
+
+    kept = settled(run)
+    ttft, e2e = run.ttft_s[kept], run.e2e_s[kept]
+    tpot = run.tpot_s[kept]
+    tpot = tpot[~np.isnan(tpot)] if not np.isnan(tpot).all() else np.zeros(1)
+    return Point(
+        rate_per_s=rate,
+        concurrency=rate * float(e2e.mean()),
+        tpot_mean_s=float(tpot.mean()),
+        tpot_tail_s=float(np.percentile(tpot, percentile)),
+        ttft_mean_s=float(ttft.mean()),
+        ttft_tail_s=float(np.percentile(ttft, percentile)),
+        e2e_tail_s=float(np.percentile(e2e, percentile)),
+    )
+
+
+def load_points(probes: tuple[Probe, ...]) -> tuple[LoadPoint, ...]:
+    """What was seen at each rate that was tried."""
+    return tuple(
+        LoadPoint(
+            rate_per_s=probe.rate_per_s,
+            ttft_s=(probe.ttft_s.p50, probe.ttft_s.p95, probe.ttft_s.p99),
+            tpot_s=None if probe.tpot_s is None else (probe.tpot_s.p50, probe.tpot_s.p95, probe.tpot_s.p99),
+            passed=probe.passed,
+        )
+        for probe in probes
+        if probe.ttft_s is not None
+    )
+
+
+def _found(seen: SloCapacity) -> SimulatedCapacity:
+    limit = seen.limit if seen.limit in LIMITS else BINDS[seen.binding or "compute"]
+    return SimulatedCapacity(
+        rate_per_s=seen.rate_per_s, low_per_s=seen.low_per_s, high_per_s=seen.high_per_s, limit=limit,
+        resource=seen.binding or "compute", cause=seen.cause, knee_per_s=seen.knee_per_s,
+        simulations=len(seen.probes), requests=seen.simulated_requests, tried=load_points(seen.probes),
+    )  # fmt: skip
+
+
+def _saturated(replica: Replica, arrays: ReplicaArrays, requests: Requests, delivery: float) -> SearchedCapacity:
+    """Without objectives a replica is full when somebody always waits."""
+    from tonnage.simulation import slo
+
+    rate, least, run = slo.saturated(arrays.table, arrays.limits, requests=requests, delivery_s=delivery)
+    resource, cause = slo.resource(run, arrays.limits)
+    best = point_of(run, rate=least, percentile=95.0)
+    # Those who wait outside are no load of the replica: in flight are those in the batch.
+    running = float((run.last_s - run.started_s).sum() / max(run.busy_s, 1e-12))
+    best = msgspec.structs.replace(best, concurrency=running)
+    found = SimulatedCapacity(
+        rate_per_s=rate, low_per_s=least, high_per_s=max(rate, 2.0 * rate - least), limit=BINDS[resource],
+        resource=resource, cause=cause, knee_per_s=rate, simulations=1, requests=len(requests.prompt),
+    )  # fmt: skip
+    return SearchedCapacity(arrays=arrays, requests=requests, found=found, delivery_s=delivery, best=best, alone=best)

@@ -1,0 +1,278 @@
+"""The words of a serving plan: why it leads, what others cost, what binds, what would change it.
+
+Every sentence is made from the plan"s own numbers; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from tonnage.catalog import NOTHING, Additions
+from tonnage.domain.answer import Basis, Verdict
+from tonnage.domain.fleet import FleetDay
+from tonnage.domain.model import Model
+from tonnage.domain.plan import Capacity, Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
+from tonnage.domain.workload import Serve
+from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
+from tonnage.planning.core.ranking import at_risk
+from tonnage.planning.replica import Replica
+from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
+from tonnage.simulation.autoscale import carrying
+from tonnage.simulation.capacity import Point
+from tonnage.units import show
+
+__all__ = [
+    "arithmetic",
+    "assumptions",
+    "binds_text",
+    "cheaper_at_risk",
+    "following",
+    "is_sure",
+    "lead",
+    "led_by",
+    "risk",
+    "sentence",
+    "sizes",
+    "trail",
+    "why_not_fewer",
+]
+
+LEAST_SAVED: Final = 0.01
+"""Of the first option's cost, from which on separate pools are told in the first sentence. [-]"""
+
+
+def is_sure(request: Serve, capacity: Capacity, *, basis: Basis) -> bool:
+    """Whether step times rest on measured kernels, or TTFT and TPOT hold at the far end of their intervals too."""
+    return basis in {Basis.MEASURED, Basis.CALIBRATED} or _holds_within_error(request, capacity)
+
+
+def _holds_within_error(request: Serve, capacity: Capacity) -> bool:
+    limits = ((capacity.ttft_s, request.slo.ttft_s), (capacity.tpot_s, request.slo.tpot_s))
+    return all(limit is None or (latency.high or latency.value) <= limit for latency, limit in limits)
+
+
+def led_by(option: ServeOption) -> str:
+    """An option in a few words."""
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    return f"{name} at {show(option.bill.usd_per_hour, 'USD/h')} ({option.bill.term})"
+
+
+def lead(first: ServeOption) -> str:
+    """Why the first option leads."""
+    what = "cheapest that meets the objectives and rests on measured kernels, or holds within error"
+    return what if first.sure else "cheapest by its estimates, which no measured kernels support"
+
+
+def cheaper_at_risk(request: Serve, options: tuple[ServeOption, ...]) -> str:
+    """The cheapest option that may miss an objective, when it costs less than the first, which will not."""
+    best = at_risk(options)
+    if best is None:
+        return ""
+    price = show(best.bill.usd_per_hour, "USD/h")
+    return f"{best.accelerators} x {best.configuration.accelerator} at {price}: {_risk(request, best)}"
+
+
+def risk(option: ServeOption, *, request: Serve) -> str:
+    """Which latency may miss its objective within error; empty where none does."""
+    return "" if _holds_within_error(request, option.capacity) else _risk(request, option)
+
+
+def _risk(request: Serve, option: ServeOption) -> str:
+    c, slo = option.capacity, request.slo
+    found = [
+        f"{name} may reach {show(latency.high or latency.value, 's', digits=2)}"
+        for name, latency, limit in (("TTFT", c.ttft_s, slo.ttft_s), ("TPOT", c.tpot_s, slo.tpot_s))
+        if limit is not None and (latency.high or latency.value) > limit
+    ]
+    return f"within error {' and '.join(found)} ({option.basis})"
+
+
+def arithmetic(option: ServeOption) -> str:
+    ranks = option.configuration.layout.ranks
+    rate = show(option.capacity.max_rate_per_s.value, "1/s")
+    each = f"{_count(option.replicas, 'replica')} x {ranks}"
+    one = show(option.bill.usd_per_instance_hour, "USD/h")
+    return (
+        f"{each} {option.configuration.accelerator} ({_count(option.bill.instances, 'instance')} at {one}); "
+        f"one replica takes {rate}, {option.capacity.binds_text}"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdict) -> str:
+    """The answer in one sentence."""
+    if not options:
+        return infeasible_sentence(f"to serve {request.model}", binding)
+    best = options[0]
+    p = f"p{request.slo.percentile:g}"
+    ttft, tpot = best.capacity.ttft_s, best.capacity.tpot_s
+    bounds = f"({show(ttft.low or ttft.value, 's', digits=2)}-{show(ttft.high or ttft.value, 's', digits=2)})"
+    limits = f"({show(tpot.low or tpot.value, 's', digits=2)}-{show(tpot.high or tpot.value, 's', digits=2)})"
+    copies = f"{_count(best.replicas, 'replica')} of {_degrees(best)}"
+    run = best.configuration
+    old = ", an old price: check it" if best.bill.stale else ""
+    return (
+        f"Rent {best.accelerators} x {run.accelerator} ({copies}, {run.precision.weights} weights, "
+        f"{run.engine.name}): {show(best.bill.usd_per_hour, 'USD/h')} at {best.bill.provider} "
+        f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), "
+        f"{p} TTFT {show(ttft.value, 's', digits=2)} {bounds}, {p} TPOT {show(tpot.value, 's', digits=2)} {limits}."
+    )
+
+
+def following(day: FleetDay | None, apart: SeparatePools | None = None) -> str:
+    """The rest of the sentence: what following the load or separate pools would save; empty where neither does."""
+    saved = ""
+    if apart is not None and apart.saves >= LEAST_SAVED and apart.rate_per_s > apart.together_per_s:
+        saved = f" Prefill and decode apart it is ${apart.bill.usd_per_hour:,.2f}/h, {apart.saves:.0%} less."
+    return _over_the_day(day) + saved
+
+
+def _over_the_day(day: FleetDay | None) -> str:
+    if day is None:
+        return ""
+    ways = {way.name: way for way in day.ways}
+    best, peak = ways[day.best], ways["peak"]
+    if best.usd_per_month >= peak.usd_per_month:
+        return ""
+    how = {"scale-to-zero": "Switched off between requests", "autoscaled": "Following the load"}.get(
+        best.name, "Sized for the mean"
+    )
+    return f" {how} ({best.name}) it is ${best.usd_per_month:,.0f} a month, not ${peak.usd_per_month:,.0f}."
+
+
+def _degrees(option: ServeOption) -> str:
+    layout = option.configuration.layout
+    named = [f"{name} {n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1]
+    return " ".join(named) or "tp 1"
+
+
+def why_not_fewer(request: Serve, options: tuple[ServeOption, ...]) -> str:
+    """What one replica fewer would mean at the peak."""
+    if not options:
+        return ""
+    best = options[0]
+    working = _working(request, best)
+    used = (1.0 - best.headroom) * working
+    most = show(best.capacity.max_rate_per_s.value, "1/s")
+    if working == 1:
+        smaller = f"a replica needs {best.configuration.layout.ranks} accelerators in this layout"
+        return f"one replica is the least; {smaller}, and it takes up to {most}"
+    share = used / (working - 1)
+    free = "nothing" if share >= 1 else f"{1 - share:.0%}"
+    verb = "would be overloaded" if share > 1 else f"would leave {free} free, and {request.headroom:.0%} is asked for"
+    return f"{working - 1} x {_degrees(best)} {best.configuration.accelerator}, each up to {most}, {verb} at the peak"
+
+
+def _working(request: Serve, option: ServeOption) -> int:
+    """Replicas that carry the load when what may fail has failed."""
+    return carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+
+
+def sizes(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Sizing, ...]:
+    """Minimum (peak load, nothing free), recommended (the plan), comfortable (one replica may fail at peak)."""
+    if not options:
+        return ()
+    best = options[0]
+    ranks = best.configuration.layout.ranks
+    used = (1.0 - best.headroom) * _working(request, best)
+    minimum = max(1, math.ceil(used - 1e-9))
+
+    def sized(name: str, replicas: int, covers: str) -> Sizing:
+        return Sizing(
+            name=name,
+            replicas=replicas,
+            accelerators=replicas * ranks,
+            usd_per_hour=usd_per_hour_of(best.bill, replicas=replicas, ranks=ranks),
+            covers=covers,
+        )
+
+    return (
+        sized("minimum", minimum, "the peak load with nothing to spare"),
+        sized("recommended", best.replicas, f"the peak load with {best.headroom:.0%} of capacity free"),
+        sized("comfortable", best.replicas + 1, "the same after any one replica fails"),
+    )
+
+
+def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bool) -> tuple[Decision, ...]:
+    """The four questions (C2): one accelerator? latency target? how does load vary? restartable?"""
+    if not options:
+        return ()
+    single = [option for option in options if option.configuration.layout.ranks == 1]
+    best = options[0]
+    if single:
+        fits = Decision(
+            question="Does it fit one accelerator?",
+            answer="yes",
+            because=f"for example {single[0].configuration.label()} keeps {single[0].kv_tokens:,.0f} tokens of cache",
+        )
+    else:
+        reason = "weights and cache need more memory" if missed_memory else "the objectives need more bandwidth"
+        fits = Decision(question="Does it fit one accelerator?", answer="no", because=reason)
+    slo = request.slo
+    named = [f"{n} {show(v, 's')}" for n, v in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s)) if v]
+    target = Decision(
+        question="Is there a latency target?",
+        answer=", ".join(named) or "no",
+        because=f"at p{slo.percentile:g}; {best.capacity.binds_text}" if named else "throughput decides alone",
+    )
+    ratio = request.shape.peak_to_mean
+    stand = "1 replica stands" if best.replicas == 1 else f"{best.replicas} replicas stand"
+    varies = Decision(
+        question="How does the load vary?",
+        answer=f"{_shape(request)}peak {ratio:.3g}x the mean" if ratio > 1 else "flat",
+        because=f"{stand} for the peak; {best.headroom:.0%} is free then",
+    )
+    spot = any(term == "spot" for term in request.filters.terms)
+    restartable = Decision(
+        question="Can it be interrupted?",
+        answer="yes" if spot else "no",
+        because="spot prices are allowed" if spot else "requests in flight would be lost: only on-demand or reserved",
+    )
+    return fits, target, varies, restartable
+
+
+def _shape(request: Serve) -> str:
+    kind = request.shape.kind
+    return f"{kind}, " if kind in {"diurnal", "weekly", "intermittent"} else ""
+
+
+def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapacity | None) -> str:
+    """What stops one replica from taking more."""
+    at = f"at {best.concurrency:.0f} concurrent requests"
+    if seen is not None:
+        what = f"{binds.upper()} reaches its objective" if binds in {"ttft", "tpot", "e2e"} else "it is full"
+        return f"{what} {at}, where {seen.cause}"
+    if binds == "kv":
+        full = best.concurrency >= replica.deployment.max_num_seqs * 0.999
+        return f"limited by max_num_seqs {replica.engine.max_num_seqs}" if full else f"the KV cache is full {at}"
+    return f"{binds.upper()} reaches its objective {at}"
+
+
+def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING) -> tuple[str, ...]:
+    """Everything the answer takes as given that the user did not say."""
+    lengths = request.lengths
+    said = list(model.assumed)
+    if lengths.profile:
+        said.append(
+            f"traffic '{lengths.profile}': {lengths.prompt_tokens:,.0f} prompt and {lengths.output_tokens:,.0f} output "
+            f"tokens on average"
+        )
+    if request.users is not None and request.rate_per_s is not None:
+        gap = request.users / request.rate_per_s
+        said.append(f"{request.users:,.0f} users send a request every {show(gap, 's')} each")
+    if request.slo.ttft_s is None and request.slo.tpot_s is None and request.slo.e2e_s is None:
+        said.append("no latency objective: replicas run as full as memory allows")
+    said += [*names_taken(request.filters), *what_if(additions)]
+    if not request.precisions and model.quantization is None and model.experts_dtype is None:
+        own = model.native_dtype
+        said.append(
+            f"FP8 weights are weighed beside the checkpoint's own {own}: validate their answers on your own tasks"
+        )
+    if not request.filters.community:
+        said.append(COMMUNITY)
+    said.append(f"prices exclude VAT; a month is {HOURS_PER_MONTH:.0f} hours; list prices, not stock")
+    return tuple(said)

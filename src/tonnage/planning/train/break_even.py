@@ -1,0 +1,106 @@
+"""What would change a training plan: rivals' prices, the deadline, the budget, the tokens to train on.
+
+Steps do not change with any of these, so that everything already arranged is asked again: which of it is in time,
+which within the money, which is then the cheapest, or the fastest where only money limits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.plan import BreakEven
+from tonnage.domain.train_plan import TrainOption
+from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, contender, priced
+from tonnage.planning.train.search import KEPT_FREE
+from tonnage.units import show
+
+__all__ = ["train_break_even"]
+
+MOST: Final = 60
+"""Arranged options that are asked again, by cost."""
+NOTHING: Final = "nothing that was looked at does it"
+
+
+def train_break_even(
+    options: Sequence[TrainOption],
+    *,
+    evaluated: Iterable[TrainOption],
+    deadline_s: float,
+    budget_usd: float | None,
+    stated: bool,
+) -> tuple[BreakEven, ...]:
+    """
+    Every input at which the first option stops being the first.
+
+    Parameters
+    ----------
+    options : sequence of TrainOption
+        Ranked.
+    evaluated : iterable of TrainOption
+        Everything that was arranged, in time and within the money or not.
+    deadline_s : float
+        By which the run shall end: the request's, else what is called patience; infinite when only money limits. [s]
+    budget_usd : float, optional
+    stated : bool
+        Whether the deadline is the request's own.
+    """
+    if not options:
+        return ()
+    few = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MOST]
+    asked = _asked(few, fastest=math.isinf(deadline_s))
+    found: list[BreakEven] = []
+    if math.isfinite(deadline_s):
+        found += break_even_prices([priced(option) for option in options])
+    if stated:
+        least = min(option.run.wall_s.value for option in few)
+        until = Axis(name="deadline", now=deadline_s, unit="s", least=least)
+        found += break_even_along(until, at=lambda s: asked(s, budget_usd, 1.0), nothing=NOTHING)
+    if budget_usd is not None:
+        spent = Axis(name="budget", now=budget_usd, unit="USD")
+        found += break_even_along(spent, at=lambda usd: asked(deadline_s, usd, 1.0), nothing=NOTHING)
+    run, c = options[0].run, options[0].configuration
+    tokens = run.steps * c.global_batch * c.seq_len
+    # Beyond what the fastest arranged option does in time, larger counts would have to be looked at.
+    most = tokens * deadline_s / min(option.run.wall_s.value for option in few)
+    longer = Axis(name="tokens to train on", now=tokens, unit="tokens", most=most)
+    found += break_even_along(longer, at=lambda n: asked(deadline_s, budget_usd, n / tokens), nothing=NOTHING)
+    return tuple(found)
+
+
+def _asked(few: Sequence[TrainOption], *, fastest: bool) -> Callable[[float, float | None, float], list[Contender]]:
+    """What each is worth by a deadline, within a budget, at a multiple of the work."""
+
+    def at(deadline_s: float, budget_usd: float | None, work: float) -> list[Contender]:
+        found = []
+        for option in few:
+            wall, usd = _times(option.run.wall_s, work), _times(option.cost, work)
+            if wall.value > deadline_s or (budget_usd is not None and usd.value > budget_usd):
+                continue
+            sure = _firm(option) and option.run.wall_p90_s * work <= deadline_s
+            found.append(contender(_name(option), cost=wall if fastest else usd, told=_told(option, wall, usd),
+                                   sure=sure, configuration=option.configuration))  # fmt: skip
+        return found
+
+    return at
+
+
+def _times(quantity: Quantity, work: float) -> Quantity:
+    """So many times the work takes so many times as long and as much: start-up is a matter of minutes."""
+    low, high = (end * work if end is not None else None for end in (quantity.low, quantity.high))
+    return Quantity(value=quantity.value * work, unit=quantity.unit, low=low, high=high, basis=quantity.basis)
+
+
+def _firm(option: TrainOption) -> bool:
+    """The architecture has been measured and memory keeps a reserve."""
+    return option.basis == Basis.CALIBRATED and option.memory.value <= (1.0 - KEPT_FREE) * option.limit_bytes
+
+
+def _name(option: TrainOption) -> str:
+    return f"{option.accelerators} x {option.configuration.accelerator}"
+
+
+def _told(option: TrainOption, wall: Quantity, usd: Quantity) -> str:
+    return f"{_name(option)} for {show(usd.value, 'USD')} in {show(wall.value, 's')}"

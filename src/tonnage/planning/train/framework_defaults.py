@@ -1,0 +1,240 @@
+"""What training software does unless told otherwise: which family a framework belongs to, what it fuses and shards.
+
+Each function answers one question about a `TrainCase` whose author left it open. The years are those in which a
+mechanism became the default of its software; a case without a year counts as current.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final, Literal, cast
+
+from tonnage.catalog.fitted import offline, shape_of, unet_of
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.case import TrainCase
+from tonnage.domain.framework_spec import SoftwareSpec
+from tonnage.domain.layout import Schedule, Sharding
+from tonnage.domain.model import Model, Moe
+from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.training import Recompute
+from tonnage.engines.training import frameworks_in, software_of, usual_software
+from tonnage.physics.unet import unet_work
+
+__all__ = [
+    "expert_degree",
+    "flash_attention",
+    "frozen_flop",
+    "fused_experts",
+    "fused_loss",
+    "kept_values",
+    "loads_whole",
+    "lora_targets",
+    "native_attention",
+    "network_style",
+    "overlapped_experts",
+    "paged_states",
+    "recomputes",
+    "schedule",
+    "sequence_parallel",
+    "shardings",
+    "software",
+    "virtual_stages",
+    "wide_adapters",
+    "wide_residual",
+]
+
+_TARGETS: Final = {
+    "query": ("q_proj",), "key": ("k_proj",), "value": ("v_proj",), "projection": ("o_proj",), "output": ("o_proj",),
+    "mlp": ("gate_proj", "up_proj", "down_proj"), "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
+}  # fmt: skip
+
+_ENCODER_FLOP_PER_PIXEL: Final = 4.2e6
+"""Image encoder of latent diffusion: widths 128, 256, 512, 512, two blocks a stage (counted from arXiv 2112.10752)."""
+
+_NO_FLASH: Final = frozenset({"Volta", "Turing", "Pascal", "Maxwell"})
+"""Architectures older than the flash-attention kernels of training frameworks."""
+
+
+def software(case: TrainCase, accelerator: Accelerator, *, layered: bool) -> SoftwareSpec:
+    """The family of what the case names; where it names nothing, what such a job is usually run with on that part."""
+    if case.framework is None and accelerator.vendor == "Google":
+        return usual_software("tpu")[0][0]
+    return software_of(case.framework, method=case.method, count=case.count, layered=layered)
+
+
+def sequence_parallel(case: TrainCase, software: SoftwareSpec, *, tp: int) -> bool:
+    """Megatron's since 2022; full recompute kept the older form in its own benchmarks."""
+    if tp == 1 or not software.sequence_parallel:
+        return False
+    old = case.year is not None and case.year < 2023
+    return not (old and case.recompute != "selective")
+
+
+def virtual_stages(case: TrainCase, software: SoftwareSpec, *, layers: int, pp: int) -> list[int]:
+    """Virtual stages to try: none and the most; those that interleave usually do since 2023."""
+    if case.layout.vpp or pp == 1 or not software.interleaves or (case.year is not None and case.year < 2023):
+        return [case.layout.vpp or 1]
+    per_stage = math.ceil(layers / pp)
+    return [per_stage, 1] if per_stage > 1 else [1]
+
+
+def schedule(case: TrainCase, *, pp: int) -> Schedule:
+    """As stated; DeepSeek's framework runs its pipeline from both ends, the others one forward, one backward."""
+    if pp == 1:
+        return "1f1b"
+    return case.layout.schedule or ("dualpipe" if overlapped_experts(case) else "1f1b")
+
+
+def overlapped_experts(case: TrainCase) -> bool:
+    """Whether the exchange between experts hides behind another micro-batch (DualPipe and its framework)."""
+    name = (case.framework or "").lower()
+    own = any(one.overlapped_experts and name in one.words for one in frameworks_in(name))
+    return own or case.layout.schedule == "dualpipe"
+
+
+def expert_degree(model: Model, software: SoftwareSpec, *, ranks: int) -> int:
+    """Expert-parallel degree of a mixture where none is stated: one node, as far as experts and ranks divide."""
+    counts = [g.feed_forward.num_experts for g in model.layers if isinstance(g.feed_forward, Moe)]
+    return math.gcd(8, ranks, counts[0]) if counts and software.spreads_experts else 1
+
+
+def shardings(case: TrainCase, software: SoftwareSpec, *, ranks: int) -> list[Sharding]:
+    """What data-parallel ranks share: as stated, else by habit of the software."""
+    said = case.layout.sharding
+    if said:
+        return [cast("Sharding", said)]
+    if ranks == 1:
+        return ["none"]
+    if "none" in software.shardings and loads_whole(case):
+        return [sharding for sharding in software.shardings if sharding != "none"]
+    return list(software.shardings)
+
+
+def recomputes(case: TrainCase, software: SoftwareSpec, *, sharded: bool) -> list[Recompute]:
+    """Recompute to try, cheapest first."""
+    if case.recompute or case.recompute_share is not None:
+        return [case.recompute or "full"]
+    if software.plain_scripts and sharded and case.method != "pretrain" and number_format(case.precision).bits >= 16:
+        # Scripts that fine-tune over many devices checkpoint every layer; one that computes in 8 bits is tuned, and
+        # recomputes what its memory makes it.
+        return ["full"]
+    if software.plain_scripts and case.framework and not (sharded and number_format(case.precision).bits < 16):
+        return ["none"]  # checkpointing is off unless asked for
+    until = software.recomputed_all_until
+    if until is not None and case.year is not None and case.year < until:
+        return ["full"]
+    modules = _has(software.selective_since, case)
+    return ["none", "selective", "full"] if modules else ["none", "full"]
+
+
+def flash_attention(case: TrainCase, accelerator: Accelerator) -> bool:
+    """Said, or the default of training frameworks since 2023 on Ampere and later."""
+    if case.flash_attention is not None:
+        return case.flash_attention
+    if accelerator.architecture in _NO_FLASH:
+        return False
+    return case.year is None or case.year >= 2023
+
+
+def native_attention(case: TrainCase, accelerator: Accelerator, *, software: SoftwareSpec) -> bool:
+    """Kernels for Hopper and later came with cuDNN 9 and FlashAttention-3 in 2024; others run older ones there."""
+    older = any(one.older_attention for one in frameworks_in(case.framework))
+    recent = _generation(accelerator) in {"Hopper", "Blackwell"} and not older
+    return recent and software.native_attention and (case.year is None or case.year >= 2024)
+
+
+def _generation(accelerator: Accelerator) -> str:
+    """Architecture without what tells its members apart: "Blackwell" of "Blackwell Ultra"."""
+    return accelerator.architecture.partition(" ")[0]
+
+
+def fused_experts(case: TrainCase, accelerator: Accelerator, *, software: SoftwareSpec) -> bool:
+    """
+    Whether products of experts are fused and the step is one graph: MXFP8 on Blackwell, since some release.
+
+    A framework may be named with its release ("megatron 26.04"); without one its year, else the newest counts.
+    """
+    since = software.fused_experts_since
+    if since is None or _generation(accelerator) != "Blackwell" or case.precision.lower() != "mxfp8":
+        return False
+    named = re.search(r"\b\d\d\.\d\d\b", case.framework or "")
+    if named:
+        return named.group() >= since
+    return case.year is None or case.year >= 2000 + int(since[:2])
+
+
+def fused_loss(case: TrainCase, software: SoftwareSpec) -> bool:
+    """Chunked or fused cross-entropy, of the framework or of its family since some year."""
+    return any(one.fused_loss for one in frameworks_in(case.framework)) or _has(software.fused_loss_since, case)
+
+
+def _has(since: int | None, case: TrainCase) -> bool:
+    """Whether a mechanism of that year is there when the case runs; cases without a year are current."""
+    return since is not None and (case.year is None or case.year >= since)
+
+
+def paged_states(case: TrainCase) -> bool:
+    """Whether optimizer states leave the device when it is full."""
+    eight = "8bit" in case.optimizer.replace("-", "")
+    return eight and any(one.pages_states for one in frameworks_in(case.framework))
+
+
+def wide_residual(case: TrainCase) -> bool:
+    """PEFT prepares a 4-bit model by widening all that is not quantised; frameworks with own adapters do not."""
+    return case.method == "qlora" and not _own_adapters(case)
+
+
+def wide_adapters(case: TrainCase, software: SoftwareSpec) -> bool:
+    """PEFT keeps adapters in 32 bits since 2024; frameworks with their own write them in the base's format."""
+    kept = case.method in {"lora", "qlora", "dora"} and software.plain_scripts and (case.year or 2024) >= 2024
+    return kept and not _own_adapters(case)
+
+
+def _own_adapters(case: TrainCase) -> bool:
+    return any(one.own_adapters for one in frameworks_in(case.framework))
+
+
+def network_style(model: Model) -> Literal["plain", "separable", "volume"]:
+    """How a network without layers is built, from its family's name."""
+    if re.search(r"\b3d\b", model.id.lower()):
+        return "volume"
+    return "separable" if shape_of(offline(), model)[0].style == "separable" else "plain"
+
+
+def frozen_flop(model: Model, *, image_px: int | None) -> float:
+    """Latent diffusion encodes its images inside the step, unless latents were stored before. [FLOP]"""
+    network = model.network
+    pixels = image_px or (network.input_px if network else None)
+    return _ENCODER_FLOP_PER_PIXEL * pixels**2 if model.kind.startswith("diffusion") and pixels else 0.0
+
+
+def kept_values(model: Model, *, image_px: int | None) -> float | None:
+    """Outputs of a denoising U-Net's layers with weights, of one image; none for what is known by totals. [values]"""
+    unet = unet_of(offline(), model)
+    pixels = image_px or (model.network.input_px if model.network else None)
+    if unet is None or pixels is None:
+        return None
+    work = unet_work(unet, resolution=pixels, batch=1, precision=Precision(weights="fp16", activations="fp16"))
+    return sum(op.count * op.write_bytes / 2.0 for op in work if op.kind in {"gemm", "convolution"})
+
+
+def loads_whole(case: TrainCase) -> bool:
+    """Whether adapter scripts shard over every device and yet build the whole model on each (LitGPT)."""
+    name = (case.framework or "").lower()
+    own = any(one.loads_whole and name.startswith(one.stem or one.words) for one in frameworks_in(name))
+    return own and case.method in {"lora", "qlora"} and case.count > 1
+
+
+def lora_targets(said: str | None, software: SoftwareSpec) -> tuple[str, ...]:
+    """
+    Matrices with adapters, from words ("query+value") or names of config.json ("q_proj,v_proj"); empty = all.
+
+    Unsaid, the software's habit.
+    """
+    if said is None:
+        return software.adapted
+    if not said or said.lower() in {"all", "all-linear", "linear"}:
+        return ()
+    words = said.lower().replace(",", "+").replace(" ", "").split("+")
+    return tuple(name for word in words for name in _TARGETS.get(word, (word,)))

@@ -1,0 +1,81 @@
+"""What would change a batch plan, checked by planning again at the flip (C11)."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tonnage.domain.batch_plan import BatchPlan
+from tonnage.domain.plan import BreakEven
+from tonnage.planning.ask import answer
+from tonnage.report.lines import flip_text
+
+TODAY = date(2026, 11, 21)
+ASKED: dict[str, Any] = {
+    "model": "meta-llama/Llama-3.1-8B-Instruct", "items": 50e6, "prompt_tokens": 800, "output_tokens": 150,
+    "deadline": "8 h", "max_accelerators": 64,
+}  # fmt: skip
+
+
+def plan(**changes: Any) -> BatchPlan:
+    made = answer("batch", {**ASKED, **changes}, today=TODAY)
+    assert isinstance(made, BatchPlan) and made.options
+    return made
+
+
+def leader(made: BatchPlan) -> tuple[str, str]:
+    best = made.options[0]
+    return best.configuration.accelerator, best.bill.term
+
+
+def flip_of(made: BatchPlan, words: str) -> BreakEven | None:
+    return next((flip for flip in made.break_even if flip.input == words), None)
+
+
+@pytest.fixture(scope="module")
+def now() -> BatchPlan:
+    return plan()
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "unit", "step"),
+    [("items above", "items", "", 1.02), ("items below", "items", "", 0.98),
+     ("deadline above", "deadline", " s", 1.02), ("deadline below", "deadline", " s", 0.98)],
+)  # fmt: skip
+def test_the_whole_plan_agrees_on_both_sides_of_a_flip(
+    now: BatchPlan, words: str, field: str, unit: str, step: float
+) -> None:
+    flip = flip_of(now, words)
+    assert flip is not None
+    beyond, before = (plan(**{field: f"{flip.value * factor:.0f}{unit}"}) for factor in (step, 1 / step))
+    assert leader(before) == leader(now)
+    assert leader(beyond) != leader(now)
+    assert leader(beyond)[0] in flip.becomes
+
+
+def test_a_price_below_its_flip_makes_the_rival_lead(now: BatchPlan) -> None:
+    flip = now.break_even[0]
+    assert "below" in flip.input and flip.unit == "USD/h" and flip.now is not None and flip.value < flip.now
+    assert flip.low is not None and flip.high is not None and flip.low < flip.value < flip.high
+    assert flip.ties == (flip.high >= flip.now)
+
+
+def test_longer_items_change_the_answer_where_planning_again_says_so(now: BatchPlan) -> None:
+    """Rates between doublings are drawn on logarithms: the change lies within a tenth of the flip."""
+    flip = flip_of(now, "tokens of an item above")
+    assert flip is not None and flip.now == 950
+    share = flip.value / 950
+    beyond = plan(prompt_tokens=800 * share * 1.1, output_tokens=150 * share * 1.1)
+    assert leader(beyond) != leader(now)
+
+
+def test_without_a_deadline_none_is_named() -> None:
+    made = plan(deadline=None, max_accelerators=None)
+    assert not [flip for flip in made.break_even if flip.input.startswith("deadline")]
+
+
+def test_a_tie_is_said_in_the_line(now: BatchPlan) -> None:
+    for flip in now.break_even:
+        assert ("ties as it is" in flip_text(flip)) is flip.ties
+        if flip.ties and flip.now is not None and flip.low is not None and flip.high is not None:
+            assert flip.low <= flip.now <= flip.high
