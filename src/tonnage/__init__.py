@@ -7,7 +7,8 @@
     tonnage.predict({"kind": "serve", "model": "13B", "accelerator": "H200", "traffic": {"concurrency": 8},
                      "isl": 1024, "osl": 256}).tpot_s
 
-Fields are those of the command line, as the same texts; answers are the same nouns as its `--json`.
+Fields are those of the command line: texts with their unit, or plain numbers in base units (`rate=4` requests/s,
+`ttft=0.5` s; `tonnage fields serve` lists them). Answers are the same structs as its `--json`.
 Nothing is imported before it is asked for.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.version import __version__
 
@@ -37,6 +38,18 @@ if TYPE_CHECKING:
     from tonnage.domain.model import Model
     from tonnage.domain.plan import ServePlan
     from tonnage.domain.published import Near
+    from tonnage.domain.requests.typed import (
+        BatchFields,
+        FinetuneFields,
+        FitFields,
+        FleetFields,
+        InferFields,
+        LifecycleFields,
+        RentOrBuyFields,
+        ServeFields,
+        SimulateFields,
+        TrainFields,
+    )
     from tonnage.domain.simulate import Simulated
     from tonnage.domain.train_plan import TrainPlan
     from tonnage.measure.train.probe import Probe
@@ -69,7 +82,7 @@ __all__ = [
 ]
 
 
-def fit(model: str, *, additions: Additions | None = None, **fields: Any) -> FitAnswer:
+def fit(model: str, *, additions: Additions | None = None, **fields: Unpack[FitFields]) -> FitAnswer:
     """
     Does the model fit, and what is the largest x that still does? Fields as in `tonnage fit --help`.
 
@@ -79,11 +92,12 @@ def fit(model: str, *, additions: Additions | None = None, **fields: Any) -> Fit
         A field is wrong; the message is the sentence the command line prints.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.fit.door import fit_request
     from tonnage.planning.fit.fit import fit as answer
-    from tonnage.report.notebook import drawn
+    from tonnage.planning.requests.fit import fit_request
+    from tonnage.report.answers import drawn
 
-    return drawn(answer(fit_request({"model": model, **fields}), additions=additions or NOTHING))
+    asked = fit_request(_in_base_units("fit", {"model": model, **fields}))
+    return drawn(answer(asked, additions=additions or NOTHING))
 
 
 def local(accelerator: str | None = None, *, additions: Additions | None = None, **fields: Any) -> LocalAnswer:
@@ -100,7 +114,7 @@ def local(accelerator: str | None = None, *, additions: Additions | None = None,
     from tonnage.planning.own.ask import local_request, machine_of_fields
     from tonnage.planning.own.local import local as answer
     from tonnage.planning.own.machine import machine_found
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
     own = additions or NOTHING
     request = local_request(fields)
@@ -111,7 +125,7 @@ def local(accelerator: str | None = None, *, additions: Additions | None = None,
     return drawn(answer(request, machine, additions=own))
 
 
-def plan_serve(model: str, *, additions: Additions | None = None, **fields: Any) -> ServePlan:
+def plan_serve(model: str, *, additions: Additions | None = None, **fields: Unpack[ServeFields]) -> ServePlan:
     """
     Ranked, priced, explained ways to serve the model. Fields as in `tonnage plan serve --help`.
 
@@ -124,7 +138,7 @@ def plan_serve(model: str, *, additions: Additions | None = None, **fields: Any)
     return plan
 
 
-def plan_batch(model: str, *, additions: Additions | None = None, **fields: Any) -> BatchPlan:
+def plan_batch(model: str, *, additions: Additions | None = None, **fields: Unpack[BatchFields]) -> BatchPlan:
     """
     Ranked, priced ways to answer a number of prompts by a deadline. Fields as in `tonnage plan batch --help`.
 
@@ -137,7 +151,7 @@ def plan_batch(model: str, *, additions: Additions | None = None, **fields: Any)
     return plan
 
 
-def plan_infer(model: str, *, additions: Additions | None = None, **fields: Any) -> InferPlan:
+def plan_infer(model: str, *, additions: Additions | None = None, **fields: Unpack[InferFields]) -> InferPlan:
     """
     Accelerators for a model that decodes no text: cameras, images, audio. Fields as in `tonnage plan infer --help`.
 
@@ -150,7 +164,9 @@ def plan_infer(model: str, *, additions: Additions | None = None, **fields: Any)
     return plan
 
 
-def plan_lifecycle(model: str, *, additions: Additions | None = None, **fields: Any) -> LifecyclePlan:
+def plan_lifecycle(
+    model: str, *, additions: Additions | None = None, **fields: Unpack[LifecycleFields]
+) -> LifecyclePlan:
     """
     Make the model and serve it: one bill. `serve` and one of `train`, `finetune` hold the fields of those plans.
 
@@ -163,7 +179,7 @@ def plan_lifecycle(model: str, *, additions: Additions | None = None, **fields: 
     return plan
 
 
-def plan_fleet(*, additions: Additions | None = None, **fields: Any) -> FleetPlan:
+def plan_fleet(*, additions: Additions | None = None, **fields: Unpack[FleetFields]) -> FleetPlan:
     """
     The cheapest mixed fleet for several workloads. Fields as in a request file: `workloads`, `quotas`, `own`, filters.
 
@@ -176,7 +192,7 @@ def plan_fleet(*, additions: Additions | None = None, **fields: Any) -> FleetPla
     return plan
 
 
-def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: Any) -> RentOrBuy:
+def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: Unpack[RentOrBuyFields]) -> RentOrBuy:
     """
     Owning a machine against renting its accelerators. Fields as in `tonnage cost rent-or-buy --help`.
 
@@ -186,15 +202,16 @@ def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: A
         A field is wrong. That nobody rents the accelerator is an answer: `feasible` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.cost.door import rent_or_buy_request
     from tonnage.planning.cost.rent_or_buy import rent_or_buy as answer
-    from tonnage.report.notebook import drawn
+    from tonnage.planning.requests.cost import rent_or_buy_request
+    from tonnage.report.answers import drawn
 
     own = additions or NOTHING
-    return drawn(answer(rent_or_buy_request({"machine": machine, **fields}, additions=own), additions=own))
+    asked = rent_or_buy_request(_in_base_units("rent-or-buy", {"machine": machine, **fields}), additions=own)
+    return drawn(answer(asked, additions=own))
 
 
-def plan_train(model: str, *, additions: Additions | None = None, **fields: Any) -> TrainPlan:
+def plan_train(model: str, *, additions: Additions | None = None, **fields: Unpack[TrainFields]) -> TrainPlan:
     """
     Ranked, priced, explained ways to pre-train the model. Fields as in `tonnage plan train --help`.
 
@@ -207,7 +224,7 @@ def plan_train(model: str, *, additions: Additions | None = None, **fields: Any)
     return plan
 
 
-def plan_finetune(model: str, *, additions: Additions | None = None, **fields: Any) -> TrainPlan:
+def plan_finetune(model: str, *, additions: Additions | None = None, **fields: Unpack[FinetuneFields]) -> TrainPlan:
     """
     Ranked, priced, explained ways to fine-tune the model. Fields as in `tonnage plan finetune --help`.
 
@@ -316,7 +333,7 @@ def model(spec: str, *, additions: Additions | None = None) -> Model:
     return resolve(spec, additions=additions or NOTHING)
 
 
-def simulate(*, additions: Additions | None = None, **fields: Any) -> Simulated:
+def simulate(*, additions: Additions | None = None, **fields: Unpack[SimulateFields]) -> Simulated:
     """
     One configuration under its traffic, request by request. Fields as in a CASE file of `tonnage simulate`.
 
@@ -326,14 +343,16 @@ def simulate(*, additions: Additions | None = None, **fields: Any) -> Simulated:
         A field is wrong. That the model does not fit is an answer: `fits` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.simulate.door import simulation_of
+    from tonnage.planning.requests.simulate import simulation_of
     from tonnage.planning.simulate.simulate import simulate as answer
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
-    return drawn(answer(simulation_of(fields), additions=additions or NOTHING))
+    return drawn(answer(simulation_of(_in_base_units("simulate", fields)), additions=additions or NOTHING))
 
 
-def compare(*, additions: Additions | None = None, **fields: Any) -> Comparison:
+def compare(
+    *, ways: Mapping[str, Any] | None = None, additions: Additions | None = None, **fields: Unpack[SimulateFields]
+) -> Comparison:
     """
     The same requests served in several ways. Fields as in a FILE of `tonnage compare`, its `ways` among them.
 
@@ -344,10 +363,11 @@ def compare(*, additions: Additions | None = None, **fields: Any) -> Comparison:
     """
     from tonnage.catalog import NOTHING
     from tonnage.planning.compare.compare import compare as answer
-    from tonnage.planning.compare.configurations import comparing_of
-    from tonnage.report.notebook import drawn
+    from tonnage.planning.compare.compare import comparing_of
+    from tonnage.report.answers import drawn
 
-    return drawn(answer(comparing_of(fields), additions=additions or NOTHING))
+    asked = comparing_of({**_in_base_units("simulate", fields), "ways": ways})
+    return drawn(answer(asked, additions=additions or NOTHING))
 
 
 def calibrate(
@@ -370,7 +390,7 @@ def calibrate(
     from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.importers import read_report
     from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.calibrate.door import stacks_of
+    from tonnage.planning.requests.calibrate import stacks_of
 
     found = [read_report(Path(path)) for path in measurements]
     fitted = answer(list(zip(found, stacks_of(found, fields), strict=True)), additions=additions or NOTHING)
@@ -398,7 +418,7 @@ def diagnose(
     from tonnage.measure.diagnose.sources import diagnose as answer
     from tonnage.measure.diagnose.sources import watch_of
     from tonnage.planning.remedy import known_of, with_plan
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
     own = additions or NOTHING
     known = known_of(accelerator=accelerator, model=model, additions=own)
@@ -410,9 +430,17 @@ def diagnose(
 def _planned(kind: str, fields: Mapping[str, Any], *, additions: Additions | None) -> Any:
     from tonnage.catalog import NOTHING
     from tonnage.planning.ask import answer
-    from tonnage.report.notebook import drawn
+    from tonnage.report.answers import drawn
 
-    return drawn(answer(kind, fields, additions=additions or NOTHING))
+    return drawn(answer(kind, _in_base_units(kind, fields), additions=additions or NOTHING))
+
+
+def _in_base_units(question: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain numbers are in base units: rate=4 is 4/s, ttft=0.5 is 0.5 s."""
+    from tonnage.domain.requests.table import REQUESTS
+    from tonnage.planning.requests.reading import in_base_units
+
+    return in_base_units(fields, REQUESTS[question])
 
 
 def to_dict(answer: Any) -> dict[str, Any]:
@@ -434,6 +462,6 @@ def to_frame(answer: Any) -> Any:
     BadRequest
         The answer has no rows, or neither library is installed.
     """
-    from tonnage.report.frame import frame
+    from tonnage.report.rows import frame
 
     return frame(answer)

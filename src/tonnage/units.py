@@ -1,4 +1,4 @@
-"""Human quantities at the door, base units inside.
+"""Human quantities outside, base units inside.
 
 `read("80 GiB", "bytes")` gives 85899345920.0 and `show(8.6e10, "bytes")` gives "80.1 GiB". This
 is the only module that converts. Inside, every number is in a base unit: bytes, seconds, FLOP,
@@ -21,7 +21,7 @@ from typing import Final
 
 from tonnage.errors import UnitError, echo, nearest
 
-__all__ = ["DIMENSIONS", "GB", "TB", "GiB", "KiB", "MiB", "read", "show"]
+__all__ = ["DIMENSIONS", "GB", "TB", "GiB", "KiB", "MiB", "read", "show", "written"]
 
 KiB: Final = 1024
 MiB: Final = 1024**2
@@ -150,6 +150,20 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     if not math.isfinite(value):
         raise UnitError(f"{field}: '{echo(text)}' is not a finite quantity")
     return value
+
+
+def written(value: float, dimension: str) -> str:
+    """
+    A number of the base unit as `read` takes it back, digit for digit.
+
+    Examples
+    --------
+    >>> written(4, "1/s"), written(0.5, "s"), written(2, "USD/h"), written(70, "tokens")
+    ('4/s', '0.5 s', '2 USD/h', '70')
+    """
+    base = {"bytes": "B", "bytes/s": "B/s", "1/s": "/s"}.get(dimension, dimension)
+    number = str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
+    return number if "" in DIMENSIONS[dimension] else f"{number}{'' if base == '/s' else ' '}{base}"
 
 
 def _refuse_kin(text: object, dimension: str, field: str) -> None:

@@ -35,7 +35,9 @@ def run(*arguments: str, text: str | None = None) -> Result:
 def test_ways_as_a_table_as_json_and_as_a_picture(tmp_path: Path) -> None:
     page = tmp_path / "ways.html"
     done = run("-", "--plot", str(page), text=WAYS)
-    assert done.exit_code == 0 and done.output.startswith("Best is as it is: 4.")
+    assert done.exit_code == 0 and done.output.startswith(
+        "2 configurations: as it is, one at a time\n\n  Best is as it is: 4."
+    )
     assert "one at a time" in done.output and "p95 ttft" in done.output
     assert "Latency of each way" in page.read_text(encoding="utf-8")
     found = json.loads(run("-", "--json", text=WAYS).output)
@@ -51,7 +53,9 @@ def test_two_plans(tmp_path: Path) -> None:
         done = CliRunner().invoke(root, [*asked, "--accelerator", name, "--output", paths[-1]])
         assert done.exit_code == 0
     done = run(*paths)
-    assert done.exit_code == 0 and "costs least: Rent" in done.output
+    assert (
+        done.exit_code == 0 and "costs least: Rent" in done.output and done.output.startswith("Llama 3.1 8B · 2 conf")
+    )
     assert "H100" in done.output and "L40S" in done.output and "cost of 1M output tokens" in done.output
 
 
@@ -59,7 +63,7 @@ def test_cases_in_lines_and_in_files(tmp_path: Path) -> None:
     lines = tmp_path / "cases.jsonl"
     lines.write_text("\n".join(json.dumps(case) for case in CASES))
     together = run(str(lines))
-    assert together.exit_code == 0 and together.output.startswith("2 gives most output tokens")
+    assert together.exit_code == 0 and "\n  2 gives most output tokens" in together.output
     paths = []
     for i, case in enumerate(CASES):
         paths.append(str(tmp_path / f"{i}.json"))

@@ -31,7 +31,7 @@ def breakdown(given: str, *args: str) -> dict[str, Any]:
 def test_tpot_opens_down_to_operators_and_names_their_grid() -> None:
     code, text, _ = run("explain", "-", "--number", "tpot", given=json.dumps(CASE))
     assert code == 0
-    assert text.startswith("meta-llama/Llama-3.1-8B on 1 x h100-sxm5-80gb, vllm, 16 clients")
+    assert text.startswith("meta-llama/Llama-3.1-8B on 1 x H100 SXM5 80 GB, vllm, 16 clients")
     assert "\nTPOT: " in text
     assert "TTFT" not in text
     product = next(line for line in text.splitlines() if "feed-forward up" in line)

@@ -22,7 +22,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 def test_answers_in_a_sentence_and_exits_zero() -> None:
     code, text = run(*SERVE)
-    assert code == 0 and text.startswith("Rent ")
+    assert code == 0 and text.startswith("Llama 3.1 8B · ")
 
 
 def test_file_and_flags_give_the_same_bytes(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def run(*arguments: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("arguments", [TRAIN, TUNE])
 def test_answers_in_a_sentence_and_exits_zero(arguments: list[str]) -> None:
-    code, text = run(*arguments)
-    assert code == 0 and text.startswith("Rent ")
-    for title in ("Cost against time", "The run", "Timeline", "Host and storage", "Decisions", "Taken as given"):
+    code, text = run(*arguments, "--why")
+    assert code == 0 and " x NVIDIA " in text and "prices to" in text
+    for title in ("Cost against time", "The run", "Timeline", "Host and storage", "Decisions", "Assumptions"):
         assert title in text
 
 

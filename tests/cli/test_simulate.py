@@ -30,9 +30,9 @@ def run(*arguments: str, text: str | None = None) -> tuple[int, str, str]:
 
 
 def test_answers_in_a_sentence() -> None:
-    code, out, _ = run("-", text=CASE)
-    assert code == 0
-    assert out.startswith("Within the objectives: p95 TTFT") and "preemptions" not in out
+    code, out, _ = run("-", "--why", text=CASE)
+    assert code == 0 and out.startswith("Llama 3.1 8B Instruct · 1 x NVIDIA H100 SXM5 80 GB · vLLM")
+    assert "\n  Within the objectives: p95 TTFT" in out and "preemptions" not in out
     assert "running" in out and "Azure" in out
 
 

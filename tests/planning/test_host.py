@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.domain.layout import Layout
 from tonnage.domain.money import Offer, Price
-from tonnage.planning.batch.door import batch_request
 from tonnage.planning.batch.plan import plan_batch
-from tonnage.planning.door import serve_request
 from tonnage.planning.host import offer_of, serving_needs, serving_processes
+from tonnage.planning.requests.batch import batch_request
+from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import plan_serve
-from tonnage.report.lines import need_text, starving
+from tonnage.report.wording import need_text, starving
 
 OFFER = Offer(
     provider="p", instance_type="i", accelerator="h100-sxm5-80gb", count=8.0,

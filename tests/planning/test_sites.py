@@ -11,8 +11,8 @@ from tonnage.catalog import NOTHING
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.money import Offer
 from tonnage.domain.workload import Filters
-from tonnage.planning.door import FILTER_FIELDS as FIELDS
-from tonnage.planning.door import read_fields, read_filters
+from tonnage.planning.requests.reading import read_fields
+from tonnage.planning.requests.workload import read_filters
 from tonnage.planning.sites import sites
 
 Passing = tuple[Accelerator, Offer]
@@ -20,7 +20,7 @@ Passing = tuple[Accelerator, Offer]
 
 def passing(**fields: str | bool) -> list[Passing]:
     """Every accelerator and offer that passes."""
-    filters = read_filters(read_fields(fields, FIELDS), NOTHING)
+    filters = read_filters(read_fields(fields, Filters), NOTHING)
     return [(site.accelerator, offer) for site in sites(filters, additions=NOTHING)[0] for offer in site.offers]
 
 

@@ -10,12 +10,13 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.case import InferCase, ServeCase, Traffic, TrainCase
 from tonnage.domain.fit import FitAnswer
 from tonnage.errors import BadRequest
-from tonnage.planning.door import read_filters, serve_request
-from tonnage.planning.fit.door import fit_request
-from tonnage.planning.fit.model import fit_model
+from tonnage.planning.fit.fit import fit_model
 from tonnage.planning.predict.inference import predict_infer
 from tonnage.planning.predict.serving import predict_serve
 from tonnage.planning.predict.training import predict_train
+from tonnage.planning.requests.fit import fit_request
+from tonnage.planning.requests.serve import serve_request
+from tonnage.planning.requests.workload import read_filters
 from tonnage.planning.sites import sites
 
 MODEL = "meta-llama/Meta-Llama-3.1-8B"

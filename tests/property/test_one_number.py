@@ -19,8 +19,8 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.domain.workload import Serve
 from tonnage.errors import TonnageError
 from tonnage.planning.ask import answer
-from tonnage.planning.door import serve_request
 from tonnage.planning.predict.predict import predict
+from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.option import share_of
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.planning.simulate.simulate import simulate

@@ -6,7 +6,7 @@ import pytest
 
 import tonnage
 from tonnage.errors import BadRequest
-from tonnage.report.frame import rows_of
+from tonnage.report.rows import rows_of
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 

@@ -9,11 +9,10 @@ import pytest
 import tonnage
 from tonnage.errors import BadRequest
 from tonnage.planning.plans import Plan
-from tonnage.report.answers import EXPLAINED_BY, explain, fragment
+from tonnage.report.answers import EXPLANATIONS, document_of, explain, fragment, show
 from tonnage.report.charts import charts_of
-from tonnage.report.console import Block, make_console, recorded
-from tonnage.report.html import cards, figures, report, standalone, table
-from tonnage.report.memory import show_fit
+from tonnage.report.document import Headline, Meter, Meters, Section, Table, Text
+from tonnage.report.html import blocks, figures, report, standalone, table
 from tonnage.report.picture import save
 
 NASTY = "<script>alert('x')</script>\"&"
@@ -21,31 +20,25 @@ NASTY = "<script>alert('x')</script>\"&"
 
 def test_text_is_escaped_everywhere() -> None:
     page = standalone(
-        cards([(NASTY, NASTY, NASTY)])
+        blocks([Meters(meters=(Meter(name=NASTY, value=NASTY, limit=NASTY, interval=NASTY, chance=NASTY, share=0.5),))])
         + table((NASTY,), [(NASTY,)], caption=NASTY)
-        + report([Block(kind="heading", text=NASTY), Block(kind="text", text=NASTY)]),
+        + report([Headline(text=NASTY), Section(title=NASTY, blocks=(Text(text=NASTY),))]),
         title=NASTY,
     )
     assert "<script" not in page and page.count("&lt;script&gt;") >= 7
 
 
-def test_a_recorded_report_holds_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_document_prints_nothing_and_holds_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     answer = tonnage.fit("meta-llama/Llama-3.1-8B-Instruct", accelerator="H100", context="8k")
-    blocks = recorded(show_fit, answer)
+    document = document_of(answer)
     assert capsys.readouterr().out == ""
-    assert blocks[0] == Block(kind="heading", text=answer.sentence)
-    stack = next(block for block in blocks if block.kind == "table")
-    assert len(stack.rows[0]) == len(stack.columns) == len(stack.numeric)
-    show_fit(answer)
+    stack = next(block for block in document.first if isinstance(block, Table))
+    assert all(len(row) == len(stack.columns) for row in stack.rows)
+    show(answer, why=True)
     printed = " ".join(capsys.readouterr().out.split())
-    for block in blocks:
-        assert " ".join(block.text.split()) in printed
-
-
-def test_recording_ends_with_the_report() -> None:
-    with pytest.raises(ZeroDivisionError):
-        recorded(lambda: 1 / 0)
-    assert hasattr(make_console(), "is_dumb_terminal")
+    for block in document.blocks:
+        for text in (getattr(block, "text", ""), getattr(block, "title", "")):
+            assert " ".join(text.split()) in printed
 
 
 def test_a_page_of_pictures_needs_nothing_else(tmp_path) -> None:
@@ -92,7 +85,7 @@ def test_a_plan_as_html_opens_into_where_its_numbers_come_from() -> None:
 
 
 def test_every_kind_of_plan_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert {kind.__name__ for kind in EXPLAINED_BY} == {kind.__name__ for kind in get_args(Plan)}
+    assert {kind.__name__ for kind in EXPLANATIONS} == {kind.__name__ for kind in get_args(Plan)}
     plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", accelerator="H100", quick=True)
     with pytest.raises(BadRequest, match="option 99"):
         explain(plan, rank=99)

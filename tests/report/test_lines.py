@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.planning.door import serve_request
+from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import plan_serve
-from tonnage.report.lines import account_texts
-from tonnage.report.plan import show_plan
+from tonnage.report.answers import show
+from tonnage.report.wording import account_texts
 
 
 @cache
@@ -24,7 +24,7 @@ def option() -> ServeOption:
 
 
 def test_the_plan_prints_month_tokens_requests_and_electricity(capsys: pytest.CaptureFixture[str]) -> None:
-    show_plan(plan(), top=1)
+    show(plan(), top=1, why=True)
     printed = " ".join(capsys.readouterr().out.split())
     for text in account_texts(option()):
         assert " ".join(text.split()) in printed

@@ -1,7 +1,7 @@
 """
 The documents use the field's words: nothing of the glossary's left column is left in their prose.
 
-`glossary_docs.csv` lists what gives way to what, and where. Read here are the rows for output and documents, against the
+`glossary_docs.csv` lists what gives way to what. Read here are the rows for output and documents, against the
 text between code blocks of README, CONTRIBUTING, SECURITY and docs/; log, changelog and decisions tell history and
 keep its words, and pages that a program writes are held where their words are written.
 """

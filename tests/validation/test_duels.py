@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.validation.samples import sample
 
-from tonnage.report.duels import duel_rows, duel_sentence
+from tonnage.report.out_of_sample import duel_rows, duel_sentence
 from tonnage.validation.grouping import Labels
 from tonnage.validation.peers import MEAN, duels
 from tonnage.validation.rows import Row

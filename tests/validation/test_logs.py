@@ -12,7 +12,7 @@ from tests.traces import ROOT, trace_file
 
 from tonnage.errors import BadFact
 from tonnage.planning.simulate.replay import Stretch, from_physics, read_log, read_logs, replayed, stretched
-from tonnage.report.accuracy_logs import log_page, log_rows
+from tonnage.report.out_of_sample import log_page, log_rows
 from tonnage.validation.logs import COLUMNS, FILE, MEASURED, PHYSICS, log_errors, read_facts, refreshed, write_facts
 
 NAME = "RTX4090_Llama-3.1-8B"

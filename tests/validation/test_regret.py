@@ -6,7 +6,7 @@ import pytest
 from tests.validation.samples import sample
 
 from tonnage.domain.accuracy import Regret
-from tonnage.report.regret import regret_page
+from tonnage.report.out_of_sample import regret_page
 from tonnage.validation.left_out import left_out_predictions
 from tonnage.validation.regret import Latencies, latencies_of, regrets
 from tonnage.validation.rows import Row, read_rows

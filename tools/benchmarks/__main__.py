@@ -29,7 +29,7 @@ def start_up() -> list[Row]:
 
 def planning() -> list[Row]:
     """A plan over the whole catalogue, from a cold start, and configurations looked at per second."""
-    from tonnage.planning.door import serve_request
+    from tonnage.planning.requests.serve import serve_request
     from tonnage.planning.serve.plan import plan_serve
 
     best_of(1, SERVE)  # compiles the simulator, once on a machine

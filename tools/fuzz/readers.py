@@ -89,7 +89,7 @@ def _request(path: Path) -> object:
 
     fields = read_mapping(str(path))
     if "cost" in fields:
-        from tonnage.planning.cost.door import rent_or_buy_request
+        from tonnage.planning.requests.cost import rent_or_buy_request
 
         return rent_or_buy_request({name: value for name, value in fields.items() if name != "cost"})
     if "sweep" in fields:
@@ -97,7 +97,7 @@ def _request(path: Path) -> object:
 
         return sweep_of(fields)
     if "plan" not in fields:
-        from tonnage.planning.simulate.door import simulation_of
+        from tonnage.planning.requests.simulate import simulation_of
 
         return simulation_of(fields)
     kind, asked = kind_of(fields)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from tonnage.cli.elsewhere import ours
+from tonnage.cli.option_aliases import ours
 from tonnage.errors import TonnageError, echo, nearest
 from tonnage.version import __version__
 
@@ -54,6 +54,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "mcp": ("tonnage.cli.mcp:mcp", "The planner as tools for assistants (Model Context Protocol)."),
     "web": ("tonnage.cli.web:web", "The page and the HTTP API, on this machine."),
     "trace": ("tonnage.cli.trace:trace", "Any PyTorch module becomes a profile that stands wherever a model does."),
+    "fields": ("tonnage.cli.fields:fields", "The fields of a question: unit, bounds, default, meaning, by group."),
     "catalog": ("tonnage.cli.catalog:catalog", "Accelerators, models, offers and providers, with sources and dates."),
 }
 """Each command: where its function is ("module:function"), and the sentence that --help shows for it."""

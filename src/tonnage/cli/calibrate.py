@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from tonnage.cli.showing import why_option
+
 __all__ = ["calibrate"]
 
 
@@ -24,6 +26,7 @@ __all__ = ["calibrate"]
 @click.option("--weights", help="format of the weights, where not the checkpoint's own: fp8, int4, …")
 @click.option("--machine", help="name of the machine to remember; this one's without it")
 @click.option("--out", type=click.Path(dir_okay=False), help="file to write; the user folder's without this")
+@why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.calibrate/1")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
@@ -40,8 +43,9 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.importers import read_report
     from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.calibrate.door import FIELDS, setting, stacks_of
-    from tonnage.report.calibrate import show_calibrated
+    from tonnage.planning.requests.calibrate import FIELDS, setting, stacks_of
+    from tonnage.report.answers import show_document
+    from tonnage.report.calibrate import calibrated_document
     from tonnage.report.document import as_json as json_text
 
     found = [read_report(Path(path)) for path in measurements]
@@ -58,4 +62,4 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     if options["as_json"]:
         click.echo(json_text(fitted))
     else:
-        show_calibrated(fitted, path=str(path), own=options["out"] is None)
+        show_document(calibrated_document(fitted, path=str(path), own=options["out"] is None), why=options["why"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -17,6 +17,9 @@ from tonnage.catalog.additions import TEMPLATE, Additions, gather
 from tonnage.catalog.sift import Order, Wanted
 from tonnage.domain.listing import AcceleratorCard, Listing
 from tonnage.units import read
+
+if TYPE_CHECKING:
+    from tonnage.report.document import Document
 
 __all__ = ["catalog"]
 
@@ -166,9 +169,9 @@ def refresh_command(
         if providers or rollback or drop:
             raise click.UsageError("--model goes with no provider, --rollback or --drop: prices and models apart")
         from tonnage.catalog.refresh import refresh_models
-        from tonnage.report.refresh import show_refreshed_models
+        from tonnage.report.listing import refreshed_models_document
 
-        _told(refresh_models(models), show_refreshed_models, as_json=as_json)
+        _print(refresh_models(models), refreshed_models_document, as_json=as_json)
         return
     if rollback or drop:
         from tonnage.catalog import snapshots
@@ -178,18 +181,20 @@ def refresh_command(
         click.echo(f"{'the prices before' if rollback else 'the shipped prices'} hold again for {told}")
         return
     from tonnage.catalog.refresh import refresh
-    from tonnage.report.refresh import show_refreshed
+    from tonnage.report.listing import refreshed_document
 
-    _told(refresh(providers), show_refreshed, as_json=as_json)
+    _print(refresh(providers), refreshed_document, as_json=as_json)
 
 
-def _told(found: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
+def _print(found: Any, report: Callable[[Any], Document], *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
         click.echo(msgspec.json.encode(found))
     else:
-        show(found)
+        from tonnage.report.answers import show_document
+
+        show_document(report(found))
 
 
 @catalog.command("models")

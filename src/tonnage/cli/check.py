@@ -7,6 +7,7 @@ from datetime import datetime
 import click
 
 from tonnage.cli import remark_date
+from tonnage.cli.showing import show_options, working
 
 __all__ = ["check"]
 
@@ -22,6 +23,7 @@ INFEASIBLE = 3
 @click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@show_options("figures")
 @click.option("--json", "as_json", is_flag=True, help='the answer as JSON, "schema": "tonnage.check/1"')
 @click.pass_context
 def check(
@@ -34,6 +36,9 @@ def check(
     today: datetime | None,
     overrides: tuple[str, ...],
     folders: tuple[str, ...],
+    top: int | None,
+    every: bool,
+    why: bool,
     as_json: bool,
 ) -> None:
     """
@@ -47,6 +52,7 @@ def check(
     from tonnage.planning.ask import answer_file
     from tonnage.planning.plans import read_plan
     from tonnage.report import check as report
+    from tonnage.report.answers import show
     from tonnage.report.document import as_json as document
     from tonnage.units import read
 
@@ -56,7 +62,8 @@ def check(
     kept = read_plan(baseline)  # before the work, which a wrong file would waste
     additions, day = gather(paths=folders, overrides=overrides), today.date() if today else None
     remark_date(day, additions)
-    fresh = answer_file(path, additions=additions, today=day)
+    with working("planning again"):
+        fresh = answer_file(path, additions=additions, today=day)
     found = checking.check(kept, fresh, tolerance=share)
     if markdown is not None:
         with open(markdown, "w", encoding="utf-8") as file:
@@ -64,7 +71,7 @@ def check(
     if as_json:
         click.echo(document(found))
     else:
-        report.show_check(found)
+        show(found, top=top, every=every, why=why)
     if not found.feasible:
         ctx.exit(INFEASIBLE)
     if found.changed:

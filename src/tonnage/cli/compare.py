@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tonnage.cli.simulate import told, watch_bar
+from tonnage.cli.showing import watch_bar, why_option
+from tonnage.cli.simulate import print_simulated
 
 __all__ = ["compare"]
 
@@ -12,6 +13,7 @@ __all__ = ["compare"]
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--plot", type=click.Path(dir_okay=False), help="draw it, too: FILE.svg, .png, or .html with the report")
+@why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.compare/1")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
@@ -23,6 +25,7 @@ def compare(
     files: tuple[str, ...],
     plot: str | None,
     as_json: bool,
+    why: bool,
     overrides: tuple[str, ...],
     folders: tuple[str, ...],
 ) -> None:
@@ -51,4 +54,28 @@ def compare(
         check_path(plot)
     additions = gather(paths=folders, overrides=overrides)
     found = compare_files(files, additions=additions, watch=watch_bar())
-    told(ctx, found, plot=plot, as_json=as_json)
+    asked = [*_models(files), f"{len(found.sides)} configurations: {', '.join(found.sides)}"]
+    print_simulated(ctx, found, plot=plot, as_json=as_json, why=why, question=asked)
+
+
+def _models(files: tuple[str, ...]) -> list[str]:
+    """Models that the files name, as people write them; standard input is passed over."""
+    from tonnage.errors import TonnageError
+    from tonnage.planning.files import read_mapping
+    from tonnage.planning.predict.case_lines import raw_cases
+    from tonnage.report.names import model_name
+
+    found: dict[str, None] = {}
+    for path in files:
+        try:
+            content = {} if path == "-" else read_mapping(path)
+        except TonnageError:
+            with open(path, "rb") as file:
+                cases = [case for _, case in raw_cases(file)]
+        else:
+            cases = [content.get("request") or content]
+        for case in cases:
+            name = case.get("model") if isinstance(case, dict) else None
+            if isinstance(name, str):
+                found[model_name(name)] = None
+    return list(found)

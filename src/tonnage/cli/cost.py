@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import click
 
 from tonnage.cli import remark_date
-from tonnage.planning.cost.door import COST_FIELDS
+from tonnage.cli.options import Grouped, request_options
+from tonnage.cli.showing import show_options
+from tonnage.domain.requests.cost import RentOrBuyRequest
 
 __all__ = ["cost"]
 
 INFEASIBLE = 3
-Command = Callable[..., None]
 
 
 @click.group()
@@ -22,26 +22,13 @@ def cost() -> None:
     """What it costs to rent, and what it costs to own."""
 
 
-def _field_options(function: Command) -> Command:
-    """One flag per field, except the machine, which is an argument."""
-    for field in reversed(COST_FIELDS):
-        flag = "--" + field.name.replace("_", "-")
-        if field.name == "machine":
-            continue
-        if field.reads == "flag":
-            function = click.option(flag, field.name, is_flag=True, default=None, help=field.help)(function)
-        else:
-            function = click.option(flag, field.name, metavar=field.reads.upper(), help=field.help)(function)
-    return function
-
-
-@cost.command("rent-or-buy")
+@cost.command("rent-or-buy", cls=Grouped)
 @click.argument("machine", required=False)
-@_field_options
+@request_options(RentOrBuyRequest, argument="machine")
 @click.option("--file", "path", metavar="REQUEST.yaml", help="read the fields from a file; flags win over it")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
 @click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date")
-@click.option("--top", type=click.IntRange(1, 200), default=12, show_default=True, help="prices and inputs to show")
+@show_options("prices")
 @click.option("--plot", "picture", metavar="FILE", help="draw it: .svg, .png, or .html with the whole report")
 @click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
 @click.pass_context
@@ -51,7 +38,9 @@ def _rent_or_buy(
     path: str | None,
     folders: tuple[str, ...],
     today: datetime | None,
-    top: int,
+    top: int | None,
+    every: bool,
+    why: bool,
     picture: str | None,
     as_json: bool,
     **fields: Any,
@@ -65,9 +54,9 @@ def _rent_or_buy(
     tonnage cost rent-or-buy H200 --purchase '$310000' --rent '$2.60/h'
     """
     from tonnage.catalog import gather
-    from tonnage.planning.cost.door import rent_or_buy_request
     from tonnage.planning.cost.rent_or_buy import rent_or_buy
     from tonnage.planning.files import read_mapping
+    from tonnage.planning.requests.cost import rent_or_buy_request
 
     additions = gather(paths=folders, overrides=())
     if path is None and str(fields.get("machine")).endswith((".yaml", ".yml")):
@@ -87,8 +76,8 @@ def _rent_or_buy(
 
         click.echo(json_text(answer))
     else:
-        from tonnage.report.cost import show_rent_or_buy
+        from tonnage.report.answers import show
 
-        show_rent_or_buy(answer, top=top)
+        show(answer, top=top, every=every, why=why)
     if not answer.feasible:
         ctx.exit(INFEASIBLE)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tonnage.cli.showing import why_option
 from tonnage.units import read
 
 __all__ = ["diagnose"]
@@ -28,6 +29,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option("--model", help="the model that runs: a verdict to change accelerators then shows the plan that would")
 @click.option("--accelerator", help="what it runs on, where no source says so: peaks come from the catalogue")
 @click.option("--key-env", help="environment variable with a bearer token for addresses")
+@why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.diagnosis/1")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
 def diagnose(sources: tuple[str, ...], **options: Any) -> None:
@@ -56,4 +58,4 @@ def diagnose(sources: tuple[str, ...], **options: Any) -> None:
     if options["as_json"]:
         click.echo(as_json(found))
     else:
-        show(found)
+        show(found, why=options["why"])

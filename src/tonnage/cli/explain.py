@@ -40,7 +40,8 @@ def explain(
     from tonnage.errors import BadRequest
     from tonnage.planning.breakdown import explain_file
     from tonnage.report.answers import explain as opened
-    from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, show_breakdown
+    from tonnage.report.answers import show_document
+    from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, breakdown_document
     from tonnage.report.document import as_json as json_text
 
     found = explain_file(path, rank=rank, additions=gather(paths=folders, overrides=overrides))
@@ -53,6 +54,6 @@ def explain(
         opened(found.plan, rank=rank)
     for breakdown in found.breakdowns:
         levels = DEPTH if found.plan is None else PLAN_DEPTH
-        show_breakdown(breakdown, depth=levels if depth is None else depth, only=only)
+        show_document(breakdown_document(breakdown, depth=levels if depth is None else depth, only=only), why=True)
     if found.plan is None and not all(breakdown.numbers for breakdown in found.breakdowns):
         ctx.exit(INFEASIBLE)

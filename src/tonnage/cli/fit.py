@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from tonnage.planning.fit.door import FIT_FIELDS
+from tonnage.cli.options import Grouped, request_options
+from tonnage.cli.showing import show_options
+from tonnage.domain.requests.fit import FitRequest
 
 __all__ = ["fit"]
 
 INFEASIBLE = 3
-Command = Callable[..., None]
 
 
-def _field_options(function: Command) -> Command:
-    """One flag per field of the request, except the model, which is an argument."""
-    for field in reversed(FIT_FIELDS):
-        flag = "--" + field.name.replace("_", "-")
-        if field.name == "model":
-            continue
-        if field.reads == "flag":
-            function = click.option(flag, field.name, is_flag=True, default=None, help=field.help)(function)
-        elif field.reads == "list":
-            function = click.option(flag, "-a", field.name, multiple=True, metavar="ID", help=field.help)(function)
-        else:
-            shown = "|".join(field.choices) if field.choices else field.reads.upper()
-            function = click.option(flag, field.name, metavar=shown, help=field.help)(function)
-    return function
-
-
-@click.command("fit")
+@click.command("fit", cls=Grouped)
 @click.argument("model", required=False)
-@_field_options
+@request_options(FitRequest)
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", multiple=True, metavar="PATH", help="file or folder of your own accelerators and models")
 @click.option("--offline", is_flag=True, help="read nothing over the network")
-@click.option("--top", type=click.IntRange(1, 500), default=20, show_default=True, help="accelerators to show")
+@show_options("accelerators", most=500)
 @click.option("--plot", "picture", metavar="FILE", help="draw it: .svg, .png, or .html with the whole report")
 @click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
 @click.pass_context
@@ -47,7 +31,9 @@ def fit(
     overrides: tuple[str, ...],
     additions: tuple[str, ...],
     offline: bool,
-    top: int,
+    top: int | None,
+    every: bool,
+    why: bool,
     picture: str | None,
     as_json: bool,
     **fields: Any,
@@ -62,12 +48,10 @@ def fit(
     tonnage fit Llama-3.1-8B -a A100 --finetune lora --batch 4 --seq-len 4096
     """
     from tonnage.catalog import gather
-    from tonnage.planning.fit.door import fit_request
     from tonnage.planning.fit.fit import fit as answer_fit
+    from tonnage.planning.requests.fit import fit_request
 
     own = gather(paths=additions, overrides=overrides)
-    # One --accelerator may name several, divided by commas; names with spaces keep them.
-    fields["accelerator"] = [name for given in fields["accelerator"] for name in given.split(",")]
     answer = answer_fit(fit_request(fields), additions=own, offline=offline or None)
     if picture is not None:
         from tonnage.report.answers import plot
@@ -78,8 +62,8 @@ def fit(
 
         click.echo(json_text(answer))
     else:
-        from tonnage.report.memory import show_fit
+        from tonnage.report.answers import show
 
-        show_fit(answer, top=top)
+        show(answer, top=top, every=every, why=why)
     if not answer.fits:
         ctx.exit(INFEASIBLE)

@@ -56,14 +56,15 @@ def keep(noun: Any) -> None:
 def list_(ctx: click.Context, kind: str | None, model: str | None, limit: int, as_json: bool) -> None:
     """Entries, the latest first."""
     from tonnage.measure.history import entries
+    from tonnage.report.answers import show_document
+    from tonnage.report.calibrate import history_document
     from tonnage.report.document import as_json as json_text
-    from tonnage.report.history import show_history
 
     found = entries(_place(ctx), kind=kind, model=model, most=limit)
     if as_json:
         click.echo(json_text(found))
     else:
-        show_history(found)
+        show_document(history_document(found))
     for why in found.damaged:
         click.echo(f"tonnage: left out: {why}", err=True)
 
@@ -78,7 +79,8 @@ def show(ctx: click.Context, number: int, as_json: bool) -> None:
 
     from tonnage.domain.measurement import Measurement
     from tonnage.measure.history import entry
-    from tonnage.report.measure import show_measurement
+    from tonnage.report.answers import show_document
+    from tonnage.report.measure import measurement_document
 
     found = entry(_place(ctx), number)
     assert found.document is not None
@@ -89,7 +91,7 @@ def show(ctx: click.Context, number: int, as_json: bool) -> None:
             measured = msgspec.json.decode(found.document, type=Measurement)
         except msgspec.MsgspecError as error:
             raise BadFact(f"history: measurement {number} is damaged ({error})") from None
-        show_measurement(measured)
+        show_document(measurement_document(measured), why=True)
 
 
 @history.command()

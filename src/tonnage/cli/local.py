@@ -68,8 +68,8 @@ def local(
 
         click.echo(json_text(answer))
     else:
-        from tonnage.report.local import show_local
+        from tonnage.report.answers import show
 
-        show_local(answer, top=top, why=why)
+        show(answer, top=top, why=why)
     if not answer.feasible:
         ctx.exit(INFEASIBLE)

@@ -12,6 +12,7 @@ import click
 
 from tonnage.cli.history import keep
 from tonnage.cli.measure_train import train
+from tonnage.cli.showing import why_option
 from tonnage.domain.measurement import Capacity, Load, Measurement
 from tonnage.domain.workload import Slo
 from tonnage.errors import BadRequest
@@ -80,6 +81,7 @@ def _slo_options(command: Any) -> Any:
 )
 @click.option("--output", type=click.Path(dir_okay=False), help="File of results, JSON lines.")
 @click.option("--resume", is_flag=True, help="Go on with --output where it was interrupted.")
+@why_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.measurement/1).")
 @_slo_options
 def serve(**options: Any) -> None:
@@ -106,7 +108,7 @@ def serve(**options: Any) -> None:
         click.echo(f"interrupted; what was measured is in {output}, --output {output} --resume goes on", err=True)
         raise
     keep(found)
-    _show(found, as_json=options["as_json"])
+    _show(found, as_json=options["as_json"], why=options["why"])
     late = next((note for note in found.notes if note.startswith(UNUSABLE)), None)
     if late is not None:
         click.echo(f"tonnage: {late}", err=True)
@@ -116,14 +118,15 @@ def serve(**options: Any) -> None:
 
 @measure.command(name="import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@why_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.measurement/1).")
-def import_(file: str, as_json: bool) -> None:
+def import_(file: str, as_json: bool, why: bool) -> None:
     """Read the report of guidellm, aiperf, vLLM bench, llmperf, MLPerf or Tonnage, in one set of definitions."""
     from tonnage.measure.importers import read_report
 
     found = read_report(Path(file))
     keep(found)
-    _show(found, as_json=as_json)
+    _show(found, as_json=as_json, why=why)
 
 
 @measure.command()
@@ -152,8 +155,9 @@ def capacity(file: str, **options: Any) -> None:
     `tonnage measure train`) and --tokens, --samples or --steps: accelerator-hours with headroom, on a timeline.
     """
     from tonnage.measure.diagnose.sources import training_of
+    from tonnage.report.answers import show_document
     from tonnage.report.document import as_json as json_text
-    from tonnage.report.measure import show_budget, show_capacity
+    from tonnage.report.measure import budget_document, capacity_document
 
     trained = training_of(Path(file))
     if trained is not None:
@@ -161,13 +165,13 @@ def capacity(file: str, **options: Any) -> None:
         if options["as_json"]:
             click.echo(json_text(budget))
         else:
-            show_budget(budget)
+            show_document(budget_document(budget))
         return
     answer = _capacity(file, options)
     if options["as_json"]:
         click.echo(json_text(answer))
     else:
-        show_capacity(answer)
+        show_document(capacity_document(answer))
 
 
 def _capacity(file: str, options: dict[str, Any]) -> Capacity:
@@ -229,8 +233,9 @@ def device(
     from msgspec.structs import replace
 
     from tonnage.measure.device import device_toml, measure_device
+    from tonnage.report.answers import show_document
     from tonnage.report.document import as_json as json_text
-    from tonnage.report.measure import show_device
+    from tonnage.report.measure import device_document
 
     found = measure_device(device, threads=threads, seconds=seconds)
     found = replace(found, id=name) if name else found
@@ -240,7 +245,7 @@ def device(
         return
     path = Path(out or f"{found.id}.toml")
     path.write_text(device_toml(found), encoding="utf-8")
-    show_device(found, path=str(path))
+    show_document(device_document(found, path=str(path)))
 
 
 def _slo(options: dict[str, Any]) -> Slo:
@@ -343,11 +348,12 @@ def _progress(spec: Spec) -> Progress:
     return Progress(begin=begin, step=step, end=end)
 
 
-def _show(found: Measurement, *, as_json: bool) -> None:
+def _show(found: Measurement, *, as_json: bool, why: bool) -> None:
+    from tonnage.report.answers import show_document
     from tonnage.report.document import as_json as json_text
-    from tonnage.report.measure import show_measurement
+    from tonnage.report.measure import measurement_document
 
     if as_json:
         click.echo(json_text(found))
     else:
-        show_measurement(found)
+        show_document(measurement_document(found), why=why)

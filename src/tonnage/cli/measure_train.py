@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.history import keep
+from tonnage.cli.showing import why_option
 from tonnage.errors import BadRequest, echo
 from tonnage.units import read
 
@@ -26,6 +27,7 @@ __all__ = ["train"]
 @click.option("--keep", type=click.Path(file_okay=False), help="folder for the records of every rank")
 @click.option("--from", "source", type=click.Path(exists=True), help="read a probe's folder or a trace")
 @click.option("--output", type=click.Path(dir_okay=False), help="write the measurement there (JSON)")
+@why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.train_measurement/1")
 def train(command: tuple[str, ...], **options: Any) -> None:
     """
@@ -37,8 +39,9 @@ def train(command: tuple[str, ...], **options: Any) -> None:
     \b
     tonnage measure train --devices 1,2 --steps 50 -- python train.py --batch 8
     """
+    from tonnage.report.answers import show_document
     from tonnage.report.document import as_json as json_text
-    from tonnage.report.measure_train import show_train_measurement
+    from tonnage.report.measure import train_measurement_document
 
     if bool(command) == bool(options["source"]):
         raise BadRequest("give either a command after --, as in -- python train.py, or --from with what was recorded")
@@ -49,7 +52,7 @@ def train(command: tuple[str, ...], **options: Any) -> None:
     if options["as_json"]:
         click.echo(json_text(found))
     else:
-        show_train_measurement(found)
+        show_document(train_measurement_document(found), why=options["why"])
     if found.stopped and found.stopped.startswith("the command ended"):
         raise BadRequest(f"{found.stopped}; what was measured before is above")
 

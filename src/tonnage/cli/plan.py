@@ -1,7 +1,7 @@
 """`tonnage plan`: which accelerators, how many, arranged how, at what cost.
 
 `tonnage plan REQUEST.yaml` reads a request file; `tonnage plan serve MODEL --rate 4/s …`, `plan batch`,
-`plan train` and `plan finetune` take the same fields as flags. Both go through the same door.
+`plan train` and `plan finetune` take the same fields as flags. Both are read alike.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import click
 import msgspec
 
 from tonnage.cli import remark_date
-from tonnage.planning.batch.door import BATCH_FIELDS
-from tonnage.planning.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
-from tonnage.planning.fleet.door import FLEET_FIELDS
-from tonnage.planning.infer.door import INFER_FIELDS
-from tonnage.planning.lifecycle.door import LIFECYCLE_FIELDS
+from tonnage.cli.options import Grouped, request_groups, request_options
+from tonnage.cli.showing import show_options, working
+from tonnage.domain.requests.table import REQUESTS
 
 __all__ = ["plan"]
 
@@ -82,37 +80,11 @@ def _output_options(function: Command) -> Command:
             "--output", "-o", type=click.Path(dir_okay=False), help="also write the plan as JSON to this file"
         ),
         click.option("--plot", metavar="FILE", help="draw it, too: FILE.svg, .png, or .html with the whole report"),
-        click.option("--top", type=click.IntRange(1, 200), default=8, show_default=True, help="options to show"),
+        show_options("options"),
         click.option("--json", "as_json", is_flag=True, help="the whole plan as JSON"),
     ):
         function = option(function)
     return function
-
-
-def _field_options(fields: tuple[Field, ...]) -> Callable[[Command], Command]:
-    """One flag per field of a request, except the model, which is an argument."""
-
-    def decorate(function: Command) -> Command:
-        for field in reversed(fields):
-            if field.name == "model":
-                continue
-            flag = "--" + field.name.replace("_", "-")
-            if field.reads == "flag":
-                function = click.option(f"{flag}/--no-{flag[2:]}", field.name, default=None, help=field.help)(function)
-            elif field.reads == "list":
-                function = click.option(
-                    flag, field.name, metavar="LIST", help=field.help, multiple=True, callback=_joined
-                )(function)
-            else:
-                function = click.option(flag, field.name, metavar=field.reads.upper(), help=field.help)(function)
-        return function
-
-    return decorate
-
-
-def _joined(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """`--x a,b` and `--x a --x b` are one list."""
-    return ",".join(given) if given else None
 
 
 class _Output(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,13 +95,15 @@ class _Output(msgspec.Struct, frozen=True, kw_only=True):
     today: datetime | None = None
     output: str | None = None
     plot: str | None = None
-    top: int = 8
+    top: int | None = None
+    every: bool = False
+    why: bool = False
     as_json: bool = False
 
 
-@plan.command("serve")
+@plan.command("serve", cls=Grouped)
 @click.argument("model")
-@_field_options(SERVE_FIELDS)
+@request_options(REQUESTS["serve"])
 @_output_options
 @click.pass_context
 def _serve(ctx: click.Context, /, **options: Any) -> None:
@@ -137,9 +111,9 @@ def _serve(ctx: click.Context, /, **options: Any) -> None:
     _from_flags(ctx, "serve", options)
 
 
-@plan.command("batch")
+@plan.command("batch", cls=Grouped)
 @click.argument("model")
-@_field_options(BATCH_FIELDS)
+@request_options(REQUESTS["batch"])
 @_output_options
 @click.pass_context
 def _batch(ctx: click.Context, /, **options: Any) -> None:
@@ -147,9 +121,9 @@ def _batch(ctx: click.Context, /, **options: Any) -> None:
     _from_flags(ctx, "batch", options)
 
 
-@plan.command("train")
+@plan.command("train", cls=Grouped)
 @click.argument("model")
-@_field_options(TRAIN_FIELDS)
+@request_options(REQUESTS["train"])
 @_output_options
 @click.pass_context
 def _train(ctx: click.Context, /, **options: Any) -> None:
@@ -157,9 +131,9 @@ def _train(ctx: click.Context, /, **options: Any) -> None:
     _from_flags(ctx, "train", options)
 
 
-@plan.command("finetune")
+@plan.command("finetune", cls=Grouped)
 @click.argument("model")
-@_field_options(FINETUNE_FIELDS)
+@request_options(REQUESTS["finetune"])
 @_output_options
 @click.pass_context
 def _finetune(ctx: click.Context, /, **options: Any) -> None:
@@ -167,9 +141,9 @@ def _finetune(ctx: click.Context, /, **options: Any) -> None:
     _from_flags(ctx, "finetune", options)
 
 
-@plan.command("infer")
+@plan.command("infer", cls=Grouped)
 @click.argument("model")
-@_field_options(INFER_FIELDS)
+@request_options(REQUESTS["infer"])
 @_output_options
 @click.pass_context
 def _infer(ctx: click.Context, /, **options: Any) -> None:
@@ -177,12 +151,10 @@ def _infer(ctx: click.Context, /, **options: Any) -> None:
     _from_flags(ctx, "infer", options)
 
 
-@plan.command("lifecycle")
+@plan.command("lifecycle", cls=Grouped)
 @click.argument("model")
-@_field_options(LIFECYCLE_FIELDS)
-@click.option("--train", multiple=True, metavar="FIELD=VALUE", help="a field of `plan train`, as often as needed")
-@click.option("--finetune", multiple=True, metavar="FIELD=VALUE", help="a field of `plan finetune`: method=lora")
-@click.option("--serve", multiple=True, metavar="FIELD=VALUE", help="a field of `plan serve`: rate=4/s")
+@request_options(REQUESTS["lifecycle"])
+@request_groups(REQUESTS["lifecycle"])
 @_output_options
 @click.pass_context
 def _lifecycle(ctx: click.Context, /, **options: Any) -> None:
@@ -190,9 +162,9 @@ def _lifecycle(ctx: click.Context, /, **options: Any) -> None:
     _from_flags(ctx, "lifecycle", options)
 
 
-@plan.command("fleet")
+@plan.command("fleet", cls=Grouped)
 @click.argument("path", metavar="REQUEST.yaml")
-@_field_options(FLEET_FIELDS)
+@request_options(REQUESTS["fleet"])
 @_output_options
 @click.pass_context
 def _fleet(ctx: click.Context, /, path: str, **options: Any) -> None:
@@ -233,14 +205,15 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
     additions = gather(paths=output.folders, overrides=output.overrides)
     today = output.today.date() if output.today else None
     remark_date(today, additions)
-    answer = ask.answer(kind, fields, additions=additions, today=today)
+    with working(f"planning: {kind}, layouts, offers, simulations"):
+        answer = ask.answer(kind, fields, additions=additions, today=today)
     if output.output is not None:
         with open(output.output, "w", encoding="utf-8") as file:
             file.write(as_json(answer) + "\n")
     if output.as_json:
         click.echo(as_json(answer))
     else:
-        answers.show(answer, top=output.top)
+        answers.show(answer, top=output.top, every=output.every, why=output.why)
     if output.plot is not None:
         answers.plot(answer, output.plot)
     if not answer.feasible:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from tonnage.cli.showing import watch_bar, why_option
 
 if TYPE_CHECKING:
     from tonnage.domain.compare import Comparison
     from tonnage.domain.simulate import Simulated
 
-__all__ = ["simulate", "told", "watch_bar"]
+__all__ = ["print_simulated", "simulate"]
 
 INFEASIBLE = 3
 INTERRUPTED = 130
-QUIET_S = 1.0
-"""Shorter runs say nothing while they run. [s]"""
-BETWEEN_S = 0.1
-"""Between two drawings of the bar. [s]"""
-BAR = 30
-"""Characters of the bar."""
 
 
 @click.command()
@@ -31,6 +25,7 @@ BAR = 30
     "--requests", "rows", type=click.Path(dir_okay=False), help="also write a row for each request: .csv, .parquet"
 )
 @click.option("--plot", type=click.Path(dir_okay=False), help="draw it, too: FILE.svg, .png, or .html with the report")
+@why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.simulate/1")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
@@ -49,11 +44,12 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     """
     from tonnage.catalog import gather
     from tonnage.planning.files import read_mapping
-    from tonnage.planning.simulate.door import simulation_of
+    from tonnage.planning.requests.simulate import simulation_of
     from tonnage.planning.simulate.simulate import simulate as answer
     from tonnage.planning.simulate.summary import request_columns
     from tonnage.report import picture
-    from tonnage.report.requests import check_path, write_requests
+    from tonnage.report.rows import check_path, write_requests
+    from tonnage.report.simulation import simulation_question
 
     path, plot = options["rows"], options["plot"]
     if path is not None:
@@ -68,10 +64,20 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
         watch=watch_bar(),
         keep=None if path is None else lambda run: write_requests(path, request_columns(run)),
     )
-    told(ctx, found, plot=plot, as_json=options["as_json"])
+    print_simulated(
+        ctx, found, plot=plot, as_json=options["as_json"], why=options["why"], question=simulation_question(asked)
+    )
 
 
-def told(ctx: click.Context, found: Simulated | Comparison, *, plot: str | None, as_json: bool) -> None:
+def print_simulated(
+    ctx: click.Context,
+    found: Simulated | Comparison,
+    *,
+    plot: str | None,
+    as_json: bool,
+    why: bool,
+    question: Sequence[str],
+) -> None:
     """Draw and print what was simulated; the exit code says whether it was cut off, or does not fit."""
     from tonnage.report.answers import plot as draw
     from tonnage.report.answers import show
@@ -82,30 +88,8 @@ def told(ctx: click.Context, found: Simulated | Comparison, *, plot: str | None,
     if as_json:
         click.echo(json_text(found))
     else:
-        show(found)
+        show(found, why=why, question=question)
     if found.partial:
         ctx.exit(INTERRUPTED)
     if not found.fits:
         ctx.exit(INFEASIBLE)
-
-
-def watch_bar() -> Callable[[int, int], None]:
-    """Draws on stderr how far a long run is, if someone looks there."""
-    began, drawn, seen = time.monotonic(), 0.0, sys.stderr.isatty()
-
-    def tell(done: int, total: int) -> None:
-        nonlocal began, drawn
-        now = time.monotonic()
-        ended = done >= total
-        due = now - drawn > BETWEEN_S if drawn else now - began > QUIET_S
-        if seen and (due or (drawn and ended)):
-            drawn = now
-            share = done / max(1, total)
-            bar = "#" * round(BAR * share)
-            left = (now - began) * (1.0 - share) / share if share else 0.0
-            rest = "" if ended or not done else f", {left:,.0f} s left"
-            click.echo(f"\r[{bar:<{BAR}}] {done:,} of {total:,} requests{rest}\x1b[K", err=True, nl=ended)
-        if ended:
-            began, drawn = time.monotonic(), 0.0  # the next run, where there are several
-
-    return tell

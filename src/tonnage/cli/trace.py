@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from tonnage.cli.showing import why_option
+
 __all__ = ["trace"]
 
 
@@ -16,6 +18,7 @@ __all__ = ["trace"]
 @click.option("--name", help="Name of the model in answers; absent = the callable's.")
 @click.option("--training/--no-training", default=True, help="Also a training step: backward pass, memory.")
 @click.option("--out", "-o", type=click.Path(dir_okay=False), help="File to write; absent = NAME.profile.json.")
+@why_option
 @click.option("--json", "as_json", is_flag=True, help="The profile itself on standard output, and no file.")
 def trace(
     target: str,
@@ -25,6 +28,7 @@ def trace(
     training: bool,
     out: str | None,
     as_json: bool,
+    why: bool,
 ) -> None:
     """
     Count what a PyTorch module computes and holds, without its weights or an accelerator.
@@ -45,8 +49,9 @@ def trace(
     if as_json:
         click.echo(json_text(profile))
         return
-    from tonnage.report.trace import show_profile
+    from tonnage.report.answers import show_document
+    from tonnage.report.trace import profile_document
 
     path = Path(out or f"{profile.name}.profile.json")
     path.write_text(json_text(profile) + "\n", encoding="utf-8")
-    show_profile(profile, path=str(path))
+    show_document(profile_document(profile, path=str(path)), why=why)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tonnage.domain.answer import Quantity
+from tonnage.domain.requests.cost import OwnedMachine, RentOrBuyRequest
 
 __all__ = [
     "COST_SCHEMA",
@@ -48,47 +49,6 @@ class OwnedServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     resale: str = "residual_value_36m"
 
 
-class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything that the cost of owning one machine follows from. Money is in USD, VAT excluded."""
-
-    accelerators: float
-    purchase: float
-    """[USD]"""
-    power: float
-    """The most it draws at the plug, accelerators, hosts and fans together. [W]"""
-    years: float
-    """It is kept. [years]"""
-    load: float
-    """Share of that power while it works. [-]"""
-    idle: float
-    """Share of that power while it waits. [-]"""
-    pue: float
-    electricity: float
-    """[USD/kWh]"""
-    hosting: float
-    """Rent of the room it stands in, by contracted power. [USD/kW-month]"""
-    network: float
-    """Its share of switches, adapters and cables. [USD]"""
-    storage: float
-    """Bought beside it. [USD]"""
-    staff: float
-    """[USD/year]"""
-    spares: float
-    """Share of the purchase kept as spare parts. [-]"""
-    support: float
-    """Vendor's support, share of the purchase. [1/year]"""
-    insurance: float
-    """Share of the purchase. [1/year]"""
-    interest: float
-    """[1/year]"""
-    resale_3y: float
-    """Share of the purchase that it still sells for after three years. [-]"""
-    interruptions: float
-    """Of any cause, of one accelerator. [1/year]"""
-    repair: float
-    """From an interruption until it works again. [s]"""
-
-
 class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One number of the machine: its value, the band it may lie in, and who says so."""
 
@@ -102,29 +62,6 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     confidence: str = ""
     """high, medium, low; yours when the request gave it."""
     as_of: str = ""
-
-
-class RentOrBuyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What to compare: the machine, how much it is used, and which offers count."""
-
-    server: str
-    accelerator: str
-    utilisation: float
-    """Share of the machine's hours with useful work. [-]"""
-    country: str = "US"
-    """Whose tariff and where the machine stands."""
-    given: dict[str, float] = {}
-    """Inputs in place of the catalogue's, by name, in the units of `OwnedMachine`."""
-    providers: tuple[str, ...] = ()
-    countries: tuple[str, ...] = ()
-    eu: bool | None = None
-    terms: tuple[str, ...] = ()
-    """Empty = all of them."""
-    community: bool = False
-    rent_usd_per_hour: float | None = None
-    """A price per accelerator and hour to compare with, in place of the offers'. [USD/h]"""
-    rent_decline: float = 0.0
-    """Yearly fall of rental prices over the machine's life. [1/year]"""
 
 
 class Rent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

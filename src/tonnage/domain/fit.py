@@ -6,59 +6,16 @@ those parts share, and the largest context, concurrency or batch that stays unde
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from tonnage.domain.answer import Quantity, Verdict
-from tonnage.domain.layout import SERVING_ENGINE
+from tonnage.domain.requests.fit import FitRequest, Goal, Solve
 
 __all__ = ["FIT_SCHEMA", "FitAnswer", "FitRequest", "FitRow", "Goal", "Largest", "Rule", "Solve"]
 
 FIT_SCHEMA = "tonnage.fit/1"
-
-Goal = Literal["serve", "train", "finetune"]
-Solve = Literal["context", "concurrency", "batch", "seq-len", "model"]
-
-
-class FitRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is asked. Absent = chosen, and said so in the answer."""
-
-    model: str = ""
-    goal: Goal = "serve"
-    accelerators: tuple[str, ...] = ()
-    """Empty = all of the usual segments, each with the smallest count that holds it."""
-    context: int | None = None
-    """Prompt and output of one request. [tokens]"""
-    concurrency: int | None = None
-    batch: int | None = None
-    """Sequences or samples per accelerator and step (training); samples of a batch through a network."""
-    seq_len: int | None = None
-    resolution: int | None = None
-    """Of images. [pixels of a side]"""
-    precision: str | None = None
-    kv: str | None = None
-    tp: int | None = None
-    pp: int | None = None
-    dp: int | None = None
-    ep: int | None = None
-    count: int | None = None
-    """Accelerators of a training job."""
-    engine: str = SERVING_ENGINE
-    engine_version: str | None = None
-    method: str = "full"
-    """Of fine-tuning: full, lora, qlora, dora."""
-    optimizer: str = "adamw"
-    recompute: str | None = None
-    sharding: str | None = None
-    lora_rank: int = 16
-    shared_prefix: int = 0
-    """Leading tokens all requests share. [tokens]"""
-    kv_offload_bytes: float | None = None
-    """Cache that may lie in host memory. [bytes]"""
-    extend_context: bool = False
-    """A context beyond the model's own is meant."""
-    solve: Solve | None = None
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
-from tonnage.domain.infer_plan import Infer
 from tonnage.domain.plan import Configuration, PlanHeader
-from tonnage.domain.workload import Filters, Lengths, LoadShape, Serve
+from tonnage.domain.requests.fleet import Bucket, FleetQuota, FleetRequest, FleetWorkload, OwnMachine
 
 __all__ = [
     "Bucket",
@@ -29,100 +26,6 @@ __all__ = [
     "PoolInstances",
     "PoolReplicas",
 ]
-
-
-class Bucket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Requests of like lengths."""
-
-    share: float
-    """Of all requests. [-]"""
-    lengths: Lengths
-    edges: tuple[float, float] | None = None
-    """Prompt plus answer, from and below; absent = every request has the mean lengths. [tokens]"""
-
-
-class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of several loads: answers within objectives, a pile to be worked off, samples, or work for host cores."""
-
-    name: str
-    kind: Literal["serve", "batch", "infer", "cpu"] = "serve"
-    serve: Serve | None = None
-    """Model, objectives, formats and filters of a model that decodes text."""
-    infer: Infer | None = None
-    """infer: samples through a model that does not: frames, images, texts to embed, audio."""
-    rate_per_s: float = 0.0
-    """Mean arrivals. [1/s]"""
-    shape: LoadShape = LoadShape()
-    buckets: tuple[Bucket, ...] = ()
-    items_per_day: float | None = None
-    """batch: to be done every day."""
-    window: tuple[int, int] | None = None
-    """batch: hours of the day from and until which it may run; absent = any."""
-    cpu_s: float | None = None
-    """cpu: seconds of one virtual core that a request takes. [s]"""
-    spot_share: float = 0.0
-    """May run on capacity that is taken back. [-]"""
-    survives: float = 0.0
-    """Share of the load still carried when any one failure domain is lost. [-]"""
-    spare_replicas: int = 0
-    """Replicas, any so many of which may fail while the rest carry the load (N+k)."""
-    slices: bool = False
-    """Replicas may run on slices of an accelerator (MIG)."""
-
-    @property
-    def filters(self) -> Filters | None:
-        """Constraints of its own; absent for work that host cores do."""
-        asked = self.serve or self.infer
-        return None if asked is None else asked.filters
-
-    @property
-    def headroom(self) -> float:
-        """Share of capacity kept free. [-]"""
-        asked = self.serve or self.infer
-        return 0.0 if asked is None else asked.headroom
-
-
-class OwnMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Accelerators that are there already: bought, or reserved before."""
-
-    name: str
-    accelerator: str
-    count: int
-    per_node: int
-    usd_per_hour: float = 0.0
-    """Of one node: electricity, or what the reservation costs. [USD/h]"""
-    vcpus: float | None = None
-
-
-class FleetQuota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """At most so many accelerators of whatever the other fields name."""
-
-    most: int
-    accelerator: str | None = None
-    provider: str | None = None
-    region: str | None = None
-    term: str | None = None
-
-    def label(self) -> str:
-        """A few words that name it: "16 h100-sxm5-80gb on-demand"."""
-        named = [name for name in (self.accelerator, self.provider, self.region, self.term) if name]
-        return f"{self.most} x {' '.join(named)}" if named else f"{self.most} accelerators in all"
-
-
-class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Several workloads, and what may be had for them."""
-
-    workloads: tuple[FleetWorkload, ...]
-    filters: Filters = Filters(terms=("on-demand", "spot", "reserved-1y"))
-    own: tuple[OwnMachine, ...] = ()
-    quotas: tuple[FleetQuota, ...] = ()
-    zones: int = 1
-    """Failure domains of every region."""
-    lost_zones: int = 1
-    """Of them, how many may be lost at once."""
-    budget_usd_per_h: float | None = None
-    quick: bool = False
-    """By the mean field alone: nothing is simulated, other fleets are not looked for."""
 
 
 class HourRange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,50 +11,9 @@ from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.cost import EnergyUse, SampleCosts
 from tonnage.domain.plan import Bill, RankedPlan
-from tonnage.domain.workload import Filters
+from tonnage.domain.requests.infer import Infer, Video
 
 __all__ = ["Infer", "InferOption", "InferPlan", "Video"]
-
-
-class Video(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Live video: streams, their frames per second, the frame's size, and who decodes it."""
-
-    streams: int
-    frames_per_s: float
-    frame_px: tuple[int, int] = (1920, 1080)
-    codec: str = "h264"
-    every: int = 1
-    """One frame in so many is looked at; all are decoded."""
-    decode: str = "accelerator"
-    """accelerator (NVDEC), host, or none where frames come decoded."""
-
-
-class Infer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="infer"):
-    """Samples that arrive at a rate, through a model that does not decode text."""
-
-    model: str
-    rate_per_s: float
-    """Samples; seconds of audio for speech. [1/s]"""
-    video: Video | None = None
-    latency_s: float | None = None
-    """Longest mean time from a sample's arrival to its answer. [s]"""
-    resolution: int | None = None
-    """Side of the square the network sees. [px]"""
-    seq_len: int | None = None
-    steps: int | None = None
-    frames: int | None = None
-    """Of a clip that is generated."""
-    beams: int = 1
-    """Hypotheses of a speech decoder."""
-    precisions: tuple[str, ...] = ("fp16",)
-    engine: str | None = None
-    """Absent = TensorRT on NVIDIA parts for vision, PyTorch elsewhere."""
-    headroom: float = 0.2
-    filters: Filters = Filters()
-    battery_wh: float | None = None
-    """Runs from a battery: how long it lasts is answered. [Wh]"""
-    hours: float | None = None
-    """And how long it must last. [h]"""
 
 
 class InferOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,9 +6,11 @@ The two defaults are the only names of engines outside `tonnage.engines`.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+
+from tonnage.domain.requests.field import Field
 
 __all__ = [
     "NETWORK_ENGINE",
@@ -36,10 +38,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     degree: ep = 1 shards every expert over the tp x dp ranks, ep > 1 gives whole experts to ranks.
     """
 
-    tp: int = 1
-    pp: int = 1
-    dp: int = 1
-    ep: int = 1
+    tp: Annotated[int, Field(reads="integer", group="Layout", help="tensor-parallel ranks of one replica")] = 1
+    pp: Annotated[int, Field(reads="integer", group="Layout", help="pipeline stages")] = 1
+    dp: Annotated[int, Field(reads="integer", group="Layout", help="data-parallel attention")] = 1
+    ep: Annotated[int, Field(reads="integer", group="Layout", help="expert-parallel ranks")] = 1
 
     @property
     def ranks(self) -> int:

@@ -10,23 +10,10 @@ import msgspec
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, ServePlan
 from tonnage.domain.published import QualityChange
+from tonnage.domain.requests.lifecycle import LifecycleRequest
 from tonnage.domain.train_plan import Milestone, TrainPlan
-from tonnage.domain.workload import FineTune, Serve, Train
 
 __all__ = ["LifecyclePlan", "LifecycleRequest", "OneType", "SavingsOption"]
-
-
-class LifecycleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Make a model, then serve it for some time."""
-
-    make: Train | FineTune
-    serve: Serve
-    months: float
-    """In service. [months]"""
-    retrainings: float = 0.0
-    """Times the model is made again while it serves."""
-    quick: bool = False
-    """Both halves and their bill alone, serving by averages: no one kind for both, no smaller ways."""
 
 
 class OneType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

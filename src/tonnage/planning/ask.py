@@ -29,25 +29,23 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     planner: str
 
 
+def _question(kind: str, read_in: str, *, planned_in: str = "") -> Question:
+    """Readers and planners are named after the kind of plan."""
+    planner = planned_in or kind
+    return Question(
+        reader=f"tonnage.planning.requests.{read_in}:{kind}_request",
+        planner=f"tonnage.planning.{planner}.plan:plan_{planner}",
+    )
+
+
 QUESTIONS: Final[dict[str, Question]] = {
-    "serve": Question(reader="tonnage.planning.door:serve_request", planner="tonnage.planning.serve.plan:plan_serve"),
-    "batch": Question(
-        reader="tonnage.planning.batch.door:batch_request", planner="tonnage.planning.batch.plan:plan_batch"
-    ),
-    "train": Question(reader="tonnage.planning.door:train_request", planner="tonnage.planning.train.plan:plan_train"),
-    "finetune": Question(
-        reader="tonnage.planning.door:finetune_request", planner="tonnage.planning.train.plan:plan_train"
-    ),
-    "infer": Question(
-        reader="tonnage.planning.infer.door:infer_request", planner="tonnage.planning.infer.plan:plan_infer"
-    ),
-    "lifecycle": Question(
-        reader="tonnage.planning.lifecycle.door:lifecycle_request",
-        planner="tonnage.planning.lifecycle.plan:plan_lifecycle",
-    ),
-    "fleet": Question(
-        reader="tonnage.planning.fleet.door:fleet_request", planner="tonnage.planning.fleet.plan:plan_fleet"
-    ),
+    "serve": _question("serve", "serve"),
+    "batch": _question("batch", "batch"),
+    "train": _question("train", "train"),
+    "finetune": _question("finetune", "train", planned_in="train"),
+    "infer": _question("infer", "infer"),
+    "lifecycle": _question("lifecycle", "lifecycle"),
+    "fleet": _question("fleet", "fleet"),
 }
 """Every kind of plan, in the order people meet them."""
 

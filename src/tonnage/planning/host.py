@@ -86,7 +86,7 @@ def serving_needs(layout: Layout, *, weight_bytes: float, offer: Offer | None) -
         need("disk for weights per instance", weight_bytes, unit="bytes", has=offer.local_nvme_bytes if offer else None,
              why="kept on the machine, so that a restart need not fetch them"),
         need("network per instance", download, unit="bytes/s", has=offer.network_bytes_per_s if offer else None,
-             why="weights fetched as fast as the timed start that cold starts are reckoned from"),
+             why="weights fetched as fast as the timed start that cold starts are computed from"),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""JSON Schema of the request file, generated from the door's field tables: editors complete and check by it.
+"""JSON Schema of the request file, derived from the requests' structs: editors complete and check by it.
 
     python -m tonnage.planning.request_schema > docs/request.schema.json
 
@@ -11,21 +11,17 @@ import json
 import math
 from typing import Any, Final
 
-from tonnage.planning.batch.door import BATCH_FIELDS
-from tonnage.planning.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
-from tonnage.planning.fleet.door import BUCKET_FIELDS, FLEET_FIELDS, FLEET_GROUPS
-from tonnage.planning.infer.door import INFER_FIELDS
-from tonnage.planning.lifecycle.door import LIFECYCLE_FIELDS
+import msgspec
 
-__all__ = ["fleet_lists", "property_of", "request_schema"]
+from tonnage.domain.requests.field import Field, Group, groups_of
+from tonnage.domain.requests.table import REQUESTS
+from tonnage.planning.ask import QUESTIONS
+from tonnage.planning.requests.reading import request_fields
 
-KINDS: Final = {
-    "serve": SERVE_FIELDS,
-    "batch": BATCH_FIELDS,
-    "train": TRAIN_FIELDS,
-    "finetune": FINETUNE_FIELDS,
-    "infer": INFER_FIELDS,
-}
+__all__ = ["groups_schema", "property_of", "request_schema"]
+
+REQUIRED: Final = {"lifecycle": ("months", "serve"), "fleet": ("workloads",)}
+"""Fields that no request of the kind goes without; of the others, the model."""
 BARE: Final = frozenset({"count", "tokens", "fraction", "years", "USD", "USD/year"})
 """Dimensions whose numbers need no unit."""
 
@@ -38,51 +34,44 @@ def request_schema() -> dict[str, Any]:
         "description": "What `tonnage plan REQUEST.yaml` reads.",
         "type": "object",
         "required": ["plan"],
-        "properties": {"plan": {"enum": [*KINDS, "lifecycle", "fleet"], "description": "what to plan"}},
-        "allOf": [
-            *(_if_kind(kind, _properties(fields), required=["model"]) for kind, fields in KINDS.items()),
-            _if_kind("lifecycle", _lifecycle(), required=["months", "serve"]),
-            _if_kind("fleet", _fleet(), required=["workloads"]),
-        ],
+        "properties": {"plan": {"enum": list(QUESTIONS), "description": "what to plan"}},
+        "allOf": [_of_kind(kind) for kind in QUESTIONS],
     }
 
 
-def _if_kind(kind: str, properties: dict[str, Any], *, required: list[str]) -> dict[str, Any]:
+def _of_kind(kind: str) -> dict[str, Any]:
+    struct = REQUESTS[kind]
     return {
         "if": {"properties": {"plan": {"const": kind}}, "required": ["plan"]},
-        "then": {"properties": {"plan": True, **properties}, "required": required, "additionalProperties": False},
+        "then": {
+            "properties": {"plan": True, **_properties(struct)},
+            "required": list(REQUIRED.get(kind, ("model",))),
+            "additionalProperties": False,
+        },
     }
 
 
-def _properties(fields: tuple[Field, ...]) -> dict[str, Any]:
-    return {field.name: property_of(field) for field in fields}
-
-
-def _lifecycle(groups: tuple[str, ...] = ("serve", "train", "finetune")) -> dict[str, Any]:
-    """Its own fields, and a group of fields for each plan it joins."""
-    grouped = {
-        name: {"type": "object", "properties": _properties(KINDS[name]), "additionalProperties": False}
-        for name in groups
+def _properties(struct: type[msgspec.Struct], taken: Group | None = None) -> dict[str, Any]:
+    """What may stand in a request or a group: its fields, then its groups and lists of groups."""
+    fields = {
+        field.name: property_of(field) for field in request_fields(struct) if taken is None or taken.takes(field.name)
     }
-    return {**_properties(LIFECYCLE_FIELDS), **grouped}
+    groups = groups_schema(struct)
+    both = {
+        name: {"anyOf": [*fields[name]["anyOf"][:1], group], "description": fields[name]["description"]}
+        for name, group in groups.items()
+        if name in fields
+    }
+    return {**fields, **groups, **both}
 
 
-def _fleet() -> dict[str, Any]:
-    """Its own fields, and lists of groups of fields."""
-    return {**_properties(FLEET_FIELDS), **fleet_lists()}
-
-
-def fleet_lists() -> dict[str, Any]:
-    """The lists of a fleet's request: workloads, machines that are there, quotas."""
-
-    def listed(fields: tuple[Field, ...], **more: Any) -> dict[str, Any]:
-        one = {"type": "object", "properties": {**_properties(fields), **more}, "additionalProperties": False}
-        return {"type": "array", "minItems": 1, "items": one}
-
-    about = "number of buckets of like lengths, or each of them"
-    buckets = {"anyOf": [{"type": "integer", "minimum": 1}, listed(BUCKET_FIELDS)], "description": about}
-    groups = {name: listed(fields) for name, fields in FLEET_GROUPS.items() if name != "workloads"}
-    return {"workloads": listed(FLEET_GROUPS["workloads"], buckets=buckets), **groups}
+def groups_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """The groups of a request, and its lists of groups: workloads, machines that are there, quotas."""
+    found = {}
+    for group in groups_of(struct):
+        one = {"type": "object", "properties": _properties(group.of, group), "additionalProperties": False}
+        found[group.name] = {"type": "array", "minItems": 1, "items": one} if group.many else one
+    return found
 
 
 def property_of(field: Field) -> dict[str, Any]:
@@ -107,7 +96,7 @@ def property_of(field: Field) -> dict[str, Any]:
 
 
 def _bounds(field: Field) -> dict[str, float]:
-    """The door's own bounds; its lower one is exclusive."""
+    """The bounds of the reading; the lower one is exclusive."""
     high = {} if field.high == math.inf else {"maximum": field.high}
     return {"exclusiveMinimum": field.low, **high}
 

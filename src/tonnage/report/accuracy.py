@@ -8,16 +8,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tonnage.domain.accuracy import AccuracyReport, BlockErrors, PeerErrors, Regret, SetAside
-from tonnage.report.accuracy_logs import log_page, log_rows
-from tonnage.report.accuracy_training import networks_page, training_page, training_rows
-from tonnage.report.duels import duel_rows, duel_sentence
-from tonnage.report.regret import regret_page, regret_rows
-from tonnage.report.standings import aside_page, standing_rows, standings_page
-
-__all__ = ["Page", "as_markdown", "as_text", "sentence", "worst_first"]
-
 import msgspec
+
+from tonnage.domain.accuracy import AccuracyReport, BlockErrors, Figure, PeerErrors, Regret, SetAside
+from tonnage.report.out_of_sample import (
+    aside_page,
+    duel_rows,
+    duel_sentence,
+    log_page,
+    log_rows,
+    regret_page,
+    regret_rows,
+    standing_rows,
+    standings_page,
+)
+
+__all__ = [
+    "Page",
+    "as_markdown",
+    "as_text",
+    "networks_page",
+    "sentence",
+    "training_page",
+    "training_rows",
+    "worst_first",
+]
 
 HEADER = ("block", "kind", "quantity", "rows", "predicted", "median", "mean", "p90", "bias", "covered", "± width")
 MOST_CRASHES = 10
@@ -274,3 +289,66 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
     return "\n".join([line(header), line(["---"] * len(header)), *(line(row) for row in rows)]) if rows else "None."
+
+
+TRAINING_HEADER = ("group", "figure", "numbers", "value", "to reach", "reached")
+
+_TRAINING_HEAD = """## Training, group by group
+
+Each row of training counts once, by the first speed that it prints; a row that prints FLOP/s only is counted as its
+source counts them. *Left out* is what fits say that never saw the row's source (or accelerator). Growth compares two
+counts of the same job, where only the data-parallel ranks grow. vTrain's tables (`measurements/outside`) are in no
+fit. A published layout is compared with the best arrangement of the same job that the search finds, by predicted
+step time."""
+
+
+_NETWORKS = """## Networks and single streams, group by group
+
+Batches through models that do not serve chats, and one request at a time through llama.cpp, ExLlama and MLC; prompts of
+one accelerator are rows without an answer, which no fit reads. *Own* are real runs on a processor that `tonnage measure
+device` measured just before ([measurements/own](../measurements/own/runs.csv)): PyTorch networks traced, predicted from
+the device's file, then run; the best of many runs in seconds of the one thread, for the machine was shared."""
+
+
+def training_rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
+    """Header and one row per figure."""
+    return [TRAINING_HEADER, *(_training_row(line) for line in figures)] if figures else []
+
+
+def training_page(figures: Sequence[Figure]) -> list[str]:
+    """The section of the page; nothing where no training row was scored."""
+    if not figures:
+        return []
+    header, *rows = training_rows(figures)
+    lines = [header, tuple("---" for _ in header), *rows]
+    return [_TRAINING_HEAD, "\n".join("| " + " | ".join(line) + " |" for line in lines)]
+
+
+def networks_page(figures: Sequence[Figure]) -> list[str]:
+    """The same table for networks and single streams."""
+    if not figures:
+        return []
+    header, *rows = training_rows(figures)
+    lines = [header, tuple("---" for _ in header), *rows]
+    return [_NETWORKS, "\n".join("| " + " | ".join(line) + " |" for line in lines)]
+
+
+def _training_row(line: Figure) -> tuple[str, ...]:
+    met = line.met
+    stated = line.at_most is not None or line.at_least is not None
+    return (
+        line.group,
+        line.figure,
+        f"{line.rows:,}",
+        "-" if line.value is None else f"{line.value:.1%}",
+        _bounds(line),
+        "" if met is None or not stated else "yes" if met else "NO",
+    )
+
+
+def _bounds(line: Figure) -> str:
+    if line.at_least is not None and line.at_most is not None:
+        return f"{line.at_least:.0%} to {line.at_most:.0%}"
+    if line.at_most is not None:
+        return f"at most {line.at_most:.0%}"
+    return f"at least {line.at_least:.0%}" if line.at_least is not None else "-"

@@ -1,14 +1,16 @@
-"""Any answer, shown: which report prints it, and the same report as HTML for pages, files and notebooks."""
+"""Any answer as a document, and the document on each face: printed, or HTML for pages, files and notebooks."""
 
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Callable
-from typing import Any, Final
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from tonnage.domain.batch_plan import BatchPlan
-from tonnage.domain.compare import Comparison
+from tonnage.domain.compare import Check, Comparison
 from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.diagnosis import Diagnosis
 from tonnage.domain.fit import FitAnswer
@@ -21,84 +23,126 @@ from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.report import html
 from tonnage.report.charts import Chart, charts_of
-from tonnage.report.console import Block, recorded
-from tonnage.units import show as quantity
+from tonnage.report.document import Block, Document, Text
+from tonnage.report.terminal import print_blocks
 
-__all__ = ["EXPLAINED_BY", "SHOWN_BY", "blocks_of", "explain", "fragment", "plot", "show"]
+__all__ = [
+    "DOCUMENTS", "EXPLANATIONS", "blocks_of", "document_of", "drawn", "explain", "explanation_of", "fragment", "plot",
+    "show", "show_document",
+]  # fmt: skip
 
-SHOWN_BY: Final[dict[type, str]] = {
-    ServePlan: "tonnage.report.plan:show_plan",
-    TrainPlan: "tonnage.report.train_plan:show_train_plan",
-    BatchPlan: "tonnage.report.batch:show_batch_plan",
-    LifecyclePlan: "tonnage.report.lifecycle:show_lifecycle_plan",
-    InferPlan: "tonnage.report.infer:show_infer_plan",
-    FleetPlan: "tonnage.report.fleet:show_fleet_plan",
-    FitAnswer: "tonnage.report.memory:show_fit",
-    LocalAnswer: "tonnage.report.local:show_local",
-    RentOrBuy: "tonnage.report.cost:show_rent_or_buy",
-    Simulated: "tonnage.report.simulate:show_simulation",
-    Diagnosis: "tonnage.report.diagnose:show_diagnosis",
-    Comparison: "tonnage.report.compare:show_comparison",
+DOCUMENTS: Final[dict[type, str]] = {
+    ServePlan: "tonnage.report.serve:serve_document",
+    TrainPlan: "tonnage.report.train:train_document",
+    BatchPlan: "tonnage.report.batch:batch_document",
+    LifecyclePlan: "tonnage.report.lifecycle:lifecycle_document",
+    InferPlan: "tonnage.report.infer:infer_document",
+    FleetPlan: "tonnage.report.fleet:fleet_document",
+    FitAnswer: "tonnage.report.fit:fit_document",
+    RentOrBuy: "tonnage.report.cost:rent_or_buy_document",
+    Simulated: "tonnage.report.simulation:simulation_document",
+    Diagnosis: "tonnage.report.diagnose:diagnosis_document",
+    Comparison: "tonnage.report.simulation:comparison_document",
+    Check: "tonnage.report.check:check_document",
+    LocalAnswer: "tonnage.report.local:local_document",
 }
-"""Kind of answer -> the report that prints it, as "module:function"."""
+"""Kind of answer -> its report, as "module:function"; each takes the answer, `top` and `every`."""
 
-EXPLAINED_BY: Final[dict[type, str]] = {
-    ServePlan: "tonnage.report.explain:show_explanation",
-    TrainPlan: "tonnage.report.train_plan:explain_train_plan",
+EXPLANATIONS: Final[dict[type, str]] = {
+    ServePlan: "tonnage.report.serve:explain_serve_plan",
+    TrainPlan: "tonnage.report.train:explain_train_plan",
     BatchPlan: "tonnage.report.batch:explain_batch_plan",
-    InferPlan: "tonnage.report.explain_kinds:explain_infer_plan",
-    FleetPlan: "tonnage.report.explain_kinds:explain_fleet_plan",
-    LifecyclePlan: "tonnage.report.explain_kinds:explain_lifecycle_plan",
+    InferPlan: "tonnage.report.infer:explain_infer_plan",
+    FleetPlan: "tonnage.report.fleet:explain_fleet_plan",
+    LifecyclePlan: "tonnage.report.lifecycle:explain_lifecycle_plan",
 }
 """Kind of plan -> the report that opens one of its options, or its bill where it has none to choose from."""
-TOP: Final = 12
+
+Answer = TypeVar("Answer")
 
 
-def show(answer: Any, *, top: int = TOP) -> None:
-    """Print an answer; `top` options where it has many."""
-    _told(SHOWN_BY, answer, top=top)
+def document_of(answer: Any, *, top: int | None = None, every: bool = False) -> Document:
+    """The answer as blocks; `top` options where it has many, or every one; otherwise the five of a first screen."""
+    document: Document = _report(DOCUMENTS, answer)(answer, top=top, every=every)
+    return document
 
 
-def explain(plan: Any, *, rank: int = 1) -> None:
+def explanation_of(plan: Any, *, rank: int = 1) -> Document:
     """
-    Print what an option of a plan is made of: each number with its parts, their basis and where they come from.
+    What an option of a plan is made of: each number with its parts, their basis and where they come from.
 
     Raises
     ------
     BadRequest
         The plan has no option of that rank.
     """
-    _told(EXPLAINED_BY, plan, rank=rank)
+    document: Document = _report(EXPLANATIONS, plan)(plan, rank=rank)
+    return document
 
 
-def _told(by: dict[type, str], answer: Any, **wanted: int) -> None:
+def _report(by: dict[type, str], answer: Any) -> Callable[..., Document]:
     module, _, name = by[type(answer)].partition(":")
-    report: Callable[..., None] = getattr(importlib.import_module(module), name)
-    known = inspect.signature(report).parameters
-    report(answer, **{name: value for name, value in wanted.items() if name in known})
+    report: Callable[..., Document] = getattr(importlib.import_module(module), name)
+    return report
 
 
-def blocks_of(answer: Any, *, top: int = TOP) -> tuple[Block, ...]:
-    """What `show` prints, as blocks."""
-    return recorded(show, answer, top=top)
+def blocks_of(answer: Any, *, top: int | None = None) -> tuple[Block, ...]:
+    """First screen and reasons, in one row of blocks."""
+    return document_of(answer, top=top).blocks
+
+
+# Faces
+
+
+def show_document(document: Document, *, why: bool = False) -> None:
+    """Print the first screen; with `why` the reasons below it."""
+    print_blocks(document.blocks if why else document.first)
+
+
+def show(
+    answer: Any, *, top: int | None = None, every: bool = False, why: bool = False, question: Sequence[str] = ()
+) -> None:
+    """
+    Print an answer: its first screen, with `why` the reasons below it.
+
+    `question` stands above an answer that does not hold its own: a simulation, a comparison.
+    """
+    document = document_of(answer, top=top, every=every)
+    if question:
+        asked = Text(text=" · ".join(part for part in question if part))
+        document = msgspec.structs.replace(document, first=(asked, *document.first))
+    show_document(document, why=why)
+
+
+def explain(plan: Any, *, rank: int = 1) -> None:
+    """
+    Print what an option of a plan is made of.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no option of that rank.
+    """
+    show_document(explanation_of(plan, rank=rank), why=True)
 
 
 def fragment(answer: Any, *, picture: Callable[[Chart], str] | None = None) -> str:
     """
-    The answer as HTML without a page around it: sentence, cards, pictures with tables, the whole report; closed at its
-    end, the best option of a plan with where each of its numbers comes from.
+    The answer as HTML without a page around it: sentence, first screen, pictures with tables, the reasons; closed at
+    its end, the best option of a plan with where each of its numbers comes from.
 
     Parameters
     ----------
-    answer : an answer of `SHOWN_BY`
+    answer : an answer of `DOCUMENTS`
     picture : callable, optional
         The HTML that shows a chart; absent = the drawing itself, inline.
     """
+    document = document_of(answer)
     good = getattr(answer, "feasible", getattr(answer, "fits", True))
     sentence = f'<p class="sentence{"" if good else " no"}" role="status">{html.escape(answer.sentence)}</p>'
-    rest = [block for block in blocks_of(answer) if block.text.strip() != answer.sentence.strip()]
-    drawn = html.figures(charts_of(answer), picture=picture)
-    return sentence + html.cards(_cards(answer)) + drawn + html.report(rest) + _opened(answer)
+    first = html.blocks(document.first, without=answer.sentence)
+    pictures = html.figures(charts_of(answer), picture=picture)
+    return sentence + first + pictures + html.report(document.why, without=answer.sentence) + _opened(answer)
 
 
 def plot(answer: Any, path: str) -> None:
@@ -116,16 +160,27 @@ def plot(answer: Any, path: str) -> None:
     save(charts_of(answer), path, title=f"Tonnage: {answer.sentence}", page=page)
 
 
-def _cards(answer: Any) -> list[tuple[str, str, str]]:
-    """Minimum, recommended, comfortable; none for answers without."""
-    return [
-        (choice.name, f"{choice.accelerators} for {quantity(choice.usd_per_hour, 'USD/h')}", choice.covers)
-        for choice in getattr(answer, "choices", ())
-    ]
-
-
 def _opened(answer: Any) -> str:
-    if type(answer) not in EXPLAINED_BY or not getattr(answer, "options", ()):
+    if type(answer) not in EXPLANATIONS or not getattr(answer, "options", ()):
         return ""
-    blocks = [block for block in recorded(explain, answer) if block.text.strip() != answer.sentence.strip()]
-    return html.folded("Where each number comes from", html.report(blocks))
+    blocks = explanation_of(answer).why
+    return html.folded("Where each number comes from", html.report(blocks, without=answer.sentence))
+
+
+# Notebooks ask whatever they show for `_repr_html_`. Structs of the domain know nothing of reports, so the method is
+# given to an answer's type from here, the first time one is made through the Python API.
+
+
+def drawn(answer: Answer) -> Answer:
+    """The same answer; its type can now show itself as HTML."""
+    kind: Any = type(answer)
+    if not hasattr(kind, "_repr_html_"):
+        kind._repr_html_ = _as_html
+    return answer
+
+
+def _as_html(answer: Any) -> str:
+    """The answer as a notebook shows it; without the `plots` extra its tables stand for the pictures."""
+    if importlib.util.find_spec("vl_convert") is not None:
+        return fragment(answer)
+    return fragment(answer, picture=lambda chart: f"<p>{html.escape(chart.title)}</p>")

@@ -1,141 +1,260 @@
-"""A batch plan as a person reads it: the sentence, the ways to finish in time, what haste costs, what spot risks."""
+"""A batch plan as a document: what finishes in time for least; then the time-cost trade-off, and one option opened."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Final
 
-from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff
-from tonnage.domain.plan import Bill
-from tonnage.report.console import lines, make_console
-from tonnage.report.lines import flip_text, need_text, starving
-from tonnage.report.opened import chosen, made_line, opening, parts_table
-from tonnage.report.options_table import Column, options_table
+from tonnage.report.document import Block, Column, Document, Meter, Table, grid, listed, section
+from tonnage.report.names import engine_title, model_name, named, product, provider_name
+from tonnage.report.screen import (
+    Pick,
+    Ranking,
+    closest_break_even,
+    columns_of,
+    first_screen,
+    left_out,
+    no_plan,
+    parts_of,
+    price_dates,
+    rows_shown,
+    short_names,
+    stale_text,
+)
+from tonnage.report.wording import (
+    bounded,
+    break_even_text,
+    chance,
+    chosen,
+    degrees,
+    interval,
+    limits,
+    made_note,
+    money,
+    need_text,
+    parts_table,
+    percent,
+    plural,
+    rejections,
+    renting,
+    spread_usd,
+    starving,
+    uncertain,
+)
 from tonnage.units import show
 
-if TYPE_CHECKING:
-    from rich.table import Table
+__all__ = ["batch_document", "explain_batch_plan"]
 
-__all__ = ["explain_batch_plan", "show_batch_plan"]
-
-MOST_REJECTIONS = 12
-"""Losers named one by one before the rest is counted."""
+SHOWN: Final = 8
+"""Options whose verdict stands under --why."""
+RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.wall_s.value, soonest=True)
 
 
-def show_batch_plan(plan: BatchPlan, *, top: int = 8) -> None:
-    """Print a plan: one sentence that answers, a table, the frontier, then reasons and what was assumed."""
-    console = make_console()
-    console.print(plan.sentence, style="bold" if plan.feasible else "bold red", markup=False)
-    if plan.options:
-        console.print()
-        console.print(_options_table(plan.options[:top], width=console.width))
-        told = [f"{i + 1}. {o.verdict}{' [ties with 1]' if o.ties else ''}" for i, o in enumerate(plan.options[:top])]
-        lines(console, "Why this one, why not the others?", texts=told)
-        if len(plan.options) > top:
-            console.print(f"  … and {len(plan.options) - top} more options (--top {len(plan.options)} shows them)")
-    if plan.frontier:
-        console.print("\nWhat haste costs: no other way is both cheaper and faster", style="bold")
-        console.print(_frontier_table(plan.frontier))
-    lines(console, "Dearer but faster? One accelerator against one", texts=list(plan.card_for_card))
-    lines(console, "Spot or on-demand?", texts=[plan.spot_against] if plan.spot_against else [])
-    if plan.break_even:
-        lines(console, "What would change this?", texts=[flip_text(flip) for flip in plan.break_even])
-    short = [f"{i + 1}. {text}" for i, o in enumerate(plan.options[:top]) if (text := starving(o.needs))]
-    lines(console, "Hosts that would starve the accelerators", texts=short)
-    lines(console, "What fewer bits cost in quality", texts=[change.told for change in plan.quality])
-    lines(console, "What relaxing one constraint buys", texts=list(plan.relaxing))
-    lines(console, f"Cannot do it ({len(plan.rejected)})", texts=_rejections(plan))
-    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
-    dates = ", ".join(f"{name} {date}" for name, date in sorted(plan.provenance.catalogue.items()))
-    console.print(f"\n{plan.evaluated} configurations looked at; {dates}.", style="dim", markup=False)
+def batch_document(plan: BatchPlan, *, top: int | None = None, every: bool = False) -> Document:
+    """The plan as blocks; `top` options in the table, or every one."""
+    if not plan.options:
+        return named(Document(first=no_plan(plan, question=_question(plan), what="configurations"), why=_why(plan)))
+    rows, best = rows_shown(plan, RANKING, top=top, every=every), plan.options[0]
+    first = first_screen(
+        question=_question(plan),
+        answer=_recommendation(best),
+        meters=_meters(plan, best),
+        table=_table([plan.options[row.place] for row in rows], rows),
+        risks=_risks(plan, best),
+        rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
+    )
+    return named(Document(first=first, why=_why(plan)))
 
 
-def explain_batch_plan(plan: BatchPlan, *, rank: int = 1) -> None:
+def _question(plan: BatchPlan) -> list[str]:
+    request = plan.request
+    lengths = request.lengths
+    return [
+        model_name(request.model),
+        f"{request.items:,.0f} items of {lengths.prompt_tokens:,.0f} in / {lengths.output_tokens:,.0f} out tokens",
+        f"within {show(request.deadline_s, 's')}" if request.deadline_s else "no deadline",
+        f"at most {show(request.budget_usd, 'USD')}" if request.budget_usd else "",
+        f"at most {plural(request.filters.max_count, 'accelerator')}" if request.filters.max_count else "",
+        price_dates(plan.provenance),
+    ]
+
+
+def _recommendation(best: BatchOption) -> str:
+    c = best.configuration
+    how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.weights.upper()}"
+    run = engine_title(c.engine.name, c.engine)
+    price = f"{money(best.cost.value)} in {show(best.wall_s.value, 's')} (${best.bill.usd_per_hour:,.2f}/h)"
+    return f"{best.accelerators} x {product(c.accelerator)}   {how}, {run}   {renting(best.bill)}   {price}"
+
+
+def _meters(plan: BatchPlan, best: BatchOption) -> list[Meter]:
+    deadline, budget = plan.request.deadline_s, plan.request.budget_usd
+    return [
+        Meter(
+            name="time", value=show(best.wall_s.value, "s"), interval=limits(best.wall_s),
+            limit=show(deadline, "s") if deadline else "",
+            chance=uncertain(chance(best.wall_s, deadline)) if deadline else "",
+            share=best.wall_s.value / deadline if deadline else None,
+        ),
+        Meter(
+            name="cost", value=money(best.cost.value), interval=limits(best.cost),
+            limit=show(budget, "USD") if budget else "",
+            chance=uncertain(chance(best.cost, budget)) if budget else "",
+            share=best.cost.value / budget if budget else None,
+        ),
+        Meter(name="rate", value=show(best.replicas * best.items_per_s.value, "1/s")),
+        Meter(name="per 1k items", value=f"${best.usd_per_thousand_items:,.3g}"),
+        Meter(name="per 1M output tokens", value=f"${best.usd_per_million_output_tokens:,.3g}"),
+    ]  # fmt: skip
+
+
+def _table(options: list[BatchOption], rows: list[Pick]) -> Table:
+    short = short_names(o.configuration.accelerator for o in options)
+    columns = (
+        Column("", spare=1), Column("accelerators", wraps=True), Column("layout", spare=4), Column("time", wraps=True),
+        Column("cost", wraps=True), Column("$/1k items", True, spare=5), Column("kWh", True, spare=7),
+        Column("kg CO2", True, spare=8), Column("evidence"), Column("provider", spare=3), Column("term", spare=2),
+        Column("region", spare=6),
+    )  # fmt: skip
+    cells = [
+        (
+            label,
+            f"{o.accelerators} x {short[o.configuration.accelerator]}",
+            f"{o.replicas}x{degrees(o.configuration)} {o.configuration.precision.weights.upper()}",
+            interval(o.wall_s),
+            spread_usd(o.cost),
+            f"{o.usd_per_thousand_items:,.3g}",
+            "" if o.kwh is None else f"{o.kwh:,.0f}",
+            "" if o.kg_co2 is None else f"{o.kg_co2:,.0f}",
+            o.basis + ("" if o.sure else ", unsure"),
+            provider_name(o.bill.provider),
+            o.bill.term,
+            o.bill.region,
+        )
+        for label, o in zip(columns_of(rows), options, strict=True)
+    ]
+    return Table(columns=columns, rows=tuple(cells))
+
+
+def _risks(plan: BatchPlan, best: BatchOption) -> list[str]:
+    return [
+        _cheaper(plan, best),
+        _spot(plan),
+        stale_text(best.bill, plan.provenance.made),
+        closest_break_even(plan.break_even),
+    ]
+
+
+def _spot(plan: BatchPlan) -> str:
+    """The cheapest option on spot against the cheapest on demand, whichever is recommended."""
+    cheapest = {
+        term: min((o for o in plan.options if o.bill.term == term), key=lambda o: o.cost.value, default=None)
+        for term in ("spot", "on-demand")
+    }
+    spot, firm = cheapest["spot"], cheapest["on-demand"]
+    if spot is None or firm is None or spot.cost.value >= firm.cost.value:
+        return ""
+    saves = percent(1.0 - spot.cost.value / firm.cost.value)
+    return (
+        f"Spot saves {saves}: {money(spot.cost.value)} in {show(spot.wall_s.value, 's')} against "
+        f"{money(firm.cost.value)} on demand on {parts_of(firm.accelerators, firm.configuration.accelerator)}; "
+        f"preempted spot instances are in that time."
+    )
+
+
+def _cheaper(plan: BatchPlan, best: BatchOption) -> str:
+    """The cheapest option that may miss the deadline within error."""
+    unsure = [option for option in plan.options if not option.sure and option.cost.value < best.cost.value]
+    if not unsure:
+        return ""
+    option, deadline = min(unsure, key=lambda each: each.cost.value), plan.request.deadline_s
+    kept = uncertain(chance(option.wall_s, deadline)) if deadline else ""
+    return (
+        f"Cheaper, less sure: {parts_of(option.accelerators, option.configuration.accelerator)} {option.bill.term}, "
+        f"{money(option.cost.value)} in {interval(option.wall_s)}{f', {kept} to keep the deadline' if kept else ''}."
+    )
+
+
+# Why
+
+
+def _why(plan: BatchPlan) -> tuple[Block, ...]:
+    shown = plan.options[:SHOWN]
+    tie = " [not distinguishable from option 1 (within error)]"
+    blocks: list[Block] = [
+        *listed("Answer", [plan.sentence] if plan.options else []),
+        *listed("Why this one, why not the others", [
+            f"{i + 1}. {o.verdict}{tie if o.ties and i else ''}" for i, o in enumerate(shown)
+        ]),
+        *section("Time-cost trade-off: nothing else is both cheaper and faster", _frontier(plan.frontier)),
+        *listed("More expensive but faster: one accelerator against one", plan.card_for_card),
+        *listed("Spot or on-demand", [plan.spot_against] if plan.spot_against else []),
+        *listed("What would change this", [break_even_text(flip) for flip in plan.break_even]),
+        *listed("Hosts too small for the accelerators", [
+            f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := starving(o.needs))
+        ]),
+        *listed("Quality impact of quantisation", [change.told for change in plan.quality]),
+        *listed("What relaxing one constraint buys", plan.relaxing),
+        *rejections("Ruled out", plan.rejected),
+        *listed("Assumptions", plan.provenance.assumed),
+        *listed("Inputs", [f"{plan.evaluated} configurations evaluated", *(
+            f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())
+        )]),
+    ]  # fmt: skip
+    return tuple(blocks)
+
+
+def _frontier(frontier: tuple[TradeOff, ...]) -> Table | None:
+    rows = [
+        (show(point.wall_s, "s"), show(point.usd, "USD"), f"{point.times_the_price:.2f}x",
+         f"{point.times_faster:,.3g}x", str(point.accelerators), point.term, point.label)
+        for point in frontier
+    ]  # fmt: skip
+    heads = ["time>", "cost>", "price>", "speed>", "accelerators>", "term", "configuration~"]
+    return grid(heads, rows) if rows else None
+
+
+def explain_batch_plan(plan: BatchPlan, *, rank: int = 1) -> Document:
     """
-    Print what the option of that rank is made of; a plan without options shows why.
+    What the option of that rank is made of; a plan without options says why.
 
     Raises
     ------
     BadRequest
         The plan has no option of that rank.
     """
-    console = make_console()
     if not plan.options:
-        show_batch_plan(plan)
-        return
+        return batch_document(plan)
     option = chosen(plan.options, rank)
-    console.print(plan.sentence, style="bold", markup=False)
-    opening(console, option.configuration.label(), rank=rank, verdict=option.verdict)
-    console.print("\nCost of the job", style="bold")
-    console.print(parts_table(option.cost))
-    console.print("\nMemory of one accelerator", style="bold")
-    console.print(parts_table(option.memory))
-    lines(console, "Time", texts=_time(plan, option))
-    lines(console, "Electricity and carbon", texts=_energy(option))
-    lines(console, "What the host must bring", texts=[need_text(need) for need in option.needs])
-    lines(console, "From", texts=[*option.sources, *(option.energy.sources if option.energy else ())])
-    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
-    made_line(console, plan.provenance)
-
-
-def _options_table(options: tuple[BatchOption, ...], *, width: int) -> Table:
-    return options_table(
-        (
-            Column("#", tuple(str(rank) for rank, _ in enumerate(options, 1)), True),
-            Column("accelerators", tuple(f"{o.accelerators} x {o.configuration.accelerator}" for o in options),
-                   wraps=True),
-            Column("layout", tuple(f"{o.replicas} x {_degrees(o)} {o.configuration.precision.weights}"
-                                   for o in options), wraps=True),
-            Column("time", tuple(_interval(o.wall_s) for o in options), wraps=True),
-            Column("cost", tuple(_interval(o.cost) for o in options), wraps=True),
-            Column("$/1k items", tuple(f"{o.usd_per_thousand_items:,.4g}" for o in options), True, spare=1),
-            Column("$/1M out", tuple(f"{o.usd_per_million_output_tokens:,.3g}" for o in options), True, spare=2),
-            Column("kWh", tuple("" if o.kwh is None else f"{o.kwh:,.0f}" for o in options), True, spare=3),
-            Column("kg CO2", tuple("" if o.kg_co2 is None else f"{o.kg_co2:,.0f}" for o in options), True, spare=4),
-            Column("offer", tuple(_offer(o.bill) for o in options), wraps=True),
-            Column("basis", tuple(o.basis + ("" if o.sure else ", unsure") for o in options), wraps=True),
-        ),
-        width=width,
-    )  # fmt: skip
-
-
-def _offer(bill: Bill) -> str:
-    where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}, {bill.term}, {bill.as_of}"
-    return where + (" (old price)" if bill.stale else "")
-
-
-def _frontier_table(frontier: tuple[TradeOff, ...]) -> Table:
-    table = _table(
-        ("time", "right"), ("cost", "right"), ("price", "right"), ("speed", "right"), ("accelerators", "left"),
-        ("term", "left"), ("configuration", "left"),
-    )  # fmt: skip
-    for point in frontier:
-        table.add_row(
-            show(point.wall_s, "s"),
-            show(point.usd, "USD"),
-            f"{point.times_the_price:.2f}x",
-            f"{point.times_faster:,.3g}x",
-            str(point.accelerators),
-            point.term,
-            point.label,
-        )
-    return table
+    blocks: list[Block] = [
+        *section(f"Option {rank}: {option.configuration.label()}", option.verdict),
+        *section("Cost of the job", parts_table(option.cost)),
+        *section("Memory of one accelerator", parts_table(option.memory)),
+        *listed("Time", _time(plan, option)),
+        *listed("Electricity and carbon", _energy(option)),
+        *listed("What the host must bring", [need_text(need) for need in option.needs]),
+        *listed("Sources", [*option.sources, *(option.energy.sources if option.energy else ())]),
+        *listed("Assumptions", plan.provenance.assumed),
+        made_note(plan.provenance),
+    ]
+    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
+    return named(Document(first=question, why=tuple(blocks)))
 
 
 def _time(plan: BatchPlan, option: BatchOption) -> list[str]:
     each, wall = option.items_per_s, option.wall_s
-    told = [
-        f"{option.replicas} replicas x {_interval(each)} = {show(option.replicas * each.value, '1/s')}",
+    summary = [
+        f"{option.replicas} replicas x {bounded(each)} = {show(option.replicas * each.value, '1/s')}",
         f"{show(option.start_s, 's')} until the first token; each instance is charged {option.billed_hours:,.2f} h",
-        f"done after {_interval(wall)}",
+        f"done after {bounded(wall)}",
     ]
     if option.useful < 1:
-        told.append(
+        summary.append(
             f"{option.useful:.1%} of its running time is useful; capacity is there {option.available:.0%} of the time"
         )
     if plan.request.deadline_s is not None:
-        told.append(f"allowed: {show(plan.request.deadline_s, 's')}")
-    return told
+        summary.append(f"allowed: {show(plan.request.deadline_s, 's')}")
+    return summary
 
 
 def _energy(option: BatchOption) -> list[str]:
@@ -143,31 +262,3 @@ def _energy(option: BatchOption) -> list[str]:
         return ["the accelerator's power is not published"]
     carbon = "the grid of this region is not known" if option.kg_co2 is None else f"{option.kg_co2:,.1f} kg CO2"
     return [f"{option.kwh:,.1f} kWh at {show(option.energy.power_w, 'W')} with PUE {option.energy.pue:g}; {carbon}"]
-
-
-def _degrees(option: BatchOption) -> str:
-    layout = option.configuration.layout
-    return " ".join(f"{name}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1) or "tp1"
-
-
-def _interval(quantity: Quantity) -> str:
-    value = show(quantity.value, quantity.unit)
-    if quantity.low is None or quantity.high is None:
-        return value
-    return f"{value} ({show(quantity.low, quantity.unit)}-{show(quantity.high, quantity.unit)})"
-
-
-def _rejections(plan: BatchPlan) -> list[str]:
-    named = [f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected[:MOST_REJECTIONS]]
-    rest = len(plan.rejected) - MOST_REJECTIONS
-    return [*named, f"… and {rest} more (all in --json)"] if rest > 0 else named
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for name, justify in columns:
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    return table

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tonnage.domain.breakdown import Breakdown, Evidence, Node
 from tonnage.errors import UnknownName
-from tonnage.report.console import lines, make_console
+from tonnage.report.document import Block, Column, Document, Headline, Section, Table, Text, listed
+from tonnage.report.names import named
 from tonnage.units import show
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-__all__ = ["DEPTH", "PLAN_DEPTH", "show_breakdown", "tree_table"]
+__all__ = ["DEPTH", "PLAN_DEPTH", "breakdown_document", "tree_table"]
 
 DEPTH: Final = 7
 """Levels below a number that are shown unless asked otherwise: operators of a steady state."""
@@ -24,9 +22,9 @@ _SHORTEST: Final = 0.0005
 _SHAPE: Final = ("m", "n", "k", "groups", "batch", "context", "heads", "kv_heads", "head_dim", "window", "ranks")
 
 
-def show_breakdown(opened: Breakdown, *, depth: int = DEPTH, only: str | None = None) -> None:
+def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | None = None) -> Document:
     """
-    Print every number of a configuration, opened to so many levels, then what the leaves rest on.
+    Every number of a configuration, opened to so many levels, then what the leaves rest on.
 
     What repeats others (the whole latency, rates) is opened one level, unless it is the one asked for by name.
 
@@ -35,17 +33,18 @@ def show_breakdown(opened: Breakdown, *, depth: int = DEPTH, only: str | None = 
     UnknownName
         `only` is none of the numbers.
     """
-    console, sources = make_console(), dict[str, int]()
-    console.print(opened.label, style="bold", markup=False)
+    sources, numbers = dict[str, int](), list[Block]()
     for node in _chosen(opened.numbers, only):
-        console.print(f"\n{node.name}: {_amount(node)}", style="bold", markup=False)
-        if node.how:
-            console.print(f"  {node.how}", markup=False)
         levels = depth if only or node.name in _FIRST else min(depth, 1)
-        if node.parts and levels > 0:
-            console.print(tree_table(node, depth=levels, sources=sources))
-    lines(console, "Sources", texts=[f"[{number}] {told}" for told, number in sources.items()])
-    lines(console, "Assumptions", texts=list(opened.notes))
+        inner = [Text(text=node.how)] if node.how else []
+        tree = [tree_table(node, depth=levels, sources=sources)] if node.parts and levels > 0 else []
+        numbers.append(Section(title=f"{node.name}: {_amount(node)}", blocks=(*inner, *tree)))
+    why = (
+        *numbers,
+        *listed("Sources", [f"[{number}] {source}" for source, number in sources.items()]),
+        *listed("Assumptions", opened.notes),
+    )
+    return named(Document(first=(Headline(text=opened.label),), why=why))
 
 
 def _chosen(numbers: tuple[Node, ...], only: str | None) -> list[Node]:
@@ -59,22 +58,20 @@ def _chosen(numbers: tuple[Node, ...], only: str | None) -> list[Node]:
 
 def tree_table(node: Node, *, depth: int, sources: dict[str, int]) -> Table:
     """The parts of a number, indented; `sources` collects what the leaves rest on."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("part", "time", "share", "count x time x engine's factor, shape", "roofline", "evidence"):
-        number = name in {"time", "share"}
-        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=number or name == "part")
-    whole = _seconds(node)
+    columns = (
+        Column("part"), Column("time", True), Column("share", True),
+        Column("count x time x engine's factor, shape", wraps=True), Column("roofline", wraps=True),
+        Column("evidence", wraps=True),
+    )  # fmt: skip
+    whole, rows = _seconds(node), list[tuple[str, ...]]()
     for row in _rows(node, depth=depth, share=1.0 / whole if whole else 0.0):
         part = row.node
         inside = "beside" if row.share is None else f"{row.share:.1%}"
-        table.add_row(
-            "  " * row.level + part.name, show(part.value, part.unit), inside, row.how, _roofline(row.evidence),
-            _evidence(row.evidence, sources),
+        rows.append(
+            ("  " * row.level + part.name, show(part.value, part.unit), inside, row.how, _roofline(row.evidence),
+             _evidence(row.evidence, sources))
         )  # fmt: skip
-    return table
+    return Table(columns=columns, rows=tuple(rows))
 
 
 class _Row(NamedTuple):
@@ -108,20 +105,20 @@ def _rows(node: Node, *, depth: int, share: float | None, level: int = 0) -> Ite
 
 def _through(node: Node) -> tuple[Node, float, str]:
     """Where a chain of single parts ends, how many of the last a node is, and how it is written in one line."""
-    times, told = node.times, [_how(node)]
+    times, steps = node.times, [_how(node)]
     while True:
         only = node.parts[0] if len(node.parts) == 1 else _binding(node)
         if only is None:
-            told += [f"{node.binds} binds, the other runs beside it"] if node.rule == "max" else []
-            return node, times, "; ".join(part for part in told if part)
+            steps += [f"{node.binds} binds, the other runs beside it"] if node.rule == "max" else []
+            return node, times, "; ".join(part for part in steps if part)
         if node.rule == "max":
             beside = ", ".join(f"{part.name} {show(part.value, part.unit)}" for part in node.parts if part is not only)
-            told.append(f"{only.name} binds over {beside}")
+            steps.append(f"{only.name} binds over {beside}")
         elif node.times != 1.0:
-            told[-1] = f"{node.times:.3g} x {show(only.value, only.unit)}" + (f", {told[-1]}" if told[-1] else "")
+            steps[-1] = f"{node.times:.3g} x {show(only.value, only.unit)}" + (f", {steps[-1]}" if steps[-1] else "")
         node = only
         times *= node.times
-        told.append(_how(node))
+        steps.append(_how(node))
 
 
 def _binding(node: Node) -> Node | None:

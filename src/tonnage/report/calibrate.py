@@ -1,14 +1,21 @@
-"""How does a calibration look? The sentence, the numbers with their priors, each load before and after."""
+"""Calibrations and the history of measurements as documents: numbers with their priors, loads before and after."""
 
 from __future__ import annotations
 
 import math
 
+import msgspec
+
 from tonnage.domain.calibration import Calibrated, CalibrationError
-from tonnage.report.console import lines, make_console
+from tonnage.domain.measurement import History
+from tonnage.report.document import Block, Command, Document, Headline, Note, grid, listed, section
+from tonnage.report.names import named
 from tonnage.units import show
 
-__all__ = ["show_calibrated"]
+__all__ = ["calibrated_document", "history_document"]
+
+FIRST_ROWS = 10
+"""Loads of the first screen."""
 
 _NUMBERS = (
     ("memory", "what memory bounds"),
@@ -19,33 +26,27 @@ _NUMBERS = (
 _NINETY = 1.645
 
 
-def show_calibrated(found: Calibrated, *, path: str = "", own: bool = False) -> None:
-    """Print a calibration and where it was written."""
-    from rich.table import Table
-
-    console = make_console()
-    console.print(found.sentence, markup=False)
-    numbers = Table(box=None, pad_edge=False)
-    for head in ("number", "catalogue", "this stack", "90 % between"):
-        numbers.add_column(head, justify="left" if head == "number" else "right", no_wrap=True)
+def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False) -> Document:
+    """A calibration, and where it was written."""
+    numbers = []
     for name, said in _NUMBERS:
         value, error = getattr(found.calibration.stretch, name), found.calibration.spread.get(name)
         wide = math.exp(_NINETY * error) if error is not None else 1.0
-        numbers.add_row(said, *(_value(name, x) for x in (getattr(found.prior, name), value)),
-                        f"{_value(name, value / wide)} – {_value(name, value * wide)}")  # fmt: skip
-    console.print()
-    console.print(numbers)
-    loads = Table(box=None, pad_edge=False)
-    for head in ("model", "load", "quantity", "measured", "before", "after", "left out"):
-        loads.add_column(head, justify="left" if head in {"model", "load", "quantity"} else "right", no_wrap=True)
-    for error_of in found.errors:
-        loads.add_row(*_row(error_of))
-    console.print()
-    console.print(loads)
-    lines(console, "To know", texts=list(found.notes))
+        numbers.append((said, _value(name, getattr(found.prior, name)), _value(name, value),
+                        f"{_value(name, value / wide)} – {_value(name, value * wide)}"))  # fmt: skip
+    loads = grid(["model", "load", "quantity", "measured>", "before>", "after>", "left out>"], map(_row, found.errors))
+    first: list[Block] = [
+        Headline(text=found.sentence),
+        grid(["number", "catalogue>", "this stack>", "90 % between>"], numbers),
+        msgspec.structs.replace(loads, rows=loads.rows[:FIRST_ROWS]),
+    ]
     if path:
         use = "every later answer takes it" if own else f"use it with --calibration {path}"
-        console.print(f"\nWritten to {path}; {use}.", markup=False, highlight=False)
+        first.append(Command(text=f"Written to {path}; {use}."))
+    more = len(loads.rows) - FIRST_ROWS
+    first.append(Note(text=(f"{more} more loads and n" if more > 0 else "N") + "otes: --why."))
+    return named(Document(first=tuple(first), why=(*section("Every load", loads if more > 0 else None),
+                                                   *listed("Notes", found.notes))))  # fmt: skip
 
 
 def _value(name: str, value: float) -> str:
@@ -64,3 +65,16 @@ def _row(error: CalibrationError) -> tuple[str, ...]:
         measured,
         *("–" if x is None else f"{x / error.measured - 1.0:+.0%}" for x in shares),
     )
+
+
+def history_document(history: History) -> Document:
+    """Entries of the history, the latest first."""
+    count = len(history.entries)
+    rows = [
+        (str(entry.id), entry.kind, entry.date, entry.machine, entry.model or "–", entry.subject or "–",
+         ", ".join(f"{name} {version}" for name, version in entry.versions.items()))
+        for entry in history.entries
+    ]  # fmt: skip
+    lead = Headline(text=f"{count} measurement{'s' if count != 1 else ''} in {history.place}.")
+    table = grid(["no>", "kind", "date", "machine~", "model~", "of~", "versions~"], rows)
+    return Document(first=(lead, table) if rows else (lead,))

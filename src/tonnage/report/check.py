@@ -1,29 +1,36 @@
-"""A check as a person reads it: in a terminal, or as Markdown for a pull-request comment."""
+"""A check as a document: every figure with what moved marked; or as Markdown for a pull-request comment."""
 
 from __future__ import annotations
 
 from tonnage.domain.compare import Change, Check
-from tonnage.report.console import make_console
+from tonnage.report.document import Block, Column, Document, Headline, Note, Table
+from tonnage.report.names import named
 from tonnage.units import show
 
-__all__ = ["as_markdown", "show_check"]
+__all__ = ["as_markdown", "check_document"]
+
+FIRST_ROWS = 12
+"""Figures of the first screen, those that moved first."""
 
 
-def show_check(check: Check) -> None:
-    """Print a check: the sentence, then every figure with what moved marked."""
-    from rich import box
-    from rich.table import Table
+def check_document(check: Check, *, top: int | None = None, every: bool = False) -> Document:
+    """A check as blocks: the sentence, what moved first, then every figure."""
+    moved_first = sorted(check.changes, key=lambda change: not change.beyond)
+    shown = moved_first if every else moved_first[: top or FIRST_ROWS]
+    rest = len(moved_first) - len(shown)
+    made = f"Kept plan: {check.made_before}. Made now: {check.made_now}."
+    more = f" {rest} more figures: --why." if rest else ""
+    first: tuple[Block, ...] = (
+        Headline(text=check.sentence, good=not check.changed and check.feasible),
+        _figures(shown),
+        Note(text=made + more),
+    )
+    return named(Document(first=first, why=(_figures(list(check.changes)),) if rest else ()))
 
-    console = make_console()
-    bad = check.changed or not check.feasible
-    console.print(check.sentence, style="bold red" if bad else "bold", markup=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("", "before", "now", "change", ""):
-        table.add_column(name, justify="right" if name == "change" else "left")
-    for change in check.changes:
-        table.add_row(*_cells(change), "changed" if change.beyond else "")
-    console.print(table)
-    console.print(f"Kept plan: {check.made_before}. Made now: {check.made_now}.", style="dim", markup=False)
+
+def _figures(changes: list[Change]) -> Table:
+    columns = (Column(""), Column("before", wraps=True), Column("now", wraps=True), Column("change", True), Column(""))
+    return Table(columns=columns, rows=tuple((*_cells(c), "changed" if c.beyond else "") for c in changes))
 
 
 def as_markdown(check: Check) -> str:

@@ -1,62 +1,83 @@
-"""Rent or buy as a person reads it: the sentence, each price against owning, where the money goes, what decides."""
+"""Rent or buy as a document: each price against owning; then where the money goes, and what decides it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Final
 
 from tonnage.domain.cost import Input, Rent, RentOrBuy, Swing
-from tonnage.report.console import lines, make_console
+from tonnage.report.document import Column, Document, Meter, Table, grid, listed, section
+from tonnage.report.names import named, product, provider_name
+from tonnage.report.screen import first_screen
+from tonnage.report.wording import limits, money, percent, plural
 from tonnage.units import show
 
-if TYPE_CHECKING:
-    from rich.table import Table
+__all__ = ["rent_or_buy_document"]
 
-__all__ = ["show_rent_or_buy"]
+FIRST_ROWS: Final = 5
+INPUTS: Final = 12
+"""Sensitivities under --why; all of them are in the JSON."""
 
 
-def show_rent_or_buy(answer: RentOrBuy, *, top: int = 12) -> None:
-    """Print the answer; `top` limits the prices and the sensitivities, which --json has all of."""
-    console = make_console()
-    console.print(answer.sentence, style="bold" if answer.feasible else "bold red", markup=False)
-    if answer.rents:
-        console.print()
-        console.print(_rents_table(answer, top=top))
-        if len(answer.rents) > top:
-            console.print(f"  … and {len(answer.rents) - top} more prices (--top {len(answer.rents)} shows them)")
-    console.print("\nWhere the money of owning goes", style="bold")
-    console.print(_owning_table(answer))
-    console.print("\nWhat decides it: one input at a time, over its band", style="bold")
-    console.print(_tornado_table(answer, top=top))
-    lines(
-        console, "What the rules of thumb become", texts=[f"{c.rule}: {c.verdict}; {c.computed}" for c in answer.claims]
+def rent_or_buy_document(answer: RentOrBuy, *, top: int | None = None, every: bool = False) -> Document:
+    """The answer as blocks; `top` prices in the table, or every one."""
+    rents = answer.rents if every else answer.rents[: top or FIRST_ROWS]
+    hidden = len(answer.rents) - len(rents)
+    owned = answer.owned_usd_per_used_hour
+    largest = max(answer.tornado, key=lambda swing: swing.width, default=None)
+    first = first_screen(
+        question=_question(answer),
+        answer=answer.sentence,
+        good=answer.feasible,
+        meters=[
+            Meter(name="owning", value=money(answer.owning.value), interval=limits(answer.owning)),
+            Meter(name="per accelerator and used hour", value=f"${owned.value:,.2f}", interval=limits(owned)),
+            Meter(name="per hour of the calendar", value=f"${answer.owned_usd_per_hour:,.2f}"),
+        ],
+        table=_rents(answer, rents) if rents else None,
+        risks=[f"Decides most: {_swing_text(largest)}." if largest else ""],
+        rest=(f"{plural(hidden, 'more price')}: --all. " if hidden > 0 else "")
+        + "Where the money goes, sensitivities, inputs: --why.",
     )
-    console.print("\nReckoned from", style="bold")
-    console.print(_inputs_table(answer.inputs))
-    lines(console, "Taken as given", texts=list(answer.assumed))
+    why = (
+        *section("Where the money of owning goes", _owning(answer)),
+        *section("What decides it: one input at a time, over its band", _tornado(answer)),
+        *listed("What the rules of thumb become", [f"{c.rule}: {c.verdict}; {c.computed}" for c in answer.claims]),
+        *section("Inputs", _inputs(answer.inputs)),
+        *listed("Assumptions", answer.assumed),
+    )
+    return named(Document(first=first, why=why))
 
 
-def _rents_table(answer: RentOrBuy, *, top: int) -> Table:
-    table = _table(
-        ("rent from", "left"), ("term", "left"), ("$/accelerator-h", "right"), ("useful", "right"),
-        ("life, $", "right"), ("owning breaks even", "left"), ("hours", "right"), ("pays back", "right"),
-        ("cheaper", "left"), ("price of", "left"),
+def _question(answer: RentOrBuy) -> list[str]:
+    request = answer.request
+    years = next((given.value for given in answer.inputs if given.name == "years"), None)
+    count = next((given.value for given in answer.inputs if given.name == "accelerators"), None)
+    machine = f"{count:g} x {product(request.accelerator)}" if count else product(request.accelerator)
+    newest = max((rent.as_of for rent in answer.rents), default="")
+    return [
+        f"rent or buy {machine}", f"{percent(request.utilisation)} of hours used",
+        f"kept {years:g} years" if years else "", request.country, f"prices to {newest}" if newest else "",
+    ]  # fmt: skip
+
+
+def _rents(answer: RentOrBuy, rents: tuple[Rent, ...]) -> Table:
+    columns = (
+        Column("rent from"), Column("term"), Column("$/accelerator-h", True), Column("useful", True, spare=5),
+        Column("life, $", True, spare=3), Column("owning breaks even"), Column("hours", True, spare=4),
+        Column("pays back", True, spare=2), Column("cheaper"), Column("price of", spare=1),
     )  # fmt: skip
-    for rent in answer.rents[:top]:
-        table.add_row(
-            f"{rent.provider} {rent.region}".strip(),
-            rent.term,
-            f"{rent.usd_per_accelerator_hour:,.2f}",
-            f"{rent.useful:.1%}" if rent.useful < 1 else "",
-            f"{rent.lifetime_usd:,.0f}",
-            _break_even(rent),
+    rows = [
+        (
+            f"{provider_name(rent.provider)} {rent.region}".strip(), rent.term, f"{rent.usd_per_accelerator_hour:,.2f}",
+            f"{rent.useful:.1%}" if rent.useful < 1 else "", f"{rent.lifetime_usd:,.0f}", _break_even(rent),
             "" if rent.break_even_hours is None else f"{rent.break_even_hours:,.0f}",
             "" if rent.payback_months is None else f"{rent.payback_months:.0f} months",
-            "own" if rent.owning_wins else "rent",
-            rent.as_of + (" (old)" if rent.stale else ""),
+            "own" if rent.owning_wins else "rent", rent.as_of + (" (old)" if rent.stale else ""),
         )
-    own = f"{answer.owned_usd_per_hour:,.2f}"
-    table.add_row("own", "", own, "", f"{answer.owning.value:,.0f}", *[""] * 5, style="bold")
-    return table
+        for rent in rents
+    ]  # fmt: skip
+    own = ("own", "", f"{answer.owned_usd_per_hour:,.2f}", "", f"{answer.owning.value:,.0f}", *[""] * 5)
+    return Table(columns=columns, rows=(*rows, own), total=True)
 
 
 def _break_even(rent: Rent) -> str:
@@ -69,31 +90,29 @@ def _break_even(rent: Rent) -> str:
     return f"{rent.break_even_utilisation:.0%} ({low}-{high})"
 
 
-def _owning_table(answer: RentOrBuy) -> Table:
-    table = _table(("part", "left"), ("USD", "right"), ("share", "right"), ("from", "left"))
+def _owning(answer: RentOrBuy) -> Table:
     total = answer.owning.value
-    for part in answer.owning.parts:
-        table.add_row(part.name, f"{part.value:,.0f}", f"{part.value / total:.1%}", part.source)
-    table.add_row("total", f"{total:,.0f}", "", "", style="bold")
-    return table
+    rows = [(part.name, f"{part.value:,.0f}", f"{part.value / total:.1%}", part.source) for part in answer.owning.parts]
+    return grid(["part~", "USD>", "share>", "from~"], [*rows, ("total", f"{total:,.0f}", "", "")], total=True)
 
 
-def _tornado_table(answer: RentOrBuy, *, top: int) -> Table:
-    table = _table(
-        ("input", "left"), ("from", "right"), ("to", "right"), ("$/used h", "left"), ("breaks even at", "left")
-    )
+def _tornado(answer: RentOrBuy) -> Table:
     widest = max((swing.width for swing in answer.tornado), default=0.0)
     steady = [swing for swing in answer.tornado if swing.name != "rent_decline"]
-    for swing in [*steady[:top], *(s for s in answer.tornado if s.name == "rent_decline")]:
+    rows = []
+    for swing in [*steady[:INPUTS], *(s for s in answer.tornado if s.name == "rent_decline")]:
         bar = "█" * round(20 * swing.width / widest) if widest else ""
-        table.add_row(
-            swing.name,
-            _value(swing.low, swing.unit),
-            _value(swing.high, swing.unit),
-            f"{swing.usd_per_used_hour_at_low:,.2f} to {swing.usd_per_used_hour_at_high:,.2f}  {bar}",
-            _ends(swing),
-        )
-    return table
+        used = f"{swing.usd_per_used_hour_at_low:,.2f} to {swing.usd_per_used_hour_at_high:,.2f}  {bar}"
+        rows.append((swing.name, _value(swing.low, swing.unit), _value(swing.high, swing.unit), used, _ends(swing)))
+    return grid(["input~", "from>", "to>", "$/used h", "breaks even at"], rows)
+
+
+def _swing_text(swing: Swing) -> str:
+    return (
+        f"{swing.name.replace('_', ' ')} from {_value(swing.low, swing.unit)} to {_value(swing.high, swing.unit)} "
+        f"moves owning from ${swing.usd_per_used_hour_at_low:,.2f} to ${swing.usd_per_used_hour_at_high:,.2f} "
+        "per used hour"
+    )
 
 
 def _ends(swing: Swing) -> str:
@@ -103,29 +122,15 @@ def _ends(swing: Swing) -> str:
     return f"{low} to {high}"
 
 
-def _inputs_table(inputs: tuple[Input, ...]) -> Table:
-    table = _table(("flag", "left"), ("value", "right"), ("band", "left"), ("sure", "left"), ("from", "left"))
+def _inputs(inputs: tuple[Input, ...]) -> Table:
+    rows = []
     for given in inputs:
         ends = [_value(end, given.unit) for end in (given.low, given.high) if end is not None]
-        table.add_row(
-            "--" + given.name.replace("_", "-"),
-            _value(given.value, given.unit),
-            " to ".join(ends) if len(ends) == 2 else "".join(ends),
-            given.confidence,
-            given.source,
-        )
-    return table
+        band = " to ".join(ends) if len(ends) == 2 else "".join(ends)
+        flag = "--" + given.name.replace("_", "-")
+        rows.append((flag, _value(given.value, given.unit), band, given.confidence, given.source))
+    return grid(["flag", "value>", "band~", "sure", "from~"], rows)
 
 
 def _value(value: float, unit: str) -> str:
     return f"{value:g} years" if unit == "years" else show(value, unit)
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for name, justify in columns:
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    return table

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tonnage.domain.diagnosis import Diagnosis, Verdict
-from tonnage.report.console import lines, make_console
+from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Section, Table, Text, listed
+from tonnage.report.names import named
 from tonnage.units import show
 
-__all__ = ["show_diagnosis"]
+__all__ = ["diagnosis_document"]
 
 REMEDIES = {
     "code": "Fix the code",
@@ -15,36 +16,56 @@ REMEDIES = {
     "accelerator": "Change the accelerator",
     "measure": "Measure again",
 }
+FINDINGS = 3
+"""Findings of the first screen."""
 UNITS = {"s", "bytes", "bytes/s", "W", "tokens"}
 
 
-def show_diagnosis(diagnosis: Diagnosis) -> None:
-    """Print a diagnosis."""
-    from rich.table import Table
-
-    console = make_console()
-    console.print(diagnosis.sentence, markup=False)
-    console.print(_about(diagnosis), style="dim", markup=False)
-    for verdict in diagnosis.verdicts:
-        console.print(f"\n{_title(verdict)}", style="bold", markup=False)
-        console.print(f"  {verdict.sentence}", markup=False)
-        table = Table(box=None, pad_edge=False)
-        for head in ("evidence", "value", "limit", "why this limit"):
-            table.add_column(head, justify="right" if head in {"value", "limit"} else "left")
-        for fact in verdict.facts:
-            limit = "" if fact.limit is None else _value(fact.limit, fact.unit)
-            table.add_row(fact.name, _value(fact.value, fact.unit), limit, fact.why or "")
-        console.print(table)
-        console.print(f"  {REMEDIES[verdict.remedy]}: {verdict.next_step}.", markup=False)
+def diagnosis_document(diagnosis: Diagnosis, *, top: int | None = None, every: bool = False) -> Document:
+    """A diagnosis as blocks: each finding with its next step; under --why its evidence and what is not known."""
+    first: list[Block] = [Headline(text=diagnosis.sentence), Note(text=_about(diagnosis))]
+    shown = diagnosis.verdicts if every else diagnosis.verdicts[: top or FINDINGS]
+    if shown:
+        columns = (Column("finding", wraps=True), Column("evidence", wraps=True), Column("next step", wraps=True))
+        rows = tuple((_title(v), _strongest(v), f"{REMEDIES[v.remedy]}: {v.next_step}") for v in shown)
+        first.append(Table(columns=columns, rows=rows))
     if diagnosis.plan is not None:
-        lines(console, "What would do instead", texts=[diagnosis.plan])
+        first.append(Text(text=f"Instead: {diagnosis.plan}"))
     if diagnosis.plan_command is not None:
-        console.print(f"  {diagnosis.plan_command}", style="dim", markup=False)
-    lines(
-        console,
-        "Not known",
-        texts=[f"{one.verdict}: needs {one.needs}. To have it: {one.how}." for one in diagnosis.missing],
+        first.append(Command(text=diagnosis.plan_command))
+    more = len(diagnosis.verdicts) - len(shown)
+    first.append(Note(text=(f"{more} more findings: --all. " if more else "") + "Evidence, what is not known: --why."))
+    why: list[Block] = [_finding(verdict) for verdict in diagnosis.verdicts]
+    why += listed(
+        "Not known", [f"{one.verdict}: needs {one.needs}. To have it: {one.how}." for one in diagnosis.missing]
     )
+    return named(Document(first=tuple(first), why=tuple(why)))
+
+
+def _strongest(verdict: Verdict) -> str:
+    """The fact that a finding rests on first."""
+    if not verdict.facts:
+        return ""
+    fact = verdict.facts[0]
+    limit = "" if fact.limit is None else f" (limit {_value(fact.limit, fact.unit)})"
+    return f"{fact.name} {_value(fact.value, fact.unit)}{limit}"
+
+
+def _finding(verdict: Verdict) -> Section:
+    columns = (
+        Column("evidence", wraps=True),
+        Column("value", True),
+        Column("limit", True),
+        Column("why this limit", wraps=True),
+    )
+    rows = tuple(
+        (fact.name, _value(fact.value, fact.unit), "" if fact.limit is None else _value(fact.limit, fact.unit),
+         fact.why or "")
+        for fact in verdict.facts
+    )  # fmt: skip
+    table = [Table(columns=columns, rows=rows)] if rows else []
+    step = Text(text=f"{REMEDIES[verdict.remedy]}: {verdict.next_step}.")
+    return Section(title=_title(verdict), blocks=(Text(text=verdict.sentence), *table, step))
 
 
 def _title(verdict: Verdict) -> str:

@@ -1,10 +1,147 @@
-"""A noun as a document: JSON with stable field order, for files, pipes and the HTTP API."""
+"""What an answer says, as blocks: a renderer makes text for a terminal, Markdown or HTML of them, and adds nothing.
+
+A report is a function from an answer to a `Document`: the first screen, on which people decide, and the sections that
+say why. Blocks hold finished words and numbers, no characters of layout, so that what one face says the others say.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import msgspec
 
-__all__ = ["as_json"]
+__all__ = [
+    "Block", "Column", "Command", "Document", "Headline", "Meter", "Meters", "Note", "Section", "Table", "Text",
+    "as_json", "grid", "listed", "section",
+]  # fmt: skip
+
+
+class Headline(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="headline"):
+    """The answer itself, in a line or two."""
+
+    text: str
+    good: bool = True
+    """It is what was hoped for: feasible, fits, within the objectives."""
+
+
+class Meter(msgspec.Struct, frozen=True, kw_only=True):
+    """A number against its limit."""
+
+    name: str
+    value: str
+    limit: str = ""
+    interval: str = ""
+    """90 % of such cases."""
+    chance: str = ""
+    """Probability that the limit is kept."""
+    share: float | None = None
+    """Of the limit that is used, for a bar; absent = no limit. [-]"""
+
+    def text(self) -> str:
+        """ "TPOT p95 29 ms of 50 ms (25-35 ms), 99 % sure"."""
+        words = [self.name, self.value, *([f"of {self.limit}"] if self.limit else [])]
+        words += [f"({self.interval})"] if self.interval else []
+        return " ".join(words) + (f", {self.chance} sure" if self.chance else "")
+
+
+class Meters(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="meters"):
+    """The numbers that decide, each against its limit."""
+
+    meters: tuple[Meter, ...]
+
+
+class Column(msgspec.Struct, frozen=True):
+    """The head of a column, and how it gives way where there is little room."""
+
+    head: str
+    number: bool = False
+    """Set flush right."""
+    wraps: bool = False
+    """May take several lines, broken between words."""
+    spare: int = 0
+    """Left out when there is no room, the highest first; 0 = stays."""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="table"):
+    """Rows under heads."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+    total: bool = False
+    """The last row sums up those before it."""
+
+
+class Text(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="text"):
+    """A line of text."""
+
+    text: str
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="note"):
+    """A remark that can be skipped."""
+
+    text: str
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="command"):
+    """Something to copy and run: names in it stay as a machine reads them."""
+
+    text: str
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="section"):
+    """Blocks under a heading that names what stands below it."""
+
+    title: str
+    blocks: tuple[Headline | Meters | Table | Text | Note | Command, ...]
+
+
+Block = Headline | Meters | Table | Text | Note | Command | Section
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer as blocks: what is decided upon, and why it is so."""
+
+    first: tuple[Block, ...]
+    """The first screen: 24 lines of 100 columns."""
+    why: tuple[Block, ...] = ()
+    """All the rest, in sections."""
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The first screen and the reasons."""
+        return (*self.first, *self.why)
+
+
+def section(title: str, *blocks: Block | str | None) -> tuple[Section, ...]:
+    """A section of blocks and lines of text; nothing where none of them says anything."""
+    kept: list[Any] = [Text(text=block) if isinstance(block, str) else block for block in blocks if block]
+    return (Section(title=title, blocks=tuple(kept)),) if kept else ()
+
+
+def listed(title: str, texts: Iterable[str]) -> tuple[Section, ...]:
+    """A section of lines of text; nothing where there are none."""
+    return section(title, *texts)
+
+
+def grid(
+    heads: Sequence[Column | str], rows: Iterable[Sequence[str]], *, title: str = "", total: bool = False
+) -> Table:
+    """
+    A table; a head that ends in ">" stands over numbers, one that ends in "~" over text that may wrap.
+
+    Examples
+    --------
+    >>> grid(["part~", "size>"], [["weights", "16 GiB"]]).columns
+    (Column(head='part', number=False, wraps=True, spare=0), Column(head='size', number=True, wraps=False, spare=0))
+    """
+    columns = [
+        head if isinstance(head, Column) else Column(head.rstrip(">~"), head.endswith(">"), head.endswith("~"))
+        for head in heads
+    ]
+    return Table(columns=tuple(columns), rows=tuple(tuple(row) for row in rows), title=title, total=total)
 
 
 def as_json(noun: object, *, indent: int = 2) -> str:

@@ -1,95 +1,202 @@
-"""A fleet plan as a person reads it: the sentence, instances by the hour, replicas, the bill, checks, other fleets."""
+"""A fleet plan as a document: what to rent for all workloads; then instances, replicas, checks, other fleets."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Final
 
-from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, HourRange
-from tonnage.report.console import lines, make_console
-from tonnage.report.lines import starving
+from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetWorkload, HourRange, PoolInstances
+from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, listed, section
+from tonnage.report.names import model_name, named, part_name, provider_name
+from tonnage.report.screen import ROWS, first_screen, left_out, no_plan, price_dates
+from tonnage.report.wording import made_note, money, parts_table, plural, starving
 from tonnage.units import show
 
-if TYPE_CHECKING:
-    from rich.table import Table
+__all__ = ["explain_fleet_plan", "fleet_document"]
 
-__all__ = ["show_fleet_plan"]
+DAYS: Final = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
+MOST_RANGES: Final = 7
+LEFT_OUT: Final = 8
+"""Accelerators left out that --why names."""
 
-DAYS = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
-MOST_RANGES = 7
+
+def fleet_document(plan: FleetPlan, *, top: int | None = None, every: bool = False) -> Document:
+    """The plan as blocks; `top` kinds of instance in the table, or every one."""
+    if plan.bill is None:
+        return named(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
+    largest = sorted(plan.instances, key=lambda one: -one.usd_per_month)
+    shown = largest if every else largest[: top or ROWS]
+    first = first_screen(
+        question=_question(plan),
+        answer=_recommendation(plan),
+        meters=_meters(plan),
+        table=_instances(shown, first=True),
+        risks=_risks(plan, hidden=len(largest) - len(shown)),
+        rest=left_out(plan.rejected, what="accelerators", opened="; each line of the bill: tonnage explain"),
+    )
+    return named(Document(first=first, why=_why(plan)))
 
 
-def show_fleet_plan(plan: FleetPlan, *, top: int = 8) -> None:
-    """Print the plan; `top` limits the accelerators that are left out."""
-    console = make_console()
-    console.print(plan.sentence, style="bold" if plan.feasible else "bold red", markup=False)
-    if plan.instances:
-        console.print("\nInstances, by the hour", style="bold")
-        console.print(_instances(plan))
-    if plan.replicas:
-        console.print("\nReplicas on them", style="bold")
-        console.print(_replicas(plan))
-        if any(one.slice for one in plan.replicas):
-            console.print(
-                "  what slices take is reckoned by their share of the accelerator; no slice has been measured"
-            )
-    if plan.bill is not None:
-        console.print("\nOne month", style="bold")
-        console.print(_bill(plan))
-    lines(console, "Simulated in its hardest hour", texts=[_check(check) for check in plan.checks])
-    lines(console, "Other fleets", texts=[_other(one) for one in plan.alternatives])
+def _question(plan: FleetPlan) -> list[str]:
+    request = plan.request
+    places = [*map(provider_name, request.filters.providers), *request.filters.regions]
+    zones = f"{request.zones} zones" if request.zones > 1 else ""
+    own = [f"own {one.count} x {part_name(one.accelerator)}" for one in request.own]
+    work = ", ".join(_workload(one) for one in request.workloads)
+    return [f"{plural(len(request.workloads), 'workload')}: {work}", " ".join(places), zones, *own,
+            price_dates(plan.provenance) or _dates(plan)]  # fmt: skip
+
+
+def _dates(plan: FleetPlan) -> str:
+    newest = max((one.as_of for one in plan.instances if one.as_of), default="")
+    return f"prices to {newest}" if newest else ""
+
+
+def _workload(one: FleetWorkload) -> str:
+    asked = one.serve or one.infer
+    model = f" ({model_name(asked.model)})" if asked is not None else ""
+    return f"{one.name}{model}"
+
+
+def _recommendation(plan: FleetPlan) -> str:
+    assert plan.bill is not None
+    most: dict[str, float] = {}
+    for one in (one for one in plan.instances if not _cpu(one)):
+        peak = max(hour.count for hour in one.hours) * one.accelerators_per_instance
+        most[one.accelerator] = most.get(one.accelerator, 0.0) + peak
+    kinds = ", ".join(f"{count:g} x {part_name(id)}" for id, count in most.items()) or "host cores"
+    own = all(one.term == "own" for one in plan.instances)
+    price = "no rent: own machines do" if own and not plan.bill.value else \
+        f"{money(plan.bill.value)}/month (${plan.bill.value / 730.0:,.3g}/h on average)"  # fmt: skip
+    varies = any(len(one.hours) > 1 for one in plan.instances)
+    return f"{'At most ' if varies else ''}{kinds}   {price}"
+
+
+def _cpu(one: PoolInstances) -> bool:
+    return one.accelerator.startswith("cpu-")
+
+
+def _meters(plan: FleetPlan) -> list[Meter]:
+    """Every workload in its hardest hour, as simulated."""
+    meters = []
+    normal = [check for check in plan.checks if not check.lost]
+    for check in normal[:ROWS]:
+        times = [(n, v) for n, v in (("TTFT", check.ttft_s), ("TPOT", check.tpot_s), ("E2E", check.e2e_s))
+                 if v is not None][:2]  # fmt: skip
+        wanted = _limits(plan, check.workload)
+        seen = ", ".join(
+            f"{name} {show(value, 's')}{f' of {show(wanted[name], unit)}' if name in wanted else ''}"
+            for name, value in times
+            for unit in ("s",)
+        )
+        meters.append(Meter(name=f"{check.workload}:", value=f"{'holds' if check.meets else 'MISSES'} {seen}".strip()))
+    lost = [check for check in plan.checks if check.lost]
+    if lost:
+        held = sum(check.meets for check in lost)
+        meters.append(Meter(name="failures simulated:", value=f"{held} of {len(lost)} hold"))
+    return meters
+
+
+def _limits(plan: FleetPlan, workload: str) -> dict[str, float]:
+    """Objectives of a workload by name. [s]"""
+    asked = next((one for one in plan.request.workloads if one.name == workload), None)
+    if asked is None or asked.serve is None:
+        return {} if asked is None or asked.infer is None or asked.infer.latency_s is None else {
+            "E2E": asked.infer.latency_s
+        }  # fmt: skip
+    slo = asked.serve.slo
+    named_limits = {"TTFT": slo.ttft_s, "TPOT": slo.tpot_s, "E2E": slo.e2e_s}
+    return {name: limit for name, limit in named_limits.items() if limit is not None}
+
+
+def _risks(plan: FleetPlan, *, hidden: int) -> list[str]:
+    cheaper = max(plan.binds, key=lambda one: one.saves_usd_per_month, default=None)
+    other = next((one for one in plan.alternatives if one.more is not None and one.more > 0), None)
+    return [
+        f"Cheaper without the limit {cheaper.name}: {cheaper.relaxed} would save "
+        f"{money(cheaper.saves_usd_per_month)} a month." if cheaper and cheaper.saves_usd_per_month > 0 else "",
+        f"Instead: {_other(other)}." if other else "",
+        f"{plural(hidden, 'more kind')} of instance in the bill: --all." if hidden > 0 else "",
+    ]  # fmt: skip
+
+
+# Why
+
+
+def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
+    slices = any(one.slice for one in plan.replicas)
     saved = [
         f"{limit.name}: {limit.relaxed} would save {show(limit.saves_usd_per_month, 'USD')} a month"
         for limit in plan.binds
     ]
-    lines(console, "What binds", texts=saved)
-    needs = [f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := starving(one.needs))]
-    lines(console, "Hosts that would starve the accelerators", texts=needs)
-    lines(console, "Left out", texts=[f"{one.what}: {one.verdict.reason or 'no'}" for one in plan.rejected[:top]])
-    if plan.bill is not None:
-        looked = f"{plan.evaluated} configurations looked at, {plan.simulated} simulated"
-        texts = [f"{looked}; at most {plan.gap:.1%} cheaper by another choice of the same replicas"]
-        lines(console, "How sure", texts=texts)
-    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
+    looked = f"{plan.evaluated} configurations evaluated, {plan.simulated} simulated"
+    blocks: list[Section] = [
+        *listed("Answer", [plan.sentence]),
+        *section("Instances, by the hour", _instances(plan.instances) if plan.instances else None),
+        *section(
+            "Replicas on them", _replicas(plan) if plan.replicas else None,
+            "what slices take is computed by their share of the accelerator; no slice has been measured"
+            if slices else None,
+        ),
+        *section("One month", _bill(plan)),
+        *listed("Simulated in its hardest hour", [_check(check) for check in plan.checks]),
+        *listed("Other fleets", [_other(one) for one in plan.alternatives]),
+        *listed("What binds", saved),
+        *listed("Hosts too small for the accelerators", [
+            f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := starving(one.needs))
+        ]),
+        *listed("Ruled out", [f"{one.what}: {one.verdict.reason or 'no'}" for one in plan.rejected[:left]]),
+        *listed("How sure", [
+            f"{looked}; at most {plan.gap:.1%} cheaper by another choice of the same replicas"
+        ] if plan.bill is not None else []),
+        *listed("Assumptions", plan.provenance.assumed),
+    ]  # fmt: skip
+    return tuple(blocks)
 
 
-def _instances(plan: FleetPlan) -> Table:
-    table = _table(
-        ("instance", "left"), ("accelerators", "left"), ("term", "left"), ("$/h each", "right"),
-        ("$/month", "right"), ("how many, when", "left"),
-    )  # fmt: skip
-    for one in plan.instances:
-        where = " ".join(word for word in (one.provider, one.instance_type, one.region) if word)
-        cpu = one.accelerator.startswith("cpu-")
-        what = one.accelerator if cpu else f"{one.accelerators_per_instance:g} x {one.accelerator}"
-        table.add_row(
-            where, what, one.term, f"{one.usd_per_instance_hour:,.2f}", f"{one.usd_per_month:,.0f}", _when(one.hours)
+def explain_fleet_plan(plan: FleetPlan, *, rank: int = 1) -> Document:
+    """The plan with every line of its bill and all that was left out, each with where it comes from."""
+    why: list[Block] = list(_why(plan, left=len(plan.rejected)))
+    if plan.bill is not None and plan.bill.parts:
+        why += section("The month's bill, opened", parts_table(plan.bill))
+    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
+    return named(Document(first=question, why=(*why, made_note(plan.provenance))))
+
+
+def _instances(shown: Sequence[PoolInstances], *, first: bool = False) -> Table:
+    rows = [
+        (
+            one.accelerator if _cpu(one) else f"{one.accelerators_per_instance:g} x {part_name(one.accelerator)}",
+            one.term, f"{one.usd_per_instance_hour:,.2f}", f"{one.usd_per_month:,.0f}", _when(one.hours, short=first),
+            " ".join(word for word in (provider_name(one.provider), one.region) if word), one.instance_type,
         )
-    return table
+        for one in shown
+    ]  # fmt: skip
+    columns = (
+        Column("accelerators", wraps=not first), Column("term"), Column("$/h each", True, spare=2),
+        Column("$/month", True), Column("instances", wraps=True),
+        Column("provider", wraps=not first, spare=3), Column("type", spare=4),
+    )  # fmt: skip
+    return Table(columns=columns, rows=tuple(rows))
 
 
 def _replicas(plan: FleetPlan) -> Table:
-    table = _table(
-        ("workload", "left"), ("on", "left"), ("as", "left"), ("each takes", "right"), ("carries", "right"),
-        ("replicas, when", "left"),
-    )  # fmt: skip
+    rows = []
     for one in plan.replicas:
         spot = "" if one.firm else " (spot)"
         run = one.configuration.label().partition(" ")[2] if one.configuration else "virtual cores"
         run = f"slice {one.slice} {run}" if one.slice else run
         takes = " / ".join(f"{rate:.3g}" for rate in one.capacity_per_s)
         carries = " / ".join(f"{share:.0%}" for share in one.carries)
-        unit = "/s" if takes else ""
-        table.add_row(one.workload, one.where + spot, run, takes + unit, carries, _when(one.hours))
-    return table
+        rows.append((one.workload, one.where + spot, run, takes + ("/s" if takes else ""), carries, _when(one.hours)))
+    return grid(["workload~", "on~", "as~", "each takes>", "carries>", "replicas, when~"], rows)
 
 
-def _bill(plan: FleetPlan) -> Table:
-    assert plan.bill is not None
-    table = _table(("line", "left"), ("USD", "right"), ("from", "left"))
-    for part in plan.bill.parts:
-        table.add_row(part.name, f"{part.value:,.2f}", part.source.partition(":")[0])
-    table.add_row("total", f"{plan.bill.value:,.2f}", "", style="bold")
-    return table
+def _bill(plan: FleetPlan) -> Table | None:
+    if plan.bill is None:
+        return None
+    rows = [(part.name, f"{part.value:,.2f}", part.source.partition(":")[0]) for part in plan.bill.parts]
+    return grid(["line~", "USD>", "from~"], [*rows, ("total", f"{plan.bill.value:,.2f}", "")], total=True)
 
 
 def _check(check: FleetCheck) -> str:
@@ -100,14 +207,13 @@ def _check(check: FleetCheck) -> str:
         if value is not None
     ]
     if not times and check.e2e_s is not None:
-        times = [f"answers in {show(check.e2e_s, 's')} on average, reckoned"]
+        times = [f"mean latency {show(check.e2e_s, 's')}, computed"]
     held = times if not check.requests else [f"p{check.percentile:g} {', '.join(times)}"]
     lost = f" without {check.lost}" if check.lost else ""
     verdict = "holds" if check.meets else "misses"
-    plural = "" if check.replicas == 1 else "s"
     return (
         f"{check.workload}{lost}: {verdict} at {hour}{check.hour % 24}:00 with {show(check.rate_per_s, '1/s')} on "
-        f"{check.replicas} replica{plural}: {', '.join(held) or 'nothing answered'}"
+        f"{plural(check.replicas, 'replica')}: {', '.join(held) or 'nothing completed'}"
     )
 
 
@@ -115,28 +221,18 @@ def _other(one: FleetAlternative) -> str:
     if one.usd_per_month is None:
         return f"{one.name}: {one.what}"
     if one.more is None:
-        return f"{one.name}: {show(one.usd_per_month, 'USD')} a month ({one.what})"
+        return f"{one.name}: {money(one.usd_per_month)} a month ({one.what})"
     more = one.more
-    apart = "no dearer" if more == 0 else "the same within the gap" if abs(more) < 0.005 else f"{more:+.0%}"
-    return f"{one.name}: {show(one.usd_per_month, 'USD')} a month, {apart} ({one.what})"
+    apart = "no more expensive" if more == 0 else "the same within the gap" if abs(more) < 0.005 else f"{more:+.0%}"
+    return f"{one.name}: {money(one.usd_per_month)} a month, {apart} ({one.what})"
 
 
-def _when(hours: tuple[HourRange, ...]) -> str:
+def _when(hours: tuple[HourRange, ...], *, short: bool = False) -> str:
     """Runs of hours; where they change often, from fewest to most."""
     if len(hours) == 1:
         return f"{hours[0].count:.3g} always"
-    if len(hours) > MOST_RANGES:
+    if short or len(hours) > MOST_RANGES:
         counts = [one.count for one in hours]
         mean = sum(one.count * (one.stop - one.start) for one in hours) / hours[-1].stop
-        return f"{min(counts):.3g} to {max(counts):.3g}, {mean:.3g} on average"
+        return f"{min(counts):.3g} to {max(counts):.3g}, mean {mean:.3g}"
     return ", ".join(f"{one.count:.3g} at {one.start}-{one.stop}h" for one in hours if one.count)
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for name, justify in columns:
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    return table

@@ -1,4 +1,4 @@
-"""Answers as HTML: the sentence, cards, pictures with their tables, then the whole report. No script, no request.
+"""Blocks as HTML, and pictures with their tables. No script, no request.
 
 The web page and the file that `--plot report.html` writes show the same fragment.
 """
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tonnage.report.charts.chart import Chart
-from tonnage.report.console import Block
+from tonnage.report.document import Block, Command, Headline, Meter, Meters, Note, Section, Table
 
-__all__ = ["STYLE", "cards", "escape", "figures", "folded", "report", "standalone", "table"]
+__all__ = ["STYLE", "blocks", "escape", "figures", "folded", "report", "standalone", "table"]
 
 OPEN_SECTIONS: Final = 3
 """Parts of a report shown at once; the rest opens when asked for."""
@@ -30,9 +30,10 @@ h2{font-size:1.1rem;margin:1.4rem 0 .4rem}h3{font-size:1rem;margin:1rem 0 .3rem}
 a{color:var(--mark)}
 .sentence{font-size:1.2rem;font-weight:600;border-left:.4rem solid var(--good);padding:.4rem .8rem;margin:.8rem 0}
 .sentence.no{border-color:var(--bad)}
-.cards{display:flex;flex-wrap:wrap;gap:.8rem;list-style:none;padding:0;margin:.8rem 0}
-.cards li{flex:1 1 13rem;background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.7rem .9rem}
-.cards strong{display:block;font-size:1.15rem}.cards span{color:var(--soft)}
+.headline{font-weight:600;margin:.6rem 0}.headline.no{color:var(--bad)}
+.meters{display:flex;flex-wrap:wrap;gap:.8rem;list-style:none;padding:0;margin:.8rem 0}
+.meters li{flex:1 1 13rem;background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.7rem .9rem}
+.meters strong{display:block;font-size:1.15rem}.meters span{color:var(--soft)}.meters meter{width:100%}
 .scroll{overflow-x:auto;position:relative}
 table{border-collapse:collapse;font-size:.9rem;min-width:24rem}
 th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
@@ -68,13 +69,41 @@ def standalone(body: str, *, title: str) -> str:
     )
 
 
-def cards(items: Iterable[tuple[str, str, str]]) -> str:
-    """Name, main figure and what it covers, side by side; nothing for none."""
-    inner = "".join(
-        f"<li><span>{escape(name)}</span><strong>{escape(figure)}</strong><span>{escape(covers)}</span></li>"
-        for name, figure, covers in items
+def blocks(given: Iterable[Block], *, without: str = "") -> str:
+    """Blocks one below the other; a text that equals `without` is said elsewhere."""
+    return "".join(_block(block) for block in given if getattr(block, "text", "") != without or not without)
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Headline):
+        return f'<p class="headline{"" if block.good else " no"}">{escape(block.text)}</p>'
+    if isinstance(block, Meters):
+        return f'<ul class="meters">{"".join(map(_meter, block.meters))}</ul>'
+    if isinstance(block, Table):
+        heads = tuple(column.head for column in block.columns)
+        numeric = tuple(column.number for column in block.columns)
+        title = f"<h3>{escape(block.title)}</h3>" if block.title else ""
+        return title + table(heads, block.rows, numeric=numeric, caption=block.title or "options")
+    if isinstance(block, Section):
+        return f"<h2>{escape(block.title)}</h2>{blocks(block.blocks)}"
+    if isinstance(block, Command):
+        return f"<p><code>{escape(block.text)}</code></p>"
+    kind = ' class="note"' if isinstance(block, Note) else ""
+    return f"<p{kind}>{escape(block.text)}</p>"
+
+
+def _meter(meter: Meter) -> str:
+    """A number against its limit; the bar is drawn where there is one."""
+    bar = ""
+    if meter.share is not None:
+        label = escape(f"{meter.name}: {meter.share:.0%} of the limit")
+        bar = f'<meter min="0" max="1" high="0.95" value="{min(1.0, meter.share):.3f}" aria-label="{label}"></meter>'
+    limit = f" of {escape(meter.limit)}" if meter.limit else ""
+    beside = ", ".join(text for text in (meter.interval, f"{meter.chance} sure" if meter.chance else "") if text)
+    return (
+        f"<li><span>{escape(meter.name)}</span><strong>{escape(meter.value)}{limit}</strong>{bar}"
+        f"<span>{escape(beside)}</span></li>"
     )
-    return f'<ul class="cards">{inner}</ul>' if inner else ""
 
 
 def figures(charts: Iterable[Chart], *, picture: Callable[[Chart], str] | None = None) -> str:
@@ -89,10 +118,19 @@ def figures(charts: Iterable[Chart], *, picture: Callable[[Chart], str] | None =
     )
 
 
-def report(blocks: Iterable[Block]) -> str:
-    """A recorded report: each heading opens a section, the later ones closed until asked for."""
-    sections = _sections(blocks)
-    return "".join(_section(title, inner, shown=n < OPEN_SECTIONS) for n, (title, inner) in enumerate(sections))
+def report(given: Iterable[Block], *, without: str = "") -> str:
+    """The reasons: each section opens and closes, the first ones shown; a text that equals `without` is left out."""
+    parts: list[str] = []
+    count = 0
+    for block in given:
+        if not isinstance(block, Section):
+            parts.append(blocks([block], without=without))
+            continue
+        inner = blocks(block.blocks, without=without)
+        if inner:
+            parts.append(folded(block.title, inner, shown=count < OPEN_SECTIONS))
+            count += 1
+    return "".join(parts)
 
 
 def folded(title: str, content: str, *, shown: bool = False) -> str:
@@ -126,30 +164,11 @@ def table(
     )
 
 
-def _sections(blocks: Iterable[Block]) -> list[tuple[str, list[str]]]:
-    sections: list[tuple[str, list[str]]] = [("", [])]
-    for block in blocks:
-        if block.kind == "heading":
-            sections.append((block.text, []))
-        elif block.kind == "table":
-            name = sections[-1][0] or "options"
-            sections[-1][1].append(table(block.columns, block.rows, numeric=block.numeric, caption=name))
-        elif block.text:
-            kind = ' class="note"' if block.kind == "note" else ""
-            sections[-1][1].append(f"<p{kind}>{escape(block.text)}</p>")
-    return [(title, inner) for title, inner in sections if inner]
-
-
-def _section(title: str, inner: list[str], *, shown: bool) -> str:
-    content = "".join(inner)
-    return folded(title, content, shown=shown) if title else content
-
-
 def _inline(chart: Chart) -> str:
     """The drawing itself, for readers without a server; both grounds, chosen by the reader's setting."""
     import base64
 
-    from tonnage.report.charts.svg import svg
+    from tonnage.report.charts.chart import svg
 
     def link(theme: str) -> str:
         return "data:image/svg+xml;base64," + base64.b64encode(svg(chart, theme=theme).encode()).decode()

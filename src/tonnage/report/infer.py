@@ -1,68 +1,197 @@
-"""An inference plan as a person reads it: the sentence, the parts that carry the load, how much of them it uses."""
+"""An inference plan as a document: which parts carry the load, how much of them it uses; then why, and one opened."""
 
 from __future__ import annotations
 
-from collections import Counter
+from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
-from tonnage.report.console import lines, make_console
-from tonnage.report.lines import starving
+from tonnage.report.document import Block, Column, Document, Meter, Table, listed, section
+from tonnage.report.names import engine_title, model_name, named, product, provider_name
+from tonnage.report.screen import (
+    Pick,
+    Ranking,
+    columns_of,
+    first_screen,
+    left_out,
+    no_plan,
+    price_dates,
+    rows_shown,
+    short_names,
+    stale_text,
+)
+from tonnage.report.wording import (
+    bill_lines,
+    chance,
+    chosen,
+    ending,
+    limits,
+    money,
+    parts_table,
+    plural,
+    rejections,
+    renting,
+    starving,
+    uncertain,
+)
 from tonnage.units import show
 
-__all__ = ["account_lines", "show_infer_plan"]
+__all__ = ["account_lines", "explain_infer_plan", "infer_document"]
 
-UNKNOWN = "–"
-MOST_REJECTIONS = 6
-SELDOM = 0.1
+SHOWN: Final = 8
+"""Options whose verdict stands under --why."""
+UNKNOWN: Final = "–"
+SELDOM: Final = 0.1
 """Rates below are said by the hour. [1/s]"""
-WHOLE = 10.0
+WHOLE: Final = 10.0
 """Numbers from here on have no decimals."""
 
 
-def show_infer_plan(plan: InferPlan, *, top: int = 8) -> None:
-    """Print a plan: one sentence that answers, a table, then reasons and what was assumed."""
-    from rich.table import Table
+def infer_document(plan: InferPlan, *, top: int | None = None, every: bool = False) -> Document:
+    """The plan as blocks; `top` options in the table, or every one."""
+    if not plan.options:
+        return named(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
+    ranking = _ranking(plan)
+    rows, best = rows_shown(plan, ranking, top=top, every=every), plan.options[0]
+    first = first_screen(
+        question=_question(plan),
+        answer=_recommendation(best),
+        meters=_meters(plan, best),
+        table=_table([plan.options[row.place] for row in rows], rows),
+        risks=[
+            f"Smaller: {plan.smaller}" if plan.smaller else "",
+            stale_text(best.bill, plan.provenance.made),
+            f"Host: {text}" if (text := starving(best.needs)) else "",
+        ],
+        rest=left_out(plan.rejected, what="accelerators", hidden=len(plan.options) - len(rows)),
+    )
+    return named(Document(first=first, why=_why(plan)))
 
-    console = make_console()
-    console.print(plan.sentence, style="bold" if plan.feasible else "bold red", markup=False)
-    if plan.options:
-        table = Table(box=None, pad_edge=False)
-        for head in (
-            "#",
-            "accelerators",
-            "format",
-            "engine",
-            "batch",
-            "each does",
-            "used",
-            "to an answer",
-            "draws",
-            "cost",
-        ):
-            table.add_column(
-                head, justify="left" if head in {"accelerators", "format", "engine"} else "right", no_wrap=True
-            )
-        for place, option in enumerate(plan.options[:top], start=1):
-            table.add_row(str(place), *_cells(option))
-        console.print()
-        console.print(table)
-        told = [f"{i}. {o.accelerator}: {o.verdict}" for i, o in enumerate(plan.options[:top], start=1)]
-        lines(console, "Why this one, why not the others?", texts=told)
-        lines(console, "What the money buys", texts=account_lines(plan.options[0]))
-        short = [f"{i}. {text}" for i, o in enumerate(plan.options[:top], start=1) if (text := starving(o.needs))]
-        lines(console, "Hosts that would starve the accelerators", texts=short)
-    sources = sorted({option.source for option in plan.options[:top] if option.source})
-    lines(console, "Decoder rates from", texts=sources)
-    lines(console, "A smaller one?", texts=[plan.smaller] if plan.smaller else [])
-    counts = Counter(loser.verdict.limit for loser in plan.rejected)
-    shown = [f"{loser.what}: {loser.verdict.reason}" for loser in plan.rejected[:MOST_REJECTIONS]]
-    if len(plan.rejected) > MOST_REJECTIONS:
-        rest = ", ".join(f"{limit} {count}" for limit, count in counts.most_common())
-        shown.append(f"… {len(plan.rejected)} in all by reason: {rest}")
-    lines(console, f"Cannot do it ({len(plan.rejected)})", texts=shown)
-    lines(console, "What relaxing one constraint buys", texts=list(plan.relaxing))
-    lines(console, "Taken as given", texts=list(plan.provenance.assumed))
+
+def _ranking(plan: InferPlan) -> Ranking:
+    """By the hour, or by the price of the parts where nobody rents the first."""
+    rented = plan.options[0].bill is not None
+
+    def price(option: InferOption) -> float:
+        if rented:
+            return float("inf") if option.bill is None else option.bill.usd_per_hour
+        return float("inf") if option.price_usd is None else option.price_usd
+
+    def survives(option: InferOption) -> bool:
+        return option.count > 1 and (option.count - 1) * option.capacity_per_s.value >= plan.request.rate_per_s
+
+    return Ranking(price=price, speed=lambda option: option.latency_s.value, survives=survives)
+
+
+def _question(plan: InferPlan) -> list[str]:
+    request, video = plan.request, plan.request.video
+    parts = [model_name(request.model)]
+    if video is not None:
+        size = f", {video.frame_px[0]}x{video.frame_px[1]} {video.codec.upper()}"
+        parts.append(f"{plural(video.streams, 'stream')} at {video.frames_per_s:g} frames/s{size}")
+    else:
+        parts.append(_load(plan))
+    shapes = (("sequences of", request.seq_len, "tokens"), ("images of", request.resolution, "px"),
+              ("", request.steps, "steps"), ("clips of", request.frames, "frames"))  # fmt: skip
+    parts += [f"{lead} {number:,} {unit}".strip() for lead, number, unit in shapes if number]
+    parts += [f"mean latency <= {show(request.latency_s, 's')}"] if request.latency_s else ["no latency objective"]
+    parts += [f"{show(request.battery_wh, 'Wh')} battery"] if request.battery_wh else []
+    parts += [f"for {request.hours:g} h"] if request.hours else []
+    return [*parts, price_dates(plan.provenance)]
+
+
+def _load(plan: InferPlan) -> str:
+    """ "5 samples/s"; audio by hours an hour, which is what its rate counts."""
+    rate = plan.request.rate_per_s
+    if any(option.costs is not None and option.costs.usd_per_audio_hour is not None for option in plan.options):
+        return f"{rate:,.4g} h of audio per hour"
+    return show(rate, "1/s").replace("k/s", ",000/s").replace("/", " samples/")
+
+
+def _recommendation(best: InferOption) -> str:
+    run = f"{best.precision.upper()}, batch {best.batch}, {engine_title(best.engine)}"
+    lead = f"{best.count} x {product(best.accelerator)}   {run}"
+    if best.bill is not None:
+        month = f"   ${best.costs.usd_per_month:,.0f}/month" if best.costs else ""
+        return f"{lead}   {renting(best.bill)}   ${best.bill.usd_per_hour:,.2f}/h{month}"
+    return f"{lead}   {f'{money(best.price_usd)} to buy' if best.price_usd is not None else 'price not published'}"
+
+
+def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
+    limit, latency = plan.request.latency_s, best.latency_s
+    battery = best.battery_h
+    return [
+        Meter(
+            name="mean latency", value=show(latency.value, "s"), interval=limits(latency),
+            limit=show(limit, "s") if limit else "", share=latency.value / limit if limit else None,
+            chance=uncertain(chance(latency, limit)) if limit else "",
+        ),
+        Meter(
+            name="capacity", value=f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace(
+                "%", " %"), share=best.used),
+        *([Meter(name="power", value=show(best.power_w, "W"))] if best.power_w is not None else []),
+        *([Meter(name="battery", value=f"{battery:.3g} h",
+                 limit=f"{plan.request.hours:g} h" if plan.request.hours else "")] if battery is not None else []),
+    ]  # fmt: skip
+
+
+def _table(options: list[InferOption], rows: list[Pick]) -> Table:
+    short = short_names(o.accelerator for o in options)
+    columns = (
+        Column("", spare=1), Column("accelerators", wraps=True), Column("format", spare=4),
+        Column("batch", True, spare=8), Column("cost", True), Column("latency", wraps=True),
+        Column("capacity", wraps=True),
+        Column("used", True, spare=6), Column("power", True, spare=7), Column("evidence"), Column("engine", spare=5),
+        Column("provider", spare=3),
+    )  # fmt: skip
+    cells = [
+        (
+            label, f"{o.count} x {short[o.accelerator]}", o.precision.upper(), str(o.batch), _cost(o),
+            f"{show(o.latency_s.value, 's')}{f' ({limits(o.latency_s)})' if limits(o.latency_s) else ''}",
+            _capacity(o.count, o.capacity_per_s), f"{o.used:.0%}".replace("%", " %"),
+            show(o.power_w, "W") if o.power_w is not None else UNKNOWN, o.basis, engine_title(o.engine),
+            provider_name(o.bill.provider) if o.bill else "to buy",
+        )
+        for label, o in zip(columns_of(rows), options, strict=True)
+    ]  # fmt: skip
+    return Table(columns=columns, rows=tuple(cells))
+
+
+def _cost(option: InferOption) -> str:
+    if option.bill is not None:
+        return f"${option.bill.usd_per_hour:,.2f}/h"
+    return money(option.price_usd) if option.price_usd is not None else UNKNOWN
+
+
+def _capacity(count: int, each: Quantity) -> str:
+    """What so many take, with its interval; by the hour where samples are seldom."""
+    unit, times = ("/h", 3600.0 * count) if each.value * count < SELDOM else ("/s", float(count))
+    numbers = [times * (one or 0.0) for one in (each.value, each.low, each.high)]
+    value, low, high = (f"{number:,.0f}" if number >= WHOLE else f"{number:.2g}" for number in numbers)
+    return f"{value}{unit} ({low}-{high})" if each.low is not None and each.high is not None else f"{value}{unit}"
+
+
+# Why
+
+
+def _why(plan: InferPlan) -> tuple[Block, ...]:
+    shown = plan.options[:SHOWN]
+    blocks: list[Block] = [
+        *listed("Answer", [plan.sentence] if plan.options else []),
+        *listed("Why this one, why not the others", [
+            f"{i}. {o.accelerator}: {o.verdict}" for i, o in enumerate(shown, start=1)
+        ]),
+        *listed("What the money buys", account_lines(shown[0]) if shown else []),
+        *listed("Hosts too small for the accelerators", [
+            f"{i}. {text}" for i, o in enumerate(shown, start=1) if (text := starving(o.needs))
+        ]),
+        *listed("Sources of decoder rates", sorted({option.source for option in shown if option.source})),
+        *listed("Smaller", [plan.smaller] if plan.smaller else []),
+        *rejections("Ruled out", plan.rejected),
+        *listed("What relaxing one constraint buys", plan.relaxing),
+        *listed("Assumptions", plan.provenance.assumed),
+    ]  # fmt: skip
+    return tuple(blocks)
 
 
 def account_lines(option: InferOption) -> list[str]:
@@ -72,52 +201,67 @@ def account_lines(option: InferOption) -> list[str]:
         return []
     old = ", an old price: check it" if bill.stale else ""
     where = " ".join((bill.provider, str(bill.instances), "x", bill.instance_type, bill.region)).strip()
-    told = [
+    summary = [
         f"{show(bill.usd_per_hour, 'USD/h')} at {where} ({bill.term}, {bill.as_of}{old}): "
         f"${costs.usd_per_month:,.0f} a month of 730 h, without VAT"
     ]
     if costs.usd_per_thousand is not None and costs.usd_per_thousand_full is not None:
-        told.append(f"{show(costs.usd_per_thousand, 'USD')} per thousand at this load, "
-                    f"{show(costs.usd_per_thousand_full, 'USD')} at full use; at most "
-                    f"{show(costs.per_s_per_usd_hour, '1/s')} for each dollar an hour")  # fmt: skip
+        summary.append(
+            f"{show(costs.usd_per_thousand, 'USD')} per thousand at this load, "
+            f"{show(costs.usd_per_thousand_full, 'USD')} at full use; at most "
+            f"{show(costs.per_s_per_usd_hour, '1/s')} for each dollar an hour"
+        )
     if costs.usd_per_audio_hour is not None and costs.usd_per_audio_hour_full is not None:
-        told.append(f"{show(costs.usd_per_audio_hour, 'USD')} per hour of audio at this load, "
-                    f"{show(costs.usd_per_audio_hour_full, 'USD')} at full use; at most "
-                    f"{costs.per_s_per_usd_hour:,.0f} hours of audio for a dollar")  # fmt: skip
+        summary.append(
+            f"{show(costs.usd_per_audio_hour, 'USD')} per hour of audio at this load, "
+            f"{show(costs.usd_per_audio_hour_full, 'USD')} at full use; at most "
+            f"{costs.per_s_per_usd_hour:,.0f} hours of audio for a dollar"
+        )
     if costs.usd_per_stream_month is not None:
-        told.append(f"{show(costs.usd_per_stream_month, 'USD')} a month for each stream")
+        summary.append(f"{show(costs.usd_per_stream_month, 'USD')} a month for each stream")
     if use is not None:
         carbon = "the grid of this region is not known"
         if use.kg_co2_per_month is not None:
             carbon = f"{use.kg_co2_per_month:,.3g} kg CO2 a month ({use.grid}, {use.grams_per_kwh:g} g/kWh)"
-        told.append(f"{use.kwh_per_month:,.3g} kWh a month with hosts and cooling; {carbon}")
-    return told
+        summary.append(f"{use.kwh_per_month:,.3g} kWh a month with hosts and cooling; {carbon}")
+    return summary
 
 
-def _capacity(found: Quantity) -> str:
-    """A rate with its interval; by the hour where samples are seldom."""
-    unit, times = ("/h", 3600.0) if found.value < SELDOM else ("/s", 1.0)
-    value, low, high = (
-        f"{number:,.0f}" if number >= WHOLE else f"{number:.2g}"
-        for number in (times * (one or 0.0) for one in (found.value, found.low, found.high))
-    )
-    return f"{value}{unit} ({low}-{high})"
+def explain_infer_plan(plan: InferPlan, *, rank: int = 1) -> Document:
+    """
+    What the option of that rank is made of.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no option of that rank.
+    """
+    blocks: list[Block] = []
+    if plan.options:
+        option = chosen(plan.options, rank)
+        label = f"{option.count} x {option.accelerator} {option.precision} {option.engine}"
+        blocks += [
+            *section(f"Option {rank}: {label}", option.verdict),
+            *section("Memory of one accelerator", parts_table(option.memory)),
+            *listed("What one does, and how many that takes", _count(plan, option)),
+            *listed("Bill", [] if option.bill is None else bill_lines(option.bill)),
+            *listed("What the money buys", account_lines(option)),
+            *listed("Sources of decoder rates", [option.source] if option.source else []),
+        ]
+    blocks += ending((), plan.rejected, made=plan.provenance, title="Ruled out")
+    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
+    return named(Document(first=question, why=tuple(blocks)))
 
 
-def _cells(option: InferOption) -> tuple[str, ...]:
-    cost = UNKNOWN
-    if option.bill is not None:
-        cost = show(option.bill.usd_per_hour, "USD/h") + ("*" if option.bill.stale else "")
-    elif option.price_usd is not None:
-        cost = f"{show(option.price_usd, 'USD')} to buy"
-    return (
-        f"{option.count} x {option.accelerator}",
-        option.precision,
-        option.engine,
-        str(option.batch),
-        _capacity(option.capacity_per_s),
-        f"{option.used:.0%}",
-        show(option.latency_s.value, "s"),
-        show(option.power_w, "W") if option.power_w is not None else UNKNOWN,
-        cost,
-    )
+def _count(plan: InferPlan, option: InferOption) -> list[str]:
+    load, each = plan.request.rate_per_s, option.capacity_per_s
+    between = "" if each.low is None or each.high is None else f" ({show(each.low, '1/s')}-{show(each.high, '1/s')})"
+    whole = option.count * each.value
+    return [
+        f"one takes {show(each.value, '1/s')}{between} in batches of {option.batch}, basis {option.basis}",
+        f"{show(load, '1/s')} / ({option.count} x {show(each.value, '1/s')}) = {load / whole:.0%} in use; "
+        f"what sets the count: {option.binds}",
+        f"arithmetic in use: {option.arithmetic_used:.1%} of the peak",
+        *([] if option.decode_used is None else [f"video decoders in use: {option.decode_used:.0%}"]),
+        f"latency {show(option.latency_s.value, 's')}: filling the batch, waiting, running",
+    ]

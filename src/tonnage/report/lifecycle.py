@@ -1,85 +1,154 @@
-"""A lifecycle as a person reads it: the sentence, the bill, one kind for both, smaller ways, the timeline."""
+"""A lifecycle as a document: both halves and their one bill; then one kind for both, savings options, the timeline."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Final
 
-from tonnage.domain.answer import Quantity
-from tonnage.domain.lifecycle import LifecyclePlan, OneType, SavingsOption
-from tonnage.report.console import lines, make_console
+from tonnage.domain.lifecycle import LifecyclePlan, SavingsOption
+from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, listed, section
+from tonnage.report.names import model_name, named, part_name, provider_name
+from tonnage.report.screen import ROWS, closest_break_even, first_screen, left_out, price_dates, stale_text
+from tonnage.report.serve import explain_serve_plan, serve_question
+from tonnage.report.train import explain_train_plan, train_question
+from tonnage.report.wording import degrees, interval, money, parts_table, percent, spread_usd
 from tonnage.units import show
 
-if TYPE_CHECKING:
-    from rich.table import Table
+__all__ = ["explain_lifecycle_plan", "lifecycle_document"]
 
-__all__ = ["show_lifecycle_plan"]
+TYPES: Final = 8
+"""Accelerators that could do both, under --why."""
 
 
-def show_lifecycle_plan(plan: LifecyclePlan, *, top: int = 8) -> None:
-    """Print the plan; `top` limits the kinds of accelerator that could do both."""
-    console = make_console()
-    console.print(plan.sentence, style="bold" if plan.feasible else "bold red", markup=False)
-    lines(console, "Making it", texts=[plan.make.sentence])
-    lines(console, "Serving it", texts=[plan.serve.sentence])
-    if plan.bill is not None:
-        console.print("\nOne bill", style="bold")
-        console.print(_bill_table(plan.bill))
+def lifecycle_document(plan: LifecyclePlan, *, top: int | None = None, every: bool = False) -> Document:
+    """The plan as blocks; `top` kinds of accelerator that could do both, or every one."""
+    kinds = len(plan.one_type) if every else top or TYPES
+    why = _why(plan, kinds=kinds)
+    if plan.bill is None:
+        return named(Document(first=first_screen(question=_question(plan), answer=plan.sentence, good=False), why=why))
+    make, serve = plan.make.options[0], plan.serve.options[0]
+    saving = max((one for one in plan.savings if one.saves_usd), key=lambda one: one.saves_usd or 0.0, default=None)
+    first = first_screen(
+        question=_question(plan),
+        answer=f"{money(plan.bill.value)} in {plan.request.months:g} months: train on {make.accelerators} x "
+        f"{part_name(make.configuration.accelerator)}, serve on {serve.accelerators} x "
+        f"{part_name(serve.configuration.accelerator)}",
+        meters=_meters(plan),
+        table=_halves(plan),
+        risks=[
+            f"Cheaper: {_lever(saving)}." if saving and (saving.saves_usd or 0.0) > 0 else "",
+            f"Single kind of accelerator: {plan.one_type_text}" if plan.one_type_text else "",
+            stale_text(serve.bill, plan.provenance.made) or closest_break_even(plan.serve.break_even),
+        ],
+        rest=left_out(()),
+    )
+    return named(Document(first=first, why=why))
+
+
+def _question(plan: LifecyclePlan) -> list[str]:
+    request = plan.request
+    again = f", {request.retrainings:g} retrainings" if request.retrainings else ""
+    return [
+        model_name(request.make.model), f"train, then serve for {request.months:g} months{again}",
+        *train_question(request.make), *serve_question(request.serve), price_dates(plan.serve.provenance),
+    ]  # fmt: skip
+
+
+def _meters(plan: LifecyclePlan) -> list[Meter]:
+    meters = [Meter(name="serving", value=f"{percent(plan.serve_share)} of the bill")] \
+        if plan.serve_share is not None else []  # fmt: skip
     if plan.kwh is not None:
-        carbon = "carbon: a grid is not known" if plan.kg_co2 is None else f"{plan.kg_co2:,.0f} kg CO2"
-        console.print(f"  {plan.kwh:,.0f} kWh with hosts and cooling; {carbon}", markup=False)
-    elif plan.bill is not None:
-        console.print("  electricity: the power of an accelerator of one half is not published", markup=False)
-    if plan.one_type_text:
-        lines(console, "One kind of accelerator for both?", texts=[plan.one_type_text])
-    if plan.one_type:
-        console.print(_types_table(plan.one_type[:top]))
-    lines(console, "Smaller ways to do it, and what each saves", texts=[_lever(lever) for lever in plan.savings])
-    timeline = [f"{show(stone.after_s, 's') if stone.after_s else 'start'}: {stone.what}" for stone in plan.timeline]
-    lines(console, "Timeline", texts=timeline)
-    if plan.binding is not None and plan.binding.nearest:
-        lines(console, "Nearest", texts=[plan.binding.nearest])
+        meters.append(Meter(name="electricity", value=show(plan.kwh * 1e3, "Wh")))
+    if plan.kg_co2 is not None:
+        meters.append(Meter(name="CO2", value=f"{plan.kg_co2:,.3g} kg"))
+    return meters
+
+
+def _halves(plan: LifecyclePlan) -> Table:
+    make, serve = plan.make.options[0], plan.serve.options[0]
+    assert plan.bill is not None
+    columns = (
+        Column(""), Column("accelerators", wraps=True), Column("how", spare=3), Column("speed"), Column("cost"),
+        Column("evidence"), Column("provider", spare=2),
+    )  # fmt: skip
+    month = serve.usd_per_month
+    rows = (
+        ("train", f"{make.accelerators} x {part_name(make.configuration.accelerator)}",
+         make.configuration.precision.upper(), interval(make.run.wall_s), f"{spread_usd(make.cost)} each",
+         str(make.basis), provider_name(make.bill.provider)),
+        ("serve", f"{serve.accelerators} x {part_name(serve.configuration.accelerator)}",
+         f"{serve.replicas}x{degrees(serve.configuration)} {serve.configuration.precision.weights.upper()}",
+         f"TPOT {interval(serve.capacity.tpot_s)}", f"{money(month)}/month", str(serve.basis),
+         provider_name(serve.bill.provider)),
+    )  # fmt: skip
+    return Table(columns=columns, rows=rows)
+
+
+def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:
+    carbon = "carbon: a grid is not known" if plan.kg_co2 is None else f"{plan.kg_co2:,.0f} kg CO2"
+    electricity = "electricity: the power of an accelerator of one half is not published"
+    if plan.kwh is not None:
+        electricity = f"{plan.kwh:,.0f} kWh with hosts and cooling; {carbon}"
     assumed = (*plan.provenance.assumed, *plan.make.provenance.assumed, *plan.serve.provenance.assumed)
     # What the life says of its prices, its halves need not say again.
     again = [text for text in assumed if text not in plan.provenance.assumed and text.startswith("prices exclude VAT")]
-    lines(console, "Taken as given", texts=list(dict.fromkeys(text for text in assumed if text not in again)))
-
-
-def _bill_table(bill: Quantity) -> Table:
-    table = _table(("part", "left"), ("USD", "right"), ("share", "right"), ("from", "left"))
-    for part in bill.parts:
-        table.add_row(part.name, f"{part.value:,.0f}", f"{part.value / bill.value:.1%}", part.source)
-    table.add_row("total", f"{bill.value:,.0f}", "", "", style="bold")
-    return table
-
-
-def _types_table(types: tuple[OneType, ...]) -> Table:
-    table = _table(
-        ("accelerator", "left"), ("making, $", "right"), ("serving, $", "right"), ("both, $", "right"),
-        ("of the mix", "right"),
+    nearest = plan.binding.nearest if plan.binding is not None else None
+    return (
+        *listed("Answer", [plan.sentence]),
+        *listed("Training", [plan.make.sentence]),
+        *listed("Serving", [plan.serve.sentence]),
+        *section("Bill", _bill(plan), electricity if plan.bill is not None else None),
+        *section("One kind of accelerator for both", plan.one_type_text, _types(plan, kinds)),
+        *listed("Savings options", [_lever(lever) for lever in plan.savings]),
+        *listed("Timeline", [
+            f"{show(stone.after_s, 's') if stone.after_s else 'start'}: {stone.what}" for stone in plan.timeline
+        ]),
+        *listed("Nearest", [nearest] if nearest else []),
+        *listed("Assumptions", dict.fromkeys(text for text in assumed if text not in again)),
     )  # fmt: skip
-    for one in types:
-        table.add_row(
-            one.accelerator,
-            f"{one.make_usd:,.0f}",
-            f"{one.serve_usd:,.0f}",
-            f"{one.total_usd:,.0f}",
-            f"{one.times_the_mix:.2f}x",
-        )
-    return table
+
+
+def _bill(plan: LifecyclePlan) -> Table | None:
+    bill = plan.bill
+    if bill is None:
+        return None
+    rows = [(part.name, f"{part.value:,.0f}", f"{part.value / bill.value:.1%}", part.source) for part in bill.parts]
+    return grid(["part~", "USD>", "share>", "from~"], [*rows, ("total", f"{bill.value:,.0f}", "", "")], total=True)
+
+
+def _types(plan: LifecyclePlan, kinds: int) -> Table | None:
+    rows = [
+        (one.accelerator, f"{one.make_usd:,.0f}", f"{one.serve_usd:,.0f}", f"{one.total_usd:,.0f}",
+         f"{one.times_the_mix:.2f}x")
+        for one in plan.one_type[:kinds]
+    ]  # fmt: skip
+    return grid(["accelerator", "training, $>", "serving, $>", "both, $>", "of the mix>"], rows) if rows else None
 
 
 def _lever(lever: SavingsOption) -> str:
     if lever.usd is None or lever.saves_usd is None:
         return f"{lever.change}: {lever.what}"
     quality = f" ({lever.quality})" if lever.quality else ""
-    return f"{lever.change}: {show(lever.usd, 'USD')}, {lever.what}{quality}"
+    return f"{lever.change}: {money(lever.usd)}, {lever.what}{quality}"
 
 
-def _table(*columns: tuple[str, str]) -> Table:
-    from rich import box
-    from rich.table import Table
+def explain_lifecycle_plan(plan: LifecyclePlan, *, rank: int = 1) -> Document:
+    """
+    The life, then both of its plans opened; `rank` chooses the option of each.
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for name, justify in columns:
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    return table
+    Raises
+    ------
+    BadRequest
+        A half has no option of that rank.
+    """
+    why: list[Block] = list(_why(plan, kinds=ROWS))
+    if plan.bill is not None:
+        why += section("The whole bill, opened", parts_table(plan.bill))
+    for title, half in (
+        ("Training", explain_train_plan(plan.make, rank=rank)), ("Serving", explain_serve_plan(plan.serve, rank=rank)),
+    ):  # fmt: skip
+        why += [
+            Section(title=f"{title}: {block.title}", blocks=block.blocks) if isinstance(block, Section) else block
+            for block in half.why
+        ]
+    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
+    return named(Document(first=question, why=tuple(why)))

@@ -12,11 +12,12 @@ from datetime import date
 from typing import Any, Final, NamedTuple
 
 from tonnage.domain.accelerator import Accelerator, Link, PublishedResult, ScaleUpDomain
-from tonnage.domain.listing import AcceleratorCard, Column, Listing
+from tonnage.domain.listing import AcceleratorCard, Column, Listing, Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.domain.money import STALE_AFTER_DAYS, is_stale
+from tonnage.report.document import Document, Headline, Text
 from tonnage.units import show
 
-__all__ = ["show_card", "show_listing"]
+__all__ = ["refreshed_document", "refreshed_models_document", "show_card", "show_listing"]
 
 UNKNOWN: Final = "–"
 
@@ -131,15 +132,15 @@ def _print_folded(heads: list[Head], rows: list[tuple[str, ...]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
+    from rich.text import Text as RichText
 
     headed = any(head.text for head in heads)
     table = Table(box=box.SIMPLE_HEAD if headed else None, show_header=headed, pad_edge=False, collapse_padding=True)
     for head in heads:
         text = f"{head.text}\n{head.unit}" if any(h.unit for h in heads) else head.text
-        table.add_column(Text(text), justify="right" if head.align == ">" else "left", overflow="fold")
+        table.add_column(RichText(text), justify="right" if head.align == ">" else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*map(RichText, row))
     Console(highlight=False).print(table)
 
 
@@ -224,3 +225,43 @@ def _sources(part: Accelerator) -> list[tuple[str, str | None]]:
         ("checked", fact.checked),
     ]
     return [(name, text) for name, text in given if text]
+
+
+# What a refresh fetched
+
+
+def refreshed_document(found: Refreshed) -> Document:
+    """One line a provider, those that kept what they had last."""
+    kept = [one for one in found.refreshed if one.kept]
+    prices = sum(one.kept for one in kept)
+    lead = Headline(text=f"{prices:,} prices of {len(kept)} providers fetched from {found.source}.")
+    rest = sorted(found.refreshed, key=lambda one: (not one.kept, one.provider))
+    return Document(first=(lead, *(Text(text=_line(one)) for one in rest)))
+
+
+def _line(one: Refresh) -> str:
+    if not one.kept:
+        return f"{one.provider}: keeps what is known; {one.why}"
+    moved = "" if one.moved is None else f", {one.moved - 1:+.0%} at the middle against those known"
+    left = f", {one.left_out} instances with unknown accelerators left out" if one.left_out else ""
+    return f"{one.provider}: {one.kept:,} prices of {one.as_of}{moved}{left}"
+
+
+def refreshed_models_document(found: RefreshedModels) -> Document:
+    """One line a model."""
+    read = sum(not one.why for one in found.refreshed)
+    models = "model" if read == 1 else "models"
+    lead = Headline(text=f"{read} {models} read from {found.source}.")
+    return Document(first=(lead, *(Text(text=f"{one.model}: {_of_model(one)}") for one in found.refreshed)))
+
+
+def _of_model(one: RefreshedModel) -> str:
+    if one.why:
+        return f"keeps what is known; {one.why}"
+    if not one.known:
+        return "kept in this machine's cache, and known without a network from now on"
+    if not one.differs:
+        return "as the catalogue says"
+    return (
+        f"the hub differs in {', '.join(one.differs)}; the catalogue holds, a config.json given as a path overrides it"
+    )

@@ -1,18 +1,15 @@
-"""What runs on a machine, as a person reads it: the sentence, at most a screen of models, what starts the first."""
+"""What runs on a machine, as a document: the sentence, at most a screen of models, what starts the first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
-from tonnage.report.console import lines, make_console
+from tonnage.report.document import Column, Command, Document, Headline, Note, Section, Table, listed
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-__all__ = ["show_local"]
+__all__ = ["local_document"]
 
 TOP: Final = 10
 """Rows of the first screen."""
@@ -20,40 +17,32 @@ UNKNOWN: Final = "–"
 GB: Final = 1e9
 
 
-def show_local(answer: LocalAnswer, *, top: int = TOP, why: bool = False) -> None:
-    """Print the answer; with `why` also what was assumed and what does not fit."""
-    console = make_console()
-    console.print(answer.sentence, style="bold" if answer.feasible else "bold red", markup=False)
+def local_document(answer: LocalAnswer, *, top: int | None = None, every: bool = False) -> Document:
+    """The answer as blocks; `top` rows in the table, or every one."""
     rows = answer.all_rows or answer.rows
+    most = len(rows) if every else top or TOP
+    first: list[Headline | Table | Section | Note] = [Headline(text=answer.sentence, good=answer.feasible)]
     if rows:
-        console.print()
-        console.print(_table(rows[:top], benchmark=answer.benchmark))
+        first.append(_table(rows[:most], benchmark=answer.benchmark))
     if answer.rows:
-        first = answer.rows[0]
-        texts = [f"{engine}: {command}" for engine, command in first.commands]
-        lines(console, f"Start {_short(first.model)}", texts=texts)
-    if why:
-        lines(console, "Assumptions", texts=list(answer.assumed))
-        lines(console, "Notes", texts=list(answer.notes))
-        lines(console, "Does not fit", texts=[f"{model}: {lack}" for model, lack in answer.infeasible])
-        if answer.engines:
-            lines(console, "Found on this machine", texts=[", ".join(answer.engines)])
-    for text in (*_evidence(rows[:top]), _rest(answer, len(rows), top, why=why)):
-        console.print(text, style="dim", markup=False)
+        best = answer.rows[0]
+        commands = tuple(Command(text=f"{engine}: {command}") for engine, command in best.commands)
+        first.append(Section(title=f"Start {_short(best.model)}", blocks=commands))
+    first += [Note(text=text) for text in (*_evidence(rows[:most]), _rest(answer, len(rows), most))]
+    found = (*listed("Found on this machine", [", ".join(answer.engines)] if answer.engines else []),
+             *listed("Assumptions", answer.assumed), *listed("Notes", answer.notes),
+             *listed("Does not fit", [f"{model}: {lack}" for model, lack in answer.infeasible]))  # fmt: skip
+    return Document(first=tuple(first), why=found)
 
 
 def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("model", no_wrap=True)
-    table.add_column("format", no_wrap=True)
-    for name in (benchmark, "GB", "tokens/s", "prompt/s", "context"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("in host memory", no_wrap=True)
-    for row in rows:
-        table.add_row(
+    columns = (
+        Column("model"), Column("format"), Column(benchmark, True, spare=2), Column("GB", True, spare=3),
+        Column("tokens/s", True), Column("prompt/s", True, spare=4), Column("context", True, spare=1),
+        Column("in host memory", spare=5),
+    )  # fmt: skip
+    cells = tuple(
+        (
             _short(row.model),
             (row.precision.experts or row.precision.weights).removeprefix("gguf-"),
             UNKNOWN if row.quality is None else f"{row.quality:.1f}",
@@ -63,7 +52,9 @@ def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
             _tokens(row.most_context),
             _moved(row.offload),
         )
-    return table
+        for row in rows
+    )
+    return Table(columns=columns, rows=cells)
 
 
 def _short(model: str) -> str:
@@ -106,14 +97,12 @@ def _moved(offload: Offload) -> str:
     return f"{size} layers"
 
 
-def _rest(answer: LocalAnswer, count: int, top: int, *, why: bool) -> str:
-    said = []
-    if count > top:
-        said.append(f"{count - top} more models: --top {count}")
-    if answer.infeasible and not why:
-        said.append(f"{len(answer.infeasible)} do not fit")
-    if not why:
-        said.append("assumptions and the rest: --why")
+def _rest(answer: LocalAnswer, count: int, top: int) -> str:
+    said = [f"{count - top} more models: --top {count}"] if count > top else []
+    lacking = len(answer.infeasible)
+    if lacking:
+        said.append(f"{lacking} {'does' if lacking == 1 else 'do'} not fit")
+    said.append("assumptions and the rest: --why")
     if not answer.all_rows:
         said.append("every format: --all")
-    return "; ".join(said) + "." if said else ""
+    return "; ".join(said) + "."

@@ -1,30 +1,42 @@
-"""Reports as Markdown: what a terminal would show, for pull requests, chats and assistants."""
+"""Blocks as Markdown, for pull requests, chats and assistants."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.report.console import Block
+from tonnage.report.document import Block, Command, Headline, Meters, Note, Section, Table
 
 __all__ = ["markdown"]
 
 
 def markdown(blocks: Iterable[Block]) -> str:
-    """A recorded report as Markdown text; the first heading is the answer's sentence."""
-    told: list[str] = []
+    """Blocks as Markdown text."""
+    return "\n\n".join(_written(blocks)).replace("\n\n- ", "\n- ") + "\n"
+
+
+def _written(blocks: Iterable[Block]) -> list[str]:
+    parts: list[str] = []
     for block in blocks:
-        if block.kind == "table":
-            told.append(_table(block))
-        elif block.kind == "heading":
-            told.append(f"**{_plain(block.text)}**" if not told else f"### {_plain(block.text)}")
+        if isinstance(block, Table):
+            parts += [f"*{_plain(block.title)}*"] if block.title else []
+            parts.append(_table(block))
+        elif isinstance(block, Section):
+            parts += [f"### {_plain(block.title)}", *_written(block.blocks)]
+        elif isinstance(block, Headline):
+            parts.append(f"**{_plain(block.text)}**")
+        elif isinstance(block, Meters):
+            parts += [f"- {_plain(meter.text())}" for meter in block.meters]
+        elif isinstance(block, Command):
+            parts.append(f"`{block.text.replace('`', '')}`")
         elif block.text:
-            told.append(f"_{_plain(block.text)}_" if block.kind == "note" else f"- {_plain(block.text)}")
-    return "\n\n".join(told).replace("\n\n- ", "\n- ") + "\n"
+            parts.append(f"_{_plain(block.text)}_" if isinstance(block, Note) else f"- {_plain(block.text)}")
+    return parts
 
 
-def _table(block: Block) -> str:
-    rule = "|".join("---:" if flush else "---" for flush in block.numeric)
-    rows = [f"| {' | '.join(_plain(cell) for cell in row)} |" for row in (block.columns, *block.rows)]
+def _table(block: Table) -> str:
+    rule = "|".join("---:" if column.number else "---" for column in block.columns)
+    heads = tuple(column.head for column in block.columns)
+    rows = [f"| {' | '.join(_plain(cell) for cell in row)} |" for row in (heads, *block.rows)]
     return "\n".join([rows[0], f"|{rule}|", *rows[1:]])
 
 

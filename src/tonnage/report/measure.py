@@ -1,26 +1,33 @@
-"""How does a measurement look? One sentence that answers, a table of the loads, then what to know."""
+"""Measurements as documents: of endpoints by load, of devices, of training runs by the parts of a step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from tonnage.domain.measurement import Capacity, DeviceMeasurement, Latency, Measurement, Point
-from tonnage.domain.train_measurement import TrainBudget
+from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
 from tonnage.domain.workload import Slo
-from tonnage.report.console import lines, make_console
+from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Table, Text, grid, listed, section
 from tonnage.units import show
 
 __all__ = [
+    "budget_document",
     "budget_sentence",
+    "capacity_document",
     "capacity_sentence",
+    "device_document",
+    "measurement_document",
     "progress_line",
     "sentence",
-    "show_capacity",
-    "show_device",
-    "show_measurement",
+    "train_measurement_document",
+    "train_sentence",
 ]
 
 UNKNOWN = "–"
+FIRST_ROWS = 14
+"""Loads of the first screen."""
 
 
 def sentence(measurement: Measurement) -> str:
@@ -52,29 +59,24 @@ def sentence(measurement: Measurement) -> str:
     return ", ".join(parts) + failed + "."
 
 
-def show_measurement(measurement: Measurement) -> None:
-    """Print a measurement."""
-    from rich.table import Table
-
-    console = make_console()
-    console.print(sentence(measurement), markup=False)
-    about = " · ".join(
-        text for text in (measurement.model, measurement.url, _tool(measurement), measurement.date) if text
-    )
-    console.print(about, style="dim", markup=False)
-    columns = [(head, cell) for head, cell in _COLUMNS if any(cell(point) for point in measurement.points)]
-    table = Table(box=None, pad_edge=False)
-    for head, _ in columns:
-        table.add_column(head, justify="right" if head != "load" else "left", no_wrap=True)
-    for point in measurement.points:
-        table.add_row(*(cell(point) or UNKNOWN for _, cell in columns))
-    console.print()
-    console.print(table)
+def measurement_document(measurement: Measurement) -> Document:
+    """A measurement as blocks."""
+    about = (measurement.model, measurement.url, _tool(measurement), measurement.date)
+    kept = [(head, spare, cell) for head, spare, cell in _COLUMNS if any(cell(p) for p in measurement.points)]
+    columns = tuple(Column(head, head != "load", spare=spare) for head, spare, _ in kept)
+    rows = tuple(tuple(cell(point) or UNKNOWN for _, _, cell in kept) for point in measurement.points)
     wanted = _slo(measurement.slo)
-    lines(console, "Objectives", texts=[wanted] if wanted else [])
     notes = [f"Load {point.level:g} stopped: {point.stopped}" for point in measurement.points if point.stopped]
     notes += [f"Load {point.level:g}: {_failures(point)}" for point in measurement.points if point.failures]
-    lines(console, "To know", texts=[*notes, *measurement.notes])
+    notes += measurement.notes
+    first: list[Block] = [Headline(text=sentence(measurement)), Note(text=" · ".join(text for text in about if text))]
+    first += [Text(text=f"Objectives: {wanted}")] if wanted else []
+    first += [Table(columns=columns, rows=rows[:FIRST_ROWS])] if rows else []
+    first += (
+        [Note(text=f"{len(notes)} notes{', every load' if len(rows) > FIRST_ROWS else ''}: --why.")] if notes else []
+    )
+    whole = section("Every load", Table(columns=columns, rows=rows) if len(rows) > FIRST_ROWS else None)
+    return Document(first=tuple(first), why=(*whole, *listed("Notes", notes)))
 
 
 def _tool(measurement: Measurement) -> str:
@@ -116,21 +118,22 @@ def _ms(found: Latency | None, names: Sequence[str]) -> str:
 
 _RANKS = ("p50", "p95", "p99")
 
-_COLUMNS: tuple[tuple[str, Callable[[Point], str]], ...] = (
-    ("load", _load),
-    ("done", lambda point: f"{point.completed:,}"),
-    ("failed", lambda point: f"{point.failed:,}" if point.failed else ""),
-    ("req/s", lambda point: _number(point.requests_per_s)),
-    ("good/s", lambda point: _number(point.goodput_per_s)),
-    ("out tok/s", lambda point: _number(point.output_tokens_per_s, ",.0f")),
-    ("in / out tok", lambda p: f"{_number(p.prompt_tokens, '.0f') or UNKNOWN} / "
+_COLUMNS: tuple[tuple[str, int, Callable[[Point], str]], ...] = (
+    ("load", 0, _load),
+    ("done", 5, lambda point: f"{point.completed:,}"),
+    ("failed", 0, lambda point: f"{point.failed:,}" if point.failed else ""),
+    ("req/s", 0, lambda point: _number(point.requests_per_s)),
+    ("good/s", 1, lambda point: _number(point.goodput_per_s)),
+    ("out tok/s", 2, lambda point: _number(point.output_tokens_per_s, ",.0f")),
+    ("in / out tok", 6, lambda p: f"{_number(p.prompt_tokens, '.0f') or UNKNOWN} / "
      f"{_number(p.output_tokens, '.0f') or UNKNOWN}"),
-    ("TTFT p50/95/99 ms", lambda point: _ms(point.ttft_s, _RANKS)),
-    ("TPOT p50/95/99 ms", lambda point: _ms(point.tpot_s, _RANKS)),
-    ("ITL p50/95/99 ms", lambda point: _ms(point.itl_s, _RANKS)),
-    ("E2E p50/95/99 ms", lambda point: _ms(point.e2e_s, _RANKS)),
-    ("own delay ms", lambda p: "" if p.client_delay_s is None else f"{p.client_delay_s * 1e3:.2f}"),
+    ("TTFT p50/95/99 ms", 0, lambda point: _ms(point.ttft_s, _RANKS)),
+    ("TPOT p50/95/99 ms", 0, lambda point: _ms(point.tpot_s, _RANKS)),
+    ("ITL p50/95/99 ms", 4, lambda point: _ms(point.itl_s, _RANKS)),
+    ("E2E p50/95/99 ms", 3, lambda point: _ms(point.e2e_s, _RANKS)),
+    ("client delay ms", 7, lambda p: "" if p.client_delay_s is None else f"{p.client_delay_s * 1e3:.2f}"),
 )  # fmt: skip
+"""Head of a column, how early it gives way (0 = stays), and its cell."""
 
 
 def progress_line(point_load: str, *, done: int, failed: int) -> str:
@@ -149,11 +152,9 @@ def capacity_sentence(capacity: Capacity) -> str:
     )
 
 
-def show_capacity(capacity: Capacity) -> None:
-    """Print replicas for a load."""
-    console = make_console()
-    console.print(capacity_sentence(capacity), markup=False)
-    lines(console, "Why", texts=list(capacity.reasons))
+def capacity_document(capacity: Capacity) -> Document:
+    """Replicas for a load."""
+    return Document(first=(Headline(text=capacity_sentence(capacity)), *listed("Why", capacity.reasons)))
 
 
 def budget_sentence(budget: TrainBudget) -> str:
@@ -168,42 +169,132 @@ def budget_sentence(budget: TrainBudget) -> str:
     )
 
 
-def show_budget(budget: TrainBudget) -> None:
-    """Print accelerator-hours and their timeline."""
-    from rich.table import Table
-
-    console = make_console()
-    console.print(budget_sentence(budget), markup=False)
-    table = Table(box=None, pad_edge=False)
-    for head in ("phase", "from", "to", "accelerator-hours"):
-        table.add_column(head, justify="right" if head == "accelerator-hours" else "left", no_wrap=True)
+def budget_document(budget: TrainBudget) -> Document:
+    """Accelerator-hours and their timeline."""
+    rows = []
     for phase in budget.phases:
         begin, end = phase.begin or show(phase.begin_s, "s"), phase.end or show(phase.end_s, "s")
-        table.add_row(phase.name, begin.replace("T", " "), end.replace("T", " "), _three(phase.accelerator_hours))
-    console.print()
-    console.print(table)
-    lines(console, "Why", texts=list(budget.reasons))
+        rows.append((phase.name, begin.replace("T", " "), end.replace("T", " "), _three(phase.accelerator_hours)))
+    table = grid(["phase", "from", "to", "accelerator-hours>"], rows)
+    return Document(first=(Headline(text=budget_sentence(budget)), table, *listed("Why", budget.reasons)))
 
 
-def show_device(found: DeviceMeasurement, *, path: str) -> None:
-    """Print the microbenchmarks of a device, and where they went."""
-    from rich.table import Table
-
-    console = make_console()
+def device_document(found: DeviceMeasurement, *, path: str) -> Document:
+    """The microbenchmarks of a device, and where they went."""
     best = max((rate for rate in found.rates if rate.name == "product"), key=lambda rate: rate.value)
     threads = f" on {found.threads} thread{'s' if found.threads != 1 else ''}" if found.threads else ""
-    console.print(
+    lead = (
         f"{found.name}{threads} multiplies at up to {show(best.value, 'FLOP/s')} ({best.dtype}) and copies at "
-        f"{show(found.best('copy') or 0.0, 'bytes/s')}.",
-        markup=False,
+        f"{show(found.best('copy') or 0.0, 'bytes/s')}."
     )
-    table = Table(box=None, pad_edge=False)
-    for head in ("benchmark", "format", "of", "best", "runs"):
-        table.add_column(head, justify="right" if head in {"best", "runs"} else "left", no_wrap=True)
-    for rate in found.rates:
-        table.add_row(
-            rate.name, rate.dtype or UNKNOWN, rate.shape, show(rate.value, rate.unit), f"{rate.repetitions:,}"
-        )
-    console.print()
-    console.print(table)
-    console.print(f"\nWritten to {path}; ask about it: --additions {path} --accelerator {found.id}", markup=False)
+    rows = [
+        (rate.name, rate.dtype or UNKNOWN, rate.shape, show(rate.value, rate.unit), f"{rate.repetitions:,}")
+        for rate in found.rates
+    ]
+    table = grid(["benchmark", "format", "of~", "best>", "runs>"], rows)
+    use = Command(text=f"Written to {path}; ask about it: --additions {path} --accelerator {found.id}")
+    return Document(first=(Headline(text=lead), table, use))
+
+
+# Training
+
+_NAMES = {
+    "input_s": "waiting for input",
+    "forward_s": "forward and loss",
+    "backward_s": "backward",
+    "communication_s": "communication not hidden",
+    "optimizer_s": "optimizer",
+    "checkpoint_s": "checkpoint",
+    "other_s": "the script's own",
+}
+
+
+def train_sentence(found: TrainMeasurement) -> str:
+    """The largest run in one sentence."""
+    run = found.runs[-1]
+    rate = run.tokens_per_s if run.tokens_per_s is not None else run.samples_per_s
+    unit = "tokens/s" if run.tokens_per_s is not None else "samples/s"
+    speed = f", {rate:,.4g} {unit}" if rate is not None else ""
+    share = f", {run.efficiency:.0%} of a device's throughput alone" if run.efficiency is not None else ""
+    first, second = _largest(run.parts)[:2]
+    return (
+        f"A step takes {show(run.step_s, 's')} on {run.devices} device{'s' if run.devices > 1 else ''}{speed}{share}: "
+        f"{first[1] / run.step_s:.0%} {first[0]}, {second[1] / run.step_s:.0%} {second[0]}."
+    )
+
+
+def _largest(parts: StepTimes) -> list[tuple[str, float]]:
+    known = [(_NAMES[name], value) for name, value in msgspec.structs.asdict(parts).items() if value is not None]
+    return [*sorted(known, key=lambda part: -part[1]), ("other", 0.0), ("other", 0.0)]
+
+
+def train_measurement_document(found: TrainMeasurement) -> Document:
+    """A measured training run as blocks."""
+    about = (found.model, found.parallel, found.device or found.kind, found.backend, found.library, found.date)
+    columns = [Column("a step")]
+    for run in found.runs:
+        columns += [Column(f"{run.devices} device{'s' if run.devices > 1 else ''}", True), Column("", True)]
+    rows = []
+    for name, said in _NAMES.items():
+        values = [getattr(run.parts, name) for run in found.runs]
+        if any(value is not None for value in values):
+            rows.append((said, *_cells(found.runs, values)))
+    rows.append(("together", *_cells(found.runs, [run.step_s for run in found.runs])))
+    if any(run.hidden_communication_s for run in found.runs):
+        rows.append(("communication hidden", *_cells(found.runs, [r.hidden_communication_s for r in found.runs])))
+    rows += [(said, *(x for cell in cells for x in (cell, ""))) for said, cells in _rates(found.runs)]
+    notes = [*([found.stopped] if found.stopped else []), *(note for run in found.runs for note in run.notes)]
+    notes += found.notes
+    first: tuple[Block, ...] = (
+        Headline(text=train_sentence(found)),
+        Note(text=" · ".join(text for text in about if text)),
+        Table(columns=tuple(columns), rows=tuple(rows)),
+    )
+    return Document(
+        first=(*first, *([Note(text=f"Memory, checkpoints, {len(notes)} notes: --why.")] if notes else [])),
+        why=(
+            *listed("Memory of the fullest rank", _memory(found.runs[-1])),
+            *listed("Checkpoints", _checkpoints(found)),
+            *listed("Notes", notes),
+        ),
+    )
+
+
+def _cells(runs: Sequence[TrainRun], values: Sequence[float | None]) -> list[str]:
+    return [
+        text
+        for run, value in zip(runs, values, strict=True)
+        for text in (("–", "") if value is None else (show(value, "s"), f"{value / run.step_s:.0%}"))
+    ]
+
+
+def _rates(runs: Sequence[TrainRun]) -> list[tuple[str, list[str]]]:
+    rows = [
+        ("tokens/s", ["–" if run.tokens_per_s is None else f"{run.tokens_per_s:,.4g}" for run in runs]),
+        ("samples/s", ["–" if run.samples_per_s is None else f"{run.samples_per_s:,.4g}" for run in runs]),
+        ("efficiency", ["–" if run.efficiency is None else f"{run.efficiency:.0%}" for run in runs]),
+    ]
+    return [(said, cells) for said, cells in rows if any(cell != "–" for cell in cells)]
+
+
+def _memory(run: TrainRun) -> list[str]:
+    m = run.memory
+    parts = (
+        ("most in use", m.peak_bytes),
+        ("reserved", m.reserved_bytes),
+        ("of", m.capacity_bytes),
+        ("weights", m.weights_bytes),
+        ("gradients", m.gradients_bytes),
+        ("optimizer", m.optimizer_bytes),
+    )
+    told = ", ".join(f"{said} {show(value, 'bytes')}" for said, value in parts if value is not None)
+    return [told] if told else []
+
+
+def _checkpoints(found: TrainMeasurement) -> list[str]:
+    c = found.checkpoint
+    if c is None:
+        return []
+    size = f" of {show(c.size_bytes, 'bytes')}" if c.size_bytes is not None else ""
+    told = [f"{c.writes} written{size}, {show(c.write_s, 's')} each"] if c.write_s is not None else []
+    return [*told, *([f"restored in {show(c.restore_s, 's')}"] if c.restore_s is not None else [])]

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import BadRequest, echo
-from tonnage.report.charts.chart import Chart, specification
-from tonnage.report.charts.svg import renderer
+from tonnage.report.charts.chart import Chart, renderer, specification
 from tonnage.report.html import figures, standalone
 
 __all__ = ["SUFFIXES", "check_path", "save"]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tonnage.domain.profile import Profile, TracedOperator
-from tonnage.report.console import lines, make_console
+from tonnage.report.document import Command, Document, Headline, grid, listed, section
 
-__all__ = ["sentence", "show_profile"]
+__all__ = ["profile_document", "sentence"]
+
+FIRST_ROWS = 14
+"""Kinds of operator of the first screen."""
 
 
 def sentence(profile: Profile) -> str:
@@ -24,26 +27,23 @@ def sentence(profile: Profile) -> str:
     )
 
 
-def show_profile(profile: Profile, *, path: str) -> None:
-    """Print what was counted, and what the file is good for."""
-    from rich.table import Table
-
-    console = make_console()
-    console.print(sentence(profile), markup=False)
-    table = Table(box=None, pad_edge=False)
-    for head in ("operators", "of", "FLOP", "share", "read and written", "weights read"):
-        table.add_column(head, justify="left" if head == "operators" else "right", no_wrap=True)
+def profile_document(profile: Profile, *, path: str) -> Document:
+    """What was counted, and what the file is good for."""
     groups: dict[str, list[TracedOperator]] = defaultdict(list)
     for op in profile.forward:
         groups[op.name].append(op)
-    rows = [(name, *_totals(operators)) for name, operators in groups.items()]
-    for name, calls, flop, moved, weights in sorted(rows, key=lambda row: (-row[2], -row[3])):
+    totals = [(name, *_totals(operators)) for name, operators in groups.items()]
+    rows = []
+    for name, calls, flop, moved, weights in sorted(totals, key=lambda row: (-row[2], -row[3])):
         share = f"{flop / profile.flop:.1%}" if flop and profile.flop else "–"
-        table.add_row(name, f"{calls:,.0f}", _flop(flop) if flop else "–", share, _count(moved), _count(weights))
-    console.print()
-    console.print(table)
-    lines(console, "Not as you may expect", texts=list(profile.notes))
-    console.print(f"\nWritten to {path}, which stands wherever a model does: tonnage fit {path}", markup=False)
+        rows.append((name, f"{calls:,.0f}", _flop(flop) if flop else "–", share, _count(moved), _count(weights)))
+    heads = ["operators", "of>", "FLOP>", "share>", "read and written>", "weights read>"]
+    first = (
+        Headline(text=sentence(profile)), grid(heads, rows[:FIRST_ROWS]),
+        Command(text=f"Written to {path}, which stands wherever a model does: tonnage fit {path}"),
+    )  # fmt: skip
+    whole = section("Every operator", grid(heads, rows)) if len(rows) > FIRST_ROWS else ()
+    return Document(first=first, why=(*whole, *listed("Unexpected", profile.notes)))
 
 
 def _totals(operators: list[TracedOperator]) -> tuple[float, float, float, float]:

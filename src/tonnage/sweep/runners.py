@@ -206,12 +206,12 @@ def _asked(ask: str, request: dict[str, Any], additions: Additions) -> Any:
         kind, fields = kind_of(request, source="base")
         return answer(kind, fields, additions=additions)
     if ask == "fit":
-        from tonnage.planning.fit.door import fit_request
         from tonnage.planning.fit.fit import fit
+        from tonnage.planning.requests.fit import fit_request
 
         return fit(fit_request(request), additions=additions)
     if ask == "simulate":
-        from tonnage.planning.simulate.door import simulation_of
+        from tonnage.planning.requests.simulate import simulation_of
         from tonnage.planning.simulate.simulate import simulate
 
         return simulate(simulation_of(request), additions=additions)

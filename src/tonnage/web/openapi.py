@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the field tables and the nouns: what the API takes and gives, and nothing else."""
+"""The OpenAPI document, derived from requests and answers: what the API takes and gives, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.planning.door import Field
-from tonnage.planning.request_schema import fleet_lists, property_of
+from tonnage.domain.requests.field import Field
+from tonnage.domain.requests.table import REQUESTS
+from tonnage.planning.request_schema import groups_schema, property_of
 from tonnage.version import __version__
 from tonnage.web.questions import QUESTIONS, Question, nested
 
@@ -19,7 +20,7 @@ REF = "#/components/schemas/{name}"
 _YAML: Final = {"type": "string", "minLength": 1}
 _FLAG: Final = ({"type": "boolean"}, {"enum": ["true", "false", "yes", "no", "on", "off", "1", "0", 1, 0]})
 WRITTEN: Final[dict[str, dict[str, Any]]] = {
-    "plan/fleet": fleet_lists(),
+    "plan/fleet": groups_schema(REQUESTS["fleet"]),
     "compare/ways": {"ways": {"type": "object", "minProperties": 1, "additionalProperties": {"type": "object"}}},
 }
 """Fields that hold lists or groups, by question, and what is in them."""

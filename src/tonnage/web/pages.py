@@ -16,12 +16,11 @@ from tonnage.catalog.models import model_ids
 from tonnage.catalog.traffic import profiles
 from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.plan import ServePlan
+from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.planning.door import Field
 from tonnage.report import html
 from tonnage.report.answers import fragment
 from tonnage.report.charts import Chart
-from tonnage.report.console import recorded
 from tonnage.version import __version__
 from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits
@@ -112,15 +111,15 @@ def files_page(files: Mapping[str, str], *, title: str, about: str) -> str:
 
 def numbers_page(found: Breakdown) -> str:
     """A number's tree: each part with its seconds, its share and what it rests on."""
-    from tonnage.report.breakdown import show_breakdown
+    from tonnage.report.breakdown import breakdown_document
 
-    shown = html.report(recorded(show_breakdown, found))
+    shown = html.blocks(breakdown_document(found).blocks)
     return _filled("numbers.html", title=f"Where the times come from: {found.label}", shown=Markup(shown))
 
 
 def problem_page(why: str) -> str:
     """A sentence that says what was wrong."""
-    return _filled("problem.html", title="Not like that", why=why)
+    return _filled("problem.html", title="Invalid request", why=why)
 
 
 def api_page(*, origin: str, limits: Limits) -> str:

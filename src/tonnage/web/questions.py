@@ -1,4 +1,4 @@
-"""Which questions the page asks: one row per form, from the same field tables as command line and files."""
+"""Which questions the page asks: one row per form, from the same declarations as command line and files."""
 
 from __future__ import annotations
 
@@ -16,18 +16,15 @@ from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.plan import ServePlan
+from tonnage.domain.requests.field import Field, groups_of
+from tonnage.domain.requests.simulate import SimulationTraffic
+from tonnage.domain.requests.table import REQUESTS
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, echo
 from tonnage.planning import ask
-from tonnage.planning.batch.door import BATCH_FIELDS
-from tonnage.planning.cost.door import COST_FIELDS
-from tonnage.planning.door import FINETUNE_FIELDS, SERVE_FIELDS, TRAIN_FIELDS, Field
 from tonnage.planning.files import read_written
-from tonnage.planning.fit.door import FIT_FIELDS
-from tonnage.planning.fleet.door import FLEET_FIELDS
-from tonnage.planning.infer.door import INFER_FIELDS
-from tonnage.planning.lifecycle.door import LIFECYCLE_FIELDS
+from tonnage.planning.requests.reading import request_fields
 
 __all__ = ["QUESTIONS", "Question", "answered", "at_first", "nested", "opened"]
 
@@ -60,42 +57,38 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask where the answer takes too long."""
 
 
-def _prefixed(group: str, fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Fields of a group inside a request: serve.rate."""
-    return tuple(
-        msgspec.structs.replace(field, name=f"{group}.{field.name}") for field in fields if field.name != "model"
-    )
+MAX_REQUESTS: Final = 200_000
+"""That a simulation plays for the page."""
 
 
-_SIMULATE_FIELDS: Final = (
-    Field(name="model", reads="text", help="catalogue id, uploaded configuration, or a bare size such as 13B"),
-    Field(name="accelerator", reads="text", help="what one replica runs on"),
-    Field(name="traffic.profile", reads="text", help="length profile: chat, code, rag, summarise, reasoning, agent"),
-    Field(name="traffic.rate", reads="1/s", help="requests that arrive, on average: 6/s"),
-    Field(name="traffic.concurrency", reads="integer", help="clients that wait for their answer, instead of a rate"),
-    Field(name="traffic.prompt_tokens", reads="tokens", help="prompt length, instead of a profile"),
-    Field(name="traffic.output_tokens", reads="tokens", help="answer length, instead of a profile"),
-    Field(name="traffic.requests", reads="integer", help="requests to play; 20,000 settle a 99th percentile",
-          high=200_000),
-    Field(name="slo.ttft", reads="s", help="objective for the time to first token"),
-    Field(name="slo.tpot", reads="s", help="objective for the time per output token"),
-    Field(name="layout.tp", reads="integer", help="accelerators of one replica that share each layer"),
-    Field(name="replicas", reads="integer", help="replicas behind the router"),
-    Field(name="capacity", reads="flag", help="also look for the largest rate within the objectives"),
+def _form(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
+    """Every field of a question, those of groups as group.field, and lists of groups as one text."""
+    found = list(request_fields(struct))
+    for group in groups_of(struct):
+        if group.many:
+            found.append(Field(name=group.name, help=group.help))
+        else:
+            inner = [field for field in request_fields(group.of) if field.name != "model"]
+            found += [msgspec.structs.replace(field, name=f"{group.name}.{field.name}") for field in inner]
+    return tuple(found)
+
+
+_SIMULATE_FIELDS: Final = tuple(
+    msgspec.structs.replace(field, high=MAX_REQUESTS) if field.name == "traffic.requests" else field
+    for field in _form(REQUESTS["simulate"])
+    if field.name != "traffic.trace"  # a file of this machine
+)
+_SIMULATE_FIRST: Final = (
+    "model", "accelerator", "traffic.profile", "traffic.rate", "traffic.concurrency", "traffic.prompt_tokens",
+    "traffic.output_tokens", "traffic.requests", "slo.ttft", "slo.tpot", "layout.tp", "replicas",
 )  # fmt: skip
 _COMPARE_FIELDS: Final = (
     *(field for field in _SIMULATE_FIELDS if field.name != "capacity"),
-    Field(name="ways", reads="text", help="a name and what differs, a line each; "
-          "left out: static, dynamic, continuous and disaggregated"),
-)  # fmt: skip
-_FLEET_FIELDS: Final = (
-    Field(name="workloads", reads="text", help="one entry a workload, with the fields of serving; also kind: batch "
-          "with items, kind: infer with a rate of samples or video streams, or kind: cpu with cpu_time"),
-    *FLEET_FIELDS,
-    Field(name="own", reads="text", help="machines that are there already: accelerator and count"),
-    Field(name="quotas", reads="text", help="most accelerators of a kind, provider, region or term: most, and whose"),
-)  # fmt: skip
-_WHOLE: Final = ("layout.tp", "replicas", "traffic.concurrency", "traffic.requests")
+    Field(
+        name="ways",
+        help="a name and what differs, a line each; left out: static, dynamic, continuous and disaggregated",
+    ),
+)
 
 _QUICKER: Final = (
     "ask with quick: true (averages), name an accelerator or a provider, or ask on the command line, which has no limit"
@@ -130,7 +123,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="plan/serve", kind="serve", title="Serve a model",
             about="Requests and objectives in; accelerators, layout, latency and the bill out.",
-            fields=SERVE_FIELDS, answers=ServePlan,
+            fields=_form(REQUESTS["serve"]), answers=ServePlan,
             at_first="quick",
             essentials=("model", "rate", "concurrency", "users", "traffic", "ttft", "tpot", "budget", "eu",
                         "accelerator", "precision"),
@@ -141,7 +134,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="plan/finetune", kind="finetune", title="Fine-tune a model",
             about="A data set and a method in; accelerators, hours and dollars out.",
-            fields=FINETUNE_FIELDS, answers=TrainPlan,
+            fields=_form(REQUESTS["finetune"]), answers=TrainPlan,
             essentials=("model", "method", "examples", "tokens_per_example", "epochs", "deadline", "budget", "eu",
                         "accelerator"),
             example={"model": LLAMA_8B, "method": "lora", "examples": "50k", "tokens_per_example": "800",
@@ -150,14 +143,14 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="plan/train", kind="train", title="Train from scratch",
             about="Tokens and a deadline in; accelerators, parallelism, days and dollars out.",
-            fields=TRAIN_FIELDS, answers=TrainPlan,
+            fields=_form(REQUESTS["train"]), answers=TrainPlan,
             essentials=("model", "tokens", "seq_len", "deadline", "budget", "precision", "eu", "accelerator"),
             example={"model": LLAMA_8B, "tokens": "100B", "deadline": "30 days", "seq_len": "8192"},
         ),
         Question(
             path="plan/batch", kind="batch", title="Answer a pile of prompts",
             about="Prompts and a deadline in; the cheapest machines that are done in time out.",
-            fields=BATCH_FIELDS, answers=BatchPlan,
+            fields=_form(REQUESTS["batch"]), answers=BatchPlan,
             essentials=("model", "items", "deadline", "traffic", "prompt_tokens", "output_tokens", "budget", "eu",
                         "accelerator"),
             example={"model": LLAMA_8B, "items": "50M", "deadline": "8 h", "prompt_tokens": "400",
@@ -168,8 +161,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             about="How it is made and how it is served in; one bill and one timeline out.",
             answers=LifecyclePlan,
             at_first="quick",
-            fields=(*LIFECYCLE_FIELDS, *_prefixed("finetune", FINETUNE_FIELDS), *_prefixed("train", TRAIN_FIELDS),
-                    *_prefixed("serve", SERVE_FIELDS)),
+            fields=_form(REQUESTS["lifecycle"]),
             essentials=("model", "months", "finetune.method", "finetune.tokens", "finetune.deadline", "serve.rate",
                         "serve.traffic", "serve.ttft", "serve.tpot", "serve.eu"),
             example={"model": LLAMA_8B, "months": "12", "finetune.method": "lora", "finetune.tokens": "40M",
@@ -179,7 +171,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="plan/infer", kind="infer", title="See, hear, embed",
             about="Cameras, images, texts or audio in; how many accelerators and how much of them is used out.",
-            fields=INFER_FIELDS, answers=InferPlan,
+            fields=_form(REQUESTS["infer"]), answers=InferPlan,
             essentials=("model", "streams", "fps", "rate", "audio", "latency", "resolution", "frame", "precision",
                         "eu", "accelerator"),
             example={"model": "ultralytics/yolov8m", "streams": "20", "fps": "25", "frame": "1080p",
@@ -188,7 +180,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="plan/fleet", kind="fleet", title="Several workloads, one fleet",
             about="All your services, batches and machines in; which instances in which hours, on which terms, out.",
-            fields=_FLEET_FIELDS,
+            fields=_form(REQUESTS["fleet"]),
             answers=FleetPlan, at_first="quick", written=("workloads", "own", "quotas"),
             essentials=("workloads", "provider", "region", "term", "zones", "budget", "eu", "quotas", "own"),
             example={"workloads": _WORKLOADS, "provider": "gcp"},
@@ -198,7 +190,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="fit", title="Does it fit?",
             about="A model and an accelerator in; what fills the memory, and the largest context and batch, out.",
-            fields=FIT_FIELDS, answers=FitAnswer,
+            fields=_form(REQUESTS["fit"]), answers=FitAnswer,
             essentials=("model", "accelerator", "context", "concurrency", "precision", "tp", "finetune", "batch",
                         "seq_len"),
             example={"model": LLAMA_8B, "accelerator": "RTX 4090", "context": "8k"},
@@ -207,7 +199,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="cost/rent-or-buy", title="Rent or buy?",
             about="A machine and its use in; the years after which buying pays off out.",
-            fields=COST_FIELDS, answers=RentOrBuy,
+            fields=_form(REQUESTS["rent-or-buy"]), answers=RentOrBuy,
             essentials=("machine", "utilisation", "country", "rent", "term", "eu", "purchase", "electricity", "years"),
             example={"machine": "H100", "utilisation": "60 %", "country": "DE"},
             instead="name an accelerator as the machine",
@@ -216,7 +208,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             path="simulate", told=True, title="Watch one configuration",
             about="One configuration and its traffic in; every latency, request by request, out.",
             fields=_SIMULATE_FIELDS, answers=Simulated,
-            essentials=tuple(field.name for field in _SIMULATE_FIELDS),
+            essentials=(*_SIMULATE_FIRST, "capacity"),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
                      "slo.ttft": "1 s", "slo.tpot": "50 ms"},
             instead=_SHORTER,
@@ -225,7 +217,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             path="compare/ways", told=True, title="Compare ways to batch",
             about="Two or more configurations in; the same requests through each, side by side, out.",
             fields=_COMPARE_FIELDS, answers=Comparison,
-            essentials=tuple(field.name for field in _COMPARE_FIELDS), written=("ways",),
+            essentials=(*_SIMULATE_FIRST, "ways"), written=("ways",),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
                      "traffic.requests": "5000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "ways": _WAYS},
             instead=_SHORTER,
@@ -268,7 +260,6 @@ def opened(question: Question, request: Mapping[str, Any]) -> dict[str, Any]:
         A group of fields is something else, a field is a group, or a text or list is empty.
     """
     groups = {group for field in question.fields if (group := field.name.partition(".")[0]) != field.name}
-    texts = {field.name for field in question.fields if field.reads == "text"}
     read = {
         name: read_written(value, what=name) if name in question.written and isinstance(value, str) and value else value
         for name, value in request.items()
@@ -281,8 +272,6 @@ def opened(question: Question, request: Mapping[str, Any]) -> dict[str, Any]:
             )
         if isinstance(value, Mapping) and name not in (*groups, *question.written):
             raise BadRequest(f"{name}: one value is expected, not '{echo(value)}'")
-        if isinstance(value, bool) and name in texts:
-            raise BadRequest(f"{name}: a text is expected, not '{echo(str(value).lower())}'; put it in quotes")
         _nothing_empty([] if name in question.written and value == {} else value, name)
     return read
 
@@ -314,50 +303,39 @@ def answered(
 
 
 def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> FitAnswer:
-    from tonnage.planning.fit.door import fit_request
     from tonnage.planning.fit.fit import fit
+    from tonnage.planning.requests.fit import fit_request
 
-    names = request.get("accelerator")
-    split = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
-    return fit(fit_request({**request, "accelerator": split}), additions=additions, offline=None)
+    return fit(fit_request(request), additions=additions, offline=None)
 
 
 def _rent_or_buy(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> RentOrBuy:
-    from tonnage.planning.cost.door import rent_or_buy_request
     from tonnage.planning.cost.rent_or_buy import rent_or_buy
+    from tonnage.planning.requests.cost import rent_or_buy_request
 
     return rent_or_buy(rent_or_buy_request(request, additions=additions), additions=additions)
 
 
 def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Simulated:
-    from tonnage.planning.simulate.door import simulation_of
+    from tonnage.planning.requests.simulate import simulation_of
     from tonnage.planning.simulate.simulate import simulate
 
-    return simulate(simulation_of(_typed(request)), additions=additions, watch=watch or (lambda *_: None))
+    asked = simulation_of(request)
+    _refuse_long(asked.traffic)
+    return simulate(asked, additions=additions, watch=watch or (lambda *_: None))
 
 
 def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Comparison:
-    from tonnage.planning.compare.compare import compare
-    from tonnage.planning.compare.configurations import comparing_of
+    from tonnage.planning.compare.compare import compare, comparing_of
 
-    return compare(comparing_of(_typed(request)), additions=additions, watch=watch)
+    asked = comparing_of(request)
+    _refuse_long(asked.ways[0][1].traffic)
+    return compare(asked, additions=additions, watch=watch)
 
 
-def _typed(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Whole numbers and flags of the simulation form, which a browser sends as text."""
-    from tonnage.planning.door import read_fields
-
-    ways = {"ways": request["ways"]} if "ways" in request else {}
-    flat = {
-        f"{group}.{name}" if isinstance(inner, Mapping) else group: value
-        for group, inner in request.items()
-        if group not in ways
-        for name, value in (inner.items() if isinstance(inner, Mapping) else [("", inner)])
-    }
-    known = tuple(field for field in _SIMULATE_FIELDS if field.reads in ("flag", "integer"))
-    names = {field.name for field in known}
-    typed = read_fields({name: value for name, value in flat.items() if name in names}, known)
-    return {**nested({**flat, **typed}), **ways}
+def _refuse_long(traffic: SimulationTraffic) -> None:
+    if traffic.num_requests is not None and traffic.num_requests > MAX_REQUESTS:
+        raise BadRequest(f"traffic.requests: at most {MAX_REQUESTS:,} are played here; the command line has no limit")
 
 
 _OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], Any]]] = {

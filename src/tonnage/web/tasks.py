@@ -96,7 +96,7 @@ def changes_page(
 def chart(_: Settings, __: Told, *, kept: Kept, name: str, theme: str) -> bytes | None:
     """One picture of a kept answer; absent where it has none of that name."""
     from tonnage.report.charts import charts_of
-    from tonnage.report.charts.svg import svg
+    from tonnage.report.charts.chart import svg
 
     found = next((found for found in charts_of(kept.answer) if found.name == name), None)
     return None if found is None else svg(found, theme=theme).encode()

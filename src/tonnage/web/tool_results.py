@@ -217,18 +217,17 @@ def _listed(arguments: dict[str, Any], additions: Additions) -> Result:
 def _explained(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.planning.breakdown import explain_plan
     from tonnage.planning.plans import read_plan
-    from tonnage.report.answers import explain
-    from tonnage.report.breakdown import PLAN_DEPTH, show_breakdown
-    from tonnage.report.console import recorded
+    from tonnage.report.answers import explanation_of
+    from tonnage.report.breakdown import PLAN_DEPTH, breakdown_document
 
     path = _needed(arguments, "plan_file")
     rank, number = _taken(arguments, "option", int, otherwise=1), _taken(arguments, "number", str)
     _nothing_else(arguments, known=("plan_file", "option", "number"))
     plan = read_plan(path)
-    blocks = recorded(explain, plan, rank=rank)
+    blocks = explanation_of(plan, rank=rank).blocks
     found = explain_plan(plan, rank=rank, additions=additions)
     if found is not None:
-        blocks = (*blocks, *recorded(show_breakdown, found, depth=PLAN_DEPTH, only=number))
+        blocks = (*blocks, *breakdown_document(found, depth=PLAN_DEPTH, only=number).blocks)
     return Result(markdown(blocks), {"headline": plan.sentence})
 
 

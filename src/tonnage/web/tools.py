@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog import Additions
+from tonnage.domain.requests.field import Field
 from tonnage.errors import TonnageError
-from tonnage.planning.door import Field
 from tonnage.version import __version__
 from tonnage.web.jobs import Jobs
 from tonnage.web.limits import Limits, TooLong

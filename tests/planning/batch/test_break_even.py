@@ -8,7 +8,7 @@ import pytest
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.plan import BreakEven
 from tonnage.planning.ask import answer
-from tonnage.report.lines import flip_text
+from tonnage.report.wording import break_even_text
 
 TODAY = date(2026, 11, 21)
 ASKED: dict[str, Any] = {
@@ -76,6 +76,6 @@ def test_without_a_deadline_none_is_named() -> None:
 
 def test_a_tie_is_said_in_the_line(now: BatchPlan) -> None:
     for flip in now.break_even:
-        assert ("ties as it is" in flip_text(flip)) is flip.ties
+        assert ("ties as it is" in break_even_text(flip)) is flip.ties
         if flip.ties and flip.now is not None and flip.low is not None and flip.high is not None:
             assert flip.low <= flip.now <= flip.high

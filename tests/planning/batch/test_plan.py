@@ -16,10 +16,10 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.workload import Batch
 from tonnage.errors import BadRequest
-from tonnage.planning.batch.door import batch_request
 from tonnage.planning.batch.plan import LARGEST_FLEET, plan_batch
 from tonnage.planning.batch.runs import Job, instances_by, place_of, run_on
 from tonnage.planning.predict.serving import predict_serve
+from tonnage.planning.requests.batch import batch_request
 
 TODAY = date(2026, 11, 21)
 NIGHTLY = {
@@ -84,10 +84,10 @@ def test_the_frontier_pays_more_for_every_hour_saved(nightly: BatchPlan) -> None
 
 
 def test_spot_saves_money_and_says_what_it_risks(nightly: BatchPlan) -> None:
-    assert "lost to reclaims" in nightly.spot_against
+    assert "lost to spot preemptions" in nightly.spot_against
     spot = next(option for option in nightly.options if option.bill.term == "spot")
     assert spot.useful < 1 and spot.available < 1
-    assert "lost to reclaims" in {part.name for part in spot.cost.parts}
+    assert "lost to spot preemptions" in {part.name for part in spot.cost.parts}
     steady = plan(term="on-demand")
     assert all(option.bill.term == "on-demand" and option.useful == 1 for option in steady.options)
     assert steady.options[0].cost.value > nightly.options[0].cost.value

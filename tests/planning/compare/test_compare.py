@@ -9,8 +9,7 @@ import pytest
 import tonnage
 from tonnage.domain.compare import Comparison
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.planning.compare.compare import compare, compared
-from tonnage.planning.compare.configurations import comparing_of
+from tonnage.planning.compare.compare import compare, compared, comparing_of
 from tonnage.report.answers import blocks_of
 from tonnage.report.charts import charts_of
 from tonnage.report.markdown import markdown

@@ -8,10 +8,10 @@ import pytest
 
 from tonnage import catalog
 from tonnage.domain.cost import COST_SCHEMA, OwnedMachine, Rent, RentOrBuy
+from tonnage.domain.requests.field import fields_of
 from tonnage.errors import BadRequest, UnitError, UnknownName
-from tonnage.planning.cost.door import rent_or_buy_request
-from tonnage.planning.cost.inputs import INPUTS
 from tonnage.planning.cost.rent_or_buy import rent_or_buy
+from tonnage.planning.requests.cost import rent_or_buy_request
 
 TODAY = date(2026, 11, 21)
 
@@ -72,7 +72,7 @@ def test_every_input_has_a_source_and_can_be_replaced(h100: RentOrBuy) -> None:
         given.name for given in h100.inputs
     } == set(OwnedMachine.__struct_fields__)
     assert all(given.source for given in h100.inputs)
-    for spec in INPUTS:
+    for spec in fields_of(OwnedMachine):
         value = 0.5 if spec.reads == "fraction" else 2.0
         request = rent_or_buy_request({"machine": "H100", spec.name: str(value) + _unit(spec.reads)})
         assert request.given[spec.name] == pytest.approx(value)

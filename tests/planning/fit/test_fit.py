@@ -11,8 +11,8 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.fit import FitAnswer
 from tonnage.errors import BadRequest, UnitError, UnknownName
-from tonnage.planning.fit.door import fit_request
-from tonnage.planning.fit.model import fit_model
+from tonnage.planning.fit.fit import fit_model
+from tonnage.planning.requests.fit import fit_request
 
 
 def ask(model: str = "meta-llama/Meta-Llama-3.1-8B", *, additions: Additions | None = None, **fields: Any) -> FitAnswer:

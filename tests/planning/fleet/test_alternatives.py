@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from tonnage.domain.fleet_plan import FleetAlternative
 from tonnage.optimize.fleet import Fleet, FleetProblem, cheapest_fleet
 from tonnage.planning.fleet import alternatives, plan
-from tonnage.planning.fleet.door import fleet_request
 from tonnage.planning.fleet.problem import problem_of
-from tonnage.report.fleet import show_fleet_plan
+from tonnage.planning.requests.fleet import fleet_request
+from tonnage.report.answers import show
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 ASKED = {
@@ -78,8 +78,8 @@ def test_an_answer_found_without_spot_says_that_it_needs_none(
     assert {one.term for one in early.instances} == {"on-demand"}
     assert early.bill is not None and spotless.more == 0.0
     assert spotless.usd_per_month == pytest.approx(early.bill.value)
-    show_fleet_plan(early)
-    assert "no dearer (this fleet)" in " ".join(capsys.readouterr().out.split())
+    show(early, why=True)
+    assert "no more expensive (this fleet)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_misses_in_simulation_does_not_become_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ SCRIPT = """
 import json, sys
 from datetime import date
 import msgspec
-from tonnage.planning.fleet.door import fleet_request
+from tonnage.planning.requests.fleet import fleet_request
 from tonnage.planning.fleet.plan import plan_fleet
 answer = plan_fleet(fleet_request(json.loads(sys.argv[1])), today=date(2026, 11, 21))
 sys.stdout.buffer.write(msgspec.json.encode(answer))

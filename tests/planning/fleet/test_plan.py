@@ -12,9 +12,9 @@ import pytest
 
 from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.errors import TonnageError
-from tonnage.planning.fleet.door import fleet_request
 from tonnage.planning.fleet.hours import hours_of, ranges
 from tonnage.planning.fleet.plan import plan_fleet
+from tonnage.planning.requests.fleet import fleet_request
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 CHAT = {
@@ -156,8 +156,8 @@ def test_a_spare_replica_is_one_more_and_holds_without_it() -> None:
 
 
 def test_samples_take_as_many_accelerators_as_their_own_plan_says() -> None:
-    from tonnage.planning.infer.door import infer_request
     from tonnage.planning.infer.plan import plan_infer
+    from tonnage.planning.requests.infer import infer_request
 
     fields = {key: value for key, value in CAMERAS.items() if key not in {"name", "kind"}} | {"streams": 400}
     where = {"accelerator": "L4", "provider": "gcp"}

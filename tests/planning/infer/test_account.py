@@ -7,7 +7,7 @@ import pytest
 
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.planning.ask import answer
-from tonnage.report.infer import show_infer_plan
+from tonnage.report.answers import show
 
 CASES: dict[str, dict[str, Any]] = {
     "cameras": {"model": "ultralytics/yolov8m", "streams": 20, "fps": 25, "resolution": 640},
@@ -51,7 +51,7 @@ def test_what_is_delivered_in_a_month_costs_a_months_bill(name: str) -> None:
 ])  # fmt: skip
 def test_the_plan_prints_what_its_money_buys(name: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = plan(name)
-    show_infer_plan(found, top=1)
+    show(found, top=1, why=True)
     printed = " ".join(capsys.readouterr().out.split())
     best = found.options[0].bill
     assert best is not None and told in printed and best.as_of in printed and "without VAT" in printed

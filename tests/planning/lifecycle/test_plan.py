@@ -10,10 +10,10 @@ from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.errors import BadRequest
-from tonnage.planning.lifecycle.door import lifecycle_request
 from tonnage.planning.lifecycle.plan import plan_lifecycle
 from tonnage.planning.lifecycle.savings import _is_student, smaller_sibling
-from tonnage.report.lifecycle import show_lifecycle_plan
+from tonnage.planning.requests.lifecycle import lifecycle_request
+from tonnage.report.answers import show
 
 TODAY = date(2026, 11, 21)
 LIFE = {
@@ -167,7 +167,7 @@ def test_electricity_is_that_of_both_halves_for_as_long_as_they_run(capsys: pyte
     assert served.kg_co2_per_month is not None
     assert life.kwh == pytest.approx(4 * made.kwh + 12 * served.kwh_per_month)
     assert life.kg_co2 == pytest.approx(4 * made.kg_co2 + 12 * served.kg_co2_per_month)
-    show_lifecycle_plan(life)
+    show(life, why=True)
     assert f"{life.kwh:,.0f} kWh with hosts and cooling; {life.kg_co2:,.0f} kg CO2" in capsys.readouterr().out
 
 
@@ -175,7 +175,7 @@ def test_the_report_says_the_terms_of_its_prices_once_and_no_electricity_that_no
     life: LifecyclePlan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first half runs on TPUs, whose power is not published."""
-    show_lifecycle_plan(msgspec.structs.replace(life, kwh=None, kg_co2=None))
+    show(msgspec.structs.replace(life, kwh=None, kg_co2=None), why=True)
     printed = capsys.readouterr().out
     assert printed.count("exclude VAT") == 1 and "is not published" in printed and "kWh" not in printed
 

@@ -11,7 +11,7 @@ from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.domain.workload import Serve
-from tonnage.planning.door import serve_request
+from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.capacity_search import PATTERN_PER_S, PRECISION, SearchedCapacity, drawn, search_capacity
 from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import _outcomes

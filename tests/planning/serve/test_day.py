@@ -14,7 +14,7 @@ from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import ServeOption
 from tonnage.domain.workload import Serve
 from tonnage.errors import TonnageError
-from tonnage.planning.door import serve_request
+from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.day import fleet_day
 from tonnage.planning.serve.plan import plan_serve
 

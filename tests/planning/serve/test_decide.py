@@ -8,7 +8,7 @@ import pytest
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.plan import ServePlan
-from tonnage.planning.door import serve_request
+from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.capacity_search import drawn, search_capacity
 from tonnage.planning.serve.decide import CONTENDERS, MARGIN
 from tonnage.planning.serve.option import Candidate

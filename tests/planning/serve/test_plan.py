@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.sweeps import examples
 
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
-from tonnage.planning.door import serve_request
+from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import plan_serve
 
 TODAY = date(2026, 11, 21)

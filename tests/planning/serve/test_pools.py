@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.domain.plan import ServePlan
 from tonnage.errors import BadRequest
-from tonnage.planning.door import serve_request
+from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import plan_serve
 
 TODAY = date(2026, 11, 21)
@@ -42,7 +42,7 @@ def test_a_fleet_of_pools_carries_the_load_within_the_objectives(found: ServePla
 def test_long_prompts_and_tight_answers_are_what_pools_are_for(found: ServePlan) -> None:
     assert found.pools is not None
     assert found.pools.rate_per_s > found.pools.together_per_s > 0
-    assert "Prefill and decode apart" in found.sentence or found.pools.saves < 0.01
+    assert "Disaggregated (" in found.sentence or found.pools.saves < 0.01
 
 
 def test_caches_move_inside_an_instance_where_the_unit_fits_into_one(found: ServePlan) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.domain.simulate import Simulated
 from tonnage.errors import BadRequest
-from tonnage.planning.simulate.door import simulation_of
+from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.simulate.simulate import simulate
 
 ONE = {"tp": 1}

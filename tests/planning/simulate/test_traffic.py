@@ -11,7 +11,7 @@ import pytest
 from tonnage.catalog.traffic import shape
 from tonnage.domain.simulate import Simulated, SimulationTraffic
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.planning.simulate.door import simulation_of
+from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.simulate.simulate import simulate
 from tonnage.planning.simulate.traffic import traffic_of
 

@@ -5,7 +5,7 @@ import pytest
 from tonnage import catalog
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.planning.train.degrees import check_degrees
+from tonnage.planning.train.setup import check_degrees
 
 LLAMA = catalog.model("meta-llama/Meta-Llama-3.1-8B")
 MIXTRAL = catalog.model("mistralai/Mixtral-8x7B-v0.1")

@@ -10,7 +10,7 @@ import pytest
 from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.planning.door import finetune_request, train_request
+from tonnage.planning.requests.train import finetune_request, train_request
 from tonnage.planning.train.plan import plan_train
 
 TODAY = date(2026, 11, 21)

@@ -4,7 +4,7 @@ import pytest
 from tests.planning.train.test_plan import finetune, train
 
 from tonnage.catalog.providers import storage_prices
-from tonnage.planning.train.stored import KEPT_CHECKPOINTS
+from tonnage.planning.train.machine import KEPT_CHECKPOINTS
 
 
 def test_checkpoints_and_data_are_a_line_of_the_bill() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import tonnage
 from tonnage.report.charts import charts_of, specification
-from tonnage.report.charts.load import load_chart
+from tonnage.report.charts.serving import load_chart
 
 
 def test_cameras_have_their_pictures() -> None:

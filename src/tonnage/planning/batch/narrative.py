@@ -16,7 +16,7 @@ from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_t
 from tonnage.planning.core.rejections import nearness
 from tonnage.units import show
 
-MOST_KINDS: Final = 8
+MAX_KINDS: Final = 8
 """Kinds of accelerators that are told side by side."""
 
 __all__ = [
@@ -29,13 +29,13 @@ __all__ = [
     "risk",
     "sentence",
     "spot_against",
-    "too_dear",
+    "too_expensive",
     "too_late",
     "too_many",
     "trade_offs",
 ]
 
-MOST_POINTS: Final = 12
+MAX_POINTS: Final = 12
 """Of the frontier that are kept."""
 WORTH_A_POINT: Final = 1.1
 """Times faster than the point before. [-]"""
@@ -78,7 +78,7 @@ def risk(option: BatchOption, *, first: BatchOption) -> str:
 
 
 def arithmetic(option: BatchOption) -> str:
-    lost = f", {1 - option.useful:.0%} of its hours lost to reclaims" if option.useful < 1 else ""
+    lost = f", {1 - option.useful:.0%} of its hours lost to spot preemptions" if option.useful < 1 else ""
     held = {"kv": "the KV cache is full", "batch": "the engine takes no more"}
     return (
         f"a replica finishes {show(option.items_per_s.value, '1/s')} with {option.concurrency:,.0f} at once "
@@ -107,10 +107,10 @@ def trade_offs(found: list[Found]) -> tuple[TradeOff, ...]:
 
 def _spread(points: list[tuple[float, float, Found, JobRun]]) -> list[tuple[float, float, Found, JobRun]]:
     """At most so many, both ends kept."""
-    if len(points) <= MOST_POINTS:
+    if len(points) <= MAX_POINTS:
         return points
-    step = (len(points) - 1) / (MOST_POINTS - 1)
-    return [points[round(i * step)] for i in range(MOST_POINTS)]
+    step = (len(points) - 1) / (MAX_POINTS - 1)
+    return [points[round(i * step)] for i in range(MAX_POINTS)]
 
 
 def _trade_off(point: tuple[float, float, Found, JobRun], *, cheapest: tuple[float, float, Found, JobRun]) -> TradeOff:
@@ -141,7 +141,7 @@ def card_for_card(options: tuple[BatchOption, ...]) -> tuple[str, ...]:
     best = max(kinds, key=len, default={})
     if len(best) < 2:
         return ()
-    ordered = sorted(sorted(best.values(), key=lambda o: o.cost.value)[:MOST_KINDS], key=_hourly)
+    ordered = sorted(sorted(best.values(), key=lambda o: o.cost.value)[:MAX_KINDS], key=_hourly)
     return tuple(_against(option, ordered[0]) for option in ordered[1:] if _hourly(option) > _hourly(ordered[0]))
 
 
@@ -156,8 +156,8 @@ def _against(option: BatchOption, base: BatchOption) -> str:
     faster = option.items_per_s.value / own / (base.items_per_s.value / ranks)
     # Errors of two predictions add in squares.
     error = math.exp(math.hypot(_log_error(option.items_per_s), _log_error(base.items_per_s)))
-    said = "cheaper" if faster > price else "dearer"
-    tie = " [ties within error]" if faster / error <= price <= faster * error else ""
+    said = "cheaper" if faster > price else "more expensive"
+    tie = " [not distinguishable within error]" if faster / error <= price <= faster * error else ""
     return (
         f"{option.configuration.accelerator}: {_times(price)} the hourly price of {base.configuration.accelerator}, "
         f"{_times(faster)} ({_times(faster / error)}-{_times(faster * error)}) as fast: {said} per item{tie}"
@@ -183,7 +183,7 @@ def spot_against(options: tuple[BatchOption, ...]) -> str:
     return (
         f"spot {word}: {show(spot.cost.value, 'USD')} on {spot.configuration.accelerator} at {spot.bill.provider} "
         f"against {show(steady.cost.value, 'USD')} on {steady.configuration.accelerator} at {steady.bill.provider} "
-        f"on-demand; {1 - spot.useful:.1%} of its hours are lost to reclaims, and old traces had capacity "
+        f"on-demand; {1 - spot.useful:.1%} of its hours are lost to spot preemptions, and old traces had capacity "
         f"{spot.available:.0%} of the time, which its {show(spot.wall_s.value, 's')} count in"
     )
 
@@ -204,7 +204,7 @@ def too_late(request: Batch, *, place: Place, fastest: JobRun) -> Verdict:
     )
 
 
-def too_dear(request: Batch, run: JobRun, *, work: Work) -> Verdict:
+def too_expensive(request: Batch, run: JobRun, *, work: Work) -> Verdict:
     """Finishes in time, beyond the budget."""
     budget = request.budget_usd or 0.0
     return Verdict(

@@ -39,7 +39,7 @@ from tonnage.planning.core.relaxing import answered
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.error_model import ErrorModel, serve_level
 from tonnage.planning.quality import changes_among, floored
-from tonnage.planning.serve import formats, limits
+from tonnage.planning.serve import limits
 from tonnage.planning.serve.traffic import served
 from tonnage.planning.sites import Site, sites
 
@@ -74,7 +74,7 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
     model = resolve(request.model, additions=additions)
     if not model.layers:
         raise BadRequest(f"model: {model.id} is no language model; ask `tonnage plan infer {model.id} --rate …`")
-    formats.check_context(model, _as_serve(request))
+    limits.check_context(model, _as_serve(request))
     allowed, refused, no_format = floored(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
     options: list[BatchOption] = []
@@ -162,7 +162,7 @@ def _works(request: Batch, model: Model, site: Site, *, additions: Additions) ->
     asked = _as_serve(request)
     most = min(LARGEST_REPLICA, request.filters.max_count or LARGEST_REPLICA)
     for engine in request.engines:
-        worth = formats.precisions(asked, model, accelerator=site.accelerator, engine=engine)
+        worth = limits.precisions(asked, model, accelerator=site.accelerator, engine=engine)
         for precision in worth:
             served = 0
             for layout in replica_layouts(
@@ -284,7 +284,7 @@ def _sized(request: Batch, work: Work, place: Place) -> tuple[JobRun, bool] | Ve
         sure = slow is not None and slow <= most
         run = run_on(job, place, instances=slow if sure and slow is not None else middle)
     if request.budget_usd is not None and run.usd > request.budget_usd:
-        return narrative.too_dear(request, run, work=work)
+        return narrative.too_expensive(request, run, work=work)
     return run, sure
 
 

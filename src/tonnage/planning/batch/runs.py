@@ -94,7 +94,7 @@ def run_on(job: Job, place: Place, *, instances: int, speed: float = 1.0) -> Job
     start_s = place.start.total_s
     running_s = (start_s + work_s) / place.useful
     hours = charged_hours(running_s, rules=place.rules, term=place.term)
-    spent = {"work": work_s, "start": start_s, "lost to reclaims": running_s - start_s - work_s}
+    spent = {"work": work_s, "start": start_s, "lost to spot preemptions": running_s - start_s - work_s}
     return JobRun(
         instances=instances,
         replicas=replicas,

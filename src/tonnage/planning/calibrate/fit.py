@@ -23,7 +23,7 @@ NAMES: Final = ("memory", "compute", "step_s", "request_s")
 """Numbers of a stretch, in the order of the fit."""
 _FREEDOM: Final = 4.0
 """Of the residuals' Student-t: a load disturbed by something else does not drag the rest along."""
-_LEAST_NOISE: Final = 0.02
+_MIN_NOISE: Final = 0.02
 """Repeated measurements of one load differ by a few per cent on a quiet machine. [log ratio]"""
 _STEP: Final = 0.02
 """Of the finite differences. [log]"""
@@ -86,7 +86,7 @@ def fit(loads: Sequence[MeasuredLoad], prior: Prior) -> Fit:
         scale = min(1.0, _FARTHEST / furthest) if furthest else 1.0
         tried, scale = _shortened(loads, theta, move, scale, (prior, noise))
         theta, residuals = tried
-        fresh = max(_LEAST_NOISE, _scale(residuals))
+        fresh = max(_MIN_NOISE, _scale(residuals))
         if furthest * scale < 1e-3 and abs(fresh / noise - 1.0) < 0.02:
             break
         noise = fresh

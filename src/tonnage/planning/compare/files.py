@@ -18,13 +18,12 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.ask import answer, kind_of
 from tonnage.planning.check import Comparable, figures
-from tonnage.planning.compare.compare import Figure, compare, compared
-from tonnage.planning.compare.configurations import MOST_SIDES, comparing_of
+from tonnage.planning.compare.compare import MAX_SIDES, Figure, compare, compared, comparing_of
 from tonnage.planning.files import read_mapping, read_text
 from tonnage.planning.plans import SCHEMA_1, read_plan
 from tonnage.planning.predict.case_lines import case_of_object, raw_cases
 from tonnage.planning.predict.predict import predict
-from tonnage.planning.simulate.door import simulation_of
+from tonnage.planning.requests.simulate import simulation_of
 
 __all__ = ["compare_files"]
 
@@ -60,8 +59,8 @@ def compare_files(
         A file cannot be read, or they answer different kinds of question.
     """
     sides = [side for path in paths for side in _sides(path)]
-    if len(sides) > MOST_SIDES:
-        raise BadRequest(f"{len(sides)} sides are more than the {MOST_SIDES} that can be read side by side")
+    if len(sides) > MAX_SIDES:
+        raise BadRequest(f"{len(sides)} sides are more than the {MAX_SIDES} that can be read side by side")
     sorts = {sort for _, sort, _ in sides}
     if len(sorts) > 1:
         raise BadRequest(f"{' and '.join(sorted(sorts))} cannot be compared; give files of one sort")

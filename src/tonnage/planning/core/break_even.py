@@ -5,7 +5,7 @@ A plan hands in a function: value of one input -> what each contender costs ther
 Everything that does not depend on that input was worked out once by the plan, so that asking again is arithmetic.
 The value is where another contender becomes the cheapest; its interval begins where the two cannot be told apart
 within the errors of their costs, and ends where the other wins beyond them. Where they cannot be told apart at the
-present value already, they tie, and the flip says so.
+present value already, they tie, and the point says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PRECISE: Final = 0.005
 """A flip is narrowed to this share of its value. [-]"""
 REACH: Final = 8.0
 """How far from the present value is looked, either way. [-]"""
-MOST_PRICES: Final = 3
+MAX_PRICES: Final = 3
 """Rivals whose price is named."""
 
 
@@ -155,7 +155,7 @@ def break_even_prices(options: Sequence[Priced]) -> tuple[BreakEven, ...]:
                 ties=value * spread >= rival.usd_per_instance_hour,
             )
         )
-    return tuple(found[:MOST_PRICES])
+    return tuple(found[:MAX_PRICES])
 
 
 class _State(msgspec.Struct, frozen=True):

@@ -1,8 +1,4 @@
-"""Which row of the ownership table gives each number of a machine, and what a request puts in its place.
-
-One table: name, dimension, meaning, and where its default comes from. Command-line flags, files and the answer's own
-list of inputs are made from it.
-"""
+"""Which row of the ownership table gives each number of a machine, and what a request puts in its place."""
 
 from __future__ import annotations
 
@@ -10,16 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from tonnage import catalog
 from tonnage.catalog.failures import run_fact
 from tonnage.domain.cost import Input, OwnedMachine, OwnedServer, RentOrBuyRequest
 from tonnage.domain.money import OwnedParameter
+from tonnage.domain.requests.field import fields_of
 from tonnage.errors import BadRequest
 from tonnage.planning.energy import machine_power
 
-__all__ = ["INPUTS", "InputSpec", "inputs_of", "machine_of"]
+__all__ = ["DEFAULTS", "inputs_of", "machine_of"]
 
 FTE_HOURS: Final = 2080.0
 """Of a full-time year: 52 weeks of 40 hours. [h/year]"""
@@ -30,20 +25,10 @@ Band = tuple[float, float | None, float | None, str, str, str]
 """Value, low, high, source, confidence, date."""
 
 
-class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One input: how its text is read, what it means, its default for a server and a country."""
-
-    name: str
-    reads: str
-    meaning: str
-    default: Callable[[OwnedServer, str], Band]
-    most: float = math.inf
-
-
 def inputs_of(request: RentOrBuyRequest, server: OwnedServer) -> tuple[Input, ...]:
     """Every input with its band and source; what the request gives stands without a band."""
     found = []
-    for spec in INPUTS:
+    for spec in fields_of(OwnedMachine):
         if spec.name in request.given:
             value, low, high, source, confidence, as_of = (
                 request.given[spec.name],
@@ -54,10 +39,10 @@ def inputs_of(request: RentOrBuyRequest, server: OwnedServer) -> tuple[Input, ..
                 "",
             )
         else:
-            value, low, high, source, confidence, as_of = spec.default(server, request.country)
+            value, low, high, source, confidence, as_of = DEFAULTS[spec.name](server, request.country)
         found.append(
             Input(
-                name=spec.name, value=value, unit=spec.reads, meaning=spec.meaning, source=source, low=low, high=high,
+                name=spec.name, value=value, unit=spec.reads, meaning=spec.help, source=source, low=low, high=high,
                 confidence=confidence, as_of=as_of,
             )
         )  # fmt: skip
@@ -183,39 +168,25 @@ def _both(value: float, *factors: tuple[OwnedParameter, float]) -> tuple[float, 
     return value * math.exp(-math.sqrt(down)), value * math.exp(math.sqrt(up))
 
 
-INPUTS: Final[tuple[InputSpec, ...]] = (
-    InputSpec(name="accelerators", reads="count", meaning="accelerators of the machine", most=1e5,
-              default=lambda server, country: (float(server.count), None, None, "the machine", "high", "")),
-    InputSpec(name="purchase", reads="USD", meaning="price of the machine without VAT", default=_purchase, most=1e10),
-    InputSpec(name="power", reads="W", meaning="the most it draws at the plug", default=_power, most=1e9),
-    InputSpec(name="years", reads="years", meaning="it is kept", most=20.0,
-              default=_parameter("depreciation", "useful_life_years")),
-    InputSpec(name="load", reads="fraction", meaning="share of that power while it works", most=1.0,
-              default=_parameter("server_power", "typical_load_factor")),
-    InputSpec(name="idle", reads="fraction", meaning="share of that power while it waits", most=1.0,
-              default=_parameter("server_power", "idle_share_of_max")),
-    InputSpec(name="pue", reads="count", meaning="power of the building over power of its machines", default=_pue,
-              most=5.0),
-    InputSpec(name="electricity", reads="USD/kWh", meaning="tariff", default=_electricity, most=10.0),
-    InputSpec(name="hosting", reads="USD/kW-month", meaning="rent of the room by contracted power", default=_hosting,
-              most=1e5),
-    InputSpec(name="network", reads="USD", meaning="its share of switches, adapters, cables", default=_network,
-              most=1e9),
-    InputSpec(name="storage", reads="USD", meaning="storage bought beside it", most=1e9,
-              default=lambda server, country: _nothing("none counted; give it where renting would include it")),
-    InputSpec(name="staff", reads="USD/year", meaning="people who run it", default=_staff, most=1e9),
-    InputSpec(name="spares", reads="fraction", meaning="spare parts, share of the purchase", most=1.0,
-              default=_parameter("failure", "spares_share_of_capex")),
-    InputSpec(name="support", reads="fraction", meaning="vendor's support a year, share of the purchase",
-              default=_support, most=1.0),
-    InputSpec(name="insurance", reads="fraction", meaning="insurance a year, share of the purchase", most=1.0,
-              default=_parameter("finance", "insurance_share_year")),
-    InputSpec(name="interest", reads="fraction", meaning="interest a year", most=1.0,
-              default=_parameter("finance", "interest_rate_year")),
-    InputSpec(name="resale_3y", reads="fraction", meaning="share of the purchase it sells for after three years",
-              default=_resale, most=1.0),
-    InputSpec(name="interruptions", reads="count", meaning="stops a year of one accelerator", most=1e3,
-              default=_interruptions),
-    InputSpec(name="repair", reads="s", meaning="from a stop until it works again", default=_repair, most=3e7),
-)  # fmt: skip
-"""Every input, in the order of `OwnedMachine`."""
+DEFAULTS: Final[dict[str, Callable[[OwnedServer, str], Band]]] = {
+    "accelerators": lambda server, country: (float(server.count), None, None, "the machine", "high", ""),
+    "purchase": _purchase,
+    "power": _power,
+    "years": _parameter("depreciation", "useful_life_years"),
+    "load": _parameter("server_power", "typical_load_factor"),
+    "idle": _parameter("server_power", "idle_share_of_max"),
+    "pue": _pue,
+    "electricity": _electricity,
+    "hosting": _hosting,
+    "network": _network,
+    "storage": lambda server, country: _nothing("none counted; give it where renting would include it"),
+    "staff": _staff,
+    "spares": _parameter("failure", "spares_share_of_capex"),
+    "support": _support,
+    "insurance": _parameter("finance", "insurance_share_year"),
+    "interest": _parameter("finance", "interest_rate_year"),
+    "resale_3y": _resale,
+    "interruptions": _interruptions,
+    "repair": _repair,
+}
+"""Where each number of an `OwnedMachine` comes from, for a server and a country."""

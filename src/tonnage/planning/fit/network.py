@@ -23,7 +23,7 @@ from tonnage.units import show
 __all__ = ["PRECISION", "is_network", "network_row", "samples_of", "smallest_network"]
 
 PRECISION = "fp16"
-MOST = 65536
+MAX_BATCH = 65536
 
 
 def is_network(model: Model) -> bool:
@@ -53,7 +53,7 @@ def network_row(
     def needs(batch: int) -> float:
         return memory_of(setup, batch_times(setup, batch)).value
 
-    most = largest_whole(lambda batch: needs(batch) <= usable, most=MOST)
+    most = largest_whole(lambda batch: needs(batch) <= usable, most=MAX_BATCH)
     solved = request.solve if request.solve in {"batch", "concurrency"} else None
     batch = most if solved and most else samples_of(request)
     memory = memory_of(setup, batch_times(setup, batch))
@@ -79,7 +79,7 @@ def network_row(
         memory=memory,
         largest=(
             Largest(what=solved or "batch", value=float(most), unit="samples", given=case.precision,
-                    binds="memory" if most < MOST else "the largest looked at"),
+                    binds="memory" if most < MAX_BATCH else "the largest looked at"),
         ) if most else (),
         notes=batch_times(setup, 1).stages.notes,
     )  # fmt: skip

@@ -25,12 +25,12 @@ from tonnage.physics.memory import cache_layers, checkpoint_precision, state_byt
 from tonnage.planning.host import offloaded
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 
-__all__ = ["CONTEXT", "MOST_RANKS", "check_layout", "demand_of", "holds_it", "serving_row", "smallest_serving"]
+__all__ = ["CONTEXT", "MAX_RANKS", "check_layout", "demand_of", "holds_it", "serving_row", "smallest_serving"]
 
 CONTEXT: Final = 8192
 """Context of one request when none is given, or the model's own when that is shorter. Said in the answer. [tokens]"""
 
-MOST_RANKS: Final = 64
+MAX_RANKS: Final = 64
 
 
 def serving_row(model: Model, accelerator: Accelerator, *, request: FitRequest) -> FitRow:
@@ -196,7 +196,7 @@ def _arrangements(model: Model, accelerator: Accelerator, *, engine: str) -> Ite
             yield Layout(tp=tp)
     for pp in (2, 3, 4, 6, 8):
         layout = Layout(tp=widest, pp=pp)
-        if layout.ranks <= MOST_RANKS and legal(model, layout).ok:
+        if layout.ranks <= MAX_RANKS and legal(model, layout).ok:
             yield layout
 
 

@@ -14,8 +14,8 @@ from tonnage.domain.plan import Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
 from tonnage.planning.core.rejections import Infeasible
 from tonnage.planning.fleet.candidate import Candidate
+from tonnage.planning.fleet.narrative import kinds_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of
-from tonnage.planning.fleet.summary import kinds_of
 from tonnage.planning.sites import none_passes
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import show
@@ -35,8 +35,8 @@ __all__ = [
 GAP: Final = 0.02
 NODES: Final = 20
 """Of the search of what stops a fleet. [-]"""
-MOST_KINDS: Final = 3
-MOST_LIMITS: Final = 5
+MAX_KINDS: Final = 3
+MAX_LIMITS: Final = 5
 WITHOUT_SPOT: Final = "without spot"
 SAME: Final = 1e-6
 """Difference of two costs that is none. [-]"""
@@ -174,7 +174,7 @@ def _of_one_kind(beside: Beside, used: list[str]) -> Other:
     able = [kind for kind, who in served.items() if who >= needed]
     able.sort(key=lambda kind: used.index(kind) if kind in used else len(used))
     found = []
-    for kind in able[:MOST_KINDS]:
+    for kind in able[:MAX_KINDS]:
         kept = tuple(m for m, held in enumerate(asked.held) if held.host_only or held.site.accelerator.id == kind)
         one = _under(beside, f"one kind alone: {kind}", narrowed=replace(asked, kept=kept))
         if one.row.usd_per_month is not None:
@@ -234,7 +234,7 @@ def binds(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[
             pools = tuple(wider_pool if i == p else one for i, one in enumerate(problem.pools))
             trials.append((name, what, replace(problem, pools=pools)))
     found = []
-    for name, what, other in trials[:MOST_LIMITS]:
+    for name, what, other in trials[:MAX_LIMITS]:
         better = cheapest_fleet(other, gap=GAP, near=True)
         saved = (cost - better.cost) / sum(problem.hours) * HOURS_PER_MONTH if better.feasible else 0.0
         # Less than the gap of the two is no saving that can be told from none.

@@ -1,22 +1,45 @@
-"""One configuration of one workload at one kind of site: what a replica carries, and where it may stand."""
+"""Which candidates (a configuration of a workload at a site) are worth having, and what one carries of each bucket.
+
+The mean field says about how much; the simulation decides for those whose cost is near the least, and for whatever
+the programme picks. One configuration is simulated once, however many offers rent it.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from tonnage.catalog.hardware import Slice
-from tonnage.domain.answer import Quantity
-from tonnage.domain.fleet_plan import FleetWorkload
+from tonnage.catalog import Additions
+from tonnage.catalog.hardware import Slice, part_of, slices_of
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
+from tonnage.domain.precision import Precision
+from tonnage.domain.workload import Serve
+from tonnage.engines.registry import engine_spec
+from tonnage.errors import BadRequest
+from tonnage.optimize.layouts import replica_layouts
+from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.fleet.requests import drawn_for, of_bucket
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.predict.inference import Times
-from tonnage.planning.replica import Replica
+from tonnage.planning.quality import floored
+from tonnage.planning.replica import Replica, build_replica
+from tonnage.planning.serve import limits
+from tonnage.planning.serve.option import load_of
 from tonnage.planning.sites import Site
-from tonnage.simulation.capacity import Point
+from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
+from tonnage.simulation.simulated import Requests
 
-__all__ = ["Candidate", "cost_per_unit", "needless", "usable"]
+__all__ = ["Candidate", "candidates", "cost_per_unit", "lengths_served", "needless", "simulated", "usable", "worth"]
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,3 +121,218 @@ def _each(held: Stock, term: str) -> float:
     """Price of one accelerator; infinite where the term is not offered. [USD/h]"""
     price = held.offer.usd_per_hour(term)
     return math.inf if price is None else price / held.offer.count
+
+
+LARGEST_REPLICA: Final = 32
+SIZES_LOOKED_AT: Final = 3
+"""Sizes of a replica from the smallest that serves every bucket it can."""
+KEPT_PER_SITE: Final = 2
+FAR: Final = 3.0
+"""A machine on which every request costs so many times the least is left out. [-]"""
+NEAR: Final = 1.6
+"""Simulated capacity over the mean field's, at most (see `planning.serve.decide`): nearer ones are simulated. [-]"""
+
+
+class _Place(NamedTuple):
+    """Whole accelerators of a site, or slices of them."""
+
+    site: Site
+    piece: Slice | None = None
+
+    @property
+    def part(self) -> Accelerator:
+        return self.site.accelerator if self.piece is None else part_of(self.site.accelerator, self.piece)
+
+
+def candidates(
+    request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions
+) -> tuple[list[Candidate], list[Infeasible], int]:
+    """The best few candidates of a workload at each site, why others cannot, and how many were looked at."""
+    workload = request.workloads[number]
+    assert workload.serve is not None
+    model = resolve(workload.serve.model, additions=additions)
+    if not model.layers:
+        raise BadRequest(f"{workload.name}: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
+    limits.check_context(model, workload.serve)
+    allowed, _, no_format = floored(workload.serve, model)
+    found: list[Candidate] = []
+    missed: list[Infeasible] = []
+    looked = 0
+    if no_format is not None:
+        nothing = Configuration(
+            accelerator="any", layout=Layout(), precision=Precision(weights="any"), engine=Engine(name="any")
+        )
+        return [], [Infeasible(configuration=nothing, verdict=no_format)], 0
+    places = {
+        (id(one.site), one.site.accelerator.id): one.site for one in held if not one.host_only and number in one.users
+    }
+    for site in places.values():
+        # Of whole accelerators the best few; of slices the best on each profile.
+        for piece in (None, *_pieces(workload, site)):
+            able = []
+            for outcome in _at(allowed, workload, number=number, model=model, place=_Place(site, piece)):
+                looked += 1
+                if isinstance(outcome, Infeasible):
+                    missed.append(outcome)
+                else:
+                    able.append(outcome)
+            found += _best(workload, able)
+    return found, missed, looked
+
+
+def _pieces(workload: FleetWorkload, site: Site) -> tuple[Slice, ...]:
+    """Slices that a workload may use there: of a kind that comes several at once."""
+    return tuple(piece for piece in slices_of(site.accelerator.id) if piece.most > 1) if workload.slices else ()
+
+
+def lengths_served(serve: Serve, workload: FleetWorkload, *, bucket: int) -> Serve:
+    """The workload as if all its requests had the lengths of one bucket."""
+    return replace(serve, lengths=workload.buckets[bucket].lengths)
+
+
+def _at(
+    allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place
+) -> Iterator[Candidate | Infeasible]:
+    site, part = place.site, place.part
+    most, per_node = (LARGEST_REPLICA, site.per_node) if place.piece is None else (1, 1)
+    for engine in allowed.engines:
+        for precision in limits.precisions(allowed, model, accelerator=part, engine=engine):
+            served = 0
+            layered = engine_spec(engine).layered
+            for layout in replica_layouts(model, part, per_node=per_node, max_ranks=most, layered=layered):
+                configuration = Configuration(
+                    accelerator=part.id, layout=layout, precision=precision,
+                    engine=Engine(name=engine, max_model_len=allowed.max_context),
+                    intra_link=site.intra_link if place.piece is None else None,
+                )  # fmt: skip
+                outcome = _chance(allowed, workload, number=number, model=model, place=place, run=configuration)
+                yield outcome
+                served += isinstance(outcome, Candidate)
+                if served >= SIZES_LOOKED_AT:
+                    break
+
+
+def _chance(
+    allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place, run: Configuration
+) -> Candidate | Infeasible:
+    points: list[Point | None] = []
+    why: Infeasible | None = None
+    for bucket in range(len(workload.buckets)):
+        asked = lengths_served(allowed, workload, bucket=bucket)
+        replica = build_replica(model=model, accelerator=place.part, configuration=run, lengths=asked.lengths)
+        point = _point(asked, replica, run)
+        points.append(point if isinstance(point, Point) else None)
+        if isinstance(point, Infeasible):
+            why = point
+            if point.verdict.limit == "memory":
+                return point
+    if why is not None and not any(points):
+        return why
+    if len(workload.buckets) > 1:
+        replica = build_replica(model=model, accelerator=place.part, configuration=run, lengths=allowed.lengths)
+    rates = tuple(point.rate_per_s if point is not None else 0.0 for point in points)
+    return Candidate(
+        workload=number, site=place.site, configuration=run, memory=replica.memory, rate_factor=replica.rate_factor,
+        replica=replica, points=tuple(points), rates=rates, piece=place.piece,
+    )  # fmt: skip
+
+
+def _point(asked: Serve, replica: Replica, run: Configuration) -> Point | Infeasible:
+    if not replica.verdict.ok or replica.times is None:
+        return Infeasible(configuration=run, verdict=replica.verdict)
+    load = load_of(asked, replica)
+    if load.max_concurrency < 1:
+        need = asked.lengths.prompt_tokens + asked.lengths.output_tokens
+        return Infeasible(configuration=run, verdict=limits.too_little_cache(need, replica.kv_tokens))
+    best, binds = largest_concurrency(replica.times, load)
+    if best is None:
+        alone = at_concurrency(replica.times, load, concurrency=0.01)
+        verdict: Verdict = limits.misses_objective(asked, alone, limit=binds)
+        return Infeasible(configuration=run, verdict=verdict, alone=alone)
+    return best
+
+
+def _best(workload: FleetWorkload, here: list[Candidate]) -> list[Candidate]:
+    """Configurations of one site that no smaller one outdoes per accelerator in every bucket."""
+    here = sorted(here, key=lambda c: -c.mix_per_s(workload) / c.ranks)
+    kept: list[Candidate] = []
+    for one in here:
+        beaten = any(
+            other.ranks <= one.ranks
+            and all(a / other.ranks >= b / one.ranks for a, b in zip(other.rates, one.rates, strict=True))
+            for other in kept
+        )
+        if not beaten and len(kept) < KEPT_PER_SITE:
+            kept.append(one)
+    return kept
+
+
+def worth(
+    request: FleetRequest, held: tuple[Stock, ...], *, found: list[Candidate]
+) -> tuple[tuple[Stock, ...], list[Candidate], set[str]]:
+    """Machines and chances whose cost is not far from the least, and the chances near enough to be simulated."""
+    least: dict[tuple[int, int], float] = {}
+    pairs = [(chance, one) for chance in found for one in held if usable(chance, one)]
+    for chance, one in pairs:
+        for bucket in range(len(chance.rates)):
+            key = (chance.workload, bucket)
+            # What is paid for is no yardstick for what is not.
+            if not one.own:
+                least[key] = min(least.get(key, math.inf), cost_per_unit(chance, one, bucket=bucket))
+    limited = bool(request.quotas or request.own)
+    far = FAR * 2.0 if limited else FAR
+    machines: list[Stock] = [one for one in held if one.host_only or one.own]
+    good: set[str] = set()
+    near: set[str] = set()
+    for chance, one in pairs:
+        over = min(
+            cost_per_unit(chance, one, bucket=b) / least.get((chance.workload, b), math.inf)
+            if chance.rates[b] > 0 and least.get((chance.workload, b), math.inf) > 0 else math.inf
+            for b in range(len(chance.rates))
+        )  # fmt: skip
+        if one.own or over <= far:
+            good.add(chance.name)
+            if one not in machines:
+                machines.append(one)
+        if one.own or over <= NEAR:
+            near.add(chance.name)
+    kept = [chance for chance in found if chance.name in good]
+    return tuple(one for one in machines if not needless(one, machines, found=kept)), kept, near
+
+
+def _simulated(request: FleetRequest, chance: Candidate, *, known: dict[int, tuple[Requests, Any]]) -> Candidate:
+    """The chance with simulated capacities in place of the mean field's."""
+    from tonnage.planning.serve.capacity_search import search_capacity
+
+    workload = request.workloads[chance.workload]
+    assert workload.serve is not None
+    if chance.workload not in known:
+        known[chance.workload] = drawn_for(workload)
+    requests, which = known[chance.workload]
+    rates = []
+    for bucket, point in enumerate(chance.points):
+        if point is None:
+            rates.append(0.0)
+            continue
+        asked = lengths_served(workload.serve, workload, bucket=bucket)
+        mine = of_bucket(requests, which, bucket=bucket)
+        assert chance.replica is not None
+        found = search_capacity(asked, chance.replica, requests=mine, guess=point, close=False)
+        rates.append(found.found.low_per_s if found.best is not None else 0.0)
+    return replace(chance, rates=tuple(rates), simulated=True)
+
+
+def simulated(
+    request: FleetRequest, found: list[Candidate], *, names: set[str], known: dict[int, tuple[Requests, Any]]
+) -> list[Candidate]:
+    """The chances with those of the names simulated, each once."""
+    done: dict[str, Candidate] = {}
+    for chance in found:
+        # What carries samples has no requests of prompts and answers to play.
+        played = request.workloads[chance.workload].kind != "infer"
+        if played and chance.name in names and not chance.simulated and chance.name not in done:
+            done[chance.name] = _simulated(request, chance, known=known)
+    return [
+        replace(chance, rates=done[chance.name].rates, simulated=True) if chance.name in done else chance
+        for chance in found
+    ]

@@ -15,7 +15,7 @@ from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload, HourRange
 
 __all__ = ["Hours", "hours_of", "ranges"]
 
-MOST_PERIODS: Final = 8
+MAX_PERIODS: Final = 8
 DAY: Final = 24
 
 
@@ -105,7 +105,7 @@ def _merged(by_hour: list[tuple[float, ...]], workloads: tuple[FleetWorkload, ..
             ((t - x) * len(these) + (t - y) * len(those)) / peak for t, x, y, peak in zip(top, a, b, peaks, strict=True)
         )
 
-    while len(groups) > MOST_PERIODS:
+    while len(groups) > MAX_PERIODS:
         pairs = [
             (i, j)
             for i, j in itertools.combinations(range(len(groups)), 2)

@@ -1,15 +1,159 @@
-"""Sentences of a fleet plan."""
+"""The fleet that the programme picked, as people read it: instances, replicas, bill lines, and the sentences."""
 
 from __future__ import annotations
 
-from tonnage.domain.answer import Verdict
-from tonnage.domain.fleet_plan import FleetPlan, FleetRequest
-from tonnage.planning.fleet.hours import Hours
+import math
+
+from tonnage.domain.accelerator import HostNeed
+from tonnage.domain.answer import Basis, Part, Quantity, Verdict
+from tonnage.domain.fleet_plan import FleetPlan, FleetRequest, PoolInstances, PoolReplicas
+from tonnage.domain.infer_plan import Infer
+from tonnage.optimize.fleet import Fleet, FleetProblem
+from tonnage.planning.fleet.candidate import Candidate
+from tonnage.planning.fleet.hours import Hours, ranges
+from tonnage.planning.fleet.problem import FleetContext
 from tonnage.planning.fleet.stock import Stock
+from tonnage.planning.host import sampling_needs, serving_needs
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import show
 
-__all__ = ["assumptions", "dates", "refusal", "sentence"]
+__all__ = ["assumptions", "bill_of", "dates", "instances_of", "kinds_of", "refusal", "replicas_of", "sentence"]
+
+
+def bill_of(
+    asked: FleetContext, problem: FleetProblem, *, fleet: Fleet, ends: tuple[float | None, float | None]
+) -> Quantity:
+    """What the fleet costs in a month of 730 hours, a part for each kind of instance and its starts. [USD]"""
+    months = HOURS_PER_MONTH / asked.hours.total_h
+    parts: list[Part] = []
+    for (m, name), counts in fleet.instances.items():
+        held, machine = asked.held[m], problem.machines[m]
+        price = next(term.cost_per_hour for term in machine.terms if term.name == name)
+        hours = math.fsum(count * span for count, span in zip(counts, problem.hours, strict=True))
+        exact = held.offer.as_of_kind == "exact"
+        told = f"{hours * months:,.0f} instance hours at {price:,.4g} USD/h"
+        parts.append(
+            Part(
+                name=f"{machine.id}, {name}", value=hours * price * months,
+                basis=Basis.MEASURED if exact else Basis.ASSUMED,
+                source=f"{told}: {held.offer.source}, {held.offer.as_of}" if held.offer.as_of else told,
+            )
+        )  # fmt: skip
+        starts = fleet.starts.get((m, name), 0.0)
+        if starts:
+            parts.append(
+                Part(
+                    name=f"{machine.id}, {name}: starting", value=starts * machine.start_h * price * months,
+                    basis=Basis.ASSUMED, source=f"{starts * months:,.0f} starts of {machine.start_h * 60:,.0f} min",
+                )
+            )  # fmt: skip
+    low, high = ends
+    total = Quantity.of_parts("USD", parts)
+    scaled = [None if end is None else end * months for end in (low, high)]
+    return Quantity(
+        value=total.value, unit="USD", basis=total.basis, parts=total.parts,
+        low=None if scaled[0] is None else min(total.value, scaled[0]),
+        high=None if scaled[1] is None else max(total.value, scaled[1]),
+    )  # fmt: skip
+
+
+def instances_of(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[PoolInstances, ...]:
+    """Each kind of instance on each term, dearest first."""
+    months = HOURS_PER_MONTH / asked.hours.total_h
+    found = []
+    for (m, name), counts in fleet.instances.items():
+        held, machine = asked.held[m], problem.machines[m]
+        price = next(term.cost_per_hour for term in machine.terms if term.name == name)
+        hours = math.fsum(count * span for count, span in zip(counts, problem.hours, strict=True))
+        starts = fleet.starts.get((m, name), 0.0)
+        found.append(
+            PoolInstances(
+                accelerator=held.site.accelerator.id,
+                provider=held.offer.provider,
+                instance_type=held.offer.instance_type,
+                region=held.offer.region,
+                term=name,
+                accelerators_per_instance=held.offer.count,
+                usd_per_instance_hour=price,
+                hours=ranges(asked.hours, counts),
+                instance_hours=hours,
+                starts=starts,
+                usd_per_month=(hours + starts * machine.start_h) * price * months,
+                as_of=held.offer.as_of,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (-one.usd_per_month, one.instance_type, one.term)))
+
+
+def replicas_of(
+    asked: FleetContext, problem: FleetProblem, *, behind: tuple[Candidate | None, ...], fleet: Fleet
+) -> tuple[PoolReplicas, ...]:
+    """Replicas of each workload on each kind of instance."""
+    found = []
+    for (w, firm), counts in fleet.replicas.items():
+        way, chance = problem.ways[w], behind[w]
+        workload = asked.request.workloads[way.pool]
+        found.append(
+            PoolReplicas(
+                workload=workload.name,
+                where=problem.machines[way.machine].id,
+                firm=firm,
+                hours=ranges(asked.hours, counts),
+                capacity_per_s=way.rates if chance is not None else (),
+                carries=_carries(asked, problem, w=w, firm=firm, fleet=fleet),
+                configuration=chance.configuration if chance is not None else None,
+                simulated=chance is not None and chance.simulated,
+                slice=chance.piece.profile if chance is not None and chance.piece is not None else "",
+                needs=_needs(chance, asked.held[way.machine], infer=workload.infer) if chance is not None else (),
+            )
+        )
+    order = {workload.name: i for i, workload in enumerate(asked.request.workloads)}
+    return tuple(sorted(found, key=lambda one: (order[one.workload], one.where, not one.firm)))
+
+
+def _needs(chance: Candidate, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:
+    """Of one instance full of such replicas; machines of one's own are the owner's business where nothing is said."""
+    weights = sum(part.value for part in chance.memory.parts if part.name.startswith("weights"))
+    if infer is not None:
+        per = held.offer.count / chance.share
+        link = chance.site.accelerator.host_link.bytes_per_s
+        return sampling_needs(
+            infer, per=per, rate_per_s=chance.rates[0] * per, weight_bytes=weights,
+            # Slices share the bus of their accelerator.
+            link_bytes_per_s=None if link is None else link * chance.share, offer=held.offer,
+        )  # fmt: skip
+    return serving_needs(chance.configuration.layout, weight_bytes=weights * chance.ranks, offer=held.offer)
+
+
+def kinds_of(asked: FleetContext, fleet: Fleet) -> list[str]:
+    """Accelerators in use, the one with most instance hours first."""
+    hours: dict[str, float] = {}
+    for (m, _), counts in fleet.instances.items():
+        held = asked.held[m]
+        if not held.host_only:
+            spent = sum(count * span for count, span in zip(counts, asked.hours.spans, strict=True))
+            hours[held.site.accelerator.id] = hours.get(held.site.accelerator.id, 0.0) + spent * held.offer.count
+    return sorted(hours, key=lambda name: (-hours[name], name))
+
+
+def _carries(asked: FleetContext, problem: FleetProblem, *, w: int, firm: bool, fleet: Fleet) -> tuple[float, ...]:
+    """Of each bucket, the share that a kind of replica gets over all hours; of one bucket, by capacity."""
+    way = problem.ways[w]
+    shares = []
+    for bucket in range(len(way.rates)):
+        mine, all_of = 0.0, 0.0
+        for v, kind in fleet.replicas:
+            other = problem.ways[v]
+            if other.pool != way.pool:
+                continue
+            flows = fleet.flows.get((v, kind, bucket))
+            counts = fleet.replicas[v, kind]
+            for t, span in enumerate(problem.hours):
+                amount = span * (flows[t] if flows is not None else counts[t] * other.rates[bucket])
+                all_of += amount
+                mine += amount if (v, kind) == (w, firm) else 0.0
+        shares.append(mine / all_of if all_of > 0 else 0.0)
+    return tuple(shares)
 
 
 def sentence(plan: FleetPlan) -> str:
@@ -73,10 +217,10 @@ def assumptions(request: FleetRequest, hours: Hours) -> tuple[str, ...]:
     if any(w.slices for w in request.workloads):
         found.append(
             "an accelerator is split into slices of one kind; each has its share of multiprocessors and bandwidth, as "
-            "NVIDIA states, and is reckoned like a part of that size, not measured"
+            "NVIDIA states, and is computed like a part of that size, not measured"
         )
     if any(w.kind == "infer" for w in request.workloads):
-        found.append("what carries samples is reckoned as by plan infer: mean times, not simulated")
+        found.append("what carries samples is computed as by plan infer: mean times, not simulated")
     if request.zones > 1:
         found.append(f"every region has {request.zones} zones with the same prices")
     return tuple(found)

@@ -20,13 +20,12 @@ from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet
 from tonnage.planning.core.rejections import Infeasible, by_reason
 from tonnage.planning.fleet import alternatives, narrative
-from tonnage.planning.fleet.candidate import Candidate
-from tonnage.planning.fleet.configurations import candidates, simulated, worth
+from tonnage.planning.fleet.candidate import Candidate, candidates, simulated, worth
 from tonnage.planning.fleet.hours import hours_of
+from tonnage.planning.fleet.narrative import bill_of, instances_of, replicas_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of
 from tonnage.planning.fleet.samples import sample_candidates
 from tonnage.planning.fleet.stock import stock
-from tonnage.planning.fleet.summary import bill_of, instances_of, replicas_of
 from tonnage.planning.fleet.verify import checks_of
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.simulation.simulated import Requests

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "checks_of", "groups_at"]
 
-MOST_REPLICAS: Final = 12
+MAX_REPLICAS: Final = 12
 """Simulated of one kind: of more, so many get their share of the load. [replicas]"""
 REQUESTS: Final = 12_000
 
@@ -212,7 +212,7 @@ def _check(
         from tonnage.simulation.slo import settled
 
         kept = settled(run)
-        weight = max(1.0, group.replicas / MOST_REPLICAS)
+        weight = max(1.0, group.replicas / MAX_REPLICAS)
         # What was thinned out counts again.
         times += [(run.ttft_s[kept], run.tpot_s[kept], run.e2e_s[kept])] * round(weight)
         refused += run.num_refused
@@ -267,7 +267,7 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
     thinned = rng.random(n)
     found = []
     for i, group in enumerate(groups):
-        replicas = min(group.replicas, MOST_REPLICAS)
+        replicas = min(group.replicas, MAX_REPLICAS)
         mine = kept(requests, (dealt == i) & (thinned < replicas / group.replicas))
         if not len(mine.prompt):
             continue

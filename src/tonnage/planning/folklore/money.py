@@ -12,11 +12,11 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.cost import Claim
 from tonnage.domain.precision import Precision
 from tonnage.domain.published import FolkRule
-from tonnage.planning.cost.door import rent_or_buy_request
 from tonnage.planning.cost.rent_or_buy import FASTEST_DECLINE, rent_or_buy
-from tonnage.planning.lifecycle.door import lifecycle_request
 from tonnage.planning.lifecycle.plan import plan_lifecycle
 from tonnage.planning.predict.serving import predict_serve
+from tonnage.planning.requests.cost import rent_or_buy_request
+from tonnage.planning.requests.lifecycle import lifecycle_request
 from tonnage.pricing.owning import resale_share
 
 __all__ = ["MONEY"]

@@ -17,11 +17,11 @@ from tonnage.domain.fit import FitAnswer
 from tonnage.domain.precision import Precision
 from tonnage.domain.published import FolkRule
 from tonnage.physics.parameters import active_parameters, parameters
-from tonnage.planning.fit.door import fit_request
 from tonnage.planning.fit.fit import fit
 from tonnage.planning.folklore.money import MONEY
 from tonnage.planning.predict.inference import predict_infer
 from tonnage.planning.predict.serving import predict_serve
+from tonnage.planning.requests.fit import fit_request
 from tonnage.units import GB
 
 __all__ = ["RULES", "folklore"]

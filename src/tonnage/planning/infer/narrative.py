@@ -59,7 +59,7 @@ def sentence(request: Infer, model: Model, *, options: tuple[InferOption, ...], 
     lasts = f"; the battery lasts {best.battery_h:.1f} h at {best.power_w:.1f} W" if best.battery_h else ""
     return (
         f"{verb} {best.count} x {best.accelerator} in {best.precision}{cost}: {load} of {model.id} take "
-        f"{best.used:.0%} of it (batches of {best.batch}, {show(best.latency_s.value, 's')} to an answer){lasts}."
+        f"{best.used:.0%} of it (batches of {best.batch}, latency {show(best.latency_s.value, 's')}){lasts}."
     )
 
 
@@ -129,7 +129,7 @@ def assumptions(request: Infer, model: Model) -> tuple[str, ...]:
     if video is not None and video.decode == "host":
         said.append("processors of the host decode the streams; they are not counted here")
     if model.kind == "asr" and model.encoder:
-        said.append("audio is transcribed window by window: 30 s are spoken before the time to an answer begins")
+        said.append("audio is transcribed window by window: 30 s are spoken before the latency begins")
     if model.kind == "cnn-detect":
         said.append("the network alone: choosing among overlapping boxes is not counted")
     if request.battery_wh is not None:

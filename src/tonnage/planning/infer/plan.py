@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -23,6 +24,7 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.case import InferCase
+from tonnage.domain.cost import SampleCosts
 from tonnage.domain.infer_plan import Infer, InferOption, InferPlan
 from tonnage.domain.layout import NETWORK_ENGINE
 from tonnage.domain.model import Model
@@ -34,16 +36,45 @@ from tonnage.planning.core.choices import choices, infer_traits
 from tonnage.planning.core.header import model_facts, provenance
 from tonnage.planning.core.rejections import by_reason
 from tonnage.planning.core.relaxing import answered
+from tonnage.planning.energy import energy_use
 from tonnage.planning.host import offer_of, sampling_needs
 from tonnage.planning.infer import narrative
-from tonnage.planning.infer.account import accounted
 from tonnage.planning.predict.infer_work import precision_of, stages_of
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planning.sites import ACCELERATOR_TESTS, sites
-from tonnage.pricing.bills import bill
+from tonnage.pricing.bills import HOURS_PER_MONTH, bill
 from tonnage.simulation.offline import peak_of
 
-__all__ = ["BATCHES", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
+__all__ = ["BATCHES", "accounted", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
+
+SECONDS_PER_HOUR = 3600.0
+
+
+def accounted(request: Infer, option: InferOption, *, accelerator: Accelerator, audio: bool) -> InferOption:
+    """The option with its unit costs and its electricity; unchanged where nobody rents it."""
+    if option.bill is None:
+        return option
+    hourly, capacity = option.bill.usd_per_hour, option.capacity_per_s.value * option.count
+    month = hourly * HOURS_PER_MONTH
+    if audio:
+        # Seconds of sound a second are hours of it an hour.
+        costs = SampleCosts(
+            usd_per_month=month,
+            usd_per_audio_hour=hourly / request.rate_per_s,
+            usd_per_audio_hour_full=hourly / capacity,
+            per_s_per_usd_hour=capacity / hourly,
+        )
+    else:
+        costs = SampleCosts(
+            usd_per_month=month,
+            usd_per_thousand=hourly / (request.rate_per_s * SECONDS_PER_HOUR) * 1e3,
+            usd_per_thousand_full=hourly / (capacity * SECONDS_PER_HOUR) * 1e3,
+            usd_per_stream_month=month / request.video.streams if request.video is not None else None,
+            per_s_per_usd_hour=capacity / hourly,
+        )
+    energy = energy_use(accelerator, count=float(option.count), busy=min(1.0, option.used), bill=option.bill)
+    return replace(option, costs=costs, energy=energy)
+
 
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LARGEST_FLEET: Final = 4096

@@ -32,7 +32,7 @@ from tonnage.version import __version__
 
 __all__ = ["plan_lifecycle"]
 
-MOST_TYPES: Final = 10
+MAX_TYPES: Final = 10
 """Kinds of accelerator asked whether they can do both: the cheapest to serve on."""
 SECONDS_PER_MONTH: Final = HOURS_PER_MONTH * 3600.0
 
@@ -145,7 +145,7 @@ def _one_type(
     cheapest: dict[str, ServeOption] = {}
     for option in serve.options:
         cheapest.setdefault(option.configuration.accelerator, option)
-    names = list(dict.fromkeys([*list(cheapest)[:MOST_TYPES], make.options[0].configuration.accelerator]))
+    names = list(dict.fromkeys([*list(cheapest)[:MAX_TYPES], make.options[0].configuration.accelerator]))
     mix = _life_usd(request, make.options[0], serve.options[0])
     found = []
     for name in names:
@@ -205,7 +205,11 @@ def _one_type_text(types: tuple[OneType, ...]) -> str:
     if more < 0.005:
         return f"yes: {best.accelerator} does both at the cost of the mix"
     low, high = best.times_low, best.times_high
-    tie = f" ({low - 1.0:+.0%} to {high - 1.0:+.0%} within error: they tie)" if low and high and low <= 1.0 else ""
+    tie = (
+        f" ({low - 1.0:+.0%} to {high - 1.0:+.0%} within error: not distinguishable)"
+        if low and high and low <= 1.0
+        else ""
+    )
     return f"yes, {best.accelerator} does both for {show(best.total_usd, 'USD')}, {more:.0%} more than the mix{tie}"
 
 
@@ -219,7 +223,7 @@ def _timeline(
     end = done + start + request.months * SECONDS_PER_MONTH
     return (
         Milestone(after_s=0.0, what=f"making starts on {made.accelerators} x {made.configuration.accelerator}"),
-        Milestone(after_s=done, what="the model is made; nine of ten runs by " + show(made.run.wall_p90_s, "s")),
+        Milestone(after_s=done, what="the model is made; P90 " + show(made.run.wall_p90_s, "s")),
         Milestone(
             after_s=done + start, what=f"service is up on {served.accelerators} x {served.configuration.accelerator}"
         ),

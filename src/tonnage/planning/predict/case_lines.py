@@ -33,7 +33,7 @@ _KINDS: Final[dict[str, type[Case]]] = {"serve": ServeCase, "train": TrainCase, 
 _ALIASES: Final = {"train": {"batch": "micro_batch", "resolution": "image_px"}}
 _LOADS: Final = ("concurrency", "rate_per_s", "batch", "trace")
 _LARGEST: Final = 1e18
-MOST_CLIENTS: Final = 100_000
+MAX_CLIENTS: Final = 100_000
 """Of a closed loop: each is simulated, 20 microseconds of the processor and more."""
 _AT_LEAST_ZERO: Final = {"isl", "replicas"}
 
@@ -186,9 +186,9 @@ def _check_load(case: Case) -> None:
     if len(given) != 1:
         what = f"{' and '.join(given)} contradict" if given else "no load is given"
         raise BadRequest(f"traffic: {what}; give exactly one of concurrency, rate_per_s, batch, saturated or trace")
-    if traffic.concurrency is not None and traffic.concurrency > MOST_CLIENTS:
+    if traffic.concurrency is not None and traffic.concurrency > MAX_CLIENTS:
         raise BadRequest(
-            f"traffic.concurrency: {traffic.concurrency:g} clients at once are more than {MOST_CLIENTS:,}, the "
+            f"traffic.concurrency: {traffic.concurrency:g} clients at once are more than {MAX_CLIENTS:,}, the "
             "most that is simulated; give the load of one replica"
         )
     if traffic.static and traffic.batch is None:

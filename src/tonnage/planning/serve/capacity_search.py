@@ -38,10 +38,10 @@ __all__ = [
     "search_capacity",
 ]
 
-LEAST_REQUESTS: Final = {False: 2_500, True: 6_000}
+MIN_REQUESTS: Final = {False: 2_500, True: 6_000}
 """Of a coarse and of a close look."""
 PRECISION: Final = {False: 0.08, True: 0.02}
-MOST_REQUESTS: Final = 20_000
+MAX_REQUESTS: Final = 20_000
 TURNOVERS: Final = 12
 """Times that the requests in flight are replaced in a run, at least, within the two limits above. [-]"""
 BEYOND_PERCENTILE: Final = 50
@@ -81,7 +81,7 @@ def drawn(request: Serve) -> Requests:
         process="wandering" if bursts > 1.0 else "poisson",
         dispersion=bursts if bursts > 1.0 else None,
         window_s=1.0,
-        num_requests=max(MOST_REQUESTS, _beyond(request)),
+        num_requests=max(MAX_REQUESTS, _beyond(request)),
     )
     found = traffic_of(asked).requests
     return scaled_lengths(found, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
@@ -132,7 +132,7 @@ def _beyond(request: Serve) -> int:
 
 def front(request: Serve, requests: Requests, *, concurrency: float, close: bool) -> Requests:
     """As many requests from the front as a look needs at something that holds so many at once."""
-    n = int(min(MOST_REQUESTS, max(LEAST_REQUESTS[close], _beyond(request), TURNOVERS * concurrency)))
+    n = int(min(MAX_REQUESTS, max(MIN_REQUESTS[close], _beyond(request), TURNOVERS * concurrency)))
     return requests._replace(**{name: getattr(requests, name)[:n] for name in
                                ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")})  # fmt: skip
 

@@ -38,7 +38,7 @@ __all__ = [
     "why_not_fewer",
 ]
 
-LEAST_SAVED: Final = 0.01
+MIN_SAVED: Final = 0.01
 """Of the first option's cost, from which on separate pools are told in the first sentence. [-]"""
 
 
@@ -126,8 +126,9 @@ def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdi
 def following(day: FleetDay | None, apart: SeparatePools | None = None) -> str:
     """The rest of the sentence: what following the load or separate pools would save; empty where neither does."""
     saved = ""
-    if apart is not None and apart.saves >= LEAST_SAVED and apart.rate_per_s > apart.together_per_s:
-        saved = f" Prefill and decode apart it is ${apart.bill.usd_per_hour:,.2f}/h, {apart.saves:.0%} less."
+    if apart is not None and apart.saves >= MIN_SAVED and apart.rate_per_s > apart.together_per_s:
+        how = "Disaggregated (prefill and decode on workers of their own)"
+        saved = f" {how} it is ${apart.bill.usd_per_hour:,.2f}/h, {apart.saves:.0%} less."
     return _over_the_day(day) + saved
 
 
@@ -162,8 +163,10 @@ def why_not_fewer(request: Serve, options: tuple[ServeOption, ...]) -> str:
         smaller = f"a replica needs {best.configuration.layout.ranks} accelerators in this layout"
         return f"one replica is the least; {smaller}, and it takes up to {most}"
     share = used / (working - 1)
-    free = "nothing" if share >= 1 else f"{1 - share:.0%}"
-    verb = "would be overloaded" if share > 1 else f"would leave {free} free, and {request.headroom:.0%} is asked for"
+    free = "0 %" if share >= 1 else f"{1 - share:.0%}"
+    verb = (
+        "would be overloaded" if share > 1 else f"would leave headroom {free}, and {request.headroom:.0%} is asked for"
+    )
     return f"{working - 1} x {_degrees(best)} {best.configuration.accelerator}, each up to {most}, {verb} at the peak"
 
 
@@ -192,7 +195,7 @@ def sizes(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Sizing, ...
 
     return (
         sized("minimum", minimum, "the peak load with nothing to spare"),
-        sized("recommended", best.replicas, f"the peak load with {best.headroom:.0%} of capacity free"),
+        sized("recommended", best.replicas, f"the peak load with headroom {best.headroom:.0%}"),
         sized("comfortable", best.replicas + 1, "the same after any one replica fails"),
     )
 
@@ -207,7 +210,7 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
         fits = Decision(
             question="Does it fit one accelerator?",
             answer="yes",
-            because=f"for example {single[0].configuration.label()} keeps {single[0].kv_tokens:,.0f} tokens of cache",
+            because=f"{single[0].configuration.label()} has a KV cache capacity of {single[0].kv_tokens:,.0f} tokens",
         )
     else:
         reason = "weights and cache need more memory" if missed_memory else "the objectives need more bandwidth"
@@ -224,7 +227,7 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
     varies = Decision(
         question="How does the load vary?",
         answer=f"{_shape(request)}peak {ratio:.3g}x the mean" if ratio > 1 else "flat",
-        because=f"{stand} for the peak; {best.headroom:.0%} is free then",
+        because=f"{stand} for the peak; headroom {best.headroom:.0%} then",
     )
     spot = any(term == "spot" for term in request.filters.terms)
     restartable = Decision(
@@ -244,12 +247,14 @@ def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapa
     """What stops one replica from taking more."""
     at = f"at {best.concurrency:.0f} concurrent requests"
     if seen is not None:
-        what = f"{binds.upper()} reaches its objective" if binds in {"ttft", "tpot", "e2e"} else "it is full"
-        return f"{what} {at}, where {seen.cause}"
+        within = f"max concurrency within the SLO: {best.concurrency:.0f} ({binds.upper()} binds)"
+        what = within if binds in {"ttft", "tpot", "e2e"} else f"at most {best.concurrency:.0f} concurrent requests"
+        return f"{what}, where {seen.cause}"
     if binds == "kv":
         full = best.concurrency >= replica.deployment.max_num_seqs * 0.999
-        return f"limited by max_num_seqs {replica.engine.max_num_seqs}" if full else f"the KV cache is full {at}"
-    return f"{binds.upper()} reaches its objective {at}"
+        limit = f"limited by {replica.engine.max_num_seqs} concurrent sequences (the engine's setting)"
+        return limit if full else f"the KV cache is full {at}"
+    return f"max concurrency within the SLO: {best.concurrency:.0f} ({binds.upper()} binds)"
 
 
 def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING) -> tuple[str, ...]:

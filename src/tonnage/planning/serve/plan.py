@@ -36,7 +36,7 @@ from tonnage.planning.core.relaxing import answered
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import changes_among, floored
 from tonnage.planning.replica import build_replica
-from tonnage.planning.serve import formats, limits, narrative
+from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.break_even import serve_break_even
 from tonnage.planning.serve.day import fleet_day
 from tonnage.planning.serve.decide import best_of_each, decided, estimated
@@ -76,7 +76,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     model = resolve(request.model, additions=additions)
     if not model.layers:
         raise BadRequest(f"model: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
-    formats.check_context(model, request)
+    limits.check_context(model, request)
     allowed, refused, no_format = floored(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
     outcomes = [outcome for site in open_sites for outcome in _outcomes(allowed, model, site)]
@@ -150,7 +150,7 @@ def _ttft(option: ServeOption) -> float:
 def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Infeasible]:
     """Every configuration of one site, small layouts first, stopping where larger ones only cost more."""
     for engine in request.engines:
-        worth = formats.precisions(request, model, accelerator=site.accelerator, engine=engine)
+        worth = limits.precisions(request, model, accelerator=site.accelerator, engine=engine)
         if not worth:
             yield _without_kernels(request, site, engine)
         for precision in worth:
@@ -178,7 +178,7 @@ def _without_kernels(request: Serve, site: Site, engine: str) -> Infeasible:
         precision=Precision(weights=weights),
         engine=Engine(name=engine),
     )
-    return Infeasible(configuration=configuration, verdict=formats.no_kernels(request, site, engine=engine))
+    return Infeasible(configuration=configuration, verdict=limits.no_kernels(request, site, engine=engine))
 
 
 def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iterable[Layout]:

@@ -18,7 +18,7 @@ from tonnage.simulation.steps import Placement
 
 __all__ = ["roofline"]
 
-LEAST: Final = 0.01
+MIN_SHARE: Final = 0.01
 """Operators that take less of their step are left out. [-]"""
 
 
@@ -57,6 +57,6 @@ def _points(phase: str, work: Work, placement: Placement) -> tuple[RooflinePoint
         RooflinePoint(phase=phase, operator=name, compute=compute, flop_per_byte=flop / moved,
                       flop_per_s=flop / took, share=took / whole)
         for (name, compute), (flop, moved, took) in sums.items()
-        if flop > 0 and moved > 0 and took / whole >= LEAST
+        if flop > 0 and moved > 0 and took / whole >= MIN_SHARE
     ]  # fmt: skip
     return tuple(sorted(points, key=lambda point: -point.share))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_disaggregated", "moved_s", "run_disaggregated"]
 
-MOST_PER_CLIENT: Final = 250
+MAX_PER_CLIENT: Final = 250
 """Requests of a client of separate pools, at most: the run is simulated anew for each round of its clients."""
 USUAL_PER_CLIENT: Final = 40
 
@@ -38,10 +38,10 @@ def check_disaggregated(asked: Simulation) -> None:
     if split is None:
         return
     clients, requests = asked.traffic.concurrency, asked.traffic.num_requests
-    if clients and requests and requests > MOST_PER_CLIENT * clients:
+    if clients and requests and requests > MAX_PER_CLIENT * clients:
         raise BadRequest(
             f"traffic.requests: {requests} are {requests / clients:.0f} for each of {clients} clients; with"
-            f" disaggregation a client sends at most {MOST_PER_CLIENT}"
+            f" disaggregation a client sends at most {MAX_PER_CLIENT}"
         )
     for name, given in (("scaling", asked.scaling is not None), ("capacity", asked.capacity)):
         if given:

@@ -19,21 +19,50 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Layout
 from tonnage.domain.simulate import SIMULATE_SCHEMA, Simulated, Simulation
 from tonnage.errors import BadRequest
+from tonnage.physics.memory import weight_bytes
+from tonnage.planning.cold_start import cold_start
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
 from tonnage.planning.simulate.disaggregated import check_disaggregated, run_disaggregated
-from tonnage.planning.simulate.starting import scaling_of
 from tonnage.planning.simulate.summary import summary_of
 from tonnage.planning.simulate.traffic import Traced, traffic_of
 from tonnage.simulation.simulated import Requests
+from tonnage.units import show
 
 if TYPE_CHECKING:
     from tonnage.simulation.router import Scaling
     from tonnage.simulation.serving import Simulated as Run
 
-__all__ = ["ReplicaArrays", "replica_arrays", "simulate"]
+__all__ = ["ReplicaArrays", "replica_arrays", "scaling_of", "simulate"]
 
-MOST_NAMES: Final = 12_000_000
+
+def scaling_of(asked: Simulation, at: Deployment) -> tuple[Scaling | None, tuple[str, ...]]:
+    """The autoscaler as the engine takes it, and what was taken for granted of a start."""
+    from tonnage.simulation.router import Scaling
+
+    given = asked.scaling
+    if given is None:
+        return None, ()
+    start_s = given.cold_start_s
+    notes: tuple[str, ...] = ()
+    if start_s is None:
+        held = weight_bytes(at.placement.model, at.placement.precision, layout=at.memory_layout).value
+        found = cold_start(
+            weight_bytes=held * at.memory_layout.ranks, provider=given.provider or "the provider",
+            start_from=given.start_from, graphs=at.placement.graphs,
+        )  # fmt: skip
+        start_s = found.total_s
+        opened = ", ".join(f"{part.name} {show(part.value, 's')}" for part in found.parts)
+        notes = (f"a replica starts in {show(start_s, 's')}: {opened} ({found.source})",)
+    elif given.provider or given.start_from != "network":
+        raise BadRequest("scaling: cold_start is given, so start_from and provider have nothing to say; leave them out")
+    scaling = Scaling(
+        in_flight=given.in_flight, fewest=given.fewest, cold_start_s=start_s, every_s=given.every_s, keep_s=given.keep_s
+    )
+    return scaling, notes
+
+
+MAX_NAMES: Final = 12_000_000
 """Blocks of all requests that are told apart, which takes some seconds; a preempted request finds no more. [blocks]"""
 
 
@@ -134,7 +163,7 @@ def _remembered(run: Run, at: Deployment, replica: ReplicaArrays, *, requests: R
         return None
     if len(requests.offsets) > 1 or requests.cached.any():
         return None
-    if int((requests.prompt + requests.output).sum()) > MOST_NAMES * replica.limits.block_tokens:
+    if int((requests.prompt + requests.output).sum()) > MAX_NAMES * replica.limits.block_tokens:
         return None
     from tonnage.simulation.serving import with_own_blocks
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Traced", "scaled_lengths", "traffic_of"]
 
-MOST_REQUESTS = 20_000_000
+MAX_REQUESTS = 20_000_000
 DAY_HOURS, WEEK_HOURS = 24, 168
 USUAL_REQUESTS = 20_000
 """Drawn where nobody says how many: they settle a 99th percentile."""
@@ -66,8 +66,8 @@ def _check(asked: SimulationTraffic) -> None:
         raise BadRequest("traffic.rate and traffic.concurrency contradict; clients who wait set their own rate")
     if asked.rate_per_s is None and asked.concurrency is None and asked.trace is None:
         raise BadRequest("traffic: no load is given; write a rate such as 4/s, or a concurrency")
-    if asked.num_requests is not None and not 1 <= asked.num_requests <= MOST_REQUESTS:
-        raise BadRequest(f"traffic.requests {asked.num_requests} must be 1 to {MOST_REQUESTS:,}")
+    if asked.num_requests is not None and not 1 <= asked.num_requests <= MAX_REQUESTS:
+        raise BadRequest(f"traffic.requests {asked.num_requests} must be 1 to {MAX_REQUESTS:,}")
     if asked.shape is not None and asked.hours:
         raise BadRequest("traffic.shape and traffic.hours contradict; give one of them")
     if (asked.shape is not None or asked.hours) and asked.rate_per_s is None:
@@ -177,10 +177,10 @@ def _times(asked: SimulationTraffic, rng: np.random.Generator, *, notes: list[st
 def _logged(asked: SimulationTraffic) -> Traced:
     import numpy as np
 
-    trace = read_trace(found_trace(str(asked.trace)), limit=asked.num_requests or MOST_REQUESTS + 1)
-    if len(trace.sent_s) > MOST_REQUESTS:
+    trace = read_trace(found_trace(str(asked.trace)), limit=asked.num_requests or MAX_REQUESTS + 1)
+    if len(trace.sent_s) > MAX_REQUESTS:
         raise BadRequest(
-            f"'{echo(asked.trace)}' holds more than {MOST_REQUESTS:,} requests; play a part of it (requests)"
+            f"'{echo(asked.trace)}' holds more than {MAX_REQUESTS:,} requests; play a part of it (requests)"
         )
     rng = arrivals.random(asked.seed)
     recorded = np.frombuffer(trace.sent_s, np.float64).copy()

@@ -19,7 +19,7 @@ from tonnage.units import show
 
 __all__ = ["train_break_even"]
 
-MOST: Final = 60
+MAX_OPTIONS: Final = 60
 """Arranged options that are asked again, by cost."""
 NOTHING: Final = "nothing that was looked at does it"
 
@@ -49,7 +49,7 @@ def train_break_even(
     """
     if not options:
         return ()
-    few = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MOST]
+    few = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MAX_OPTIONS]
     asked = _asked(few, fastest=math.isinf(deadline_s))
     found: list[BreakEven] = []
     if math.isfinite(deadline_s):

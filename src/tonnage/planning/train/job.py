@@ -6,18 +6,20 @@ Whatever the request leaves open is chosen here and listed in `assumed`, so that
 from __future__ import annotations
 
 import math
+from datetime import date
 from typing import Final
 
 import msgspec
 
+from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.model import Model
-from tonnage.domain.training import Method
+from tonnage.domain.training import Method, TrainCoefficients
 from tonnage.domain.workload import FineTune, Train
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.units import show
 
-__all__ = ["PATIENCE_S", "Job", "job_of"]
+__all__ = ["PATIENCE_S", "Job", "TrainContext", "job_of"]
 
 PATIENCE_S: Final = {"train": 30 * 86400.0, "finetune": 86400.0}
 """Longest run that is called good when no deadline is given: a month, a day. Assumed, and said so. [s]"""
@@ -61,6 +63,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def adapter(self) -> bool:
         """Whether the base stays frozen."""
         return self.method in {"lora", "qlora", "dora"}
+
+
+class TrainContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The request with everything that holds for every place."""
+
+    request: Train | FineTune
+    model: Model
+    job: Job
+    coefficients: TrainCoefficients
+    today: date
+    additions: Additions = NOTHING
 
 
 def job_of(request: Train | FineTune, model: Model) -> Job:

@@ -13,11 +13,10 @@ from tonnage.domain.train_plan import TrainOption
 from tonnage.domain.workload import FineTune, Train
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk
-from tonnage.planning.train.job import PATIENCE_S
-from tonnage.planning.train.option import TrainContext
+from tonnage.planning.train.job import PATIENCE_S, TrainContext
+from tonnage.planning.train.machine import stored_told
 from tonnage.planning.train.scaling import setup_of
 from tonnage.planning.train.search import KEPT_FREE, state_bytes, trained_parameters
-from tonnage.planning.train.stored import stored_told
 from tonnage.units import show
 
 __all__ = [
@@ -57,7 +56,7 @@ def sentence(asked: TrainContext, options: tuple[TrainOption, ...], *, binding: 
         f"Rent {best.accelerators} x {best.configuration.accelerator} ({best.configuration.degrees()}, "
         f"{best.configuration.software}{more}) for {_bounded(run.wall_s)}: {_bounded(best.cost)} at {made.provider} "
         f"{made.region} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); "
-        f"MFU {best.mfu:.0%}{_of_peak(best)}, {useful:.1%} of the time useful."
+        f"MFU {best.mfu:.0%}{_of_peak(best)}, training goodput {useful:.1%}."
     )
 
 
@@ -100,12 +99,12 @@ def _risk(option: TrainOption) -> str:
     full = option.memory.value / option.limit_bytes
     if full > 1.0 - KEPT_FREE:
         return f"its peak fills {full:.0%} of the memory, and peaks are predicted within a few percent"
-    return f"nine runs in ten take up to {show(option.run.wall_p90_s, 's')}"
+    return f"P90 of its time is {show(option.run.wall_p90_s, 's')}"
 
 
 def lead(asked: TrainContext, first: TrainOption) -> str:
     request = asked.request
-    certain = "in nine runs of ten" if first.sure else "by its estimate, though not in nine runs of ten"
+    certain = "at P90" if first.sure else "by its estimate, though not at P90"
     if request.deadline_s is not None and request.budget_usd is not None:
         return f"cheapest that meets deadline and budget {certain}"
     if request.deadline_s is not None:
@@ -123,7 +122,7 @@ def arithmetic(option: TrainOption) -> str:
     spare = f" with {run.spares} spare" if run.spares else ""
     count = option.bill.instances
     return (
-        f"{run.steps:,.0f} steps of {show(option.step_s.value, 's')}, {run.useful_time_fraction.value:.1%} useful; "
+        f"{run.steps:,.0f} steps of {show(option.step_s.value, 's')}, {run.useful_time_fraction.value:.1%} goodput; "
         f"{count} instance{'' if count == 1 else 's'}{spare} at {show(option.bill.usd_per_instance_hour, 'USD/h')} for "
         f"{show(run.billed_s, 's')}"
     )
@@ -155,7 +154,7 @@ def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decisi
     soon = Decision(
         question="When must it be done?", answer=when,
         because=f"{best.accelerators} x {best.configuration.accelerator} take {show(best.run.wall_s.value, 's')}, "
-        f"in nine runs of ten at most {show(best.run.wall_p90_s, 's')}",
+        f"P90 {show(best.run.wall_p90_s, 's')}",
     )  # fmt: skip
     load = Decision(
         question="How is the load spread?", answer=best.configuration.degrees(),

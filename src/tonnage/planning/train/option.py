@@ -9,42 +9,28 @@ from typing import Final
 import msgspec
 
 from tonnage import catalog
-from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
 from tonnage.domain.answer import Basis, Part, Quantity, Verdict
-from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill
 from tonnage.domain.train_plan import Milestone, Run, TrainConfiguration, TrainOption
-from tonnage.domain.training import TrainCoefficients, TrainSetup
-from tonnage.domain.workload import FineTune, Train
+from tonnage.domain.training import TrainSetup
 from tonnage.optimize.train_layouts import Arrangement, Found
 from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
-from tonnage.planning.train.job import Job
+from tonnage.planning.train.job import TrainContext
+from tonnage.planning.train.machine import storage_line
 from tonnage.planning.train.places import Rental
 from tonnage.planning.train.search import KEPT_FREE, arranged, state_bytes, trained_parameters
-from tonnage.planning.train.stored import storage_line
 from tonnage.planning.train.training_job import TrainingJob, mfu
 from tonnage.pricing.bills import with_spares
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
 from tonnage.simulation.run import Cluster, RunSpec, run_over_time
 from tonnage.units import show
 
-__all__ = ["InfeasibleRun", "TrainContext", "evaluate", "run_of", "timeline"]
+__all__ = ["InfeasibleRun", "evaluate", "run_of", "timeline"]
 
 ACCELERATORS_PER_RATED_NODE: Final = 8
 SPARES_FROM: Final = 16
 """Instances of a job from which spares are kept when the request does not say; BLOOM kept 4 for 48."""
-
-
-class TrainContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The request with everything that holds for every place."""
-
-    request: Train | FineTune
-    model: Model
-    job: Job
-    coefficients: TrainCoefficients
-    today: date
-    additions: Additions = NOTHING
 
 
 class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +129,7 @@ def timeline(option: TrainOption, *, start: date) -> tuple[Milestone, ...]:
         (trials + run.start_s, "first step"),
         (trials + main / 2, "half of the steps"),
         (run.wall_s.value, "end, as expected (half of such runs)"),
-        (run.wall_p90_s, "end, nine runs in ten"),
+        (run.wall_p90_s, "end, P90"),
     ]
     return tuple(
         Milestone(after_s=after, what=what, date=_date(start, after)) for after, what in points if after < 1e12

@@ -26,7 +26,7 @@ from tonnage.pricing.bills import bill
 
 __all__ = ["Rental", "rentals", "trainable"]
 
-MOST_ACCELERATORS: Final = 16384
+MAX_ACCELERATORS: Final = 16384
 """Of one job when neither count nor limit is given. [accelerators]"""
 _FABRICS: Final = ("infiniband", "roce", "efa", "gpudirect", "rdma")
 """What providers call a network that joins instances for training."""

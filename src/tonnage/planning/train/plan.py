@@ -36,14 +36,12 @@ from tonnage.planning.core.relaxing import answered
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even
-from tonnage.planning.train.electricity import with_electricity
-from tonnage.planning.train.job import PATIENCE_S, job_of
-from tonnage.planning.train.needs import host_needs
-from tonnage.planning.train.option import InfeasibleRun, TrainContext, evaluate, timeline
-from tonnage.planning.train.places import MOST_ACCELERATORS, Rental, rentals, trainable
-from tonnage.planning.train.scaling import scaling, setup_label, stops_paying
+from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
+from tonnage.planning.train.machine import host_needs, with_electricity
+from tonnage.planning.train.option import InfeasibleRun, evaluate, timeline
+from tonnage.planning.train.places import MAX_ACCELERATORS, Rental, rentals, trainable
+from tonnage.planning.train.scaling import scaling, setup_label, spot_against_on_demand, stops_paying
 from tonnage.planning.train.search import Place, arranged, floor, state_bytes, templates
-from tonnage.planning.train.spot import spot_against_on_demand
 from tonnage.units import show
 
 __all__ = ["plan_train"]
@@ -192,7 +190,7 @@ def _counts(asked: TrainContext, *, least: float, first: float) -> tuple[int, ..
     request = asked.request
     if request.count is not None:
         return (request.count,)
-    most = min(request.filters.max_count or MOST_ACCELERATORS, MOST_ACCELERATORS)
+    most = min(request.filters.max_count or MAX_ACCELERATORS, MAX_ACCELERATORS)
     needed = 0 if first <= 1 else int(log2(first)) + (log2(first) % 1 > 0)
     held = 0 if least <= 1 else int(log2(least)) + (log2(least) % 1 > 0)
     slower = 1 if request.deadline_s is None else 0
@@ -219,7 +217,7 @@ def _evaluated(asked: TrainContext, tries: list[_Try]) -> tuple[list[TrainOption
         place = attempt.rental.place
         key = (place.accelerator.id, place.intra_link)
         if attempt.usd > min(WORTH * best, asked.request.budget_usd or inf) and evaluated:
-            missed.append(_too_dear(attempt, best, budget_usd=asked.request.budget_usd))
+            missed.append(_too_expensive(attempt, best, budget_usd=asked.request.budget_usd))
             continue
         # Perfect scaling from the fastest so far would still be late, or more would only cost more.
         enough = in_time[key] >= ENOUGH and _goal_s(asked) < inf
@@ -259,7 +257,7 @@ def _larger(asked: TrainContext, tries: list[_Try], *, ranked: tuple[TrainOption
     return [option for option in found if option is not None]
 
 
-def _too_dear(attempt: _Try, best: float, *, budget_usd: float | None) -> InfeasibleRun:
+def _too_expensive(attempt: _Try, best: float, *, budget_usd: float | None) -> InfeasibleRun:
     """Beyond the budget at best, or far beyond the best found."""
     place, least = attempt.rental.place, show(attempt.usd, "USD")
     if budget_usd is not None and attempt.usd > budget_usd:
@@ -358,7 +356,7 @@ def _binding(
 
 def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> str:
     """The fewest accelerators that hold the job, whatever count or limit was asked for."""
-    powers = [2**k for k in range(int(log2(MOST_ACCELERATORS)) + 1)]
+    powers = [2**k for k in range(int(log2(MAX_ACCELERATORS)) + 1)]
     smallest = ""
     for site in open_sites:
         for rental in rentals(site, counts=tuple(powers), terms=asked.request.filters.terms, today=asked.today):

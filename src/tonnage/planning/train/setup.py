@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Final, get_args
 
 import msgspec
 
@@ -16,18 +17,54 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainCase
 from tonnage.domain.framework_spec import SoftwareSpec
-from tonnage.domain.layout import TrainLayout
-from tonnage.domain.model import Model
+from tonnage.domain.layout import Sharding, TrainLayout
+from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import Recompute, TrainCoefficients, TrainSetup
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.training_memory import training_memory
 from tonnage.planning.train import framework_defaults
-from tonnage.planning.train.degrees import check_degrees
 from tonnage.planning.train.training_job import TrainingJob
 from tonnage.simulation.training import step_time
 
-__all__ = ["Chosen", "resolve_setup"]
+__all__ = ["SHARDINGS", "Chosen", "check_degrees", "resolve_setup"]
+
+SHARDINGS: Final[tuple[str, ...]] = get_args(Sharding)
+_ENDS: Final = 2
+"""Embedding and head, which may be stages of their own (Llama 3 405B: 126 layers on 16 x 8 stages)."""
+
+
+def check_degrees(case: TrainCase, model: Model) -> None:
+    """
+    Every stated degree divides what it splits.
+
+    Raises
+    ------
+    UnknownName
+        No such sharding.
+    BadRequest
+        A tensor degree that divides no heads, more pipeline stages than layers, experts where there are none.
+    """
+    said = case.layout
+    if said.sharding is not None and said.sharding not in SHARDINGS:
+        raise UnknownName("sharding", said.sharding, known=SHARDINGS)
+    groups = (*model.encoder, *model.layers)
+    layers = sum(group.count for group in groups)
+    if said.tp and said.tp > 1:
+        counts = (getattr(group.mixer, "num_attention_heads", None) for group in groups)
+        odd = next((heads for heads in counts if heads and heads % said.tp), None)
+        if odd is not None:
+            raise BadRequest(f"layout.tp: {said.tp} does not divide the {odd} attention heads of {model.id}")
+    if said.pp and layers and said.pp * (said.vpp or 1) > layers + _ENDS:
+        stages = f"{said.pp} x {said.vpp} virtual" if said.vpp and said.vpp > 1 else f"{said.pp}"
+        raise BadRequest(f"layout.pp: {stages} stages are more than the {layers} layers of {model.id}")
+    if said.ep and said.ep > 1:
+        experts = [group.feed_forward.num_experts for group in groups if isinstance(group.feed_forward, Moe)]
+        if not experts:
+            raise BadRequest(f"layout.ep: {model.id} has no experts to spread over {said.ep}; leave ep out")
+        if any(number % said.ep for number in experts):
+            raise BadRequest(f"layout.ep: {said.ep} does not divide the {experts[0]} experts of {model.id}")
+
 
 _LONGEST_MICRO_BATCH = 16384
 """Tokens of a micro-batch beyond which products gain nothing more. [tokens]"""

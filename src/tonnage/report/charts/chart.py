@@ -1,16 +1,19 @@
 """One chart: what is drawn, and the same numbers as a table for those who cannot or will not look.
 
 A chart holds no pixels. `specification` gives the Vega-Lite document, a plain dictionary that any renderer draws and
-any test can read; `tonnage.report.charts.svg` draws it.
+any test can read; `svg` draws it by vl-convert, without a browser or a request.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["COLOURS", "Chart", "axis", "layered", "records", "specification"]
+from tonnage.errors import BadRequest
+
+__all__ = ["COLOURS", "Chart", "axis", "layered", "records", "renderer", "specification", "svg"]
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH: Final = 560
@@ -100,3 +103,32 @@ def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
         "config": config,
         **chart.body,
     }
+
+
+def svg(chart: Chart, *, theme: str = "light") -> str:
+    """
+    The chart as SVG text.
+
+    Raises
+    ------
+    BadRequest
+        The `plots` extra is not installed.
+    """
+    drawn: str = renderer().vegalite_to_svg(specification(chart, theme=theme))
+    return drawn
+
+
+def renderer() -> Any:
+    """
+    The module that draws.
+
+    Raises
+    ------
+    BadRequest
+        The `plots` extra is not installed.
+    """
+    if importlib.util.find_spec("vl_convert") is None:
+        raise BadRequest("pictures need the 'plots' extra: pip install 'tonnage[plots]'")
+    import vl_convert
+
+    return vl_convert

@@ -24,7 +24,7 @@ def infer_charts(plan: InferPlan) -> tuple[Chart, ...]:
 
 
 def _delay_and_cost(plan: InferPlan) -> Chart | None:
-    """Time to an answer against the price of an hour; None where nothing is rented."""
+    """Latency against the price of an hour; None where nothing is rented."""
     rented = [(option, option.bill) for option in plan.options if option.bill is not None][:MOST_POINTS]
     if not rented:
         return None
@@ -36,7 +36,7 @@ def _delay_and_cost(plan: InferPlan) -> Chart | None:
         )
         for rank, (option, bill) in enumerate(rented, 1)
     ]  # fmt: skip
-    x = axis("seconds", "seconds to an answer (left is better)", scale={"type": "log"})
+    x = axis("seconds", "latency in seconds (left is better)", scale={"type": "log"})
     y = axis("usd", "USD/h (down is better)", scale={"type": "log"})
     colour = {"field": "format", "type": "nominal", "title": None}
     layers: list[dict[str, Any]] = [
@@ -54,10 +54,10 @@ def _delay_and_cost(plan: InferPlan) -> Chart | None:
     limit = "; the dashed line is the longest that was allowed" if plan.request.latency_s is not None else ""
     return Chart(
         name="frontier",
-        title="Time to an answer against cost",
+        title="Latency against cost",
         says=f"Each point is an option at this load; bars are 90 % intervals{limit}.",
         body=layered(records(columns, values), *layers),
-        columns=("option", "to an answer", "90 % interval", "USD/h", "used"),
+        columns=("option", "latency", "90 % interval", "USD/h", "used"),
         rows=tuple(
             (v[0], show(v[1], "s"), f"{show(v[2], 's')} to {show(v[3], 's')}", f"{v[4]:,.2f}", f"{v[5]:.0%}")
             for v in values

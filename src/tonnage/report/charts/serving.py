@@ -1,16 +1,16 @@
-"""A serving plan as pictures: speed against yield, cost against use, what each option costs."""
+"""A serving plan as pictures: cost against latency, memory, latency against load, operators under the roof."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.plan import LoadPoint, Roofline, ServeOption, ServePlan
+from tonnage.domain.workload import Slo
 from tonnage.report.charts.chart import Chart, axis, layered, records
-from tonnage.report.charts.load import load_chart
 from tonnage.report.charts.memory import Stack, memory_chart
-from tonnage.report.charts.roofline import roofline_chart
+from tonnage.units import show
 
-__all__ = ["serve_charts"]
+__all__ = ["load_chart", "roofline_chart", "serve_charts"]
 
 MOST_POINTS: Final = 60
 MOST_LINES: Final = 5
@@ -116,3 +116,118 @@ def _cost_by_use(plan: ServePlan) -> Chart:
 
 def _label(option: ServeOption) -> str:
     return f"{option.accelerators} x {option.configuration.accelerator} {option.configuration.precision.weights}"
+
+
+LATENCIES: Final = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"))
+
+
+def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, most_per_s: float) -> Chart | None:
+    """
+    Percentiles over the rate of one replica; None where fewer than two rates were simulated.
+
+    Parameters
+    ----------
+    tried : tuple of LoadPoint
+    slo : Slo
+        Objectives, drawn across.
+    knee_per_s : float
+        Where first tokens begin to queue; marked where a larger rate was tried. [1/s]
+    most_per_s : float
+        Largest rate within the objectives. [1/s]
+    """
+    if len(tried) < 2:
+        return None
+    values = [
+        (name, point.rate_per_s, *seen, point.passed)
+        for name, field in LATENCIES
+        for point in tried
+        if (seen := getattr(point, field)) is not None and seen[0] > 0
+    ]
+    limits = [(name, limit) for name, field in LATENCIES if (limit := getattr(slo, field)) is not None]
+    marks = [(f"most {most_per_s:.3g}/s", most_per_s)]
+    if knee_per_s < max(point.rate_per_s for point in tried):  # at the last rate tried nothing queues yet
+        marks = sorted([(f"knee {knee_per_s:.3g}/s", knee_per_s), *marks], key=_rate_of)
+    x = axis("rate", "requests/s of one replica", scale={"zero": False})
+    y = axis("p95", "seconds (down is better)", scale={"type": "log"})
+    colour = {"field": "latency", "type": "nominal", "title": None, "sort": None}
+    layers: list[dict[str, Any]] = [
+        {"mark": {"type": "area", "opacity": 0.2},
+         "encoding": {"x": x, "y": {**y, "field": "p50"}, "y2": {"field": "p99"}, "color": colour}},
+        {"mark": {"type": "line", "point": True, "tooltip": {"content": "data"}},
+         "encoding": {"x": x, "y": y, "color": colour}},
+        {"data": records(("mark", "rate"), marks), "mark": {"type": "rule", "opacity": 0.6},
+         "encoding": {"x": x}},
+        # The two may lie close: one says its name on its left, the other on its right.
+        *({"data": records(("mark", "rate"), [mark]), "mark": {"type": "text", "align": side, "dx": away, "y": 8},
+           "encoding": {"x": x, "text": {"field": "mark"}}}
+          for mark, side, away in zip(marks, ("right", "left"), (-4, 4), strict=False)),
+    ]  # fmt: skip
+    if limits:
+        layers.append({"data": records(("latency", "limit"), limits), "mark": {"type": "rule", "strokeDash": [5, 4]},
+                       "encoding": {"y": {**y, "field": "limit"}, "color": colour}})  # fmt: skip
+    dashed = "; dashed are the objectives" if limits else ""
+    return Chart(
+        name="load",
+        title="Latency against load",
+        says=f"95th percentiles over the rate of one replica, shaded from the 50th to the 99th{dashed}.",
+        body=layered(records(("latency", "rate", "p50", "p95", "p99", "passed"), values), *layers),
+        columns=("latency", "requests/s", "p50", "p95", "p99", "objectives"),
+        rows=tuple(
+            (name, f"{rate:.3g}", show(p50, "s"), show(p95, "s"), show(p99, "s"), "hold" if passed else "fail")
+            for name, rate, p50, p95, p99, passed in values
+        ),
+    )
+
+
+def _rate_of(mark: tuple[str, float]) -> float:
+    return mark[1]
+
+
+TERA: Final = 1e12
+COLOUR: Final = "#7f7f7f"
+"""Of the roofs, on either ground."""
+FEWEST: Final = 1.0
+"""Left end of the axis. [FLOP/byte]"""
+
+
+def roofline_chart(roof: Roofline | None) -> Chart | None:
+    """Points by phase, their size the share of the step's time; None where nothing computes."""
+    if roof is None or not roof.points or not roof.peaks:
+        return None
+    values = [
+        (p.phase, p.operator, p.flop_per_byte, p.flop_per_s / TERA, p.share, p.compute) for p in roof.points
+    ]  # fmt: skip
+    left = min(FEWEST, *(point.flop_per_byte for point in roof.points))
+    right = 10.0 * max(roof.peaks.values()) / roof.memory_bytes_per_s
+    lines: list[tuple[Any, ...]] = []
+    for name, peak in roof.peaks.items():
+        ridge = peak / roof.memory_bytes_per_s
+        lines += [(name, x, min(peak, x * roof.memory_bytes_per_s) / TERA) for x in (left, ridge, right)]
+    x = axis("intensity", "FLOP per byte moved", scale={"type": "log"})
+    y = axis("speed", "TFLOP/s (up is better)", scale={"type": "log"})
+    body = layered(
+        records(("phase", "operator", "intensity", "speed", "share", "format"), values),
+        {"data": records(("roof", "intensity", "speed"), lines),
+         "mark": {"type": "line", "tooltip": True, "strokeWidth": 1.5, "color": COLOUR},
+         "encoding": {"x": x, "y": y, "detail": {"field": "roof"}}},
+        {"data": records(("roof", "intensity", "speed"), [line for line in lines if line[1] == right]),
+         "mark": {"type": "text", "align": "right", "dy": -8}, "encoding": {"x": x, "y": y, "text": {"field": "roof"}}},
+        {"mark": {"type": "point", "filled": True, "opacity": 0.8, "tooltip": {"content": "data"}},
+         "encoding": {"x": x, "y": y, "color": {"field": "phase", "type": "nominal", "title": None, "sort": None},
+                      "size": {"field": "share", "type": "quantitative", "title": "share of the step",
+                               "legend": None, "scale": {"range": [30, 500]}}}},
+    )  # fmt: skip
+    return Chart(
+        name="roofline",
+        title=f"Operators under the roof of one {roof.accelerator}",
+        says="Work per byte against speed; the lines are what memory and arithmetic allow, the size of a point is its "
+        "share of the step.",
+        body=body,
+        columns=("phase", "operator", "format", "FLOP/byte", "TFLOP/s", "of the roof", "of the step"),
+        rows=tuple(
+            (p.phase, p.operator, p.compute, f"{p.flop_per_byte:,.3g}", f"{p.flop_per_s / TERA:,.3g}",
+             f"{p.flop_per_s / min(roof.peaks[p.compute], p.flop_per_byte * roof.memory_bytes_per_s):.0%}",
+             f"{p.share:.0%}")
+            for p in roof.points
+        ),
+    )  # fmt: skip

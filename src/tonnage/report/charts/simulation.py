@@ -1,15 +1,16 @@
-"""A simulated or measured service as pictures: latency by percentile, and what happened over time."""
+"""Simulations as pictures: percentiles and use over time; the latencies of several answers side by side."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from tonnage.domain.case import Latency
+from tonnage.domain.compare import Comparison
 from tonnage.domain.simulate import Simulated
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.units import show
 
-__all__ = ["simulation_charts"]
+__all__ = ["comparison_charts", "simulation_charts"]
 
 PERCENTILES: Final = ("p50", "p90", "p95", "p99")
 
@@ -44,7 +45,7 @@ def _latencies(found: Simulated) -> Chart | None:
     return Chart(
         name="latency",
         title="Latency by percentile",
-        says="Percentiles of time to first token, per output token, between tokens, and of the whole answer.",
+        says="Percentiles of time to first token, per output token, of inter-token and end-to-end latency.",
         body=body,
         columns=("latency", "percentile", "value"),
         rows=tuple((name, percentile, show(seconds, "s")) for name, percentile, seconds in values),
@@ -86,3 +87,41 @@ def _over_time(found: Simulated) -> Chart | None:
             )[::step]
         ),
     )
+
+
+COMPARED: Final = (("TTFT", "ttft"), ("TPOT", "tpot"), ("E2E", "e2e"))
+COMPARED_AT: Final = ("p50", "p95", "p99")
+
+
+def comparison_charts(found: Comparison) -> tuple[Chart, ...]:
+    """Latencies by side; none where the sides have no percentiles."""
+    figures = {row.what: row.values for row in found.figures}
+    values = [
+        (side, name, percentile, seconds)
+        for name, key in COMPARED
+        for percentile in COMPARED_AT
+        for side, seconds in zip(found.sides, figures.get(f"{percentile} {key}", ()), strict=False)
+        if isinstance(seconds, float) and seconds > 0
+    ]
+    if not values:
+        return ()
+    body: dict[str, Any] = {
+        "data": records(("side", "latency", "percentile", "seconds"), values),
+        "mark": {"type": "point", "filled": True, "size": 80, "tooltip": True},
+        "encoding": {
+            "y": axis("side", "", kind="nominal", sort=None),
+            "x": axis("seconds", "seconds (left is better)", scale={"type": "log"}),
+            "color": {"field": "latency", "type": "nominal", "title": None, "sort": None},
+            "shape": {"field": "percentile", "type": "nominal", "title": None, "sort": None},
+        },
+    }
+    chart = Chart(
+        name="comparison",
+        title="Latency of each way",
+        says="Percentiles of time to first token, per output token, and of the whole answer, for every side.",
+        body=body,
+        columns=("side", "latency", "percentile", "value"),
+        rows=tuple((side, name, percentile, show(seconds, "s")) for side, name, percentile, seconds in values),
+        height=60 + 40 * len(found.sides),
+    )
+    return (chart,)

@@ -1,0 +1,170 @@
+"""How is a field of a request written? `Field` annotates an attribute, `Group` one that holds further fields."""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final, Union
+
+import msgspec
+
+from tonnage.domain.requests.aliases import ALIASES
+
+__all__ = ["GROUPS", "Attribute", "Field", "Group", "attributes_of", "fields_of", "groups_of", "usual_of"]
+
+GROUPS: Final = (
+    "Workload",
+    "Objectives",
+    "Model and engine",
+    "Layout",
+    "Training",
+    "Accelerators",
+    "Offers",
+    "Reliability",
+    "Cost of owning",
+    "Search",
+)
+"""Headings that fields are listed under, in this order."""
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """One field as people write it; `fields_of` fills in what the attribute says already."""
+
+    help: str
+    reads: str = "text"
+    """A dimension of `units`, or text, list, flag, integer."""
+    group: str = "Workload"
+    """One of `GROUPS`."""
+    name: str = ""
+    """As written; empty = the attribute's name."""
+    low: float = 0.0
+    """The value must exceed this (or equal it, for flags and integers)."""
+    high: float = math.inf
+    choices: tuple[str, ...] = ()
+    means: Mapping[str, float] = {}
+    """Choices that stand for numbers of the base unit."""
+    known: str = ""
+    """Which table of names its texts are looked up in: accelerators, formats, providers …"""
+    aliases: tuple[str, ...] = ()
+    """What other programs call it; `fields_of` takes them from their table."""
+    short: str = ""
+    """One-letter option."""
+    whole: bool = False
+    """The attribute is an integer."""
+    default: Any = None
+    """Of the attribute; None = chosen by the planner, or required."""
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """An attribute that holds fields of its own: in place, under a name, or as a list of entries."""
+
+    of: Any = None
+    """Struct whose fields these are; absent = the attribute's own type."""
+    name: str = ""
+    """Key that the fields stand under; empty = they stand beside the others."""
+    many: bool = False
+    """The key holds a list of entries."""
+    help: str = ""
+    only: frozenset[str] = frozenset()
+    """Fields that are taken; empty = all."""
+    without: frozenset[str] = frozenset()
+    """Fields that are left out."""
+    usual: Mapping[str, Any] = {}
+    """Values of fields that are not given, where they differ from the struct's defaults."""
+
+    def takes(self, name: str) -> bool:
+        """Whether a field of the struct is one of the request's."""
+        return name not in self.without and (not self.only or name in self.only)
+
+
+class Attribute(msgspec.Struct, frozen=True, kw_only=True):
+    """One attribute of a request: the fields it is written as, and the groups it holds."""
+
+    name: str
+    type: Any
+    default: Any
+    required: bool
+    fields: tuple[Field, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+
+@cache
+def attributes_of(struct: type[msgspec.Struct]) -> tuple[Attribute, ...]:
+    """The attributes of a request in their order, with what is annotated at each."""
+    hints = typing.get_type_hints(struct, include_extras=True)
+    found = []
+    for info in msgspec.structs.fields(struct):
+        hint = hints[info.name]
+        kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is typing.Annotated else (hint,)
+        members = typing.get_args(kind) if typing.get_origin(kind) in {Union, types.UnionType} else (kind,)
+        fields = tuple(
+            msgspec.structs.replace(
+                mark,
+                name=mark.name or info.name,
+                whole=int in members or mark.reads == "integer",
+                choices=_choices(mark, members),
+                aliases=tuple(ALIASES.get(mark.name or info.name, "").split()),
+                default=None if info.default is msgspec.NODEFAULT else info.default,
+            )
+            for mark in marks
+            if isinstance(mark, Field)
+        )
+        groups = tuple(
+            msgspec.structs.replace(mark, of=mark.of or _struct(members)) for mark in marks if isinstance(mark, Group)
+        )
+        found.append(
+            Attribute(
+                name=info.name,
+                type=kind,
+                default=info.default,
+                required=info.required,
+                fields=fields,
+                groups=groups,
+            )
+        )
+    return tuple(found)
+
+
+@cache
+def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
+    """Every field that stands at the top of a request, those of its nameless groups among them."""
+    found: dict[str, Field] = {}
+    for attribute in attributes_of(struct):
+        for field in attribute.fields:
+            found.setdefault(field.name, field)
+        for group in attribute.groups:
+            if group.name:
+                continue
+            for field in fields_of(group.of):
+                if group.takes(field.name):
+                    usual = group.usual.get(field.name, field.default)
+                    found.setdefault(field.name, msgspec.structs.replace(field, default=usual))
+    return tuple(found.values())
+
+
+@cache
+def groups_of(struct: type[msgspec.Struct]) -> tuple[Group, ...]:
+    """The groups and lists that a request names."""
+    return tuple(group for attribute in attributes_of(struct) for group in attribute.groups if group.name)
+
+
+def usual_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """Values of fields that are not given, where a question has others than the struct of the group."""
+    places = (group for attribute in attributes_of(struct) for group in attribute.groups if not group.name)
+    return {name: value for group in places for name, value in group.usual.items()}
+
+
+def _choices(mark: Field, members: tuple[Any, ...]) -> tuple[str, ...]:
+    """As stated, or as the type of the attribute states them."""
+    literal = typing.get_args(next((one for one in members if typing.get_origin(one) is typing.Literal), None))
+    stated: tuple[str, ...] = literal if mark.reads == "text" else ()
+    return mark.choices or tuple(mark.means) or stated
+
+
+def _struct(members: tuple[Any, ...]) -> Any:
+    """The struct among the members of a type, in a tuple or alone."""
+    inner = [arg for member in members for arg in (member, *typing.get_args(member))]
+    return next((one for one in inner if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)

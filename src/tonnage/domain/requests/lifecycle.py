@@ -1,0 +1,36 @@
+"""The question of `tonnage plan lifecycle`: make a model, then serve it for some time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from tonnage.domain.requests.common import MODEL
+from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.serve import Serve
+from tonnage.domain.requests.train import FineTune, Train
+
+__all__ = ["LifecycleRequest"]
+
+
+class LifecycleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Make a model, then serve it for some time."""
+
+    make: Annotated[
+        Train | FineTune,
+        msgspec.structs.replace(MODEL, name="model", help="made and served, where the groups name no other"),
+        Group(of=FineTune, name="finetune", help="a field of `plan finetune`: method=lora"),
+        Group(of=Train, name="train", help="a field of `plan train`, as often as needed"),
+    ]
+    serve: Annotated[Serve, Group(name="serve", help="a field of `plan serve`: rate=4/s")]
+    months: Annotated[float, Field(reads="count", high=600.0, help="in service")]
+    """In service. [months]"""
+    retrainings: Annotated[
+        float, Field(reads="count", low=-1e-9, high=1e4, help="times it is made again while it serves")
+    ] = 0.0
+    """Times the model is made again while it serves."""
+    quick: Annotated[
+        bool, Field(reads="flag", group="Search", help="both halves and their bill alone, serving by averages")
+    ] = False
+    """Both halves and their bill alone, serving by averages: no one kind for both, no smaller ways."""

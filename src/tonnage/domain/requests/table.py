@@ -1,0 +1,33 @@
+"""Which questions are there, and which struct declares each?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.requests.batch import Batch
+from tonnage.domain.requests.cost import RentOrBuyRequest
+from tonnage.domain.requests.fit import FitRequest
+from tonnage.domain.requests.fleet import FleetRequest
+from tonnage.domain.requests.infer import Infer
+from tonnage.domain.requests.lifecycle import LifecycleRequest
+from tonnage.domain.requests.serve import Serve
+from tonnage.domain.requests.simulate import Simulation
+from tonnage.domain.requests.train import FineTune, Train
+
+__all__ = ["REQUESTS"]
+
+REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "serve": Serve,
+    "batch": Batch,
+    "train": Train,
+    "finetune": FineTune,
+    "infer": Infer,
+    "lifecycle": LifecycleRequest,
+    "fleet": FleetRequest,
+    "fit": FitRequest,
+    "rent-or-buy": RentOrBuyRequest,
+    "simulate": Simulation,
+}
+"""By the name that `tonnage fields` and plan files use, in the order people meet them."""

@@ -1,0 +1,136 @@
+"""The questions of `tonnage plan train` and `plan finetune`: pre-train a model, or adapt one to a data set."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from tonnage.domain.requests.common import MODEL, Filters
+from tonnage.domain.requests.field import Field, Group
+
+__all__ = ["FineTune", "Train"]
+
+_SEQ_LEN: Final = Field(reads="integer", group="Training", high=1e8, help="tokens of one sequence")
+_GlobalBatch = Annotated[
+    int | None, Field(reads="integer", group="Training", high=1e8, help="sequences per optimizer step")
+]
+_Deadline = Annotated[
+    float | None,
+    Field(
+        name="deadline",
+        reads="s",
+        group="Objectives",
+        high=20 * 8760 * 3600.0,
+        help="longest time for the whole run: 30 days, 8 h",
+    ),
+]
+_Budget = Annotated[
+    float | None,
+    Field(name="budget", reads="USD", group="Objectives", high=1e12, help="most to spend on the whole run"),
+]
+_Precision = Annotated[
+    str, Field(group="Training", known="formats", help="what products are computed in: bf16, fp8, fp16, tf32, fp32")
+]
+_Optimizer = Annotated[
+    str, Field(group="Training", known="optimizers", help="adamw, adamw-8bit, adafactor, lion, muon, sgd, …")
+]
+_Restartable = Annotated[
+    bool, Field(reads="flag", group="Reliability", help="the run may be stopped and taken up again")
+]
+_Count = Annotated[
+    int | None, Field(reads="integer", group="Accelerators", high=1e6, help="exactly this many accelerators")
+]
+_Framework = Annotated[
+    str | None, Field(group="Training", help="software: megatron, torchtitan, torchtune, hf, maxtext, …")
+]
+_Validation = Annotated[
+    float,
+    Field(reads="fraction", group="Training", low=-1e-9, high=1.0, help="time of validation over that of training"),
+]
+_Headroom = Annotated[
+    float,
+    Field(
+        reads="fraction",
+        group="Reliability",
+        low=-1e-9,
+        high=10.0,
+        help="time kept for retries and experiments over the run's",
+    ),
+]
+_Checkpoint = Annotated[Literal["async", "sync"], Field(group="Reliability", help="async or sync")]
+_Spares = Annotated[
+    int | None, Field(reads="integer", group="Reliability", low=-1.0, high=1e5, help="instances beyond the job's own")
+]
+
+
+class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="train"):
+    """Pre-train on a token budget."""
+
+    model: Annotated[str, MODEL]
+    tokens: Annotated[float, Field(reads="tokens", high=1e16, help="tokens to train on: 100B, 15T")]
+    seq_len: Annotated[int | None, _SEQ_LEN] = None
+    """Absent = 4,096, or what the model takes if that is less. [tokens]"""
+    global_batch: _GlobalBatch = None
+    deadline_s: _Deadline = None
+    budget_usd: _Budget = None
+    precision: _Precision = "bf16"
+    optimizer: _Optimizer = "adamw"
+    restartable: _Restartable = True
+    filters: Annotated[Filters, Group()] = Filters()
+    count: _Count = None
+    """Accelerators, when the user fixes it."""
+    framework: _Framework = None
+    """Software that runs it; absent = what such jobs usually run on."""
+    validation: _Validation = 0.01
+    """Time of validation over that of training. [-]"""
+    headroom: _Headroom = 0.1
+    """Time kept for retries and experiments over that of the run. [-]"""
+    checkpoint: _Checkpoint = "async"
+    spares: _Spares = None
+    """Instances beyond the job's own; absent = enough for 95 % of failures at once on large jobs."""
+
+
+class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="finetune"):
+    """Adapt a model to a data set."""
+
+    model: Annotated[str, MODEL]
+    method: Annotated[
+        Literal["full", "lora", "qlora", "dora"], Field(group="Training", help="full, lora, qlora or dora")
+    ] = "lora"
+    tokens: Annotated[
+        float | None, Field(reads="tokens", high=1e16, help="tokens of one epoch, instead of examples and their length")
+    ] = None
+    examples: Annotated[float | None, Field(reads="count", high=1e12, help="examples of one epoch: 50k")] = None
+    epochs: Annotated[float, Field(reads="count", high=1e5, help="passes over the examples")] = 1.0
+    seq_len: Annotated[
+        int, msgspec.structs.replace(_SEQ_LEN, help="tokens of one sequence that examples are packed into")
+    ] = 2048
+    global_batch: _GlobalBatch = None
+    lora_rank: Annotated[int, Field(reads="integer", group="Training", high=65536, help="rank of the adapters")] = 16
+    deadline_s: _Deadline = None
+    budget_usd: _Budget = None
+    precision: _Precision = "bf16"
+    optimizer: _Optimizer = "adamw"
+    restartable: _Restartable = True
+    filters: Annotated[Filters, Group()] = Filters()
+    count: _Count = None
+    tokens_per_example: Annotated[float | None, Field(reads="tokens", high=1e8, help="mean length of an example")] = (
+        None
+    )
+    """Mean length of an example. [tokens]"""
+    packed: Annotated[
+        bool,
+        Field(reads="flag", group="Training", help="examples share sequences; otherwise each is padded to its own"),
+    ] = True
+    """Examples share sequences of `seq_len`; otherwise each is padded to a sequence of its own."""
+    image_px: Annotated[
+        int | None,
+        Field(reads="integer", group="Training", high=65536, help="side of an image, for networks that take one"),
+    ] = None
+    """Side of an image, for networks that take one. [px]"""
+    framework: _Framework = None
+    validation: _Validation = 0.02
+    headroom: _Headroom = 0.1
+    checkpoint: _Checkpoint = "async"
+    spares: _Spares = None

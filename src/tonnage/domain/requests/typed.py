@@ -1,0 +1,406 @@
+"""Keyword arguments of the Python functions, generated from the requests; do not edit.
+
+    python -m tonnage.planning.requests.typed > src/tonnage/domain/requests/typed.py
+
+A plain number is in the unit that its type names; a text carries its own unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+__all__ = [
+    "BatchFields",
+    "FinetuneFields",
+    "FitFields",
+    "FleetFields",
+    "InferFields",
+    "LifecycleFields",
+    "RentOrBuyFields",
+    "ServeFields",
+    "SimulateFields",
+    "TrainFields",
+]
+
+PerSecond = float | str
+Seconds = float | str
+Tokens = float | str
+Count = float | str
+Whole = int | str
+Fraction = float | str
+Bytes = float | str
+Watts = float | str
+WattHours = float | str
+Usd = float | str
+UsdPerHour = float | str
+UsdPerYear = float | str
+UsdPerKwh = float | str
+UsdPerKwMonth = float | str
+Years = float | str
+Names = str | Sequence[str]
+Entry = Mapping[str, Any]
+Entries = Sequence[Mapping[str, Any]]
+
+
+class ServeFields(TypedDict, total=False):
+    """Answer requests as they come, under latency objectives."""
+
+    prompt_tokens: Tokens | None
+    output_tokens: Tokens | None
+    traffic: str | None
+    rate: PerSecond | None
+    concurrency: Count | None
+    users: Count | None
+    think_time: Seconds | None
+    ttft: Seconds | None
+    tpot: Seconds | None
+    e2e: Seconds | None
+    percentile: Count | None
+    peak_to_mean: Count | None
+    day: Names | None
+    on_for: Seconds | None
+    off_for: Seconds | None
+    precision: Names | None
+    quality: Fraction | None
+    kv_precision: str | None
+    engine: Names | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    headroom: Fraction | None
+    spare_replicas: Whole | None
+    zones: Whole | None
+    idle_timeout: Seconds | None
+    start_from: Literal["network", "disk", "cached"] | None
+    cold_start: Seconds | None
+    budget: UsdPerHour | None
+    context: Tokens | None
+    quick: bool | None
+    pools: bool | None
+
+
+class BatchFields(TypedDict, total=False):
+    """Finish N items by a deadline. They are independent, so that spot prices are looked at, too."""
+
+    items: Count | None
+    prompt_tokens: Tokens | None
+    output_tokens: Tokens | None
+    traffic: str | None
+    deadline: Seconds | None
+    precision: Names | None
+    quality: Fraction | None
+    engine: Names | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    budget: Usd | None
+
+
+class TrainFields(TypedDict, total=False):
+    """Pre-train on a token budget."""
+
+    tokens: Tokens | None
+    seq_len: Whole | None
+    global_batch: Whole | None
+    deadline: Seconds | None
+    budget: Usd | None
+    precision: str | None
+    optimizer: str | None
+    restartable: bool | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    count: Whole | None
+    framework: str | None
+    validation: Fraction | None
+    headroom: Fraction | None
+    checkpoint: Literal["async", "sync"] | None
+    spares: Whole | None
+
+
+class FinetuneFields(TypedDict, total=False):
+    """Adapt a model to a data set."""
+
+    method: Literal["full", "lora", "qlora", "dora"] | None
+    tokens: Tokens | None
+    examples: Count | None
+    epochs: Count | None
+    seq_len: Whole | None
+    global_batch: Whole | None
+    lora_rank: Whole | None
+    deadline: Seconds | None
+    budget: Usd | None
+    precision: str | None
+    optimizer: str | None
+    restartable: bool | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    count: Whole | None
+    tokens_per_example: Tokens | None
+    packed: bool | None
+    image_px: Whole | None
+    framework: str | None
+    validation: Fraction | None
+    headroom: Fraction | None
+    checkpoint: Literal["async", "sync"] | None
+    spares: Whole | None
+
+
+class InferFields(TypedDict, total=False):
+    """Samples that arrive at a rate, through a model that does not decode text."""
+
+    rate: PerSecond | None
+    audio: Count | None
+    streams: Whole | None
+    fps: Count | None
+    frame: str | None
+    codec: Literal["h264", "hevc"] | None
+    every: Whole | None
+    decode: Literal["accelerator", "host", "none"] | None
+    latency: Seconds | None
+    resolution: Whole | None
+    seq_len: Whole | None
+    steps: Whole | None
+    frames: Whole | None
+    beams: Whole | None
+    precision: Names | None
+    engine: str | None
+    headroom: Fraction | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    battery: WattHours | None
+    hours: Count | None
+
+
+class LifecycleFields(TypedDict, total=False):
+    """Make a model, then serve it for some time."""
+
+    months: Count | None
+    retrainings: Count | None
+    quick: bool | None
+    finetune: Entry | None
+    train: Entry | None
+    serve: Entry | None
+
+
+class FleetFields(TypedDict, total=False):
+    """Several workloads, and what may be had for them. Filters hold for all of them; a workload may narrow them."""
+
+    slices: bool | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    zones: Whole | None
+    lost_zones: Whole | None
+    budget: UsdPerHour | None
+    quick: bool | None
+    workloads: Entries | None
+    own: Entries | None
+    quotas: Entries | None
+
+
+class FitFields(TypedDict, total=False):
+    """What is asked. Absent = chosen, and said so in the answer."""
+
+    serve: bool | None
+    train: bool | None
+    accelerator: Names | None
+    context: Tokens | None
+    concurrency: Whole | None
+    batch: Whole | None
+    seq_len: Tokens | None
+    resolution: Whole | None
+    precision: str | None
+    kv: Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "nvfp4", "gguf-q8_0", "gguf-q4_0"] | None
+    tp: Whole | None
+    pp: Whole | None
+    dp: Whole | None
+    ep: Whole | None
+    count: Whole | None
+    engine: str | None
+    engine_version: str | None
+    finetune: Literal["full", "lora", "qlora", "dora"] | None
+    optimizer: str | None
+    recompute: Literal["none", "selective", "full"] | None
+    sharding: Literal["none", "zero1", "zero2", "zero3", "fsdp", "hsdp"] | None
+    lora_rank: Whole | None
+    shared_prefix: Tokens | None
+    kv_offload: Bytes | None
+    extend_context: bool | None
+    solve: Literal["context", "concurrency", "batch", "seq-len", "model"] | None
+
+
+class RentOrBuyFields(TypedDict, total=False):
+    """What to compare: the machine, how much it is used, and which offers count."""
+
+    utilisation: Fraction | None
+    country: str | None
+    accelerators: Count | None
+    purchase: Usd | None
+    power: Watts | None
+    years: Years | None
+    load: Fraction | None
+    idle: Fraction | None
+    pue: Count | None
+    electricity: UsdPerKwh | None
+    hosting: UsdPerKwMonth | None
+    network: Usd | None
+    storage: Usd | None
+    staff: UsdPerYear | None
+    spares: Fraction | None
+    support: Fraction | None
+    insurance: Fraction | None
+    interest: Fraction | None
+    resale_3y: Fraction | None
+    interruptions: Count | None
+    repair: Seconds | None
+    provider: Names | None
+    rent_country: Names | None
+    eu: bool | None
+    term: Names | None
+    community: bool | None
+    rent: UsdPerHour | None
+    rent_decline: Fraction | None
+
+
+class SimulateFields(TypedDict, total=False):
+    """One configuration and its traffic."""
+
+    model: str | None
+    accelerator: str | None
+    engine: str | None
+    engine_version: str | None
+    replicas: Whole | None
+    router: Literal["round-robin", "least-loaded", "prefix-aware"] | None
+    capacity: bool | None
+    traffic: Entry | None
+    layout: Entry | None
+    slo: Entry | None
+    scaling: Entry | None
+    precision: Entry | None
+    engine_options: Entry | None
+    scheduler: Entry | None
+    disaggregation: Entry | None

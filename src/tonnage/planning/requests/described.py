@@ -1,0 +1,75 @@
+"""The fields of a question, described: what `tonnage fields` lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tonnage.domain.requests.field import Field, Group, groups_of
+from tonnage.domain.requests.table import REQUESTS
+from tonnage.errors import UnknownName
+from tonnage.planning.requests.reading import request_fields
+
+__all__ = ["Described", "described"]
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One field as a reader needs it."""
+
+    name: str
+    """Fields of groups as group.field."""
+    reads: str
+    """The unit of a plain number, or text, list, flag, integer."""
+    group: str
+    help: str
+    default: Any = None
+    """In that unit; absent = chosen by the planner, or required."""
+    above: float | None = None
+    """Values are larger than this; absent = no bound, or no number. A bound below 0 lets 0 pass."""
+    at_most: float | None = None
+    choices: tuple[str, ...] = ()
+    known: str = ""
+    """The table of names that its values are looked up in: `tonnage catalog` lists the longer ones."""
+    aliases: tuple[str, ...] = ()
+    """What other programs call it."""
+
+
+def described(question: str) -> tuple[Described, ...]:
+    """
+    Every field of a question, those of its groups behind their names.
+
+    Raises
+    ------
+    UnknownName
+        No such question.
+    """
+    if question not in REQUESTS:
+        raise UnknownName("question", question, known=REQUESTS)
+    return tuple(_fields(REQUESTS[question], "", None))
+
+
+def _fields(struct: type[msgspec.Struct], under: str, taken: Group | None) -> Iterator[Described]:
+    for field in request_fields(struct):
+        if taken is None or taken.takes(field.name):
+            yield _one(field, under)
+    for group in groups_of(struct):
+        yield from _fields(group.of, f"{under}{group.name}{'[]' if group.many else ''}.", group)
+
+
+def _one(field: Field, under: str) -> Described:
+    number = field.reads not in {"text", "list", "flag"}
+    return Described(
+        name=f"{under}{field.name}",
+        reads=field.reads,
+        group=field.group,
+        help=field.help,
+        default=field.default,
+        above=field.low if number else None,
+        at_most=field.high if number and math.isfinite(field.high) else None,
+        choices=field.choices,
+        known=field.known,
+        aliases=field.aliases,
+    )

@@ -1,0 +1,229 @@
+"""What people write is read by the annotations of a request's struct: names, units, bounds, choices and defaults.
+
+A YAML file, a command-line option, a form and a call from Python go through the same two steps: `read_fields` reads
+each value, `build` makes the struct. Numbers are read with their unit here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from tonnage import catalog, units
+from tonnage.catalog import Additions
+from tonnage.domain.requests.field import Field, Group, attributes_of, fields_of, groups_of
+from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
+from tonnage.planning.requests.names import spelled, with_choices
+
+__all__ = ["build", "in_base_units", "need_model", "read_fields", "request_fields"]
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+@cache
+def request_fields(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
+    """The fields at the top of a request, with the choices that the catalogue and the engines give them."""
+    return tuple(with_choices(field) for field in fields_of(struct))
+
+
+def read_fields(values: Mapping[str, Any], struct: type[msgspec.Struct], *, under: str = "") -> dict[str, Any]:
+    """
+    Every given value in base units by the name of its field; absent ones are left out.
+
+    Parameters
+    ----------
+    values : mapping
+        Field name -> what the user wrote.
+    struct : type
+        That declares the fields.
+    under : str
+        Put before the names of fields in messages: "traffic.".
+
+    Raises
+    ------
+    TonnageError
+        An unknown field, or a value of the wrong kind, out of range or not among the choices. Where several are
+        wrong, the sentence names each.
+    """
+    known = {field.name: field for field in request_fields(struct)}
+    given: dict[str, Any] = {}
+    wrong: list[TonnageError] = []
+    for name, value in values.items():
+        key = str(name).replace("-", "_")
+        try:
+            if key not in known:
+                raise UnknownName("field", str(name), known=known)
+            if value is not None and value not in ((), []):
+                given[key] = _read(value, msgspec.structs.replace(known[key], name=f"{under}{key}"))
+        except TonnageError as error:
+            wrong.append(error)
+    if len(wrong) > 1:
+        raise BadRequest("; ".join(map(str, wrong)))
+    if wrong:
+        raise wrong[0]
+    return given
+
+
+def build(struct: type[S], given: Mapping[str, Any], /, *, additions: Additions = catalog.NOTHING, **chosen: Any) -> S:
+    """
+    The request from fields already read, names in our spelling; a default is the struct's own.
+
+    Parameters
+    ----------
+    struct : type
+        Of the request or of a group in it.
+    given : mapping
+        What `read_fields` gives; fields of other structs are passed over.
+    additions : Additions
+        The user's own accelerators and offers, whose names are accepted too.
+    chosen
+        Attributes that follow from several fields.
+
+    Raises
+    ------
+    TonnageError
+        A name that there is not.
+    """
+    values = dict(chosen)
+    for attribute in attributes_of(struct):
+        if attribute.name in values:
+            continue
+        place = next((group for group in attribute.groups if not group.name), None)
+        if attribute.fields and attribute.fields[0].name in given:
+            field = attribute.fields[0]
+            values[attribute.name] = _attribute(field, given[field.name], additions)
+        elif place is not None and attribute.type is place.of:
+            values[attribute.name] = build(place.of, {**place.usual, **given}, additions=additions)
+        elif attribute.fields and attribute.default is not msgspec.NODEFAULT:
+            values[attribute.name] = _stated(attribute.default)
+    return struct(**values)
+
+
+def need_model(given: Mapping[str, Any], example: str = "meta-llama/Llama-3.1-8B-Instruct' or '13B") -> None:
+    """
+    Refuse a request that names no model.
+
+    Raises
+    ------
+    BadRequest
+        It does not.
+    """
+    if "model" not in given:
+        raise BadRequest(f"model is missing: name one, for example '{example}'")
+
+
+def in_base_units(values: Mapping[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """
+    A request from Python, its plain numbers written with the base units of their fields: rate=4 is 4/s.
+
+    Groups and lists of entries are treated alike; texts, and fields whose numbers need no unit, stay.
+    """
+    reads = {field.name: field.reads for field in request_fields(struct)}
+    groups = {group.name: group for group in groups_of(struct)}
+    return {
+        name: _group_in_base_units(value, groups[name]) if name in groups else _with_unit(value, reads.get(name, ""))
+        for name, value in values.items()
+    }
+
+
+def _group_in_base_units(value: Any, group: Group) -> Any:
+    if isinstance(value, Mapping):
+        return in_base_units(value, group.of)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [in_base_units(entry, group.of) if isinstance(entry, Mapping) else entry for entry in value]
+    return value
+
+
+def _with_unit(value: Any, reads: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or reads not in units.DIMENSIONS:
+        return value
+    return units.written(float(value), reads)
+
+
+def _attribute(field: Field, value: Any, additions: Additions) -> Any:
+    """A value as the struct holds it."""
+    if field.means:
+        return field.means[value]
+    if field.reads == "list":
+        return tuple(spelled(field, name, additions=additions) for name in value)
+    if field.reads == "flag":
+        return value or None if field.default is None else value  # eu: false is no filter
+    return spelled(field, value, additions=additions) if isinstance(value, str) else value
+
+
+def _stated(default: Any) -> Any:
+    """
+    A default by value: msgspec leaves out of files what is the default's own object.
+
+    A plan keeps the numbers and lists that it was made with, so that it says the same when a default has moved.
+    """
+    if isinstance(default, tuple):
+        return tuple([*default])
+    return type(default)(repr(default)) if type(default) in {int, float} else default
+
+
+def _read(value: Any, field: Field) -> Any:
+    if field.reads == "flag":
+        return _flag(value, field)
+    if field.reads == "list":
+        return _names(value, field)
+    if isinstance(value, (dict, list)):
+        raise BadRequest(f"{field.name}: one value is expected, not {echo(value)}; {field.help}")
+    if field.reads == "text":
+        if isinstance(value, bool):
+            raise BadRequest(f"{field.name}: a text is expected, not '{str(value).lower()}'; put it in quotes")
+        text = str(value).strip()
+        if not text:
+            raise BadRequest(f"{field.name} is empty; {field.help}")
+        if field.choices and text not in field.choices:
+            raise UnknownName(field.name, str(value), known=field.choices)
+        # One object for one word: defaults are left out of files by identity, whichever face the word came through.
+        return sys.intern(text)
+    number = units.read(value, _dimension(field), field=field.name)
+    if not field.low < number <= field.high:
+        raise BadRequest(f"{field.name}: '{echo(value)}' is out of range; expected {_range(field)}")
+    if not field.whole:
+        return number
+    if number != int(number):
+        raise BadRequest(f"{field.name}: '{echo(value)}' must be a whole number")
+    return int(number)
+
+
+def _range(field: Field) -> str:
+    high = "" if field.high == math.inf else f" and at most {units.show(field.high, _dimension(field))}"
+    least = "at least" if field.low < 0 else "more than"
+    return f"{least} {units.show(max(0.0, field.low), _dimension(field))}{high}"
+
+
+def _dimension(field: Field) -> str:
+    return "count" if field.reads == "integer" else field.reads
+
+
+def _flag(value: Any, field: Field) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in {"true", "yes", "on", "1"}:
+        return True
+    if text in {"false", "no", "off", "0"}:
+        return False
+    raise BadRequest(f"{field.name}: '{echo(value)}' must be true or false")
+
+
+def _names(value: Any, field: Field) -> tuple[str, ...]:
+    if isinstance(value, dict):
+        raise BadRequest(f"{field.name}: a list of names is expected, not {echo(value)}")
+    parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    names = tuple(str(part).strip() for part in parts if str(part).strip())
+    if not names:
+        raise BadRequest(f"{field.name} is empty; {field.help}")
+    for name in names:
+        if field.choices and name not in field.choices:
+            raise UnknownName(field.name, name, known=field.choices)
+    return names

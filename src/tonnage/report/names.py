@@ -1,0 +1,181 @@
+"""Names as people write them: NVIDIA B200 180 GB, Llama 3.1 70B Instruct; ids stay in JSON and in commands."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.layout import Engine
+from tonnage.report.document import Command, Document, Meters, Section, Table
+
+__all__ = ["engine_title", "model_name", "named", "part_name", "product", "provider_name"]
+
+PROVIDERS: Final = {
+    "aws": "AWS", "aws-capacity-blocks": "AWS Capacity Blocks", "gcp": "Google Cloud", "azure": "Azure",
+    "oci": "Oracle Cloud", "ibm": "IBM Cloud", "ovhcloud": "OVHcloud", "digitalocean": "DigitalOcean",
+    "coreweave": "CoreWeave", "gmi-cloud": "GMI Cloud", "runpod": "RunPod", "runpod-serverless": "RunPod Serverless",
+    "datacrunch": "DataCrunch", "massedcompute": "Massed Compute", "excesssupply": "Excess Supply",
+    "hotaisle": "Hot Aisle",
+}  # fmt: skip
+"""Providers whose own spelling is not the id with a capital."""
+GENERIC: Final = re.compile(r"^(?:GeForce|Instinct|Tesla|Radeon|Cloud|NVIDIA|AMD|Intel|Google) |"
+                            r" ?\((?:per|Blackwell|\d+ c|original)[^)]*\)")  # fmt: skip
+"""What a short name leaves out: lines of products, and remarks in brackets."""
+SIZE: Final = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?[Gg][Bb]\b")
+CODE: Final = re.compile(r"`[^`]*`")
+SIZE_OF_MODEL: Final = re.compile(r"(?<![A-Za-z0-9.])\d+(?:\.\d+)?[bm](?![A-Za-z0-9])")
+UNSAID: Final = re.compile(r"-(?:hf|HF|v0\.0)$")
+
+
+@cache
+def product(id: str) -> str:
+    """
+    An accelerator as its vendor and people write it; an id that the catalogue does not know stays as it is.
+
+    Examples
+    --------
+    >>> product("b200-sxm-180gb"), product("mi300x"), product("l4")
+    ('NVIDIA B200 180 GB', 'AMD Instinct MI300X 192 GB', 'NVIDIA L4 24 GB')
+    """
+    part = _part(id)
+    if part is None:
+        return id
+    vendor, name, memory = part
+    whole = name if name.startswith(vendor) else f"{vendor} {name}"
+    whole = SIZE.sub(r"\1 GB", whole)
+    return whole if SIZE.search(whole) or not memory else f"{whole} {memory} GB"
+
+
+@cache
+def part_name(id: str) -> str:
+    """
+    A few words that name an accelerator in a table: without vendor, line of products and form.
+
+    Examples
+    --------
+    >>> part_name("b200-sxm-180gb"), part_name("a100-sxm4-80gb"), part_name("rtx-4090")
+    ('B200 180 GB', 'A100 SXM4 80 GB', 'RTX 4090 24 GB')
+    """
+    part = _part(id)
+    if part is None:
+        return id
+    _, name, memory = part
+    short = GENERIC.sub("", SIZE.sub(r"\1 GB", name))
+    return short if SIZE.search(short) or not memory else f"{short} {memory} GB"
+
+
+@cache
+def _part(id: str) -> tuple[str, str, int] | None:
+    """Vendor, name, and memory as it is sold. [GB]"""
+    from tonnage.catalog import accelerators
+
+    whole, _, profile = id.partition("@")
+    part = accelerators().get(whole) or _meant(whole)
+    if part is None:
+        return None
+    gib = part.memory_bytes / 2.0**30
+    stated = SIZE.search(id)
+    memory = int(float(stated[1])) if stated else round(gib) if abs(gib - round(gib)) < 0.05 else \
+        round(part.memory_bytes / 1e9)  # fmt: skip
+    cpu = part.segment == "cpu"  # its memory is whatever was put into the machine
+    return part.vendor, f"{part.name}{f' slice {profile}' if profile else ''}", 0 if cpu else memory
+
+
+def _meant(name: str) -> Accelerator | None:
+    """The accelerator that a name as people type it stands for; None for one of the user's own."""
+    from tonnage.catalog import accelerator
+    from tonnage.errors import TonnageError
+
+    try:
+        return accelerator(name)
+    except TonnageError:
+        return None
+
+
+@cache
+def model_name(id: str) -> str:
+    """
+    A model as people write it, without the organisation that published it.
+
+    Examples
+    --------
+    >>> model_name("meta-llama/Llama-3.1-70B-Instruct"), model_name("google-bert/bert-base-uncased")
+    ('Llama 3.1 70B Instruct', 'BERT base uncased')
+    >>> model_name("examples/nets/unet.profile.json")
+    'unet'
+    """
+    last = id.rstrip("/").rpartition("/")[2]
+    last = SIZE_OF_MODEL.sub(lambda found: found[0].upper(), re.sub(r"\.(?:profile\.json|json|gguf|yaml)$", "", last))
+    last = UNSAID.sub("", last)
+    words = last.removeprefix("Meta-").replace("_", " ").replace("-", " ").split()
+    return " ".join(MODEL_WORDS.get(word, word) for word in words) or id
+
+
+MODEL_WORDS: Final = {
+    "bert": "BERT", "stable": "Stable", "diffusion": "Diffusion", "xl": "XL", "whisper": "Whisper", "bge": "BGE",
+    "gemma": "Gemma", "gpt": "GPT", "oss": "OSS", "mms": "MMS", "tts": "TTS", "vit": "ViT", "opt": "OPT",
+    "yolov8n": "YOLOv8n", "yolov8s": "YOLOv8s", "yolov8m": "YOLOv8m", "yolov8l": "YOLOv8l", "yolov8x": "YOLOv8x",
+    "yolo11n": "YOLO11n", "resnet50.a1": "ResNet-50", "pythia": "Pythia", "falcon": "Falcon",
+}  # fmt: skip
+"""Words of repository names, lower case there, as their authors write them in prose."""
+
+
+@cache
+def provider_name(id: str) -> str:
+    """
+    A provider as it writes itself.
+
+    Examples
+    --------
+    >>> provider_name("gcp"), provider_name("verda")
+    ('Google Cloud', 'Verda')
+    """
+    return PROVIDERS.get(id, " ".join(word[:1].upper() + word[1:] for word in id.split("-")))
+
+
+def engine_title(name: str, engine: Engine | None = None) -> str:
+    """A serving engine as its project writes it, with the release that is meant."""
+    from tonnage.engines.registry import find_engine
+
+    spec = find_engine(name)
+    if spec is None:
+        return name
+    version = engine.version if engine is not None and engine.version else spec.releases[-1][1] if spec.releases else ""
+    return f"{spec.title} {version}".strip()
+
+
+@cache
+def _ids() -> re.Pattern[str]:
+    from tonnage.catalog import accelerators
+
+    known = sorted((re.escape(id) for id in accelerators()), key=len, reverse=True)
+    return re.compile(rf"(?<![\w./@-])({'|'.join(known)})(?![\w/@-]|\.\w)")
+
+
+def named(document: Document) -> Document:
+    """The document with the ids of accelerators in its text written as people write them; commands stay."""
+
+    def words(text: str) -> str:
+        codes = iter(CODE.findall(text))
+        parts = (_ids().sub(lambda found: part_name(found[1]), part) for part in CODE.split(text))
+        return "".join(part + next(codes, "") for part in parts)
+
+    def blocks(given: tuple[object, ...]) -> tuple[object, ...]:
+        return tuple(block(one) for one in given)
+
+    def block(one: object) -> object:
+        change = msgspec.structs.replace
+        if isinstance(one, Command | Meters):
+            return one
+        if isinstance(one, Table):
+            return change(one, title=words(one.title), rows=tuple(tuple(map(words, row)) for row in one.rows))
+        if isinstance(one, Section):
+            return change(one, title=words(one.title), blocks=blocks(one.blocks))
+        assert isinstance(one, msgspec.Struct)
+        return change(one, text=words(one.text))  # type: ignore[attr-defined]
+
+    return msgspec.structs.replace(document, first=blocks(document.first), why=blocks(document.why))

@@ -1,0 +1,259 @@
+"""Parts of the accuracy report: rows left out, another program beside ours, picks by prediction, replayed logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tonnage.domain.accuracy import Duel, GroupErrors, LogErrors, OutOfSample, Regret, SetAside, Standing
+
+__all__ = [
+    "aside_page",
+    "duel_rows",
+    "duel_sentence",
+    "log_page",
+    "log_rows",
+    "regret_page",
+    "regret_rows",
+    "standing_rows",
+    "standings_page",
+]
+
+STANDING_HEADER: Final = ("figure", "left out", "groups", "numbers", "mean of medians", "median of medians",
+                          "worst group", "covered, mean", "covered, least", "± width")  # fmt: skip
+_LEFT_OUT: Final = {"source": "its source", "family": "its family", "": "nothing (in sample)"}
+
+_STANDING_HEAD: Final = """## On a case that nobody had fitted
+
+What to expect of a question of one's own. Each row is predicted, and its interval drawn, as if its whole source, or its
+whole model family, had never been seen: out of every fit
+(`python tools/calibration/left_out.py --only source family`) and out of the widths, where those without it are stored
+(`python tools/calibration/widths.py`: today those without a source; a
+family's intervals are as wide as shipped). Structure that was set by hand with the rows in view cannot be taken back.
+A row counts once for each thing it measured: of several rates one, and none beside the times that it is made of.
+The error of a group is its median; a figure is the mean over the groups with at least eight numbers, so that a source
+of 3,000 rows weighs as much as one of 20. Groups, and what counts as one source or family, are fixed in
+[measurements/groups.toml](../measurements/groups.toml). *Covered* is the share of measured values inside their 90 %
+interval."""
+
+_UNSEEN: Final = """### Tables that no fit has read
+
+As shipped, by source: out of sample without any refit. What is wrong with the largest of these errors stands in
+[the log](log/index.md)."""
+
+_SOURCES: Final = """### Source by source
+
+Each source left out. *Open setting*: most of its rows leave that open, and it moves the figure by more than 1.3
+times."""
+
+_ASIDE: Final = """## Rows set aside, both ways
+
+In sample, mean over sources of the medians of those sources' figures, without the rows and with them."""
+
+
+def standing_rows(found: OutOfSample) -> list[tuple[str, ...]]:
+    """Header and one row for each figure and what was left out; none without left-out predictions."""
+    rows = [_standing(line) for line in sorted(found.standings, key=lambda line: _place(found.standings, line))]
+    return [STANDING_HEADER, *rows] if rows else []
+
+
+def standings_page(found: OutOfSample) -> list[str]:
+    """The sections of the page; nothing without left-out predictions."""
+    if not found.standings:
+        return []
+    header, *rows = standing_rows(found)
+    parts = [_STANDING_HEAD, _table(header, rows)]
+    if found.unseen:
+        parts += [_UNSEEN, _table(header, [_standing(line) for line in found.unseen])]
+    named = ("figure", "source", "numbers", "median", "mean", "bias", "covered", "± width", "open setting")
+    parts += [_SOURCES, _table(named, [_group(line) for line in found.sources])]
+    named = ("figure", "family", *named[2:])
+    parts += ["### Family by family", _table(named, [_group(line) for line in found.families])]
+    return parts
+
+
+def aside_page(found: Sequence[SetAside]) -> list[str]:
+    """The section on rows that figures leave out; nothing without such rows."""
+    rows = []
+    for item in found:
+        after = {line.figure: line for line in item.with_them}
+        before = {line.figure: line for line in item.without}
+        for figure in dict.fromkeys((*before, *after)):
+            rows.append(
+                (
+                    item.name,
+                    f"{item.predicted:,} of {item.rows:,}",
+                    figure,
+                    *_mean(before.get(figure)),
+                    *_mean(after.get(figure)),
+                )
+            )
+    header = ("rows", "predicted", "figure", "without", "its worst source", "with them", "its worst source")
+    return [_ASIDE, _table(header, rows)] if rows else []
+
+
+def _mean(line: Standing | None) -> tuple[str, str]:
+    return ("-", "-") if line is None else (_percent(line.mean), f"{line.worst_group} {_percent(line.worst)}")
+
+
+def _place(every: Sequence[Standing], line: Standing) -> tuple[int, int]:
+    figures = list(dict.fromkeys(other.figure for other in every))
+    return figures.index(line.figure), list(_LEFT_OUT).index(line.left_out)
+
+
+def _standing(line: Standing) -> tuple[str, ...]:
+    over = f", {line.over_40} over 40 %" if line.over_40 else ""
+    over += f" ({line.over_40_unknown} with an open setting)" if line.over_40_unknown else ""
+    least = f"{_percent(line.coverage_least)} ({line.coverage_least_group})" if line.coverage_least_group else "-"
+    return (
+        line.figure, _LEFT_OUT[line.left_out], f"{line.groups}", f"{line.rows:,}", _percent(line.mean),
+        _percent(line.median), f"{line.worst_group} {_percent(line.worst)}{over}", _percent(line.coverage_mean), least,
+        _percent(line.half_width),
+    )  # fmt: skip
+
+
+def _group(line: GroupErrors) -> tuple[str, ...]:
+    numbers = f"{line.rows:,}" + (f" (+{line.missing:,} without)" if line.missing else "")
+    return (
+        line.figure, line.group, numbers, _percent(line.median_ape), _percent(line.mean_ape),
+        _percent(line.bias, signed=True), _percent(line.coverage_90), _percent(line.half_width), line.unknown,
+    )  # fmt: skip
+
+
+def _percent(share: float | None, *, signed: bool = False) -> str:
+    if share is None:
+        return "-"
+    return f"{share * 100:+.1f} %" if signed else f"{share * 100:.1f} %"
+
+
+def _table(header: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    head = list(header)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in lines)
+
+
+DUEL_HEADER: Final = ("figure", "source", "numbers", "theirs", "ours, source out", "ours, family out",
+                      "ours, as shipped", "nearer", "their cover", "note")  # fmt: skip
+MEAN: Final = "mean"
+
+
+def duel_rows(lines: Sequence[Duel]) -> list[tuple[str, ...]]:
+    """Header and one row for each figure and source; none without numbers that both predict."""
+    return [DUEL_HEADER, *(_duel_row(line) for line in lines)] if lines else []
+
+
+def duel_sentence(name: str, lines: Sequence[Duel]) -> str:
+    """Who is nearer in how many groups, on equal terms: left out against not fitted, as shipped against fitted."""
+    judged = [line for line in lines if line.source != MEAN]
+    lost = sum(_ours(line) > line.theirs for line in judged)
+    fitted = sum(line.theirs_fitted for line in judged)
+    said = (
+        f"{name}: nearer than ours in {lost} of {len(judged)} groups (figure x source), further in {len(judged) - lost}"
+    )
+    return f"{said}; its own fits have read {fitted} of them, as it says." if fitted else f"{said}."
+
+
+def _ours(line: Duel) -> float:
+    """Ours on the same terms as theirs."""
+    return line.ours if line.theirs_fitted or line.ours_source is None else line.ours_source
+
+
+def _duel_row(line: Duel) -> tuple[str, ...]:
+    notes = ["theirs in sample"] if line.theirs_fitted else []
+    notes += [f"{line.asked - line.rows:,} not by both"] if line.asked > line.rows else []
+    return (
+        line.figure, line.source, f"{line.rows:,}", _duel_percent(line.theirs), _duel_percent(line.ours_source),
+        _duel_percent(line.ours_family), _duel_percent(line.ours), "theirs" if line.theirs < _ours(line) else "ours",
+        _duel_percent(line.theirs_coverage), ", ".join(notes),
+    )  # fmt: skip
+
+
+def _duel_percent(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:.1f} %"
+
+
+REGRET_HEADER = ("predicted by", "TPOT limit", "questions", "choices", "reached, median", "mean", "p10", "limit kept",
+          "median if a miss is nothing", "at its own TPOT", "at random")  # fmt: skip
+
+_REGRET_HEAD = """## Decisions by these predictions
+
+Of the serving points with the same model, lengths and accelerator (whatever the engine, the formats, the layout, the
+clients), which configuration gives most output tokens per second and accelerator within a limit on the time per
+output token? The pick is the best *predicted* to keep the limit; *reached* is its measured rate over that of the best
+*measured* to keep it, at most 1. A pick that misses its limit is counted under *limit kept*; *if a miss is nothing*
+counts it as 0, *at its own TPOT* compares it with the best at the time per token that it really has. *At random* is
+the mean of all that keep the limit. *Left out* are predictions of fits that never saw the row's group."""
+
+
+def regret_rows(regrets: Sequence[Regret]) -> list[tuple[str, ...]]:
+    """Header and one row per line."""
+    return [REGRET_HEADER, *(_regret_row(line) for line in regrets)] if regrets else []
+
+
+def regret_page(regrets: Sequence[Regret]) -> list[str]:
+    """The section of the page; nothing where no serving point was scored."""
+    if not regrets:
+        return []
+    header, *rows = regret_rows(regrets)
+    lines = [header, tuple("---" for _ in header), *rows]
+    return [_REGRET_HEAD, "\n".join("| " + " | ".join(line) + " |" for line in lines)]
+
+
+def _regret_row(line: Regret) -> tuple[str, ...]:
+    over = "" if line.median_over is None else f" (others {line.median_over:.0%} over)"
+    return (
+        (line.who or "this fit") + (f", one {line.by}" if line.by else ""),
+        "all" if line.limit_ms is None else f"{line.limit_ms:g} ms",
+        f"{line.questions}",
+        f"{line.choices:.0f}",
+        f"{line.median_reached:.1%}",
+        f"{line.mean_reached:.1%}",
+        f"{line.p10_reached:.1%}",
+        f"{line.kept:.0%}{over}",
+        f"{line.median_strict:.1%}",
+        f"{line.median_frontier:.1%}",
+        f"{line.random:.1%}",
+    )
+
+
+LOG_HEADER: Final = ("log", "model", "layout", "predicted by", "TTFT p50 / p90 / p95 / p99", "TPOT", "E2E", "largest")
+PHYSICS: Final = "physics"
+
+_LOG_HEAD: Final = """## Request logs of real engines, played again
+
+Arrivals, lengths and settings are the log's; steps and scheduler are ours. Predicted over measured, less one, at each
+percentile. *physics*: as a user's case is predicted, nothing taken from the log. *links through the host*: the same
+for two accelerators that do not reach each other's memory over PCIe (`links.intra` = `pcie-host`); the logs do not
+say whether theirs did. *fitted on*: datasheet and generic curve, no kernel table, with three numbers (what memory
+bounds, what arithmetic bounds, host time of a step) set by the percentiles of that one log, and the size of the cache
+as the engine printed it. These logs bring requests faster than their engines answer, so a queue grows until the last
+has come: an error of the rate comes back twice or more in TTFT.
+`python tools/calibration/logs.py FOLDER --write` refreshes the table from the logs."""
+
+
+def log_rows(errors: Sequence[LogErrors]) -> list[tuple[str, ...]]:
+    """Header and one row per log and prediction; none without logs."""
+    rows = [_log_row(line) for line in sorted(errors, key=lambda line: (line.by != PHYSICS, line.by, line.log))]
+    return [LOG_HEADER, *rows] if rows else []
+
+
+def log_page(errors: Sequence[LogErrors]) -> list[str]:
+    """The section of the page; nothing without logs."""
+    if not errors:
+        return []
+    header, *rows = log_rows(errors)
+    lines = [header, tuple("---" for _ in header), *rows]
+    sources = "; ".join(sorted({f"{line.source}, predicted {line.date}" for line in errors}))
+    return [_LOG_HEAD, "\n".join("| " + " | ".join(line) + " |" for line in lines), f"Logs: {sources}."]
+
+
+def _log_row(line: LogErrors) -> tuple[str, ...]:
+    largest = max(abs(error) for error in (*line.ttft, *line.tpot, *line.e2e))
+    return (
+        line.accelerator,
+        line.model.rpartition("/")[2],
+        line.layout,
+        line.by,
+        *(" / ".join(f"{error:+.0%}" for error in errors) for errors in (line.ttft, line.tpot, line.e2e)),
+        f"{largest:.0%}",
+    )

@@ -1,0 +1,251 @@
+"""The first screen of any plan: the question again, the recommendation, objectives, choices, risks, what is left out.
+
+A kind of plan gives its words and its two numbers to choose by, what it costs and how fast it is; here stands what
+all kinds share: which options are named, which rows a table of five shows, how losers are counted, and how old prices
+are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+from tonnage.domain.answer import Verdict
+from tonnage.domain.plan import BreakEven, Provenance, Rejection
+from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Table, Text, grid, listed
+from tonnage.report.names import part_name, product
+from tonnage.report.wording import break_even_text, percent, plural
+from tonnage.units import show
+
+__all__ = [
+    "ROWS", "Pick", "Ranking", "capacity_meter", "closest_break_even", "columns_of", "first_screen", "left_out",
+    "months_old", "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names", "stale_text",
+]  # fmt: skip
+
+ROWS: Final = 5
+"""Options of a first screen."""
+MAX_TIMES: Final = 3.0
+"""An option that costs more times as much as the first is shown when asked for. [-]"""
+FASTEST_WITHIN: Final = 1.1
+"""Price of the fastest choice over that of the cheapest, at most. [-]"""
+NOTICEABLE: Final = 0.97
+"""A faster choice takes at most this share of the cheapest's time. [-]"""
+MAX_RISKS: Final = 3
+EXPLAIN: Final = "; each number: tonnage explain"
+SHORTEST_REASON: Final = 4
+"""Reasons of a first screen, when nothing works."""
+
+REASONS: Final = {
+    "tpot": "too slow", "ttft": "too slow", "e2e": "too slow", "latency": "too slow", "deadline": "too slow",
+    "rate": "too slow", "compute": "too slow", "memory": "too small", "kv": "too small", "context": "too small",
+    "offer": "without an offer", "offers": "without an offer", "price": "without an offer",
+    "budget": "over the budget", "cost": "too expensive", "filter": "excluded by your filters",
+    "accelerator": "excluded by your filters", "region": "not in the region", "count": "over the count allowed",
+    "eu": "outside the EU", "community": "on marketplaces only", "certification": "without the certification",
+    "training": "without training support", "battery": "drain the battery", "quota": "over the quota",
+    "quality": "below the quality floor", "unmeasured": "without a measured rate", "layout": "without a layout",
+    "decode": "too few video decoders", "cores": "too few cores",
+    "dominated": "beaten by another layout", "precision": "without the format", "engine": "not run by the engine",
+}  # fmt: skip
+"""Limit of a verdict -> what is said of those that it rules out."""
+
+
+class Ranking(NamedTuple):
+    """How options compare: each function takes an option."""
+
+    price: Callable[[Any], float]
+    speed: Callable[[Any], float]
+    """Time: less is better."""
+    survives: Callable[[Any], bool] | None = None
+    """It carries the load after any one replica fails."""
+    soonest: bool = False
+    """The least time of all is a choice of its own."""
+
+
+class Pick(NamedTuple):
+    """An option with the name of the choice it is; empty for the others of a table."""
+
+    name: str
+    place: int
+    """In the options of the plan."""
+
+
+def picks(plan: Any, ranking: Ranking) -> list[Pick]:
+    """
+    Cheapest, fastest within 10 % of its price, resilient or soonest: those of the plan, else from its options; an
+    option that is several of them is named once.
+    """
+    given = [Pick(choice.name, choice.option) for choice in getattr(plan, "choices", ()) if hasattr(choice, "option")]
+    found = given or list(_picks(plan.options, ranking))
+    first = {pick.place: pick for pick in reversed(found)}
+    return [pick for pick in found if first[pick.place] is pick]
+
+
+def _picks(options: Sequence[Any], ranking: Ranking) -> Iterator[Pick]:
+    if not options:
+        return
+    first, price, speed = options[0], ranking.price, ranking.speed
+    yield Pick("cheapest", 0)
+    sure = [i for i, option in enumerate(options) if getattr(option, "sure", True)] or [0]
+    near = [i for i in sure if price(options[i]) <= price(first) * FASTEST_WITHIN]
+    fastest = min(near, key=lambda i: (speed(options[i]), price(options[i])), default=0)
+    if speed(options[fastest]) < NOTICEABLE * speed(first):
+        yield Pick("fastest", fastest)
+    if ranking.survives is not None and not ranking.survives(first):
+        lasting = [i for i in sure if ranking.survives(options[i])]
+        if lasting:
+            yield Pick("resilient", min(lasting, key=lambda i: price(options[i])))
+    if ranking.soonest:
+        soonest = min(sure, key=lambda i: (speed(options[i]), price(options[i])))
+        if speed(options[soonest]) < NOTICEABLE * speed(options[fastest]):
+            yield Pick("soonest", soonest)
+
+
+def rows_shown(plan: Any, ranking: Ranking, *, top: int | None, every: bool = False) -> list[Pick]:
+    """
+    Options of the table. Unless asked for so many or for all: the choices, then those by rank that no other beats in
+    price and speed and that cost at least as much as the first and at most three times; five in all. What is cheaper
+    and ranked below is less sure, which a line of its own says.
+    """
+    named, options = picks(plan, ranking), plan.options
+    names = {pick.place: pick.name for pick in named}
+    if every or top is not None:
+        return [Pick(names.get(i, ""), i) for i in range(len(options) if every else min(top or 0, len(options)))]
+    points = [(ranking.price(option), ranking.speed(option)) for option in options]
+    most = MAX_TIMES * points[0][0] if points else math.inf
+    rest = [
+        Pick("", i)
+        for i, (price, speed) in enumerate(points)
+        if i not in names and points[0][0] <= price <= most
+        and not any(p <= price and s <= speed and (p, s) != (price, speed) for p, s in points)
+    ]  # fmt: skip
+    kept = [pick for pick in named if points[pick.place][0] <= most or pick.name == "soonest"]
+    return [*kept, *rest[: max(0, ROWS - len(kept))]]
+
+
+def first_screen(
+    *,
+    question: Sequence[str],
+    answer: str,
+    meters: Sequence[Meter] = (),
+    table: Table | None = None,
+    risks: Sequence[str] = (),
+    rest: str = "",
+    good: bool = True,
+) -> tuple[Block, ...]:
+    """The blocks of a first screen, in the order of all of them."""
+    asked = " · ".join(part for part in question if part)
+    blocks: list[Block] = [*([Text(text=asked)] if asked else []), Headline(text=answer, good=good)]
+    blocks += [Meters(meters=tuple(meters))] if meters else []
+    blocks += [table] if table is not None and table.rows else []
+    blocks += [Text(text=risk) for risk in [risk for risk in risks if risk][:MAX_RISKS]]
+    return (*blocks, *([Note(text=rest)] if rest else []))
+
+
+def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ...]:
+    """The first screen where nothing works: the reasons with how many each rules out, and what would work."""
+    grouped: dict[str, list[Rejection]] = {}
+    for loser in plan.rejected:
+        grouped.setdefault(_reason(loser.verdict), []).append(loser)
+    largest = sorted(grouped.items(), key=lambda item: -len(item[1]))[:SHORTEST_REASON]
+    rows = [(reason, str(len(losers)), _nearest(losers)) for reason, losers in largest]
+    table = grid(["ruled out because", f"{what}>", "nearest~"], rows)
+    return first_screen(
+        question=question, answer=plan.sentence, good=False, table=table if rows else None,
+        risks=[f"Would work: {text}" for text in getattr(plan, "relaxing", ())],
+        rest=left_out(plan.rejected, what=what, opened=""),
+    )  # fmt: skip
+
+
+def _reason(verdict: Verdict) -> str:
+    limit = verdict.limit or ""
+    return REASONS.get(limit, limit.replace("_", " ").replace("-", " ") or "other")
+
+
+def _nearest(losers: Sequence[Rejection]) -> str:
+    """What comes nearest among those ruled out for one reason, in words."""
+    known = [loser for loser in losers if loser.verdict.short_by is not None]
+    best = min(known, key=lambda loser: loser.verdict.short_by or 0.0) if known else losers[0]
+    said = best.verdict.nearest or best.verdict.reason or ""
+    return f"{best.what}: {said}" if said else best.what
+
+
+def left_out(
+    rejected: Sequence[Rejection], *, what: str = "configurations", hidden: int = 0, opened: str = EXPLAIN
+) -> str:
+    """How many are ruled out or not shown, by reason, and how to see them."""
+    counts = Counter(_reason(loser.verdict) for loser in rejected)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common(SHORTEST_REASON))
+    out = f"{plural(len(rejected), what.removesuffix('s'))} ruled out ({reasons}). " if rejected else ""
+    more = f"{plural(hidden, 'more option')}: --all. " if hidden > 0 else ""
+    return f"{out}{more}Why, assumptions, sources: --why{opened}."
+
+
+# Lines that several kinds share
+
+
+def price_dates(made: Provenance) -> str:
+    """ "prices to 2026-06-18": the newest price that the plan could know."""
+    newest = made.catalogue.get("newest price")
+    return f"prices to {newest}" if newest else ""
+
+
+def months_old(as_of: str, made: str) -> int | None:
+    """Whole months from a price's month to the day of the plan; None where a date cannot be read."""
+    try:
+        then, now = date.fromisoformat(f"{as_of}-15"[:10]), date.fromisoformat(made[:10])
+    except ValueError:
+        return None
+    return max(0, round((now - then).days / 30.4))
+
+
+def stale_text(bill: Any, made: str) -> str:
+    """That the price is old, where it is."""
+    if bill is None or not bill.stale:
+        return ""
+    months = months_old(bill.as_of, made)
+    age = f"{plural(months, 'month')} old" if months else "old"
+    return f"Risk: the price is {age} ({bill.as_of}); check it before you count on it."
+
+
+def closest_break_even(points: Iterable[BreakEven]) -> str:
+    """The smallest change of an input that changes the answer, as a sentence."""
+    known = [one for one in points if one.now and one.value > 0 and one.now > 0 and not one.ties]
+    if not known:
+        return ""
+    closest = min(known, key=lambda one: abs(math.log(one.value / (one.now or 1.0))))
+    now = f", now {show(closest.now or 0.0, closest.unit)}"
+    said = break_even_text(closest)
+    return f"Would change with {said.partition(': ')[0]}{now}: {said.partition(': ')[2]}."
+
+
+def capacity_meter(*, load: float, most: float) -> Meter:
+    """The most requests that the recommendation takes, and the share of it in use. [1/s]"""
+    share = load / most if most else 0.0
+    return Meter(name="capacity", value=f"{most:.3g} req/s, {percent(share)} used", share=share)
+
+
+def short_names(ids: Iterable[str]) -> dict[str, str]:
+    """Names for one table: without the memory where that tells no two of them apart."""
+    parts = {id: part_name(id) for id in ids}
+    bare = {id: " ".join(name.split()[:-2]) if name.endswith(" GB") else name for id, name in parts.items()}
+    counts = Counter(bare.values())
+    return {id: bare[id] if counts[bare[id]] == 1 and bare[id] else parts[id] for id in parts}
+
+
+def parts_of(count: float, id: str) -> str:
+    """ "2 x NVIDIA B200 180 GB"."""
+    return f"{count:g} x {product(id)}"
+
+
+def columns_of(rows: Sequence[Pick]) -> list[str]:
+    """Cells that name the choices; the rank of the others."""
+    return [pick.name or str(pick.place + 1) for pick in rows]
+
+
+def text_document(sentence: str, *, good: bool, why: Iterable[Block] = (), notes: Sequence[str] = ()) -> Document:
+    """A document whose first screen is one sentence and its notes."""
+    return Document(first=(Headline(text=sentence, good=good), *listed("Notes", notes)), why=tuple(why))

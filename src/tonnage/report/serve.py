@@ -1,0 +1,422 @@
+"""A serving plan as a document: what to rent, objectives against limits, choices; then why, and an option opened."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from tonnage.domain.answer import Quantity
+from tonnage.domain.fleet import FleetDay, FleetWay
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.workload import Serve
+from tonnage.report.document import Block, Column, Document, Meter, Section, Table, listed, section
+from tonnage.report.names import engine_title, model_name, named, part_name, provider_name
+from tonnage.report.screen import (
+    Pick,
+    Ranking,
+    capacity_meter,
+    closest_break_even,
+    columns_of,
+    first_screen,
+    left_out,
+    no_plan,
+    parts_of,
+    price_dates,
+    rows_shown,
+    short_names,
+    stale_text,
+)
+from tonnage.report.wording import (
+    account_texts,
+    bill_lines,
+    bounded,
+    break_even_text,
+    chance,
+    chosen,
+    decisions,
+    degrees,
+    ending,
+    limits,
+    need_text,
+    offer_text,
+    parts_table,
+    percent,
+    plural,
+    rejections,
+    renting,
+    starving,
+    uncertain,
+)
+from tonnage.units import show
+
+__all__ = ["explain_serve_plan", "serve_document", "serve_question"]
+
+BINDS: Final = {"kv": "KV cache", "ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "batch": "concurrent sequences",
+                "compute": "arithmetic"}  # fmt: skip
+"""What stops a replica from taking more, in words."""
+WORTH_A_LINE: Final = 0.02
+"""Savings below are not said on the first screen. [-]"""
+WORTH_OFFERS: Final = 3
+"""Other offers of one option that are listed under --why."""
+
+
+def serve_document(plan: ServePlan, *, top: int | None = None, every: bool = False) -> Document:
+    """The plan as blocks; `top` options in the table, or every one."""
+    if not plan.options:
+        first = no_plan(plan, question=_question(plan), what="configurations")
+        return named(Document(first=first, why=_why(plan)))
+    ranking = _ranking(plan)
+    rows = rows_shown(plan, ranking, top=top, every=every)
+    if _open(plan.request) and top is None and not every:
+        rows = [Pick("", i) for i in sorted(plan.frontier or (0,))[:5]]
+    hidden = len(plan.options) - len(rows)
+    best = plan.options[0]
+    first = first_screen(
+        question=_question(plan),
+        answer=_recommendation(plan, best),
+        meters=_meters(plan, best),
+        table=_table(plan, rows),
+        risks=_risks(plan, best),
+        rest=left_out(plan.rejected, hidden=hidden),
+    )
+    return named(Document(first=first, why=_why(plan)))
+
+
+def serve_question(request: Serve) -> list[str]:
+    """The load and the objectives, in parts of a line."""
+    lengths, slo = request.lengths, request.slo
+    shape = f"{lengths.prompt_tokens:,.0f} in / {lengths.output_tokens:,.0f} out"
+    parts = [f"{lengths.profile} ({shape})" if lengths.profile else f"{shape} tokens"]
+    if request.rate_per_s is not None:
+        peak = request.rate_per_s * request.shape.peak_to_mean
+        parts.append(_rate(request.rate_per_s) + (f", peak {_rate(peak)}" if request.shape.peak_to_mean > 1 else ""))
+    for count, noun in ((request.concurrency, "concurrent request"), (request.users, "user")):
+        parts += [plural(count, noun)] if count is not None else []
+    if request.shape.on_s and request.shape.off_s:
+        parts.append(f"on {show(request.shape.on_s, 's')}, off {show(request.shape.off_s, 's')}")
+    wanted = [f"{name} <= {show(limit, 's')}" for name, limit in _objectives(request)]
+    parts.append(f"p{slo.percentile:g} {', '.join(wanted)}" if wanted else "no objectives")
+    filters = request.filters
+    place = ["EU"] if filters.eu else []
+    place += [*filters.countries, *filters.providers, *filters.regions, *map(str.upper, filters.certifications)]
+    parts += [", ".join(place)] if place else []
+    parts += [f"keeps {percent(request.quality_floor)} of the score"] if request.quality_floor else []
+    return parts
+
+
+def _question(plan: ServePlan) -> list[str]:
+    return [model_name(plan.request.model), *serve_question(plan.request), price_dates(plan.provenance)]
+
+
+def _rate(per_s: float) -> str:
+    return show(per_s, "1/s").replace("/s", " req/s").replace("/min", " req/min").replace("/h", " req/h")
+
+
+def _objectives(request: Serve) -> list[tuple[str, float]]:
+    slo = request.slo
+    named_limits = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s))
+    return [(name, limit) for name, limit in named_limits if limit is not None]
+
+
+def _open(request: Serve) -> bool:
+    return not _objectives(request)
+
+
+def _ranking(plan: ServePlan) -> Ranking:
+    """By the objective that has least room; TPOT where there is none."""
+    slo, load = plan.request.slo, _load(plan.request)
+
+    def speed(option: ServeOption) -> float:
+        seen = option.capacity
+        tight = [
+            value.value / limit for value, limit in ((seen.ttft_s, slo.ttft_s), (seen.tpot_s, slo.tpot_s)) if limit
+        ]
+        return max(tight) if tight else seen.tpot_s.value
+
+    def survives(option: ServeOption) -> bool:
+        return option.replicas > 1 and (option.replicas - 1) * option.capacity.max_rate_per_s.value >= load
+
+    return Ranking(price=lambda option: option.bill.usd_per_hour, speed=speed, survives=survives if load else None)
+
+
+def _load(request: Serve) -> float:
+    """At the peak; 0 where the load is not a rate. [1/s]"""
+    return (request.rate_per_s or 0.0) * request.shape.peak_to_mean
+
+
+def _recommendation(plan: ServePlan, best: ServeOption) -> str:
+    c = best.configuration
+    how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.weights.upper()}"
+    run = engine_title(c.engine.name, c.engine)
+    price = f"${best.bill.usd_per_hour:,.2f}/h   ${best.usd_per_month:,.0f}/month"
+    lead = "Cheapest, no objective given: " if _open(plan.request) else ""
+    return f"{lead}{parts_of(best.accelerators, c.accelerator)}   {how}, {run}   {renting(best.bill)}   {price}"
+
+
+def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
+    slo, seen = plan.request.slo, best.capacity
+    at = f"p{slo.percentile:g}"
+    meters = []
+    for name, value, limit in (("TTFT", seen.ttft_s, slo.ttft_s), ("TPOT", seen.tpot_s, slo.tpot_s)):
+        meters.append(
+            Meter(
+                name=f"{name} {at}",
+                value=show(value.value, "s"),
+                interval=limits(value),
+                limit=show(limit, "s") if limit else "",
+                chance=uncertain(chance(value, limit)) if limit else "",
+                share=value.value / limit if limit else None,
+            )
+        )
+    most = best.replicas * seen.max_rate_per_s.value
+    load = _load(plan.request)
+    meters.append(
+        capacity_meter(load=load, most=most)
+        if load
+        else Meter(name="capacity", value=f"{most:.3g} req/s, headroom {percent(best.headroom)}")
+    )
+    return meters
+
+
+def _table(plan: ServePlan, rows: list[Pick]) -> Table:
+    options = [plan.options[row.place] for row in rows]
+    short = short_names(o.configuration.accelerator for o in options)
+    at = f"p{plan.request.slo.percentile:g}"
+    columns = (
+        Column("", spare=1), Column("accelerators", wraps=True), Column("layout", spare=4), Column("$/h", True),
+        Column(f"TTFT {at}", wraps=True), Column(f"TPOT {at}", wraps=True), Column("req/s", True, spare=6),
+        Column("meets", True, spare=3), Column("evidence"), Column("provider", spare=5), Column("region", spare=7),
+    )  # fmt: skip
+    cells = [
+        (
+            label,
+            f"{o.accelerators} x {short[o.configuration.accelerator]}",
+            f"{o.replicas}x{degrees(o.configuration)} {o.configuration.precision.weights.upper()}",
+            f"{o.bill.usd_per_hour:,.2f}",
+            _spread(o.capacity.ttft_s),
+            _spread(o.capacity.tpot_s),
+            f"{o.replicas * o.capacity.max_rate_per_s.value:.3g}",
+            uncertain(_meets(plan.request, o)),
+            str(o.basis),
+            provider_name(o.bill.provider),
+            o.bill.region,
+        )
+        for label, o in zip(columns_of(rows), options, strict=True)
+    ]
+    return Table(columns=columns, rows=tuple(cells))
+
+
+def _meets(request: Serve, option: ServeOption) -> float | None:
+    """Chance of the objective that is least sure; all of them share their causes."""
+    seen, slo = option.capacity, request.slo
+    known = [chance(value, limit) for value, limit in ((seen.ttft_s, slo.ttft_s), (seen.tpot_s, slo.tpot_s)) if limit]
+    return min((each for each in known if each is not None), default=None)
+
+
+def _spread(quantity: Quantity) -> str:
+    """Value and bounds in one unit: "27 (22-34) ms"."""
+    factor, unit = (1.0, "s") if quantity.value >= 1 else (1e3, "ms")
+    digits = 1 if factor == 1.0 else 0
+    value = f"{quantity.value * factor:.2g}" if factor == 1.0 else f"{quantity.value * factor:.0f}"
+    if quantity.low is None or quantity.high is None:
+        return f"{value} {unit}"
+    return f"{value} ({quantity.low * factor:.{digits}f}-{quantity.high * factor:.{digits}f}) {unit}"
+
+
+def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
+    """What could be cheaper, and what could go wrong; the largest first."""
+    told = []
+    if _open(plan.request):
+        told.append("No objective is given, so this is the frontier of price and latency: add --ttft or --tpot.")
+    if plan.pools is not None and plan.pools.saves > WORTH_A_LINE:
+        pools = plan.pools
+        told.append(
+            f"Cheaper with disaggregated serving: {pools.units} x {pools.prefill_workers}P{pools.decode_workers}D, "
+            f"{pools.accelerators} x {part_name(pools.configuration.accelerator)} at "
+            f"${pools.bill.usd_per_hour:,.2f}/h, saves {pools.saves:.0%} (simulated)."
+        )
+    if plan.cheaper_at_risk:
+        told.append(f"Cheaper, less sure: {plan.cheaper_at_risk}")
+    told += [stale_text(best.bill, plan.provenance.made), closest_break_even(plan.break_even), _failure(plan)]
+    return told
+
+
+def _failure(plan: ServePlan) -> str:
+    """What it takes to go on after a failure, where the first option would not."""
+    more = next((choice for choice in plan.sizes if getattr(choice, "replicas", 0) > plan.options[0].replicas), None)
+    if more is None:
+        return ""
+    return f"Survives the loss of any one replica with {more.accelerators} accelerators: ${more.usd_per_hour:,.2f}/h."
+
+
+# Why
+
+
+def _why(plan: ServePlan) -> tuple[Block, ...]:
+    options = plan.options
+    shown = options[:8]
+    blocks: list[Block] = [
+        *listed("Answer", [plan.sentence] if options else []),
+        *listed("Why this one, why not the others", [_verdict(i, o) for i, o in enumerate(shown)]),
+        *listed("What the money buys", account_texts(options[0]) if options else []),
+        *listed("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
+        *listed("Why not fewer", [plan.why_not_fewer] if plan.why_not_fewer else []),
+        *listed("Headroom", _choices(plan)),
+        *listed("Disaggregated serving", [plan.pools.sentence] if plan.pools else []),
+        *(_day(plan.day) if plan.day is not None else ()),
+        *listed("What would change this", [break_even_text(flip) for flip in plan.break_even]),
+        *listed("Hosts too small for the accelerators", [
+            f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := starving(o.needs))
+        ]),
+        *listed("Quality impact of quantisation", [change.told for change in plan.quality]),
+        *decisions(plan.trail),
+        *listed("What relaxing one constraint buys", plan.relaxing),
+        *rejections("Ruled out", plan.rejected),
+        *listed("Assumptions", plan.provenance.assumed),
+        *listed("Inputs", [
+            f"{plan.evaluated} configurations evaluated, {plan.simulated} of them simulated",
+            *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
+        ]),
+    ]  # fmt: skip
+    return tuple(blocks)
+
+
+def _choices(plan: ServePlan) -> list[str]:
+    """Less and more of the same, from plans that have it."""
+    return [
+        f"{choice.name}: {plural(choice.accelerators, 'accelerator')}, ${choice.usd_per_hour:,.2f}/h, {choice.covers}"
+        for choice in plan.sizes
+        if hasattr(choice, "covers")
+    ]
+
+
+def _verdict(index: int, option: ServeOption) -> str:
+    tie = " [not distinguishable from option 1 (within error)]" if option.ties and index else ""
+    return f"{index + 1}. {option.verdict}{tie}"
+
+
+def _day(day: FleetDay) -> tuple[Section, ...]:
+    ways = [*map(_way, day.ways), f"cheapest that meets the objectives: {day.best}"]
+    how = [
+        *(f"{way.name}: {way.arithmetic}{'; ' + way.note if way.note else ''}" for way in day.ways),
+        f"a start takes {show(day.cold_start.value, 's')}: "
+        + " + ".join(f"{part.name} {show(part.value, 's')}" for part in day.cold_start.parts),
+        f"following the load saves {day.wasted_share:.0%} of what the peak costs; the fleet for the peak leaves "
+        f"{day.valleys.replica_hours_per_day:,.1f} replica-hours a day unused (${day.valleys.usd_per_day:,.2f}): "
+        f"{day.valleys.output_tokens_per_day / 1e6:,.3g}M output tokens of batch work",
+    ]
+    return (*listed(f"While the load varies ({day.shape})", ways), *listed("How it was computed", how))
+
+
+def _way(way: FleetWay) -> str:
+    replicas = f"{way.replicas_mean:.3g} replica{'' if way.replicas_mean == 1 else 's'} on average"
+    cold = f", {way.cold_share:.2%} of requests wait for a start" if way.cold_share else ""
+    missed = "" if way.meets else ", misses the objectives"
+    return f"{way.name}: {replicas}, ${way.usd_per_hour:,.2f}/h, ${way.usd_per_month:,.0f} a month{cold}{missed}"
+
+
+# One option opened
+
+
+def explain_serve_plan(plan: ServePlan, *, rank: int = 1) -> Document:
+    """
+    What the option of that rank is made of.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no option of that rank.
+    """
+    blocks: list[Block] = []
+    if plan.options:
+        option = chosen(plan.options, rank)
+        blocks += [
+            *section(f"Option {rank}: {option.configuration.label()}", option.verdict),
+            *section("Memory of one accelerator", parts_table(option.memory)),
+            *listed("Capacity of one replica", _capacity(option)),
+            *listed("Replicas", _replicas(plan, option)),
+            *listed("Bill", _bill(option)),
+            *listed("What the money buys", _delivers(option)),
+            *listed("Electricity and carbon", _energy(option)),
+            *listed("What the host must bring", [need_text(need) for need in option.needs]),
+            *listed("Other offers", [offer_text(bill) for bill in option.other_offers]),
+        ]
+    blocks += ending(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
+    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
+    return named(Document(first=question, why=tuple(blocks)))
+
+
+def _capacity(option: ServeOption) -> list[str]:
+    c = option.capacity
+    return [
+        f"KV cache capacity: {option.kv_tokens:,.0f} tokens",
+        f"at most {bounded(c.max_rate_per_s)}; {BINDS.get(c.binds, c.binds)} binds: {c.binds_text}",
+        f"at the planned peak {c.concurrency:.1f} requests run at once",
+        f"TTFT {bounded(c.ttft_s)} (mean {show(c.ttft_mean_s, 's')}), TPOT {bounded(c.tpot_s)} "
+        f"(mean {show(c.tpot_mean_s, 's')}), basis {option.basis}",
+    ]
+
+
+def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
+    request = plan.request
+    layout = option.configuration.layout
+    each = f"{option.replicas} replicas x {layout.ranks} = {option.accelerators} accelerators"
+    if request.rate_per_s is None:
+        return [each]
+    peak = request.rate_per_s * request.shape.peak_to_mean
+    most = option.capacity.max_rate_per_s.value
+    needed = math.ceil(peak / most / (1 - request.headroom) - 1e-9)
+    return [
+        f"peak {show(request.rate_per_s, '1/s')} x {request.shape.peak_to_mean:g} = {show(peak, '1/s')}",
+        f"{show(peak, '1/s')} / ({show(most, '1/s')} x (1 - {request.headroom:g} headroom)) "
+        f"= {peak / most / (1 - request.headroom):.2f}, rounded up to {needed}, "
+        f"plus {option.replicas - needed} that may fail",
+        each,
+        f"headroom {option.headroom:.0%} at the peak",
+    ]
+
+
+def _bill(option: ServeOption) -> list[str]:
+    bill = option.bill
+    month = f"{show(bill.usd_per_hour, 'USD/h')} x 730 h = ${option.usd_per_month:,.0f} a month"
+    tokens = f"${option.usd_per_million_output_tokens:,.2f} per million output tokens at the mean load"
+    return [*bill_lines(bill), month, tokens, *([bill.notes] if bill.notes else [])]
+
+
+def _delivers(option: ServeOption) -> list[str]:
+    costs, summary = option.unit_costs, []
+    if costs is not None:
+        summary += [
+            f"${costs.usd_per_request * 1000:,.3f} per thousand requests; {costs.requests_per_usd:,.0f} requests for a "
+            f"dollar; {costs.max_requests_per_s_per_usd_hour:.2f} requests/s at most per dollar and hour",
+            f"per million tokens: ${costs.usd_per_million_output_tokens:,.2f} all charged to output, "
+            f"${costs.usd_per_million_blended_tokens:,.2f} over input and output alike",
+            f"by the time each takes: ${costs.usd_per_million_input_share:,.3f} per million input, "
+            f"${costs.usd_per_million_answer_share:,.2f} per million output tokens",
+        ]
+    if option.idle_usd_per_month is not None:
+        summary.append(f"${option.idle_usd_per_month:,.0f} a month pay for capacity that the mean load leaves unused")
+    if option.billing is not None:
+        egress = option.billing.egress_usd_per_gb
+        bytes_out = "egress not published" if egress is None else f"egress ${egress:g}/GB"
+        summary.append(f"billed by: {option.billing.stated}; {bytes_out} ({option.billing.source})")
+    return summary
+
+
+def _energy(option: ServeOption) -> list[str]:
+    use = option.energy
+    if use is None:
+        return ["the accelerator's power is not published"]
+    each = "" if use.kwh_per_million_tokens is None else f", {use.kwh_per_million_tokens:.3g} kWh per million tokens"
+    watt = "" if use.tokens_per_joule is None else f", {use.tokens_per_joule:.3g} output tokens per joule"
+    summary = [
+        f"{show(use.power_w, 'W')} ({show(use.power_w_low, 'W')}-{show(use.power_w_high, 'W')}) on average: "
+        f"accelerators {show(use.board_w, 'W')} + hosts {show(use.host_w, 'W')}, x PUE {use.pue:g}",
+        f"{use.kwh_per_month:,.0f} kWh a month{each}{watt}",
+    ]
+    if use.kg_co2_per_month is None:
+        summary.append("carbon: the grid of this region is not known")
+    else:
+        grams = "" if use.g_co2_per_million_tokens is None else f", {use.g_co2_per_million_tokens:,.0f} g per million"
+        summary.append(f"{use.kg_co2_per_month:,.0f} kg CO2 a month{grams} ({use.grid}, {use.grams_per_kwh:g} g/kWh)")
+    return [*summary, *(f"from {source}" for source in use.sources)]

@@ -1,0 +1,225 @@
+"""A simulation, or several answers side by side, as documents: percentiles against objectives; then rates and time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+from tonnage.domain.case import Latency
+from tonnage.domain.compare import Compared, Comparison
+from tonnage.domain.simulate import FleetSeen, Occupancy, Simulated, Simulation
+from tonnage.report.document import Block, Column, Document, Meter, Note, Table, listed, section
+from tonnage.report.names import engine_title, model_name, named, product
+from tonnage.report.screen import first_screen
+from tonnage.report.wording import percent, span
+from tonnage.units import show
+
+__all__ = ["comparison_document", "simulation_document", "simulation_question"]
+
+BARS: Final = " ▁▂▃▄▅▆▇█"
+WIDTH: Final = 60
+"""Characters of a line over time."""
+BEST: Final = "*"
+WIDE: Final = 5
+"""Sides beyond which a row is a side, so that the table stays as wide as a terminal."""
+FIRST_ROWS: Final = 12
+TELLING: Final = ("goodput", "p95 ttft", "p95 tpot", "p95 e2e", "output tokens", "accelerators", "cost", "ttft", "tpot",
+                  "step", "fits")  # fmt: skip
+"""Figures of many sides; all of them are in the JSON."""
+
+
+def simulation_document(found: Simulated, *, top: int | None = None, every: bool = False) -> Document:
+    """A simulation as blocks."""
+    good = found.slo_met is not False and found.fits
+    if found.ttft_s is None:
+        first = first_screen(question=[], answer=found.sentence, good=good, rest="Assumptions: --why.")
+        return named(Document(first=first, why=listed("Assumptions", found.assumed)))
+    risks = [found.why] if found.why and not good else []
+    if found.capacity is not None:
+        c = found.capacity
+        risks.append(
+            f"One replica sustains {c.low_per_s:.3g} req/s within the objectives; first tokens queue beyond "
+            f"{c.knee_per_s:.3g} req/s."
+        )
+    first = first_screen(
+        question=[], answer=found.sentence, good=good, meters=_meters(found), table=_latencies(found),
+        risks=risks, rest="Rates, use over time, assumptions: --why; a row for each request: --requests FILE.",
+    )  # fmt: skip
+    blocks: list[Block] = [
+        *listed("Rates", _rates(found)),
+        *listed("Replicas", [] if found.fleet is None else _fleet(found.fleet)),
+        *listed("Over time", _over_time(found.occupancy) if found.occupancy else []),
+        *listed("Capacity of one replica within the objectives", _capacity(found)),
+        *listed("Assumptions", [*found.assumed, *([found.licence] if found.licence else [])]),
+    ]
+    return named(Document(first=first, why=tuple(blocks)))
+
+
+def simulation_question(asked: Simulation) -> list[str]:
+    """What is simulated, in parts of a line: model, accelerators, engine, traffic, objectives."""
+    name = asked.model if isinstance(asked.model, str) else str(dict(asked.model).get("id", "a model of your own"))
+    traffic, layout = asked.traffic, asked.layout
+    count = layout.ranks * asked.replicas
+    load = f"{traffic.concurrency} clients" if traffic.concurrency is not None else ""
+    load = f"{traffic.rate_per_s:.3g} req/s" if traffic.rate_per_s is not None else load
+    shape = traffic.profile or (traffic.trace and "a request log") or ""
+    if traffic.prompt_tokens is not None and traffic.output_tokens is not None:
+        shape = f"{traffic.prompt_tokens:,.0f} in / {traffic.output_tokens:,.0f} out"
+    slo = asked.slo
+    wanted = [] if slo is None else [
+        f"{label} <= {show(limit, 's')}"
+        for label, limit in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s)) if limit is not None
+    ]  # fmt: skip
+    goal = f"p{slo.percentile:g} {', '.join(wanted)}" if slo is not None and wanted else "no objectives"
+    pools = asked.disaggregation
+    split = f"{count} x" if pools is None else f"{pools.prefill_workers}P{pools.decode_workers}D on"
+    machine = f"{split} {product(asked.accelerator)}"
+    return [model_name(name), machine, engine_title(asked.engine), shape, load, goal]
+
+
+def _meters(found: Simulated) -> list[Meter]:
+    meters = [Meter(name="requests", value=f"{found.requests_per_s:.3g} req/s")]
+    if found.goodput_per_s is not None and found.requests_per_s:
+        met = found.goodput_per_s / found.requests_per_s
+        meters.append(
+            Meter(name="serving goodput", value=f"{found.goodput_per_s:.3g} req/s ({percent(met)} of requests)")
+        )
+    meters.append(Meter(name="output", value=f"{_three(found.output_tokens_per_s or 0.0)} tokens/s"))
+    if found.occupancy is not None:
+        shares = found.occupancy.cache_share
+        meters.append(
+            Meter(name="KV cache", value=f"{percent(sum(shares) / len(shares))} used, at most {percent(max(shares))}")
+        )
+    return meters
+
+
+def _three(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,g}"
+
+
+def _latencies(found: Simulated) -> Table:
+    columns = (
+        Column(""), Column("mean", True, spare=3), Column("p50", True, spare=2), Column("p90", True, spare=4),
+        Column("p95", True), Column("p99", True, spare=1), Column("90 % of the mean", True),
+    )  # fmt: skip
+    rows = (
+        ("time to first token", found.ttft_s), ("  queueing delay", found.queue_s),
+        ("time per output token", found.tpot_s), ("inter-token latency (ITL)", found.itl_s),
+        ("end to end", found.e2e_s),
+    )  # fmt: skip
+    return Table(columns=columns, rows=tuple((name, *_cells(latency)) for name, latency in rows if latency is not None))
+
+
+def _cells(latency: Latency) -> list[str]:
+    values = (latency.mean, latency.p50, latency.p90, latency.p95, latency.p99)
+    cells = ["" if value is None else show(value, "s") for value in values]
+    if latency.low is None or latency.high is None:
+        return [*cells, ""]
+    return [*cells, span(latency.low, latency.high, unit="s")]
+
+
+def _rates(found: Simulated) -> list[str]:
+    said = [
+        f"{found.requests:,} requests in {show(found.span_s or 0.0, 's')}: {found.requests_per_s:.3g}/s,"
+        f" {found.output_tokens_per_s:,.0f} output tokens/s"
+    ]
+    if found.goodput_per_s is not None:
+        said.append(f"{found.goodput_per_s:.3g}/s met every objective at once")
+    if found.cached_share:
+        said.append(f"{found.cached_share:.1%} of prompt tokens were in the cache")
+    if found.preemptions:
+        said.append(f"{found.preemptions:,} preemptions: what had been computed was computed again")
+    if found.refused:
+        said.append(f"{found.refused:,} requests refused: longer than the cache")
+    return said
+
+
+def _capacity(found: Simulated) -> list[str]:
+    c = found.capacity
+    if c is None:
+        return []
+    return [
+        f"{c.low_per_s:.3g}/s to plan with; {c.rate_per_s:.3g}/s found, at most {c.high_per_s:.3g}/s",
+        c.why,
+        f"first tokens begin to queue beyond {c.knee_per_s:.3g}/s; {c.simulations} simulations",
+    ]
+
+
+def _fleet(fleet: FleetSeen) -> list[str]:
+    said = [
+        f"{fleet.mean_replicas:.3g} of {fleet.replicas} on, on average: {fleet.paid_replica_hours:,.1f} replica-hours,"
+        f" {fleet.wasted_share:.0%} less than all of them all the time"
+    ]
+    if fleet.cold_hits:
+        said.append(f"{fleet.cold_hits:,} requests ({fleet.cold_share:.2%}) found none ready and waited for a start")
+    return said
+
+
+def _over_time(seen: Occupancy) -> list[str]:
+    rows = (
+        ("running", seen.running, ",.0f"), ("waiting", seen.waiting, ",.0f"), ("cache", seen.cache_share, ".0%"),
+        ("tokens/s", seen.output_tokens_per_s, ",.0f"),
+    )  # fmt: skip
+    return [
+        f"{name:<9}{_line(values)}  mean {format(sum(values) / len(values), form)}, most {format(max(values), form)}"
+        for name, values, form in rows
+    ]
+
+
+def _line(values: tuple[float, ...]) -> str:
+    """A line of bars, the highest of each stretch."""
+    top = max(values) or 1.0
+    size = min(WIDTH, len(values))
+    edges = [round(i * len(values) / size) for i in range(size + 1)]
+    highest = [max(values[a:b]) for a, b in pairwise(edges)]
+    return "".join(BARS[min(len(BARS) - 1, round(value / top * (len(BARS) - 1)))] for value in highest)
+
+
+# Several answers side by side
+
+
+def comparison_document(found: Comparison, *, top: int | None = None, every: bool = False) -> Document:
+    """Several answers side by side as blocks: one row a figure, the best of each marked."""
+    wide = len(found.sides) > WIDE
+    whole = _by_side(found) if wide else _by_figure(found, found.figures)
+    telling = [row for row in found.figures if row.what in TELLING] or list(found.figures)
+    short = whole if wide else _by_figure(found, tuple(telling[:FIRST_ROWS]))
+    first = first_screen(
+        question=[], answer=found.sentence, good=found.fits, table=short,
+        rest=f"{BEST} best of its kind. All {len(found.figures)} figures, assumptions: --why.",
+    )  # fmt: skip
+    why = (
+        *section("Every figure", whole, Note(text=f"{BEST} best of its kind")),
+        *listed("Assumptions", found.assumed),
+    )
+    return named(Document(first=first, why=why))
+
+
+def _by_figure(found: Comparison, figures: tuple[Compared, ...]) -> Table:
+    """A row for each figure."""
+    columns = (Column(""), *(Column(side, number=True, wraps=True) for side in found.sides))
+    rows = tuple((row.what, *(_cell(row, i) for i in range(len(found.sides)))) for row in figures)
+    return Table(columns=columns, rows=rows)
+
+
+def _by_side(found: Comparison) -> Table:
+    """A row for each side, with the figures that say most."""
+    rows = [row for row in found.figures if row.what in TELLING]
+    columns = (Column("", wraps=True), *(Column(row.what, number=True, wraps=True) for row in rows))
+    cells = tuple((side, *(_cell(row, i) for row in rows)) for i, side in enumerate(found.sides))
+    return Table(columns=columns, rows=cells)
+
+
+def _cell(row: Compared, place: int) -> str:
+    value = row.values[place]
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else _shown(value, row.unit)
+    return f"{text} {BEST}" if row.best == place else text
+
+
+def _shown(value: float, unit: str) -> str:
+    """A rate in one unit for every side, so that a row can be compared at a glance."""
+    if unit == "1/s":
+        return f"{value:,.0f}/s" if value >= 1000 else f"{value:.3g}/s"
+    return show(value, unit) if unit else f"{value:,.3g}"

@@ -1,0 +1,180 @@
+"""Blocks as characters: a terminal as wide as it is, a file or pipe wide enough for a table.
+
+Tables take the room there is: columns that may wrap take the space that is left, first come first served; when even
+their longest words do not fit, columns that another place tells as well are left out. Nothing is cut inside a word
+while that can be avoided.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tonnage.report.document import Block, Column, Command, Headline, Meters, Note, Section, Table, Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+__all__ = ["make_console", "print_blocks", "rich_table"]
+
+PIPE_WIDTH: Final = 150
+"""Columns when nobody looks: pipes and files have no width of their own."""
+MAX_TEXT: Final = 120
+"""Text is not set wider than this, whatever the terminal: longer lines are hard to read. [columns]"""
+INDENT: Final = "  "
+GAP: Final = 2
+"""Blank columns between two cells."""
+EARLY: Final = 3
+"""Columns of this rank and above are left out before a cell is broken."""
+MIN_WIDTH: Final = 10
+"""To what a column shrinks, words cut, when nothing else is left to give way."""
+
+
+def make_console(width: int | None = None) -> Console:
+    """A console without guessing colours for numbers; rich is imported here, only when something is shown."""
+    from rich.console import Console
+
+    console = Console(highlight=False, width=width)
+    known = width is not None or console.is_terminal or "COLUMNS" in os.environ
+    return console if known else Console(highlight=False, width=PIPE_WIDTH)
+
+
+def print_blocks(blocks: Iterable[Block], *, width: int | None = None) -> None:
+    """Print blocks to standard output, as wide as the terminal unless a width is given."""
+    console = make_console(width)
+    before: Block | None = None
+    for block in blocks:
+        if _apart(before, block):
+            console.print()
+        _print(console, block, indent="" if before is None else INDENT)
+        before = block
+
+
+def _apart(before: Block | None, block: Block) -> bool:
+    """A blank line stands before sections, tables, the answer itself, and after tables and meters."""
+    if before is None:
+        return False
+    if isinstance(before, Headline) and isinstance(block, Meters | Text):
+        return False
+    return isinstance(block, Section | Table | Headline) or isinstance(before, Section | Table | Meters | Headline)
+
+
+def _print(console: Console, block: Block, *, indent: str) -> None:
+    if isinstance(block, Headline):
+        _lines(console, block.text, indent=indent, style="bold" if block.good else "bold red")
+    elif isinstance(block, Meters):
+        for line in _packed([meter.text() for meter in block.meters], width=_room(console)):
+            _lines(console, line, indent=INDENT)
+    elif isinstance(block, Table):
+        if block.title:
+            console.print(f"{INDENT}{block.title}", style="italic", markup=False)
+        from rich.padding import Padding
+
+        console.print(Padding(rich_table(block, width=console.width - len(INDENT)), (0, 0, 0, len(INDENT))))
+    elif isinstance(block, Section):
+        console.print(block.title, style="bold", markup=False)
+        for place, inner in enumerate(block.blocks):
+            if place and isinstance(inner, Table) and isinstance(block.blocks[place - 1], Table):
+                console.print()
+            _print(console, inner, indent=INDENT)
+    elif isinstance(block, Command):
+        console.print(f"{INDENT}{block.text}", style="dim", markup=False, soft_wrap=True)
+    else:
+        _lines(console, block.text, indent=indent, style="dim" if isinstance(block, Note) else "")
+
+
+def _room(console: Console) -> int:
+    return max(20, min(console.width, MAX_TEXT))
+
+
+def _lines(console: Console, text: str, *, indent: str, style: str = "") -> None:
+    """A paragraph, its later lines set in; kept spaces of bars and columns stay as they are where it fits."""
+    room = _room(console)
+    if len(indent) + len(text) <= room:
+        console.print(indent + text, style=style, markup=False)
+        return
+    wrapped = textwrap.wrap(
+        text, room, initial_indent=indent, subsequent_indent=indent + INDENT, break_on_hyphens=False
+    )  # fmt: skip
+    for line in wrapped:
+        console.print(line, style=style, markup=False)
+
+
+def _packed(texts: Sequence[str], *, width: int) -> list[str]:
+    """Meters side by side, as many in a line as it has room for."""
+    rows: list[str] = []
+    for text in texts:
+        if rows and len(INDENT) + len(rows[-1]) + len(text) + 5 <= width:
+            rows[-1] += f"  |  {text}"
+        else:
+            rows.append(text)
+    return rows
+
+
+def rich_table(table: Table, *, width: int) -> RichTable:
+    """The table, at most `width` wide."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
+
+    places = _fitting(table, width=width)
+    headed = any(column.head for column in table.columns)
+    drawn = RichTable(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False, show_header=headed
+    )
+    for place, own in zip(places, _widths(table, places, width=width), strict=True):
+        column = table.columns[place]
+        drawn.add_column(RichText(column.head), justify="right" if column.number else "left", width=own,
+                         overflow="fold")  # fmt: skip
+    for number, row in enumerate(table.rows, start=1):
+        last = table.total and number == len(table.rows)
+        drawn.add_row(*(RichText(row[place]) for place in places), style="bold" if last else None)
+    return drawn
+
+
+def _fitting(table: Table, *, width: int) -> list[int]:
+    """Places of the columns that are shown."""
+    shown = [place for place in range(len(table.columns)) if any(row[place].strip() for row in table.rows)]
+    whole = [max(map(len, _cells(table, place))) for place in range(len(table.columns))]
+    # What is told elsewhere gives way so that a row keeps to a line; the rest only where words would be cut.
+    _drop(table, shown, width=width, needs=whole, from_rank=EARLY)
+    _drop(table, shown, width=width, needs=[_least(table, place) for place in range(len(whole))], from_rank=1)
+    return shown
+
+
+def _drop(table: Table, shown: list[int], *, width: int, needs: Sequence[int], from_rank: int) -> None:
+    while _taken([needs[place] for place in shown]) > width:
+        spare = [place for place in shown if table.columns[place].spare >= from_rank]
+        if not spare:
+            return
+        shown.remove(max(spare, key=lambda place: table.columns[place].spare))
+
+
+def _widths(table: Table, places: Sequence[int], *, width: int) -> list[int]:
+    """Width of each column: its longest word, and what is left over for those that wrap."""
+    widths = [_least(table, place) for place in places]
+    for i, place in enumerate(places):
+        left = width - _taken(widths)
+        whole = max(map(len, _cells(table, place)))
+        if left > 0:
+            widths[i] = min(whole, widths[i] + left)
+        elif left < 0 and table.columns[place].wraps:
+            widths[i] = max(min(MIN_WIDTH, widths[i]), widths[i] + left)
+    return widths
+
+
+def _taken(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _cells(table: Table, place: int) -> list[str]:
+    return [table.columns[place].head, *(row[place] for row in table.rows)]
+
+
+def _least(table: Table, place: int) -> int:
+    column: Column = table.columns[place]
+    words = (text.split() if column.wraps else [text] for text in _cells(table, place))
+    return max(len(word) for text in words for word in text or [""])

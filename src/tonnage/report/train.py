@@ -1,0 +1,322 @@
+"""A training plan as a document: what to rent and for how long; then why, cost against time, and one option opened."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.domain.answer import Quantity
+from tonnage.domain.train_plan import ScalingPoint, TrainOption, TrainPlan
+from tonnage.domain.workload import FineTune, Train
+from tonnage.report.document import Block, Column, Document, Meter, Table, listed, section
+from tonnage.report.names import model_name, named, product, provider_name
+from tonnage.report.screen import (
+    Pick,
+    Ranking,
+    closest_break_even,
+    columns_of,
+    first_screen,
+    left_out,
+    no_plan,
+    price_dates,
+    rows_shown,
+    short_names,
+    stale_text,
+)
+from tonnage.report.wording import (
+    bill_lines,
+    break_even_text,
+    chance,
+    chosen,
+    decisions,
+    ending,
+    interval,
+    limits,
+    money,
+    need_text,
+    offer_text,
+    parts_table,
+    percent,
+    plural,
+    rejections,
+    renting,
+    spread_usd,
+    uncertain,
+)
+from tonnage.units import show
+
+__all__ = ["explain_train_plan", "train_document", "train_question"]
+
+SHOWN: Final = 8
+"""Options whose verdict stands under --why."""
+RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.run.wall_s.value,
+                         soonest=True)  # fmt: skip
+
+
+def train_document(plan: TrainPlan, *, top: int | None = None, every: bool = False) -> Document:
+    """The plan as blocks; `top` options in the table, or every one."""
+    if not plan.options:
+        return named(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
+    rows, best = rows_shown(plan, RANKING, top=top, every=every), plan.options[0]
+    first = first_screen(
+        question=_question(plan),
+        answer=_recommendation(best),
+        meters=_meters(plan, best),
+        table=_table([plan.options[row.place] for row in rows], rows),
+        risks=_risks(plan, best),
+        rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
+    )
+    return named(Document(first=first, why=_why(plan)))
+
+
+def train_question(request: Train | FineTune) -> list[str]:
+    """The job and its limits, in parts of a line."""
+    if isinstance(request, FineTune):
+        how = "full fine-tune" if request.method == "full" else {"lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA"}.get(
+            request.method, request.method)  # fmt: skip
+        data = [f"{show(request.examples, 'count', digits=3)} examples"] if request.examples else []
+        data += [show(request.tokens, "tokens")] if request.tokens and not request.examples else []
+        data += [plural(request.epochs, "epoch")] if request.epochs != 1 else []
+        parts = [how, ", ".join(data), f"up to {request.seq_len:,} tokens each"]
+    else:
+        parts = ["pre-training", show(request.tokens, "tokens")]
+        parts += [f"sequences of {request.seq_len:,}"] if request.seq_len else []
+    parts += [f"batch {request.global_batch:,}"] if request.global_batch else []
+    parts += [plural(request.count, "accelerator")] if request.count else []
+    parts += [product(id) for id in request.filters.accelerators[:2]]
+    parts += [f"within {show(request.deadline_s, 's')}"] if request.deadline_s else []
+    parts += [f"at most {show(request.budget_usd, 'USD')}"] if request.budget_usd else []
+    return parts
+
+
+def _question(plan: TrainPlan) -> list[str]:
+    return [model_name(plan.request.model), *train_question(plan.request), price_dates(plan.provenance)]
+
+
+def _recommendation(best: TrainOption) -> str:
+    c = best.configuration
+    how = f"{_degrees(best)}, {c.precision.upper()}, {c.software}"
+    price = f"{money(best.cost.value)} in {show(best.run.wall_s.value, 's')} (${best.bill.usd_per_hour:,.2f}/h)"
+    return f"{best.accelerators} x {product(c.accelerator)}   {how}   {renting(best.bill)}   {price}"
+
+
+def _degrees(option: TrainOption) -> str:
+    """ "TP8 PP16 DP128 ZeRO-1": the field's spelling."""
+    layout = option.configuration.layout
+    named_degrees = [
+        f"{name.upper()}{n}" for name in ("tp", "pp", "vpp", "cp", "ep", "dp") if (n := getattr(layout, name)) > 1
+    ]  # fmt: skip
+    sharded = {"zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "fsdp": "FSDP", "hsdp": "HSDP"}
+    named_degrees += [sharded[layout.sharding]] if layout.sharding in sharded else []
+    return " ".join(named_degrees) or "single accelerator"
+
+
+def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
+    wall, deadline, budget = best.run.wall_s, plan.request.deadline_s, plan.request.budget_usd
+    return [
+        _meter("time", wall, deadline),
+        Meter(name="P90", value=show(best.run.wall_p90_s, "s")),
+        _meter("cost", best.cost, budget),
+        Meter(
+            name="memory", value=show(best.memory.value, "bytes"), limit=show(best.limit_bytes, "bytes"),
+            interval=limits(best.memory), chance=uncertain(chance(best.memory, best.limit_bytes)),
+            share=best.memory.value / best.limit_bytes,
+        ),
+        Meter(name="MFU", value=percent(best.mfu)),
+        Meter(name="goodput", value=percent(best.run.useful_time_fraction.value)),
+    ]  # fmt: skip
+
+
+def _meter(name: str, quantity: Quantity, limit: float | None) -> Meter:
+    value = money(quantity.value) if quantity.unit == "USD" else show(quantity.value, quantity.unit)
+    if limit is None:
+        return Meter(name=name, value=value, interval=limits(quantity))
+    return Meter(name=name, value=value, limit=show(limit, quantity.unit), interval=limits(quantity),
+                 chance=uncertain(chance(quantity, limit)), share=quantity.value / limit)  # fmt: skip
+
+
+def _table(options: list[TrainOption], rows: list[Pick]) -> Table:
+    short = short_names(o.configuration.accelerator for o in options)
+    columns = (
+        Column("", spare=1), Column("accelerators", wraps=True), Column("layout", spare=4), Column("time", wraps=True),
+        Column("cost", wraps=True), Column("MFU", True, spare=5), Column("memory", True, spare=6), Column("evidence"),
+        Column("provider", spare=3), Column("region", spare=7), Column("term", spare=8),
+    )  # fmt: skip
+    cells = [
+        (
+            label, f"{o.accelerators} x {short[o.configuration.accelerator]}", _degrees(o), interval(o.run.wall_s),
+            spread_usd(o.cost), f"{o.mfu:.0%}", f"{o.memory.value / o.limit_bytes:.0%}",
+            o.basis + ("" if o.sure else ", unsure"), provider_name(o.bill.provider), o.bill.region, o.bill.term,
+        )
+        for label, o in zip(columns_of(rows), options, strict=True)
+    ]  # fmt: skip
+    return Table(columns=columns, rows=tuple(cells))
+
+
+def _risks(plan: TrainPlan, best: TrainOption) -> list[str]:
+    return [
+        f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
+        f"Spot: {plan.spot}" if plan.spot else "",
+        stale_text(best.bill, plan.provenance.made),
+        closest_break_even(plan.break_even),
+        f"More accelerators: {plan.stops_paying}" if plan.stops_paying else "",
+    ]
+
+
+# Why
+
+
+def _why(plan: TrainPlan) -> tuple[Block, ...]:
+    blocks: list[Block] = [*listed("Answer", [plan.sentence] if plan.options else [])]
+    if plan.options:
+        best, shown = plan.options[0], plan.options[:SHOWN]
+        blocks += [
+            *listed("Why this one, why not the others", [_verdict(i, o) for i, o in enumerate(shown)]),
+            *listed("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
+            *listed("Cost against time: nothing else is both cheaper and faster", _frontier(plan)),
+            *listed("Memory of the fullest accelerator", [_memory(best)]),
+            *listed("One step", [_parts(best.step_s)]),
+            *listed("The run", _run(best)),
+            *listed("Timeline", _timeline(best)),
+            *listed("Host and storage", [need_text(need) for need in best.needs]),
+            *listed("More accelerators", [plan.stops_paying] if plan.stops_paying else []),
+            *listed("Spot", [plan.spot] if plan.spot else []),
+        ]
+    blocks += [
+        *listed("What would change this", [break_even_text(flip) for flip in plan.break_even]),
+        *decisions(plan.trail),
+        *listed("What relaxing one constraint buys", plan.relaxing),
+        *rejections("Ruled out, or at least twice as expensive", plan.rejected),
+        *listed("Assumptions", plan.provenance.assumed),
+        *listed("Inputs", [f"{plan.evaluated} layouts evaluated", *(
+            f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())
+        )]),
+    ]  # fmt: skip
+    return tuple(blocks)
+
+
+def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> Document:
+    """
+    What the option of that rank is made of.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no option of that rank.
+    """
+    blocks: list[Block] = []
+    if plan.options:
+        option = chosen(plan.options, rank)
+        blocks += [
+            *section(f"Option {rank}: {option.configuration.label()}", option.verdict),
+            *section("Memory of one accelerator", parts_table(option.memory)),
+            *section("One step", parts_table(option.step_s)),
+            *listed("The run", _run(option)),
+            *listed("Timeline", _timeline(option)),
+            *listed("Host and storage", [need_text(need) for need in option.needs]),
+            *section("Cost of the run", parts_table(option.cost)),
+            *listed("Bill", _bill(option)),
+            *listed("Other offers", [offer_text(bill) for bill in option.other_offers]),
+            *listed("Scaling", [_point(point) for point in plan.scaling] if rank == 1 else []),
+        ]
+    blocks += ending(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
+    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
+    return named(Document(first=question, why=tuple(blocks)))
+
+
+def _verdict(index: int, option: TrainOption) -> str:
+    tie = " [not distinguishable from option 1 (within error)]" if option.ties and index else ""
+    return f"{index + 1}. {option.verdict}{tie}"
+
+
+def _frontier(plan: TrainPlan) -> list[str]:
+    """Cheapest first; each beside the cheapest: so many times its price, so many times as fast."""
+    points = sorted((plan.options[index] for index in plan.frontier), key=lambda option: option.cost.value)
+    summary = []
+    for option in points:
+        usd, wall = option.cost.value, option.run.wall_s.value
+        sure = "" if option.sure else ", unsure"
+        beside = ""
+        if option is not points[0]:
+            faster = points[0].run.wall_s.value / wall
+            beside = f" ({usd / points[0].cost.value:.2f}x the price, {faster:.3g}x as fast)"
+        count = f"{option.accelerators} x {option.configuration.accelerator}"
+        summary.append(f"{show(wall, 's')} for {show(usd, 'USD')}: {count}{beside}{sure}")
+    return summary
+
+
+def _memory(option: TrainOption) -> str:
+    return f"{interval(option.memory)} of {show(option.limit_bytes, 'bytes')}: {_parts(option.memory)}"
+
+
+def _parts(quantity: Quantity) -> str:
+    return ", ".join(f"{part.name} {show(part.value, quantity.unit)}" for part in quantity.parts)
+
+
+def _run(option: TrainOption) -> list[str]:
+    run, c = option.run, option.configuration
+    useful = run.useful_time_fraction
+    between = show(run.between_s, "s")
+    energy = f", {show(option.energy_wh, 'Wh')} at the accelerators' power limit" if option.energy_wh else ""
+    waiting = f", waiting for spot capacity {show(run.waiting_s, 's')}" if run.waiting_s else ""
+    return [
+        f"{run.steps:,.0f} steps of {c.global_batch:,} x {c.seq_len:,} tokens, {interval(option.step_s)} each: "
+        f"{show(run.training_s, 's')}",
+        f"validation {show(run.validation_s, 's')}, start {show(run.start_s, 's')}, headroom for retries and "
+        f"experiments {show(run.headroom_s, 's')}{waiting}; in all {interval(run.wall_s)}, P90 "
+        f"{show(run.wall_p90_s, 's')}",
+        f"an interruption every {between} ({run.interruptions:.1f} expected), {show(run.recovery_s, 's')} to recover, "
+        f"{run.spares} spare instances",
+        f"a checkpoint of {show(run.checkpoint_bytes, 'bytes')} every {show(run.checkpoint_interval_s, 's')} blocks "
+        f"{show(run.blocking_s, 's')} and is written in {show(run.write_s, 's')}",
+        f"training goodput {useful.value:.1%} ({useful.low or 0:.1%}-{useful.high or 0:.1%}) of the time, P90 at least "
+        f"{run.useful_p90:.1%}",
+        f"{_few(option.accelerator_hours)} accelerator hours{energy}",
+        *_electricity(option),
+    ]
+
+
+def _few(number: float) -> str:
+    """A whole number, or two digits of a small one."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _timeline(option: TrainOption) -> list[str]:
+    """Date, and how long after the start."""
+    after = [f"+{show(point.after_s, 's')}" if point.after_s else "" for point in option.timeline]
+    return [f"{point.date}  {late:>10}  {point.what}" for point, late in zip(option.timeline, after, strict=True)]
+
+
+def _electricity(option: TrainOption) -> list[str]:
+    """kWh and CO2 of the run, and of a million tokens trained on."""
+    run, c, use = option.run, option.configuration, option.energy
+    if option.kwh is None or use is None:
+        return []
+    millions = run.steps * c.global_batch * c.seq_len / 1e6
+    summary = (
+        f"{show(option.kwh * 1e3, 'Wh')} with hosts and cooling (mean {show(use.power_w, 'W')}, "
+        f"{show(use.power_w_low, 'W')}-{show(use.power_w_high, 'W')}, PUE {use.pue:g}), "
+        f"{option.kwh / millions:.3g} kWh per million tokens"
+    )
+    if option.kg_co2 is None:
+        return [f"{summary}; carbon: the grid of this region is not known"]
+    grid = f"{use.grid}, {use.grams_per_kwh:g} g/kWh"
+    return [f"{summary}; {_few(option.kg_co2)} kg CO2, {option.kg_co2 / millions * 1e3:.3g} g per million ({grid})"]
+
+
+def _point(point: ScalingPoint) -> str:
+    usd = f", {show(point.usd, 'USD')}" if point.usd is not None else ""
+    time = f", run {show(point.wall_s, 's')}" if point.wall_s is not None else ""
+    return (
+        f"{point.kind} {point.count}: step {show(point.step_s, 's')}, {point.tokens_per_s:,.0f} tokens/s, efficiency "
+        f"{point.efficiency:.0%}{time}{usd} ({point.layout})"
+    )
+
+
+def _bill(option: TrainOption) -> list[str]:
+    bill = option.bill
+    billed = show(option.run.billed_s, "s")
+    beside = "".join(
+        f" + {part.name} {show(part.value, 'USD')}" for part in option.cost.parts if part.name == "storage"
+    )
+    total = f"{show(bill.usd_per_hour, 'USD/h')} for {billed}{beside} = {interval(option.cost)}"
+    return [*bill_lines(bill), total, *([bill.notes] if bill.notes else [])]

@@ -1,0 +1,321 @@
+"""Words that several reports share: intervals, bills, what money buys, what a host must have, break-even points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
+
+from tonnage.domain.accelerator import HostNeed
+from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Provenance, Rejection, ServeOption
+from tonnage.errors import BadRequest
+from tonnage.report.document import Block, Note, Section, Table, grid, listed
+from tonnage.report.names import provider_name
+from tonnage.units import show
+
+__all__ = [
+    "account_texts",
+    "bill_lines",
+    "bounded",
+    "break_even_text",
+    "chance",
+    "chosen",
+    "decisions",
+    "degrees",
+    "ending",
+    "interval",
+    "limits",
+    "made_note",
+    "money",
+    "need_text",
+    "offer_text",
+    "parts_table",
+    "percent",
+    "plural",
+    "rejections",
+    "renting",
+    "span",
+    "spread_usd",
+    "starving",
+    "uncertain",
+]  # fmt: skip
+
+Option = TypeVar("Option")
+NINETY: Final = 1.6448536269514722
+"""Standard deviations from the mean to the end of a 90 % interval."""
+MOST_REJECTIONS: Final = 12
+"""Losers named one by one before the rest is counted."""
+
+
+# Quantities
+
+
+def interval(quantity: Quantity) -> str:
+    """A value and, where it is known, its interval: "374 ms (200-700 ms)"."""
+    value = show(quantity.value, quantity.unit)
+    return f"{value} ({limits(quantity)})" if limits(quantity) else value
+
+
+def money(value: float, *, digits: int = 3) -> str:
+    """
+    Dollars with so many digits that mean something; prices as listed are shown whole elsewhere.
+
+    Examples
+    --------
+    >>> money(417.54), money(1118.2), money(2_345_678), money(0.58)
+    ('$418', '$1,120', '$2.35M', '$0.58')
+    """
+    if abs(value) >= 1e6:
+        return f"${float(f'{value / 1e6:.{digits}g}'):,g}M"
+    rounded = float(f"{value:.{digits}g}")
+    return f"${rounded:,.0f}" if abs(rounded) >= 100 or rounded == int(rounded) else f"${rounded:,.2f}"
+
+
+def spread_usd(quantity: Quantity) -> str:
+    """A cost and its interval: "$418 (230-760)"; from a million on in millions."""
+    value = money(quantity.value)
+    return f"{value} ({limits(quantity)})" if limits(quantity) else value
+
+
+def limits(quantity: Quantity) -> str:
+    """The 90 % interval alone, its unit said once: "200-700 ms"; empty where it is not known."""
+    if quantity.low is None or quantity.high is None or quantity.low == quantity.high:
+        return ""
+    return span(quantity.low, quantity.high, unit=quantity.unit)
+
+
+def span(low: float, high: float, *, unit: str) -> str:
+    """
+    A range with two digits, its unit said once where both ends have the same.
+
+    Examples
+    --------
+    >>> span(0.2, 0.7, unit="s"), span(0.3, 2.0, unit="s"), span(230, 760, unit="USD"), span(0.6, 14, unit="1/s")
+    ('200-700 ms', '300 ms-2 s', '$230-760', '0.6-14/s')
+    """
+    if unit.startswith("USD"):
+        per, millions = unit.removeprefix("USD"), high >= 1e6 and low >= 1e5
+        ends = [
+            f"{each / 1e6:.2g}M" if millions else money(each, digits=3 if per else 2).removeprefix("$")
+            for each in (low, high)
+        ]
+        ends = [end.removesuffix(".00") for end in ends]
+        return f"${ends[0]}-{ends[1]}{per}" if ends[0] != ends[1] else f"${ends[1]}{per}"
+    first, last = show(low, unit, digits=2), show(high, unit, digits=2)
+    if first == last:
+        return last
+    if unit == "1/s" and high >= 1.0:
+        return f"{low:.2g}-{high:.2g}/s" if high < 100.0 else f"{low:,.0f}-{high:,.0f}/s"
+    said = last.partition(" ")[2]
+    return f"{first.removesuffix(f' {said}') if said else first}-{last}"
+
+
+def bounded(quantity: Quantity) -> str:
+    """A value and its interval with all the digits of a value."""
+    value = show(quantity.value, quantity.unit)
+    if quantity.low is None or quantity.high is None:
+        return value
+    return f"{value} ({show(quantity.low, quantity.unit)}-{show(quantity.high, quantity.unit)})"
+
+
+def chance(quantity: Quantity, limit: float) -> float | None:
+    """
+    Probability that a quantity turns out at most `limit`, from its 90 % interval; None where it has none. [-]
+
+    Errors are log-normal, each side as wide as its own end says: as `planning.error_model` has it.
+
+    Examples
+    --------
+    >>> chance(Quantity(value=0.03, unit="s", low=0.02, high=0.04), 0.04)
+    0.95
+    """
+    low, high, value = quantity.low, quantity.high, quantity.value
+    if low is None or high is None or min(low, value, limit) <= 0.0:
+        return None
+    spread = math.log(high / value) if limit >= value else math.log(value / low)
+    if spread <= 0.0:
+        return float(value <= limit)
+    return round(0.5 * (1.0 + math.erf(math.log(limit / value) * NINETY / spread / math.sqrt(2.0))), 12)
+
+
+def uncertain(probability: float | None) -> str:
+    """A chance in percent that never claims certainty; empty for none."""
+    if probability is None:
+        return ""
+    return (
+        ">99 %" if probability > 0.995 else "<1 %" if probability < 0.005 else f"{probability:.0%}".replace("%", " %")
+    )
+
+
+def percent(share: float) -> str:
+    """ "56 %", "99.9 %": two digits, three where it is nearly all; a share under a percent has one."""
+    value = 100.0 * share
+    text = f"{value:.3g}" if 99.0 < value < 100.0 else f"{value:.0f}" if value >= 0.95 or value <= 0 else f"{value:.1g}"
+    return f"{text} %"
+
+
+def plural(count: float, noun: str) -> str:
+    """ "1 replica", "2 replicas"."""
+    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
+
+
+def parts_table(quantity: Quantity, *, title: str = "") -> Table:
+    """A sum with its parts: each with its share, its basis, and where it comes from."""
+    rows = [
+        (part.name, show(part.value, quantity.unit), f"{part.value / quantity.value:.1%}" if quantity.value else "",
+         str(part.basis), part.source)
+        for part in quantity.parts
+    ]  # fmt: skip
+    total = ("total", interval(quantity), "", str(quantity.basis), "")
+    return grid(["part~", f"{quantity.unit}>", "share>", "basis", "from~"], [*rows, total], title=title, total=True)
+
+
+# Configurations and bills
+
+
+def degrees(configuration: Configuration) -> str:
+    """Parallel degrees as the field writes them: "TP2", "TP8 EP8"."""
+    layout = configuration.layout
+    named = [f"{name.upper()}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1]
+    return " ".join(named) or "TP1"
+
+
+def renting(bill: Bill) -> str:
+    """Whose, where, on which term: "Verda FIN-03, on-demand"."""
+    return f"{provider_name(bill.provider)} {bill.region}".strip() + f", {bill.term}"
+
+
+def bill_lines(bill: Bill) -> list[str]:
+    """What the hourly price is made of."""
+    return [
+        f"{line.name} at {show(bill.usd_per_instance_hour, 'USD/h')} = {show(line.value, 'USD/h')} ({line.source})"
+        for line in bill.lines
+    ]
+
+
+def offer_text(bill: Bill) -> str:
+    """Another way to rent the same."""
+    old = " (old price)" if bill.stale else ""
+    where = f"{bill.provider} {bill.instances} x {bill.instance_type} {bill.region}".strip()
+    return f"{where}: {show(bill.usd_per_hour, 'USD/h')} {bill.term}, {bill.as_of}{old}"
+
+
+def account_texts(option: ServeOption) -> list[str]:
+    """Month and terms; per million tokens, by each way of counting them; per request; kWh and CO2."""
+    return [_month(option), *_units(option), *_energy(option)]
+
+
+def _month(option: ServeOption) -> str:
+    summary = f"${option.usd_per_month:,.0f} a month of 730 h, without VAT"
+    if option.idle_usd_per_month is not None:
+        summary += f", ${option.idle_usd_per_month:,.0f} of it for capacity that the mean load leaves unused"
+    if option.billing is None:
+        return summary
+    egress = option.billing.egress_usd_per_gb
+    out = "egress not published" if egress is None else f"egress ${egress:g}/GB" if egress else "egress free"
+    return f"{summary}; time billed by: {option.billing.stated}; {out}"
+
+
+def _units(option: ServeOption) -> list[str]:
+    costs = option.unit_costs
+    if costs is None:
+        return []
+    return [
+        f"per million tokens: ${costs.usd_per_million_output_tokens:,.3g} all charged to output, "
+        f"${costs.usd_per_million_blended_tokens:,.3g} over input and output alike; by the time each takes "
+        f"${costs.usd_per_million_input_share:,.3g} input, ${costs.usd_per_million_answer_share:,.3g} output",
+        f"${costs.usd_per_request * 1e3:,.3g} per thousand requests at the mean load; at most "
+        f"{costs.max_requests_per_s_per_usd_hour:,.3g} requests/s for each dollar an hour",
+    ]
+
+
+def _energy(option: ServeOption) -> list[str]:
+    use = option.energy
+    if use is None:
+        return ["electricity: the accelerator's power is not published"]
+    each = "" if use.kwh_per_million_tokens is None else f", {use.kwh_per_million_tokens:.3g} kWh per million output"
+    summary = f"{use.kwh_per_month:,.0f} kWh a month with cooling{each}"
+    if use.kg_co2_per_month is None:
+        return [f"{summary}; carbon: the grid of this region is not known"]
+    return [f"{summary}; {use.kg_co2_per_month:,.0f} kg CO2 a month ({use.grid}, {use.grams_per_kwh:g} g/kWh)"]
+
+
+# Hosts
+
+
+def need_text(need: HostNeed) -> str:
+    """One need, what the offer has, and why."""
+    summary = f"{need.name}: {show(need.need, need.unit)}"
+    if need.has is not None:
+        summary += f" of {show(need.has, need.unit)}" + ("" if need.enough else " - too little")
+    return f"{summary} ({need.why})" if need.why else summary
+
+
+def starving(needs: Iterable[HostNeed]) -> str:
+    """What the offer has too little of; empty when nothing that it lists is."""
+    return "; ".join(
+        f"{need.name} {show(need.need, need.unit)}, the offer has {show(need.has or 0.0, need.unit)}"
+        for need in needs
+        if need.enough is False
+    )
+
+
+# What would change the answer
+
+
+def break_even_text(flip: BreakEven) -> str:
+    """ "deadline below 5.2 h (3.1 h-8 h): 8 x b200 for $90 in 2 h [not distinguishable as it is]"."""
+    tie = " [not distinguishable as it is]" if flip.ties else ""
+    return f"{flip.input} {show(flip.value, flip.unit)}{_break_even_interval(flip)}: {flip.becomes}{tie}"
+
+
+def _break_even_interval(flip: BreakEven) -> str:
+    if flip.low is None and flip.high is None:
+        return ""
+    if flip.low is not None and flip.high is not None:
+        return f" ({span(flip.low, flip.high, unit=flip.unit)})" if flip.low != flip.high else ""
+    low, high = (None if end is None else show(end, flip.unit, digits=2) for end in (flip.low, flip.high))
+    return f" ({low} or more)" if low is not None else f" ({high} or less)"
+
+
+# How an opened option and a plan end
+
+
+def chosen(options: Sequence[Option], rank: int) -> Option:
+    """
+    The option of that rank, counted from one.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no such option.
+    """
+    if rank > len(options):
+        raise BadRequest(f"option {rank}: the plan has {len(options)}; choose 1 to {len(options)}")
+    return options[rank - 1]
+
+
+def decisions(trail: Iterable[Decision]) -> tuple[Section, ...]:
+    """The decision trail, a line each."""
+    return listed("Decisions", [f"{d.question} {d.answer}: {d.because}" for d in trail])
+
+
+def rejections(title: str, rejected: Sequence[Rejection], *, most: int | None = MOST_REJECTIONS) -> tuple[Section, ...]:
+    """Losers with the reason of each, the first few by name."""
+    shown = rejected if most is None else rejected[:most]
+    named = [f"{loser.what}: {loser.verdict.reason}" for loser in shown]
+    rest = len(rejected) - len(shown)
+    return listed(f"{title} ({len(rejected)})", [*named, *([f"… and {rest} more (all in --json)"] if rest else [])])
+
+
+def ending(trail: Iterable[Decision], rejected: Sequence[Rejection], *, made: Provenance, title: str) -> list[Block]:
+    """Decisions, what is ruled out, assumptions, and when it was made from which data."""
+    return [*decisions(trail), *rejections(title, rejected, most=None), *listed("Assumptions", made.assumed),
+            made_note(made)]  # fmt: skip
+
+
+def made_note(made: Provenance) -> Note:
+    """When it was made, by which version, from which data."""
+    dates = ", ".join(f"{name} {date}" for name, date in sorted(made.catalogue.items()))
+    return Note(text=f"Made {made.made} by tonnage {made.version}{f'; {dates}' if dates else ''}.")

@@ -1,0 +1,34 @@
+"""Options by the names that other programs give them."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from tonnage.cli import COMMANDS, root
+from tonnage.cli.option_aliases import OURS, ours
+
+
+@pytest.mark.parametrize("name", ["--gpu", "--GPU_type", "--device"])
+def test_an_option_has_our_name_only_where_the_command_has_it(name: str) -> None:
+    assert ours(name, ["--accelerator", "--tp"]) == "--accelerator"
+    assert ours(name, ["--tp"]) is None
+
+
+def test_one_name_means_what_the_command_has() -> None:
+    """A batch is requests in flight for a server and sequences of a step for a training run."""
+    assert ours("--batch-size", ["--concurrency", "--rate"]) == "--concurrency"
+    assert ours("--batch-size", ["--global-batch"]) == "--global-batch"
+
+
+def test_every_row_names_an_option_that_some_command_has() -> None:
+    ctx = click.Context(root)
+    known: set[str] = set()
+    waiting = [root.get_command(ctx, name) for name in COMMANDS]
+    while waiting:
+        command = waiting.pop()
+        assert command is not None
+        known |= {name for param in command.get_params(ctx) for name in param.opts}
+        if isinstance(command, click.Group):
+            waiting += [command.get_command(ctx, name) for name in command.list_commands(ctx)]
+    assert {f"--{our}" for our in OURS} <= known

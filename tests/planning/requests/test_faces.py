@@ -1,0 +1,130 @@
+"""Options, schema, Python types and lists of fields say what the requests declare, and read alike."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+
+import tonnage
+from tonnage.cli import root
+from tonnage.domain.requests import typed as types
+from tonnage.domain.requests.serve import Serve
+from tonnage.domain.requests.table import REQUESTS
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.requests.described import described
+from tonnage.planning.requests.lifecycle import lifecycle_request
+from tonnage.planning.requests.reading import in_base_units, request_fields
+from tonnage.planning.requests.serve import serve_request
+from tonnage.planning.requests.simulate import simulation_of
+from tonnage.planning.requests.typed import typed
+
+COMMANDS = {
+    **{kind: ["plan", kind] for kind in ("serve", "batch", "train", "finetune", "infer", "lifecycle", "fleet")},
+    "fit": ["fit"],
+    "rent-or-buy": ["cost", "rent-or-buy"],
+}
+FUNCTIONS = {
+    **{kind: f"plan_{kind}" for kind in ("serve", "batch", "train", "finetune", "infer", "lifecycle", "fleet")},
+    "fit": "fit",
+    "rent-or-buy": "rent_or_buy",
+    "simulate": "simulate",
+}
+
+
+def _command(path: list[str]) -> click.Command:
+    command: click.Command = root
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    return command
+
+
+@pytest.mark.parametrize("question", COMMANDS)
+def test_every_field_is_an_option_with_its_help(question: str) -> None:
+    options = {param.name: param for param in _command(COMMANDS[question]).params}
+    for field in request_fields(REQUESTS[question]):
+        option = options[field.name]
+        if isinstance(option, click.Option):
+            assert option.help == field.help
+            assert "--" + field.name.replace("_", "-") in option.opts
+
+
+def test_the_published_types_are_current() -> None:
+    assert typed() == Path(types.__file__).read_text(encoding="utf-8"), (
+        "run: python -m tonnage.planning.requests.typed > src/tonnage/domain/requests/typed.py"
+    )
+
+
+@pytest.mark.parametrize("question", FUNCTIONS)
+def test_every_function_takes_the_fields_of_its_question(question: str) -> None:
+    name = f"{question.title().replace('-', '')}Fields"
+    parameters = inspect.signature(getattr(tonnage, FUNCTIONS[question])).parameters
+    assert parameters["fields"].annotation == f"Unpack[{name}]"
+    declared = {field.name for field in request_fields(REQUESTS[question])}
+    taken = {*getattr(types, name).__annotations__, *parameters}
+    assert declared <= taken
+
+
+def test_plain_numbers_in_python_are_in_base_units() -> None:
+    texts = {"model": "8B", "rate": "4/s", "ttft": "500 ms", "budget": "$20/h", "headroom": "30 %", "context": "8k",
+             "idle_timeout": "15 min", "max_power": "700 W"}  # fmt: skip
+    plain = {"model": "8B", "rate": 4, "ttft": 0.5, "budget": 20, "headroom": 0.3, "context": 8000,
+             "idle_timeout": 900, "max_power": 700.0}  # fmt: skip
+    assert serve_request(in_base_units(plain, Serve)) == serve_request(texts)
+
+
+def test_plain_numbers_of_groups_are_in_base_units_too() -> None:
+    plain: dict[str, Any] = {"model": "8B", "months": 12, "finetune": {"tokens": 4e7, "deadline": 86400},
+                             "serve": {"rate": 4, "ttft": 1}}  # fmt: skip
+    texts: dict[str, Any] = {"model": "8B", "months": "12", "finetune": {"tokens": "40M", "deadline": "24 h"},
+                             "serve": {"rate": "4/s", "ttft": "1 s"}}  # fmt: skip
+    read = lifecycle_request(in_base_units(plain, REQUESTS["lifecycle"]))
+    assert read == lifecycle_request(texts)
+    case = {"model": "8B", "accelerator": "H100", "traffic": {"rate": 6, "profile": "chat"}, "slo": {"ttft": 1}}
+    assert simulation_of(in_base_units(case, REQUESTS["simulate"])).traffic.rate_per_s == 6.0
+
+
+def test_a_number_in_a_file_still_needs_its_unit() -> None:
+    with pytest.raises(TonnageError, match="rate: '4' has no unit"):
+        serve_request({"model": "8B", "rate": 4})
+
+
+def test_several_wrong_fields_are_told_at_once() -> None:
+    with pytest.raises(BadRequest) as caught:
+        serve_request({"model": "8B", "rate": "4", "ttfft": "1 s", "percentile": "101"})
+    assert all(part in str(caught.value) for part in ("rate: '4' has no unit", "'ttfft'", "percentile: '101'"))
+
+
+def test_a_plan_states_the_numbers_it_was_made_with() -> None:
+    written = json.loads(msgspec.json.encode(serve_request({"model": "8B", "rate": "4/s"})))
+    assert written["headroom"] == 0.25 and written["engines"] == ["vllm"] and written["slo"] == {"percentile": 95.0}
+
+
+@pytest.mark.parametrize("question", REQUESTS)
+def test_fields_are_listed_as_text_and_json(question: str) -> None:
+    run = CliRunner().invoke(root, ["fields", question, "--json"])
+    listed = json.loads(run.output)
+    assert [field["name"] for field in listed["fields"]] == [field.name for field in described(question)]
+    shown = CliRunner().invoke(root, ["fields", question]).output
+    assert all(field["name"] in shown for field in listed["fields"])
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("typed_so_far", "option", "offered"),
+    [("h100-s", "--accelerator", "h100-sxm5-80gb"), ("fp8", "--precision", "fp8"), ("ne", "--start-from", "network")],
+)
+def test_a_shell_completes_values(typed_so_far: str, option: str, offered: str) -> None:
+    shell = ShellComplete(root, {}, "tonnage", "_TONNAGE_COMPLETE")
+    found = shell.get_completions(["plan", "serve", "8B", option], typed_so_far)
+    assert offered in {item.value for item in found}

@@ -1,0 +1,190 @@
+"""The first screen of every example: 24 lines of 100 columns, the model named; on every face the same."""
+
+from __future__ import annotations
+
+import html as escaping
+import io
+import re
+from contextlib import redirect_stdout
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.report.examples import answered, names, question, texts_of
+
+import tonnage
+from tonnage.domain.answer import Quantity
+from tonnage.planning.error_model import ErrorModel
+from tonnage.report.answers import DOCUMENTS, document_of, fragment, show
+from tonnage.report.document import Document, Headline, Table
+from tonnage.report.markdown import markdown
+from tonnage.report.names import model_name, part_name, product
+from tonnage.report.screen import Pick, Ranking, left_out, picks, rows_shown
+from tonnage.report.terminal import print_blocks
+from tonnage.report.wording import chance, money, span
+
+LINES, COLUMNS = 24, 100
+ID = re.compile(r"(?<![\w/.-])(?:h100-sxm5-80gb|b200-sxm-180gb|h200-sxm-141gb|a100-sxm4-80gb|rtx-4090)(?![\w/-])")
+INTERVAL = re.compile(r"\d[^()]* \(\D?[\d.,]+ ?[a-zµA-Z/$]*-")
+
+
+def printed(document: Document, *, width: int = COLUMNS, why: bool = False) -> list[str]:
+    out = io.StringIO()
+    with redirect_stdout(out):
+        print_blocks(document.blocks if why else document.first, width=width)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_first_screen_holds_the_answer(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    show(answered(name), question=question(name))
+    text = capsys.readouterr().out
+    lines = text.splitlines()
+    assert len(lines) <= LINES and max(map(len, map(str.rstrip, lines))) <= COLUMNS, text
+    assert not ID.search(text) and "\x1b" not in text
+    assert "--why" in text
+    plan = answered(name)
+    request = getattr(plan, "request", None)
+    if hasattr(request, "model"):
+        assert " ".join(text.split()).startswith(model_name(request.model))
+    elif hasattr(request, "workloads"):
+        for workload in request.workloads:
+            if workload.serve is not None:
+                assert model_name(workload.serve.model) in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_face_says_the_same(name: str) -> None:
+    answer = answered(name)
+    document = document_of(answer)
+    texts = {" ".join(text.split()) for text in texts_of(document)}
+    in_markdown = " ".join(markdown(document.blocks).replace("\\|", "|").replace("&lt;", "<").split())
+    page = fragment(answer, picture=lambda chart: "")
+    in_html = " ".join(escaping.unescape(re.sub("<[^>]*>", " ", page)).replace("\xa0", " ").split())
+    for text in texts:
+        assert text in in_markdown or "\\" in in_markdown, text
+        assert text in in_html, text
+    narrow = "".join("".join(printed(document, width=400, why=True)).split())
+    lost = [text for text in texts if "".join(text.split()) not in narrow]
+    assert not [text for text in lost if len(text) < 60], "a cell or a line is not printed at full width"
+
+
+@pytest.mark.parametrize("name", ["chat-70b", "nightly-batch", "pretrain-8b", "embed-texts", "rent-or-buy"])
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_narrow_terminals_keep_interval_and_evidence(name: str, width: int) -> None:
+    lines = printed(document_of(answered(name)), width=width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    assert INTERVAL.search(text), text
+    if name != "rent-or-buy":
+        assert "evidence" in text and ("calibrated" in text or "derived" in text)
+
+
+def test_what_gives_way_gives_way_in_order() -> None:
+    document = document_of(answered("chat-70b"))
+    heads = [
+        {head for head in ("region", "req/s", "provider", "layout", "meets", "$/h", "evidence") if any(
+            head in line.split() for line in printed(document, width=width) if "accelerators" in line
+        )}
+        for width in (170, 120, 100, 70)
+    ]  # fmt: skip
+    assert all(later <= earlier for earlier, later in pairwise(heads))
+    assert {"$/h", "evidence"} <= heads[-1] and "region" in heads[0]
+
+
+class Option:
+    """What choices look at."""
+
+    def __init__(self, price: float, speed: float, *, lasting: bool = False, sure: bool = True) -> None:
+        self.price, self.speed, self.lasting, self.sure = price, speed, lasting, sure
+
+
+class Plan:
+    def __init__(self, *options: Option, choices: tuple[Any, ...] = ()) -> None:
+        self.options, self.choices = options, choices
+
+
+BY = Ranking(price=lambda o: o.price, speed=lambda o: o.speed, survives=lambda o: o.lasting, soonest=True)
+
+
+def test_choices_are_named_where_they_differ_and_never_twice() -> None:
+    plan = Plan(Option(10, 9), Option(10.5, 5), Option(30, 1), Option(12, 8, lasting=True), Option(10.1, 2, sure=False))
+    assert picks(plan, BY) == [Pick("cheapest", 0), Pick("fastest", 1), Pick("resilient", 3), Pick("soonest", 2)]
+    assert picks(Plan(Option(10, 9, lasting=True), Option(10.5, 8.9)), BY) == [Pick("cheapest", 0)]
+
+
+def test_choices_of_the_plan_come_before_those_computed_here() -> None:
+    class Choice:
+        def __init__(self, name: str, option: int) -> None:
+            self.name, self.option = name, option
+
+    given = (Choice("cheapest", 0), Choice("fastest", 0), Choice("resilient", 1))
+    assert picks(Plan(Option(1, 1), Option(2, 2), choices=given), BY) == [Pick("cheapest", 0), Pick("resilient", 1)]
+
+
+def test_a_table_has_five_rows_none_dominated_nor_three_times_the_price_unless_asked_for() -> None:
+    options = [Option(10 + n, 20 - n) for n in range(12)] + [Option(11, 30), Option(31, 0.5)]
+    plan = Plan(*options)
+    shown = [pick.place for pick in rows_shown(plan, Ranking(price=BY.price, speed=BY.speed), top=None)]
+    assert len(shown) == 5 and 12 not in shown and 13 not in shown
+    assert len(rows_shown(plan, BY, top=7)) == 7
+    assert len(rows_shown(plan, BY, top=None, every=True)) == len(options)
+
+
+def test_a_chance_is_that_of_the_error_model() -> None:
+    errors = ErrorModel(kind="serve", level="calibrated:steady:dense:vllm")
+    for limit in (0.02, 0.03, 0.045):
+        quantity = errors.quantity("tpot_s", 0.03, unit="s", basis="calibrated")  # type: ignore[arg-type]
+        assert chance(quantity, limit) == pytest.approx(errors.chance("tpot_s", 0.03, limit=limit))
+    assert chance(Quantity(value=1.0, unit="s"), 2.0) is None
+
+
+def test_without_objectives_there_is_a_frontier_and_no_single_winner() -> None:
+    plan = tonnage.plan_serve("meta-llama/Llama-3.1-8B-Instruct", rate="3/s", traffic="chat", quick=True)
+    text = " ".join(printed(document_of(plan)))
+    assert "no objectives" in text and "frontier" in text and "--ttft" in text
+    table = next(block for block in document_of(plan).first if isinstance(block, Table))
+    assert len(table.rows) >= min(2, len(plan.frontier))
+
+
+def test_ranges_say_their_unit_once_and_names_are_those_of_people() -> None:
+    assert span(0.352, 8.7, unit="s") == "352 ms-8.7 s" and span(0.2, 0.7, unit="s") == "200-700 ms"
+    assert span(0.65, 14.0, unit="1/s") == "0.65-14/s" and span(3.35, 4.95, unit="USD/h") == "$3.35-4.95/h"
+    assert [money(value) for value in (417.54, 1118.2, 2_345_678, 0.58)] == ["$418", "$1,120", "$2.35M", "$0.58"]
+    assert model_name("ultralytics/yolov8m") == "YOLOv8m" and model_name("meta-llama/Llama-2-13b-hf") == "Llama 2 13B"
+    assert product("b200-sxm-180gb") == "NVIDIA B200 180 GB" and part_name("rtx-4090") == "RTX 4090 24 GB"
+    assert product("a part of my own") == "a part of my own"
+
+
+def test_what_cannot_be_done_is_counted_by_reason() -> None:
+    plan = tonnage.plan_serve(
+        "meta-llama/Llama-3.1-70B-Instruct", rate="4/s", traffic="chat", tpot="0.1 ms", quick=True
+    )
+    document = document_of(plan)
+    lines = printed(document)
+    table = next(block for block in document.first if isinstance(block, Table))
+    assert not plan.feasible and any(isinstance(block, Headline) and not block.good for block in document.first)
+    assert len(lines) <= LINES and len(table.rows) <= 4
+    assert sum(int(row[1]) for row in table.rows) <= len(plan.rejected)
+    assert f"{len(plan.rejected)} configurations ruled out" in " ".join(" ".join(lines).split())
+
+
+def test_all_options_are_shown_when_asked_for() -> None:
+    plan = answered("embed-texts")
+    table = next(block for block in document_of(plan, every=True).first if isinstance(block, Table))
+    assert len(table.rows) == len(plan.options)
+    assert "more option" not in left_out((), hidden=0)
+
+
+def test_an_old_price_says_its_age_once() -> None:
+    text = " ".join(printed(document_of(answered("chat-70b"))))
+    assert text.count("months old") == 1 and "*" not in text
+
+
+def test_every_kind_of_answer_has_a_document() -> None:
+    kinds = {type(answered(name)) for name in names()}
+    assert kinds <= set(DOCUMENTS)
+    best = answered("chat-70b")
+    assert document_of(replace(best, options=best.options[:1])).first

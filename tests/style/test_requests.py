@@ -1,0 +1,98 @@
+"""A field of a request is written once: its declaration is the only place with its name, help, bounds and default."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+
+import msgspec
+import pytest
+from tests.style.source import modules
+
+from tonnage.domain.requests.field import GROUPS, Field, attributes_of, fields_of, groups_of
+from tonnage.domain.requests.table import REQUESTS
+from tonnage.planning.requests.names import NAMES
+from tonnage.planning.requests.reading import request_fields
+from tonnage.units import DIMENSIONS
+
+DECLARING = ("domain/requests/", "domain/layout.py")
+BESIDE = {"web/questions.py": "lists of groups and the ways of a comparison, as one box of a form"}
+"""Modules that make a `Field` of their own, and why."""
+DERIVED = {
+    ("traffic", "planning/requests/workload.py"): "lengths where neither they nor a profile are given: chat's",
+    ("seq_len", "planning/requests/train.py"): "the shortest sequence that a number of tokens is held against",
+    ("kind", "planning/requests/fleet.py"): "of a workload, from the fields it has",
+    ("survives", "planning/requests/fleet.py"): "from the number of zones",
+    ("spot_share", "planning/requests/fleet.py"): "from the kind of workload",
+    ("per_node", "planning/requests/fleet.py"): "from the number of accelerators",
+    ("buckets", "planning/requests/fleet.py"): "one, where neither a number nor a list is given",
+    ("machine", "planning/requests/cost.py"): "the usual server, whose accelerator and key are two attributes",
+    ("think_time", "planning/requests/serve.py"): "of a user, turned into a rate",
+}
+"""Fields whose default follows from other fields, so that no attribute holds it."""
+
+
+def _structs() -> list[type[msgspec.Struct]]:
+    """Every struct that declares fields, those of groups among them."""
+    found: list[type[msgspec.Struct]] = list(REQUESTS.values())
+    for struct in found:
+        inner = [group.of for attribute in attributes_of(struct) for group in attribute.groups]
+        found += [one for one in inner if one not in found]
+    return found
+
+
+def _calls(text: str, name: str) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name
+    ]
+
+
+def test_fields_are_declared_beside_their_attributes_and_nowhere_else() -> None:
+    elsewhere = {path for path, text in modules() if "Field" in text and "domain.requests.field" in text
+                 if _calls(text, "Field") and not path.startswith(DECLARING)}  # fmt: skip
+    assert elsewhere == set(BESIDE)
+
+
+def test_no_help_of_a_field_stands_anywhere_else() -> None:
+    helps = {field.help for struct in _structs() for field in fields_of(struct) if field.help.count(" ") > 1}
+    again = [
+        (path, node.value)
+        for path, text in modules()
+        if not path.startswith(DECLARING)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in helps
+    ]
+    assert not again
+
+
+def test_no_reader_repeats_the_default_of_a_field() -> None:
+    names = {field.name for struct in _structs() for field in fields_of(struct)}
+    again = {
+        (call.args[0].value, path)
+        for path, text in modules()
+        if path.startswith(("planning/requests/", "cli/", "web/"))
+        for call in _calls(text, "get")
+        if len(call.args) == 2 and isinstance(call.args[0], ast.Constant) and call.args[0].value in names
+        if isinstance(call.args[1], (ast.Constant, ast.Name, ast.IfExp, ast.Call))
+        if not (isinstance(call.args[1], ast.Constant) and call.args[1].value in (None, "", False))
+    }
+    assert again <= set(DERIVED), sorted(again - set(DERIVED))
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_every_field_can_be_read_listed_and_completed(name: str) -> None:
+    for field in request_fields(REQUESTS[name]):
+        assert field.help and field.group in GROUPS
+        assert field.reads in {*DIMENSIONS, "text", "list", "flag", "integer"}
+        assert not field.known or field.known in NAMES
+        assert field.low < field.high
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_one_name_is_one_field_of_a_question(name: str) -> None:
+    written: Counter[str] = Counter(group.name for group in groups_of(REQUESTS[name]))
+    declared: list[Field] = [field for one in attributes_of(REQUESTS[name]) for field in one.fields]
+    written.update(field.name for field in declared)
+    assert max(written.values()) == 1
