@@ -19,6 +19,9 @@ ROOT = Path(__file__).parents[1]
 settings.register_profile("tonnage", derandomize=True, deadline=None, print_blob=False)
 settings.load_profile("tonnage")
 
+# Exported training scripts are kept texts: a search for doctests would import them, and PyTorch's sharding with them.
+collect_ignore_glob = ["golden/export/*"]
+
 # Folders of tests/ in the order their failures explain each other: a broken fact breaks a formula, a broken
 # formula breaks a plan. A folder not named here runs in the middle.
 FIRST = ("style", "units", "errors", "domain", "integrity", "catalog", "paper", "physics", "simulation")

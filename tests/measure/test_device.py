@@ -90,7 +90,7 @@ def test_without_pytorch_numpy_measures_the_processor(monkeypatch: pytest.Monkey
 def test_the_command_writes_the_file(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     file = tmp_path / "box.toml"
-    args = ["measure", "device", "--threads", "1", "--seconds", "1s", "--id", "own-box", "--out", str(file)]
+    args = ["measure", "device", "--threads", "1", "--seconds", "200 ms", "--id", "own-box", "--out", str(file)]
     result = CliRunner().invoke(cli.root, args, prog_name="tonnage")
     assert result.exit_code == 0, result.output
     assert "own-box" in result.output

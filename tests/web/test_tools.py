@@ -48,7 +48,7 @@ def test_the_fields_left_out_are_told_and_taken() -> None:
 
 def test_a_result_is_the_report_as_markdown() -> None:
     told = call("check_memory_fit", FIT, additions=NOTHING)
-    assert told.text.startswith("**") and "fits 1 x H100" in told.data["headline"] and "|---:|" in told.text
+    assert "**" in told.text and "|---:|" in told.text and told.data["headline"]
 
 
 @pytest.mark.parametrize(

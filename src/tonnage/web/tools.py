@@ -191,12 +191,13 @@ _OTHERS: Final = (
     Tool(
         name="export_plan",
         title="The files that start a plan",
-        description="Files for an engine or an orchestrator: vllm, sglang, kubernetes, skypilot, slurm and others; an "
-        "unknown target is answered with all of them. Nothing is written.",
-        properties={"plan_file": PLAN_FILE, "option": RANK, "target": {"type": "string", "description": "such as vllm"},
+        description="Files for an engine, by its name, or an orchestrator: kubernetes, skypilot, slurm and others; "
+        "an unknown target is answered with all of them. Nothing is written.",
+        properties={"plan_file": PLAN_FILE, "option": RANK,
+                    "target": {"type": "string", "description": "such as kubernetes"},
                     "checkpoint": {"type": "string", "description": "Hub checkpoint in the planned weight format"}},
         required=("plan_file", "target"),
-        example={"plan_file": "plan.json", "target": "vllm"},
+        example={"plan_file": "plan.json", "target": "kubernetes"},
         gives=_holds("files", {"type": "object", "additionalProperties": TEXT}),
     ),
     Tool(

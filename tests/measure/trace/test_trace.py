@@ -1,6 +1,7 @@
 """Tracing: exact counts of published networks, memory against PyTorch's own tracker, and what cannot be followed."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="tracing needs the torch extra")
 
 from tests import networks  # noqa: E402
+from tests.sweeps import FULL  # noqa: E402
 
 from tonnage import catalog  # noqa: E402
 from tonnage.catalog.fitted import offline, unet_of  # noqa: E402
@@ -163,8 +165,11 @@ OPTIMIZERS: dict[str, tuple[Callable[[Any], Any], float, Callable[[Profile], flo
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", SMALL)
+# Every network with the optimizer of most training, every optimizer once; all pairs in a sweep.
+PAIRS = [*((name, "adamw") for name in SMALL), ("decoder", "sgd"), ("encoder", "adamw, foreach")]
+
+
+@pytest.mark.parametrize(("name", "optimizer"), list(product(SMALL, OPTIMIZERS)) if FULL else PAIRS)
 def test_peak_training_memory_as_torch_tracks_it(name: str, optimizer: str) -> None:
     """Traced at a batch of 2 without data; the real step runs a batch of 8 on this processor under MemTracker."""
     from torch.distributed._tools.mem_tracker import MemTracker

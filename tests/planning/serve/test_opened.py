@@ -117,7 +117,8 @@ def test_parts_add_up_under_every_setting_that_changes_a_step(changes: dict[str,
     base = ServeCase(model="meta-llama/Llama-3.1-8B", accelerator="h100-sxm5-80gb", traffic=Traffic(concurrency=24),
                      isl=900.0, osl=200.0)  # fmt: skip
     for load in LOADS:
-        opened(msgspec.structs.replace(base, traffic=load, **changes))
+        trees = opened(msgspec.structs.replace(base, traffic=load, **changes))
+        assert max(map(gap, trees.values())) < WITHIN, load
 
 
 def test_separate_pools_and_encoders_open_too() -> None:
