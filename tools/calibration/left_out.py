@@ -152,7 +152,7 @@ def without(fold: Fold) -> list[Score]:
     with ExitStack() as stack:
         if ENGINES:
             serving = fits.serving_without(hidden, engine=fold.name if fold.kind == "engine" else "")
-            stack.enter_context(swapped(overheads_table, "_rows", lambda: MappingProxyType(serving)))
+            stack.enter_context(swapped(overheads_table, "_eras", lambda: MappingProxyType(serving)))
             return list(score(rows))
         training = fits.training_without(hidden)
         stack.enter_context(swapped(train_door, "training_coefficients", lambda: training))
