@@ -91,5 +91,5 @@ def test_the_command_says_the_licence_and_a_simulation_plays_it_by_name(
     assert len(traces.read_trace(found_trace(NAME)).sent_s) == ROWS
     assert found_trace("own.csv") == "own.csv"
     case = f"model: 8B\naccelerator: H100\ntraffic: {{trace: {NAME}, requests: 500}}\n"
-    told = CliRunner().invoke(root, ["simulate", "-"], input=case)
+    told = CliRunner().invoke(root, ["simulate", "-", "--why"], input=case)
     assert told.exit_code == 0 and "500 requests of" in told.output and "Splitwise" in told.output

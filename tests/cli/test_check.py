@@ -73,4 +73,4 @@ def test_mistakes_are_one_sentence(folder: Path, request_text: str | None, more:
 def test_a_baseline_that_is_no_plan_is_told(folder: Path) -> None:
     (folder / "plan.json").write_text('{"schema": "tonnage.fit/1"}')
     result = checked(folder)
-    assert result.exit_code == 2 and "tonnage.plan/1" in result.stderr
+    assert result.exit_code == 2 and "tonnage.plan/2" in result.stderr

@@ -68,7 +68,7 @@ def parse_slice_name(name: str) -> tuple[str, str] | None:
 
     Examples
     --------
-    >>> parted("H100:1g.10gb"), parted("NVIDIA A100-SXM4-40GB MIG 1g.5gb"), parted("h100")
+    >>> parse_slice_name("H100:1g.10gb"), parse_slice_name("NVIDIA A100-SXM4-40GB MIG 1g.5gb"), parse_slice_name("h100")
     (('H100', '1g.10gb'), ('NVIDIA A100-SXM4-40GB', '1g.5gb'), None)
     """
     match = _NAMED.fullmatch(name.strip())

@@ -37,7 +37,7 @@ def check(
     overrides: tuple[str, ...],
     folders: tuple[str, ...],
     top: int | None,
-    every: bool,
+    show_all: bool,
     why: bool,
     as_json: bool,
 ) -> None:
@@ -71,7 +71,7 @@ def check(
     if as_json:
         click.echo(document(found))
     else:
-        show(found, top=top, every=every, why=why)
+        show(found, top=top, every=show_all, why=why)
     if not found.feasible:
         ctx.exit(INFEASIBLE)
     if found.changed:

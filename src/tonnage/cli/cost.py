@@ -39,7 +39,7 @@ def _rent_or_buy(
     folders: tuple[str, ...],
     today: datetime | None,
     top: int | None,
-    every: bool,
+    show_all: bool,
     why: bool,
     picture: str | None,
     as_json: bool,
@@ -78,6 +78,6 @@ def _rent_or_buy(
     else:
         from tonnage.report.answers import show
 
-        show(answer, top=top, every=every, why=why)
+        show(answer, top=top, every=show_all, why=why)
     if not answer.feasible:
         ctx.exit(INFEASIBLE)

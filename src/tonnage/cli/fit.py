@@ -32,7 +32,7 @@ def fit(
     additions: tuple[str, ...],
     offline: bool,
     top: int | None,
-    every: bool,
+    show_all: bool,
     why: bool,
     picture: str | None,
     as_json: bool,
@@ -64,6 +64,6 @@ def fit(
     else:
         from tonnage.report.answers import show
 
-        show(answer, top=top, every=every, why=why)
+        show(answer, top=top, every=show_all, why=why)
     if not answer.fits:
         ctx.exit(INFEASIBLE)

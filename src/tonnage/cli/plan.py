@@ -96,7 +96,7 @@ class _Output(msgspec.Struct, frozen=True, kw_only=True):
     output: str | None = None
     plot: str | None = None
     top: int | None = None
-    every: bool = False
+    show_all: bool = False
     why: bool = False
     as_json: bool = False
 
@@ -213,7 +213,7 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
     if output.as_json:
         click.echo(as_json(answer))
     else:
-        answers.show(answer, top=output.top, every=output.every, why=output.why)
+        answers.show(answer, top=output.top, every=output.show_all, why=output.why)
     if output.plot is not None:
         answers.plot(answer, output.plot)
     if not answer.feasible:

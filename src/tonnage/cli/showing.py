@@ -30,11 +30,11 @@ def why_option(command: Command) -> Command:
 
 
 def show_options(of: str, *, most: int = 200) -> Callable[[Command], Command]:
-    """Adds `--why`, `--all` and `--top`, which `report.answers.show` takes as why, every and top."""
+    """Adds `--why`, `--all` and `--top`, which `report.answers.show` takes as why, every (here `show_all`) and top."""
 
     def decorate(command: Command) -> Command:
         command = click.option("--top", type=click.IntRange(1, most), help=f"so many {of}, by rank")(command)
-        command = click.option("--all", "every", is_flag=True, help=f"all {of}")(command)
+        command = click.option("--all", "show_all", is_flag=True, help=f"all {of}")(command)
         return why_option(command)
 
     return decorate

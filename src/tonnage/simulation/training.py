@@ -324,9 +324,11 @@ def data_exchanges(model: Model, times: Times, *, stage: Turn) -> list[Exchange]
         if gathers and not setup.adapter:
             gather += transfer_s("all_gather", 2.0 * held, ranks=ranks, stride=stride, links=times.links)
     hides = c.data_overlap if setup.software.hides_reduction else 0.0
+    # While the host still launches, links are as free as while the device computes.
+    backward = stage.backward * (1.0 + stage.host / max(stage.compute + stage.elementwise, 1e-12))
     return [
-        Exchange("gradients", reduce, exposed(reduce, stage.backward, overlap=hides)),
-        Exchange("gathered weights", gather, exposed(gather, stage.total - stage.backward, overlap=hides)),
+        Exchange("gradients", reduce, exposed(reduce, backward, overlap=hides)),
+        Exchange("gathered weights", gather, exposed(gather, stage.total - backward, overlap=hides)),
     ]
 
 

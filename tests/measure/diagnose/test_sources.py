@@ -204,9 +204,9 @@ def test_a_bad_request_is_one_sentence(arguments: list[str], says: str) -> None:
 
 def test_the_command_python_and_the_tool_say_the_same() -> None:
     name = str(DATA / "guidellm_0.8.1.json")
-    shown = CliRunner().invoke(root, ["diagnose", name])
+    shown = CliRunner().invoke(root, ["diagnose", name, "--why"])
     assert shown.exit_code == 0 and shown.stdout.startswith("Queueing: ")
-    assert "why this limit" in shown.stdout and "Not known" in shown.stdout
+    assert "Not known" in shown.stdout
     found = json.loads(CliRunner().invoke(root, ["diagnose", name, "--json"]).stdout)
     assert found["schema"] == "tonnage.diagnosis/1" and found["verdicts"][0]["name"] == "queueing"
     answer = tonnage.diagnose(name)
@@ -235,7 +235,8 @@ def test_a_verdict_to_change_capacity_comes_with_the_plan_that_would() -> None:
     without = tonnage.diagnose(page, model="meta-llama/Llama-3.1-8B")
     assert without.plan is None and without.missing[-1].verdict == "the plan that would"
     result = CliRunner().invoke(root, [*found.plan_command.split()[1:], "--quick"])
-    assert result.exit_code == 0 and result.stdout.startswith(found.plan[:20])
+    count, part = found.plan.split()[1:4:2]
+    assert result.exit_code == 0 and f"{count} x " in result.stdout and part.upper() in result.stdout.upper()
 
 
 def test_a_baseline_shows_what_got_worse(tmp_path: Path) -> None:

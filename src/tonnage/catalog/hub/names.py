@@ -106,9 +106,9 @@ def parse_name(name: str) -> ParsedName:
 
     Examples
     --------
-    >>> take_apart("nvidia/Llama-3.1-70B-Instruct-FP8")[:2]
+    >>> parse_name("nvidia/Llama-3.1-70B-Instruct-FP8")[:2]
     ('llama3.170b', 'fp8')
-    >>> take_apart("TheBloke/Llama-2-13B-chat-GGUF:Q4_K_M")[:2]
+    >>> parse_name("TheBloke/Llama-2-13B-chat-GGUF:Q4_K_M")[:2]
     ('llama213b', 'gguf-q4_k_m')
     """
     if len(name) > MAX_NAME_LENGTH:

@@ -69,8 +69,11 @@ def nvidia_smi_csv(text: str) -> Inventory:
     'NVIDIA L4'
     """
     tool = "nvidia-smi --query-gpu"
-    rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(bounded(text, tool=tool))) if row]
-    names = [name.partition(" ")[0] for name in rows[0]]
+    try:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(bounded(text, tool=tool))) if row]
+    except csv.Error as error:
+        raise BadFact(f"{tool}: no CSV: {error}") from error
+    names = [name.partition(" ")[0] for name in rows[0]] if rows else []
     if "name" not in names:
         raise BadFact(f"{tool}: no column 'name' among {echo(', '.join(names))}; query name,memory.total as csv")
     name, memory = names.index("name"), names.index("memory.total") if "memory.total" in names else None

@@ -101,6 +101,19 @@ def cost_per_unit(chance: Candidate, held: Stock, *, bucket: int) -> float:
     return min(prices) / held.offer.count * chance.share / (rate * 3600.0)
 
 
+def _whole_cost(workload: FleetWorkload, chance: Candidate, held: Stock) -> float:
+    """
+    What the whole load costs there in whole replicas: of a small service the smallest slice is the cheapest, however
+    expensive a request would be on a full one. [USD/h]
+    """
+    rate = chance.mix_per_s(workload)
+    if rate <= 0 or workload.rate_per_s <= 0:
+        return math.inf
+    bucket = max(range(len(chance.rates)), key=lambda b: chance.rates[b])
+    replica = cost_per_unit(chance, held, bucket=bucket) * chance.rates[bucket] * 3600.0
+    return replica * math.ceil(workload.rate_per_s * workload.shape.peak_to_mean / rate)
+
+
 def needless(one: Stock, machines: list[Stock], *, found: list[Candidate]) -> bool:
     """Whether a smaller instance of the same kind holds the same replicas at no higher price of each accelerator."""
     if one.own or one.host_only:
@@ -272,13 +285,16 @@ def worth(
 ) -> tuple[tuple[Stock, ...], list[Candidate], set[str]]:
     """Machines and chances whose cost is not far from the least, and the chances near enough to be simulated."""
     least: dict[tuple[int, int], float] = {}
+    least_whole: dict[int, float] = {}
     pairs = [(chance, one) for chance in found for one in held if usable(chance, one)]
     for chance, one in pairs:
+        if one.own:  # what is paid for is no yardstick for what is not
+            continue
         for bucket in range(len(chance.rates)):
             key = (chance.workload, bucket)
-            # What is paid for is no yardstick for what is not.
-            if not one.own:
-                least[key] = min(least.get(key, math.inf), cost_per_unit(chance, one, bucket=bucket))
+            least[key] = min(least.get(key, math.inf), cost_per_unit(chance, one, bucket=bucket))
+        whole = _whole_cost(request.workloads[chance.workload], chance, one)
+        least_whole[chance.workload] = min(least_whole.get(chance.workload, math.inf), whole)
     limited = bool(request.quotas or request.own)
     far = FAR * 2.0 if limited else FAR
     machines: list[Stock] = [one for one in held if one.host_only or one.own]
@@ -290,6 +306,8 @@ def worth(
             if chance.rates[b] > 0 and least.get((chance.workload, b), math.inf) > 0 else math.inf
             for b in range(len(chance.rates))
         )  # fmt: skip
+        if (bar := least_whole.get(chance.workload, math.inf)) > 0:
+            over = min(over, _whole_cost(request.workloads[chance.workload], chance, one) / bar)
         if one.own or over <= far:
             good.add(chance.name)
             if one not in machines:
