@@ -209,3 +209,5 @@ def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
         yield f"one memory for processor and graphics: {usable:.0f} GiB of it are usable for models"
     if any(row.quality is not None for row in best):
         yield f"scores are {BENCHMARK} of the released weights as each publisher ran it; models without one stand below"
+    if best and "not opened" in {one.model: one for one in downloads()}[best[0].model].source:
+        yield "names in the commands follow the publishers' conventions and were not opened: look before you pull"
