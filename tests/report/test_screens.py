@@ -187,4 +187,4 @@ def test_every_kind_of_answer_has_a_document() -> None:
     kinds = {type(answered(name)) for name in names()}
     assert kinds <= set(DOCUMENTS)
     best = answered("chat-70b")
-    assert document_of(replace(best, options=best.options[:1])).first
+    assert document_of(replace(best, options=best.options[:1], choices=best.choices[:1])).first
