@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-__all__ = ["show_options", "watch_bar", "why_option", "working"]
+__all__ = ["on_terminal", "show_options", "watch_bar", "why_option", "working"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 QUIET_S: Final = 2.0
@@ -20,6 +20,11 @@ BETWEEN_S: Final = 0.1
 """Between two drawings of a bar. [s]"""
 BAR: Final = 30
 """Characters of a bar."""
+
+
+def on_terminal() -> bool:
+    """Someone looks at what is printed: it is neither a file nor a pipe."""
+    return sys.stdout.isatty()
 
 
 def why_option(command: Command) -> Command:
