@@ -101,9 +101,7 @@ def _layered(model: Model, times: Times) -> dict[str, Node]:
     return {
         "compute": Node.total("compute", _each(pieces, times, _compute)),
         "element-wise": Node.total("element-wise", _each(pieces, times, _elementwise)),
-        "TP, CP and EP communication": Node.total(
-            "TP, CP and EP communication", _each(pieces, times, _exchange)
-        ),
+        "TP, CP and EP communication": Node.total("TP, CP and EP communication", _each(pieces, times, _exchange)),
         "host": Node.total("host", (*_each(pieces, times, _host), fixed)),
         "DP communication": Node.total("DP communication", tuple(_exposed(each, c) for each in data)),
     }
