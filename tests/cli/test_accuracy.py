@@ -97,6 +97,17 @@ def test_the_table_says_what_was_not_predicted(files: list[str]) -> None:
     assert "Runs that did not fit: 1 of 1 predicted so." in result.stdout
 
 
+def test_a_terminal_gets_the_first_screen(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(*files).stdout
+    monkeypatch.setattr("tonnage.cli.accuracy.on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = run(*files).stdout.splitlines()
+    assert lines[0] == whole.splitlines()[0]
+    assert len(lines) <= 24 and max(map(len, lines)) <= 100 and "--why" in lines[-1]
+    assert any("median error" in line for line in lines) and any("not in the catalogue" in line for line in lines)
+    assert run(*files, "--why").stdout == whole
+
+
 def test_blocks_can_be_chosen_split_and_limited(files: list[str]) -> None:
     assert {line["block"] for line in document(*files, "--block", "A", "--block", "C")["blocks"]} == {"A", "C"}
     split = document(*files, "--by", "engine")["blocks"]

@@ -37,7 +37,7 @@ def test_answers_in_a_sentence_then_tables_then_reasons() -> None:
 def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     assert run(*BATCH, "-o", str(path), *TODAY).exit_code == 0
-    result = run("explain", str(path))
+    result = run("explain", str(path), "--why")
     assert result.exit_code == 0
     for title in ("Cost of the job", "Memory of one accelerator", "Electricity and carbon", "billing:"):
         assert title in result.output

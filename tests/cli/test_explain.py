@@ -31,7 +31,7 @@ def breakdown(given: str, *args: str) -> dict[str, Any]:
 def test_tpot_opens_down_to_operators_and_names_their_grid() -> None:
     code, text, _ = run("explain", "-", "--number", "tpot", given=json.dumps(CASE))
     assert code == 0
-    assert text.startswith("meta-llama/Llama-3.1-8B on 1 x H100 SXM5 80 GB, vllm, 16 clients")
+    assert text.startswith("Llama 3.1 8B on 1 x H100 SXM5 80 GB, vllm, 16 clients")
     assert "\nTPOT: " in text
     assert "TTFT" not in text
     product = next(line for line in text.splitlines() if "feed-forward up" in line)
@@ -40,6 +40,20 @@ def test_tpot_opens_down_to_operators_and_names_their_grid() -> None:
     assert "own gemm/bf16 [" in product
     assert "efficiency/h100-sxm5-80gb.vllm.grids, vllm 0.24.0" in text
     assert "engines/overheads.csv" in text
+
+
+def test_a_first_screen_names_the_largest_parts_of_each_number() -> None:
+    code, text, _ = run("explain", "-", given=json.dumps(CASE))
+    lines = text.splitlines()
+    assert code == 0 and len(lines) <= 24 and "--why" in lines[-1]
+    assert lines[0].startswith("Llama 3.1 8B on 1 x H100 SXM5 80 GB")
+    found = breakdown(json.dumps(CASE))["numbers"]
+    for name in ("TTFT", "TPOT"):
+        row = next(line for line in lines if line.split()[:1] == [name])
+        node = next(node for node in found if node["name"] == name)
+        shares = [int(word.rstrip("%,")) for word in row.split() if word.rstrip(",").endswith("%")]
+        assert shares == sorted(shares, reverse=True) and 50 < sum(shares) <= 101
+        assert f"{node['value'] * 1e3:.3g} ms" in row
 
 
 def test_json_is_nested_nodes_with_evidence() -> None:
@@ -134,7 +148,7 @@ def test_a_plan_opens_its_latencies_under_its_own_means(tmp_path: Path) -> None:
     found = {node["name"]: node for node in breakdown(path.read_text(encoding="utf-8"))["numbers"]}
     assert found["TPOT"]["value"] == pytest.approx(option["capacity"]["tpot_mean_s"], rel=1e-9)
     assert found["TTFT"]["value"] == pytest.approx(option["capacity"]["ttft_mean_s"], rel=1e-9)
-    code, text, _ = run("explain", str(path))
+    code, text, _ = run("explain", str(path), "--why")
     assert code == 0
     assert "Memory of one accelerator" in text
     assert "matrix products" in text
@@ -146,6 +160,6 @@ def test_a_training_case_opens_its_step() -> None:
             "seq_len": 4096, "global_batch": 64, "framework": "megatron"}  # fmt: skip
     found = breakdown(json.dumps(case))
     assert [node["name"] for node in found["numbers"]] == ["step", "tokens per second and accelerator"]
-    text = run("explain", "-", given=json.dumps(case))[1]
+    text = run("explain", "-", "--why", given=json.dumps(case))[1]
     assert "gate_up_proj weight gradient" in text
     assert "training/coefficients.toml" in text

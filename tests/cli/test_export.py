@@ -46,6 +46,14 @@ def test_list_names_every_target(plan: str) -> None:
         assert f"\n{name} " in f"\n{text}"
 
 
+def test_the_targets_fit_a_screen(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tonnage.cli.export.on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = run("export", plan, "--to", "list").stdout.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 100
+    assert [line.split()[0] for line in lines if line.split()[:1] in (["vllm"], ["slurm"])] == ["slurm", "vllm"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -38,7 +38,7 @@ def test_file_and_flags_give_the_same_bytes(tmp_path: Path) -> None:
 def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     assert run(*SERVE, "-o", str(path))[0] == 0
-    code, text = run("explain", str(path))
+    code, text = run("explain", str(path), "--why")
     assert code == 0
     for title in ("Memory of one accelerator", "Capacity of one replica", "Replicas", "Bill", "Decisions"):
         assert title in text

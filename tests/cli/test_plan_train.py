@@ -46,7 +46,7 @@ def test_explain_opens_a_written_plan(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     assert run(*TUNE, "-o", str(path))[0] == 0
     assert json.loads(path.read_text())["kind"] == "finetune"
-    code, text = run("explain", str(path))
+    code, text = run("explain", str(path), "--why")
     assert code == 0
     for title in ("Memory of one accelerator", "One step", "The run", "Bill", "Scaling", "Decisions"):
         assert title in text

@@ -45,10 +45,13 @@ def test_a_plan_of_every_kind_is_opened(kind: str, tmp_path: Path) -> None:
     plan = function(**fields)
     path = tmp_path / "plan.json"
     path.write_text(as_json(plan))
-    opened = CliRunner().invoke(root, ["explain", str(path)], env={"COLUMNS": "160"})
+    opened = CliRunner().invoke(root, ["explain", str(path), "--why"], env={"COLUMNS": "160"})
     assert opened.exit_code == 0, opened.output
     assert plan.feasible and opened.output.splitlines()[0]
     assert all(text in opened.output for text in told)
     assert f"Made {json.loads(path.read_text())['provenance']['made']}" in opened.output
+    first = CliRunner().invoke(root, ["explain", str(path)], env={"COLUMNS": "100"}).output.splitlines()
+    assert len(first) <= 24 and max(map(len, first)) <= 100 and "--why" in " ".join(first), first
+    assert any("largest parts" in line for line in first)
     if kind != "fleet":
         assert CliRunner().invoke(root, ["explain", str(path), "--option", "999"]).exit_code == 2

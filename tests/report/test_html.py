@@ -9,7 +9,7 @@ import pytest
 import tonnage
 from tonnage.errors import BadRequest
 from tonnage.planning.plans import Plan
-from tonnage.report.answers import EXPLANATIONS, document_of, explain, fragment, show
+from tonnage.report.answers import EXPLANATIONS, document_of, explanation_of, fragment, show, show_document
 from tonnage.report.charts import charts_of
 from tonnage.report.document import Headline, Meter, Meters, Section, Table, Text
 from tonnage.report.html import blocks, figures, report, standalone, table
@@ -88,6 +88,6 @@ def test_every_kind_of_plan_is_explained(capsys: pytest.CaptureFixture[str]) -> 
     assert {kind.__name__ for kind in EXPLANATIONS} == {kind.__name__ for kind in get_args(Plan)}
     plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", accelerator="H100", quick=True)
     with pytest.raises(BadRequest, match="option 99"):
-        explain(plan, rank=99)
-    explain(plan)
+        explanation_of(plan, rank=99)
+    show_document(explanation_of(plan), why=True)
     assert "Memory of one accelerator" in capsys.readouterr().out

@@ -68,6 +68,15 @@ def test_a_pipe_gets_the_whole_table(capsys: pytest.CaptureFixture[str]) -> None
     ]
 
 
+def test_a_first_screen_counts_the_rows_that_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
+    show_listing(LISTING, most=1)
+    out = capsys.readouterr().out
+    assert "a [red]b" in out and "\nc " not in out
+    assert "1 of 5 offers shown; hidden: 3 beyond --limit 2; 1 more, --all shows them." in out
+    show_listing(LISTING, most=2)
+    assert "--all" not in capsys.readouterr().out
+
+
 def test_wide_adds_the_other_columns(capsys: pytest.CaptureFixture[str]) -> None:
     show_listing(LISTING, wide=True)
     assert "notes" in capsys.readouterr().out.splitlines()[1]
@@ -81,7 +90,8 @@ def test_a_narrow_window_drops_columns_but_never_price_and_date(
     out = capsys.readouterr().out
     assert "provider  memory  price  as of" in out
     assert "This window is too narrow for: spot." in out
-    assert all(len(line) <= 40 for line in out.splitlines()[1:5])
+    assert all(len(line) <= 40 for line in out.splitlines())
+    assert "2 of 5 offers shown; hidden: 3 beyond --limit 2." in " ".join(out.split())
 
 
 def test_long_notes_fold_in_a_window(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

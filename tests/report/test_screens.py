@@ -15,6 +15,7 @@ from tests.report.examples import answered, names, question, texts_of
 
 import tonnage
 from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import Choice
 from tonnage.planning.error_model import ErrorModel
 from tonnage.report.answers import DOCUMENTS, document_of, fragment, show
 from tonnage.report.document import Document, Headline, Table
@@ -95,39 +96,32 @@ def test_what_gives_way_gives_way_in_order() -> None:
 
 
 class Option:
-    """What choices look at."""
+    """What a table compares."""
 
-    def __init__(self, price: float, speed: float, *, lasting: bool = False, sure: bool = True) -> None:
-        self.price, self.speed, self.lasting, self.sure = price, speed, lasting, sure
+    def __init__(self, price: float, speed: float) -> None:
+        self.price, self.speed = price, speed
 
 
 class Plan:
-    def __init__(self, *options: Option, choices: tuple[Any, ...] = ()) -> None:
+    def __init__(self, *options: Option, choices: tuple[Choice, ...] = ()) -> None:
         self.options, self.choices = options, choices
 
 
-BY = Ranking(price=lambda o: o.price, speed=lambda o: o.speed, survives=lambda o: o.lasting, soonest=True)
+BY = Ranking(price=lambda o: o.price, speed=lambda o: o.speed)
 
 
-def test_choices_are_named_where_they_differ_and_never_twice() -> None:
-    plan = Plan(Option(10, 9), Option(10.5, 5), Option(30, 1), Option(12, 8, lasting=True), Option(10.1, 2, sure=False))
-    assert picks(plan, BY) == [Pick("cheapest", 0), Pick("fastest", 1), Pick("resilient", 3), Pick("soonest", 2)]
-    assert picks(Plan(Option(10, 9, lasting=True), Option(10.5, 8.9)), BY) == [Pick("cheapest", 0)]
-
-
-def test_choices_of_the_plan_come_before_those_computed_here() -> None:
-    class Choice:
-        def __init__(self, name: str, option: int) -> None:
-            self.name, self.option = name, option
-
-    given = (Choice("cheapest", 0), Choice("fastest", 0), Choice("resilient", 1))
-    assert picks(Plan(Option(1, 1), Option(2, 2), choices=given), BY) == [Pick("cheapest", 0), Pick("resilient", 1)]
+def test_choices_of_the_plan_are_named_and_no_option_twice() -> None:
+    given = (Choice(name="cheapest", option=0), Choice(name="fastest", option=0), Choice(name="resilient", option=1))
+    plan = Plan(Option(1, 1), Option(2, 2), choices=given)
+    assert picks(plan) == [Pick("cheapest", 0), Pick("resilient", 1)]
+    assert rows_shown(plan, BY, top=None) == picks(plan)
+    assert rows_shown(plan, BY, top=1) == [Pick("cheapest", 0)]
 
 
 def test_a_table_has_five_rows_none_dominated_nor_three_times_the_price_unless_asked_for() -> None:
     options = [Option(10 + n, 20 - n) for n in range(12)] + [Option(11, 30), Option(31, 0.5)]
     plan = Plan(*options)
-    shown = [pick.place for pick in rows_shown(plan, Ranking(price=BY.price, speed=BY.speed), top=None)]
+    shown = [pick.place for pick in rows_shown(plan, BY, top=None)]
     assert len(shown) == 5 and 12 not in shown and 13 not in shown
     assert len(rows_shown(plan, BY, top=7)) == 7
     assert len(rows_shown(plan, BY, top=None, every=True)) == len(options)
@@ -187,4 +181,4 @@ def test_every_kind_of_answer_has_a_document() -> None:
     kinds = {type(answered(name)) for name in names()}
     assert kinds <= set(DOCUMENTS)
     best = answered("chat-70b")
-    assert document_of(replace(best, options=best.options[:1], choices=())).first
+    assert document_of(replace(best, options=best.options[:1], choices=best.choices[:1])).first

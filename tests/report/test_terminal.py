@@ -5,8 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from tonnage.report.document import Column, Table
-from tonnage.report.terminal import rich_table
+from tonnage.cli.showing import working
+from tonnage.report.document import Column, Command, Document, Headline, Table, Text
+from tonnage.report.names import named
+from tonnage.report.terminal import print_blocks, rich_table
 
 TABLE = Table(
     columns=(
@@ -49,3 +51,46 @@ def test_what_wraps_takes_one_line_where_there_is_room() -> None:
 def test_a_width_that_nothing_fits_still_prints_everything_that_stays() -> None:
     text = "".join("".join(printed(40)).split())
     assert "16384" in text and "TTFT" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140, None])
+def test_no_line_ends_in_blanks_and_empty_columns_are_left_out(
+    width: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = (Column("part"), Column("size", number=True), Column("from", wraps=True))
+    rows = (("weights", "1 GiB", ""), ("cache", "20 GiB", "a long remark " * 12))
+    print_blocks([Table(columns=columns, rows=rows)], width=width)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [line.rstrip() for line in lines] and max(map(len, lines)) <= (width or 150)
+    assert "".join(lines).count("remark") == 12
+    print_blocks([Table(columns=columns, rows=rows[:1])], width=width)
+    assert "from" not in capsys.readouterr().out
+
+
+def test_models_and_accelerators_are_named_in_sentences_and_stay_ids_in_commands() -> None:
+    said = "the best is google/gemma-4-26B-A4B on 1 x h100-sxm5-80gb; load `meta-llama/Llama-3.1-8B`"
+    command = "vllm serve meta-llama/Llama-3.1-8B"
+    first = named(Document(first=(Headline(text=said), Command(text=command), Text(text="me/Llama-3.1-8B")))).first
+    assert first[0] == Headline(
+        text="the best is Gemma 4 26B A4B on 1 x H100 SXM5 80 GB; load `meta-llama/Llama-3.1-8B`"
+    )
+    assert first[1] == Command(text=command) and first[2] == Text(text="me/Llama-3.1-8B")
+
+
+def test_work_that_takes_long_says_what_it_does_how_far_it_is_and_how_to_stop_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tonnage.cli.showing.QUIET_S", 0.01)
+    monkeypatch.setattr("tonnage.cli.showing.BETWEEN_S", 0.01)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    told = ""
+    with working("asking each point") as tell:
+        tell(3, 10)
+        while "3 of 10" not in told:
+            told += capsys.readouterr().err
+    told += capsys.readouterr().err
+    assert "asking each point, 3 of 10, 0 s; Ctrl-C stops it" in told and told.endswith("\r\x1b[K")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    with working("nobody looks"):
+        pass
+    assert capsys.readouterr().err == ""

@@ -163,7 +163,7 @@ def test_products_in_pieces_hide_the_tensor_exchange() -> None:
 
     def exchange(setup: TrainSetup) -> float:
         found = step_time(LLAMA, accelerator=H100, setup=setup, coefficients=training_coefficients())
-        return found.part("tensor, context and expert exchange")
+        return found.part("TP, CP and EP communication")
 
     assert 0 < exchange(pieces) < exchange(base) / 2
 

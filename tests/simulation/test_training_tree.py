@@ -98,5 +98,5 @@ def test_operators_do_the_work_of_the_model() -> None:
 
 
 def test_what_hides_is_said() -> None:
-    data = opened(case(layout=TrainCaseLayout(tp=1, pp=1)))["data exchange"]
+    data = opened(case(layout=TrainCaseLayout(tp=1, pp=1)))["DP communication"]
     assert any("hidden" in part.how for part in data.parts)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tonnage.cli.showing import on_terminal, why_option
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ BY = ("engine", "accelerator", "family", "precision", "load")
 @click.option("--predictor", help="Score what this command answers to the same rows (docs/how-to/referee.md).")
 @click.option("--layouts", is_flag=True, help="Hold published training layouts against the search too (15 s).")
 @click.option("--limit", type=click.IntRange(min=1), help="At most this many rows of each block.")
+@why_option
 @click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
 def accuracy(
     files: tuple[str, ...],
@@ -54,19 +56,20 @@ def accuracy(
     predictor: str | None,
     layouts: bool,
     limit: int | None,
+    why: bool,
     workers: int,
 ) -> None:
     """
     Score predictions against published measurements.
 
     FILES are tables with the columns of measurements/README.md, gzipped or not; without any, those of the checkout.
-    Only rows marked as usable are scored, and every row that cannot be predicted is counted with its reason.
+    Only rows marked as usable are scored, and every row that cannot be predicted is counted with its reason. A file or
+    pipe gets every table, a terminal the first screen, and the tables with --why.
     """
     from msgspec.structs import replace
 
     from tonnage.domain.accuracy import OutOfSample
-    from tonnage.report.accuracy import as_markdown, as_text
-    from tonnage.report.document import as_json as json_text
+    from tonnage.report.accuracy import as_markdown
     from tonnage.validation.logs import FILE, log_errors, read_facts
     from tonnage.validation.out_of_sample import out_of_sample
     from tonnage.validation.scoring import report_of
@@ -79,7 +82,7 @@ def accuracy(
                 "--predictor goes with neither --leave-out, --layouts nor --markdown: those are our own fits"
             )
         report = _refereed(wanted, predictor, by=by, unusable=unusable, rows_file=rows_file, root=_root(paths))
-        click.echo(json_text(report) if as_json else as_text(report))
+        _print(report, why=why, as_json=as_json)
         return
     scores = _scored(wanted, rows_file=rows_file, workers=workers)
     if leave_out:
@@ -97,7 +100,18 @@ def accuracy(
     if markdown:
         page = _page(wanted, scores, markdown=Path(markdown), paths=paths)
         Path(markdown).write_text(as_markdown(replace(report, blocks=report_of(scores).blocks), page), encoding="utf-8")
-    click.echo(json_text(report) if as_json else as_text(report))
+    _print(report, why=why, as_json=as_json)
+
+
+def _print(report: AccuracyReport, *, why: bool, as_json: bool) -> None:
+    from tonnage.report.accuracy import accuracy_document, as_text
+    from tonnage.report.answers import show_document
+    from tonnage.report.document import as_json as json_text
+
+    if as_json or why or not on_terminal():
+        click.echo(json_text(report) if as_json else as_text(report))
+    else:
+        show_document(accuracy_document(report))
 
 
 def _refereed(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.showing import why_option
+from tonnage.cli.showing import why_option, working
 
 __all__ = ["calibrate"]
 
@@ -47,15 +47,16 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     from tonnage.report.answers import show_document
     from tonnage.report.calibrate import calibrated_document
     from tonnage.report.document import as_json as json_text
+    from tonnage.report.wording import plural
 
     found = [read_report(Path(path)) for path in measurements]
     told: dict[str, Any] = {name: options[name] for name in FIELDS if name in options}
     settings = dict(setting(text) for text in options["settings"])
     stacks = stacks_of(found, {**told, "model": options["models"], "options": settings})
     additions = gather(paths=options["folders"], overrides=options["overrides"])
-    fitted = answer(
-        list(zip(found, stacks, strict=True)), additions=additions, machine=options["machine"] or platform.node()
-    )
+    runs = list(zip(found, stacks, strict=True))
+    with working(f"fitting to {plural(len(runs), 'measurement')}"):
+        fitted = answer(runs, additions=additions, machine=options["machine"] or platform.node())
     path = None
     if options["out"] or not options["as_json"]:
         path = saved_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)

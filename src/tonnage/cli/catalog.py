@@ -2,7 +2,8 @@
 `tonnage catalog`: what is known, to look through, with sources and dates.
 
 Four lists share one set of filters. Quantities are read with their unit; a filter that a list does not know is
-no option of it. `--json` prints the listing as it is and skips the table.
+no option of it. A terminal gets the first rows, a file or pipe all of them. `--json` prints the listing as it is and
+skips the table.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from tonnage.catalog.additions import TEMPLATE, Additions, gather
 from tonnage.catalog.filters import Order, Wanted
+from tonnage.cli.showing import on_terminal
 from tonnage.domain.listing import AcceleratorCard, Listing
 from tonnage.units import read
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["catalog"]
 
+FIRST_ROWS: Final = 16
+"""Rows of a first screen."""
 Command = Callable[..., None]
 
 
@@ -75,6 +80,7 @@ _OUTPUT: Final = (
     click.option("--sort", default="", metavar="COLUMN", help="any column, also those of --wide"),
     click.option("--reverse", is_flag=True, help="the other way round"),
     click.option("--wide", is_flag=True, help="every column"),
+    click.option("--all", "every", is_flag=True, help="every row, on a terminal too"),
     click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.catalog/1"),
     click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date"),
 )
@@ -256,6 +262,8 @@ class Asked(NamedTuple):
     additions: Additions
     as_json: bool
     wide: bool
+    most: int | None
+    """Rows to show at first; absent = all."""
 
     def wanted(self, **more: Any) -> Wanted:
         return Wanted(**self.filters, **more)
@@ -266,12 +274,15 @@ def _asked(options: dict[str, Any]) -> Asked | None:
     if options.pop("template", False):
         click.echo(TEMPLATE, nl=False)
         return None
-    order = Order(sort=options.pop("sort"), reverse=options.pop("reverse"), limit=options.pop("limit"))
+    said = click.get_current_context().get_parameter_source("limit") is not ParameterSource.DEFAULT
+    every, limit = options.pop("every"), options.pop("limit")
+    order = Order(sort=options.pop("sort"), reverse=options.pop("reverse"), limit=0 if every and not said else limit)
     today = options.pop("today")
     additions = gather(paths=options.pop("paths", ()), overrides=options.pop("overrides", ()))
     return Asked(
         as_json=options.pop("as_json"),
         wide=options.pop("wide"),
+        most=None if every or said or not on_terminal() else FIRST_ROWS,
         filters=options,
         order=order,
         today=today.date() if today else date.today(),
@@ -287,7 +298,7 @@ def _show(listing: Listing, asked: Asked) -> None:
     else:
         from tonnage.report.listing import show_listing
 
-        show_listing(listing, wide=asked.wide)
+        show_listing(listing, wide=asked.wide, most=asked.most)
 
 
 def _show_card(card: AcceleratorCard, *, as_json: bool) -> None:

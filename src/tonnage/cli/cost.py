@@ -9,7 +9,7 @@ import click
 
 from tonnage.cli import remark_date
 from tonnage.cli.options import Grouped, request_options
-from tonnage.cli.showing import show_options
+from tonnage.cli.showing import show_options, working
 from tonnage.domain.requests.cost import RentOrBuyRequest
 
 __all__ = ["cost"]
@@ -66,7 +66,8 @@ def _rent_or_buy(
     told.pop("cost", None)
     given = {**told, **{name: value for name, value in fields.items() if value is not None}}
     request = rent_or_buy_request(given, additions=additions)
-    answer = rent_or_buy(request, additions=additions, today=today.date() if today else None)
+    with working("pricing: offers, machines to own"):
+        answer = rent_or_buy(request, additions=additions, today=today.date() if today else None)
     if picture is not None:
         from tonnage.report.answers import plot
 

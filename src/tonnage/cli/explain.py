@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from tonnage.cli.showing import why_option, working
+
 __all__ = ["explain"]
 
 INFEASIBLE = 3
@@ -14,6 +16,7 @@ INFEASIBLE = 3
 @click.option("--option", "rank", type=click.IntRange(1), default=1, show_default=True, help="which option of a plan")
 @click.option("--depth", type=click.IntRange(0, 30), help="levels below each time  [default: 7, of a plan's option 6]")
 @click.option("--number", "only", metavar="NAME", help="one of them alone: TTFT, TPOT, 'end to end', step …")
+@why_option
 @click.option("--json", "as_json", is_flag=True, help="the times as nested nodes, schema tonnage.breakdown/1")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
@@ -25,6 +28,7 @@ def explain(
     rank: int,
     depth: int | None,
     only: str | None,
+    why: bool,
     as_json: bool,
     overrides: tuple[str, ...],
     folders: tuple[str, ...],
@@ -32,28 +36,31 @@ def explain(
     """
     Open one option of a plan, a case as `tonnage predict` reads it, or a prediction with its parts.
 
-    FILE is JSON or YAML (`-` = standard input). Of a plan: memory, capacity or run, bill, sources. Of all of them:
-    TTFT, TPOT, rates or the step time down to operators, each with its shape, its share of the roofline, and the
-    measured grid it rests on.
+    FILE is JSON or YAML (`-` = standard input). The first screen names the largest parts of each number. With --why,
+    of a plan: memory, capacity or run, bill, sources; of all of them: TTFT, TPOT, rates or the step time down to
+    operators, each with its shape, its share of the roofline, and the measured grid it rests on. --number and --depth
+    open times alone.
     """
     from tonnage.catalog import gather
     from tonnage.errors import BadRequest
     from tonnage.planning.breakdown import explain_file
-    from tonnage.report.answers import explain as opened
-    from tonnage.report.answers import show_document
-    from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, breakdown_document
+    from tonnage.report.answers import explanation_of, show_document
+    from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, breakdown_document, plan_breakdown
     from tonnage.report.document import as_json as json_text
 
-    found = explain_file(path, rank=rank, additions=gather(paths=folders, overrides=overrides))
+    with working("opening every number"):
+        found = explain_file(path, rank=rank, additions=gather(paths=folders, overrides=overrides))
     if as_json:
         if not found.breakdowns:
             raise BadRequest("this plan has no times to open; plans that serve or train with an option have")
         click.echo(json_text(found.breakdowns[0] if len(found.breakdowns) == 1 else found.breakdowns))
         return
+    deep = why or only is not None or depth is not None
     if found.plan is not None:
-        opened(found.plan, rank=rank)
-    for breakdown in found.breakdowns:
-        levels = DEPTH if found.plan is None else PLAN_DEPTH
-        show_document(breakdown_document(breakdown, depth=levels if depth is None else depth, only=only), why=True)
+        opened = explanation_of(found.plan, rank=rank)
+        show_document(plan_breakdown(opened, found.plan, rank=rank, breakdowns=found.breakdowns), why=why)
+    levels = depth if depth is not None else DEPTH if found.plan is None else PLAN_DEPTH
+    for breakdown in found.breakdowns if deep or found.plan is None else ():
+        show_document(breakdown_document(breakdown, depth=levels, only=only), why=deep)
     if found.plan is None and not all(breakdown.numbers for breakdown in found.breakdowns):
         ctx.exit(INFEASIBLE)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from tonnage.cli.showing import on_terminal
+
+if TYPE_CHECKING:
+    from tonnage.export.target import Target
 
 __all__ = ["export"]
 
@@ -27,8 +33,7 @@ def export(path: str, target: str, rank: int, checkpoint: str | None, folder: st
     from tonnage import export
 
     if target == "list":
-        for name, known in export.known_targets().items():
-            click.echo(f"{name:<12} {known.title} {known.version}: {', '.join(known.files)}; {known.start}")
+        _list(export.known_targets())
         return
     export.target_module(target)  # an unknown target is told before the plan is read
     from tonnage.catalog import gather
@@ -43,6 +48,22 @@ def export(path: str, target: str, rank: int, checkpoint: str | None, folder: st
     else:
         _write(files, Path(folder), force=force)
         click.echo(f"Start it with: {export.known_targets()[target].start}", err=True)
+
+
+def _list(targets: dict[str, Target]) -> None:
+    """A line a target; a file or pipe also gets its files and the command that uses them."""
+    if not on_terminal():
+        for name, known in targets.items():
+            click.echo(f"{name:<12} {known.title} {known.version}: {', '.join(known.files)}; {known.start}")
+        return
+    from tonnage.report.answers import show_document
+    from tonnage.report.document import Column, Document, Note, grid
+
+    heads = [Column("--to"), Column("target"), Column("release"), Column("plans", wraps=True, spare=1)]
+    rows = [(name, known.title, known.version, ", ".join(known.kinds)) for name, known in targets.items()]
+    show_document(Document(first=(
+        grid(heads, rows), Note(text="The files of one: tonnage export PLAN.json --to NAME [-o FOLDER]."),
+    )))  # fmt: skip
 
 
 def _show(files: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tonnage.cli.options import Grouped, request_options
-from tonnage.cli.showing import show_options
+from tonnage.cli.showing import show_options, working
 from tonnage.domain.requests.fit import FitRequest
 
 __all__ = ["fit"]
@@ -52,7 +52,8 @@ def fit(
     from tonnage.planning.requests.fit import fit_request
 
     own = gather(paths=additions, overrides=overrides)
-    answer = answer_fit(fit_request(fields), additions=own, offline=offline or None)
+    with working("checking what fits: accelerators, layouts, formats"):
+        answer = answer_fit(fit_request(fields), additions=own, offline=offline or None)
     if picture is not None:
         from tonnage.report.answers import plot
 

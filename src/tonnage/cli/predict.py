@@ -1,4 +1,4 @@
-"""`tonnage predict`: cases in as JSON lines, predictions out as JSON lines, for scripts, spreadsheets and agents."""
+"""`tonnage predict`: cases in as JSON lines, predictions out as JSON lines, or as a table where someone looks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tonnage.cli.showing import on_terminal, working
 from tonnage.errors import BadFact, echo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tonnage.catalog import Additions
     from tonnage.domain.case import Case, Result
@@ -26,6 +27,8 @@ BAD_REQUEST = 2
 @click.command()
 @click.argument("cases", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @click.option("--why", is_flag=True, help="open each number down to operators and overheads (field `opened`)")
+@click.option("--all", "every", is_flag=True, help="on a terminal: every case")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines on a terminal too, as a file or pipe gets them")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
               help="your own accelerators, offers and calibrations")  # fmt: skip
@@ -33,39 +36,78 @@ BAD_REQUEST = 2
               help="Beside each prediction the N nearest published results, and what differs in each.")  # fmt: skip
 @click.pass_context
 def predict(
-    ctx: click.Context, cases: str, why: bool, overrides: tuple[str, ...], folders: tuple[str, ...], limit: int | None
-) -> None:
+    ctx: click.Context, cases: str, why: bool, every: bool, as_json: bool, overrides: tuple[str, ...],
+    folders: tuple[str, ...], limit: int | None,
+) -> None:  # fmt: skip
     """
     Predict each case of a file, or of standard input.
 
     CASES holds one JSON object a line (or one JSON array, or a YAML list in a file named .yaml). Each is answered by
     one JSON object a line, in order; a line that cannot be answered gets {"error": …, "line": n}, and the exit code
-    is then 2.
+    is then 2. On a terminal a table is shown instead, unless --json or --near asks for the lines.
 
     \b
     {"kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
      "traffic": {"concurrency": 64}, "isl": 1024, "osl": 1024}
     """
     from tonnage.catalog import gather
-    from tonnage.planning.predict.case_lines import answers, raw_cases
+    from tonnage.planning.predict.case_lines import raw_cases
     from tonnage.planning.predict.predict import predict as one
 
     additions = gather(paths=folders, overrides=overrides)
-    failed = False
     try:
         with nullcontext(sys.stdin.buffer) if cases == "-" else Path(cases).open("rb") as file:
             listed = Path(cases).suffix.lower() in {".yaml", ".yml"}
             asked = partial(one, additions=additions, why=why)
             if limit is not None:
                 asked = partial(_beside, asked, additions, limit)
-            for answer in answers(raw_cases(file, yaml=listed), asked):
-                failed = failed or answer.failed
-                sys.stdout.buffer.write(answer.text + b"\n")
-                sys.stdout.buffer.flush()
+            raw = raw_cases(file, yaml=listed)
+            if on_terminal() and limit is None and not as_json:
+                failed = _shown(raw, asked, why=why, every=every)
+            else:
+                failed = _written(raw, asked)
     except FileNotFoundError:
         raise BadFact(f"'{echo(cases)}' does not exist; name a file of cases, or - for standard input") from None
     if failed:
         ctx.exit(BAD_REQUEST)
+
+
+def _written(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Any]) -> bool:
+    """Predictions as JSON lines, each as soon as it is there; whether any case was refused."""
+    from tonnage.planning.predict.case_lines import answers
+
+    failed = False
+    for answer in answers(cases, one):
+        failed = failed or answer.failed
+        sys.stdout.buffer.write(answer.text + b"\n")
+        sys.stdout.buffer.flush()
+    return failed
+
+
+def _shown(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Result], *, why: bool, every: bool) -> bool:
+    """Predictions as a first screen; whether any case was refused."""
+    import msgspec
+
+    from tonnage.planning.predict.case_lines import answers
+    from tonnage.report.answers import show_document
+    from tonnage.report.points import Predicted, predictions_document
+
+    found: list[Predicted] = []
+    last = Predicted()
+
+    def keeping(case: Case) -> Result:
+        nonlocal last
+        last = Predicted(case, one(case))
+        assert last.result is not None
+        return last.result
+
+    with working("predicting") as tell:
+        for answer in answers(cases, keeping):
+            found.append(Predicted(error=msgspec.json.decode(answer.text)["error"]) if answer.failed else last)
+            tell(len(found), 0)
+    if found:
+        show_document(predictions_document(found, every=every), why=why)
+    return any(one.error for one in found)
 
 
 def _beside(one: Callable[[Case], Result], additions: Additions, limit: int, case: Case) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-__all__ = ["show_options", "watch_bar", "why_option", "working"]
+__all__ = ["on_terminal", "show_options", "watch_bar", "why_option", "working"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 QUIET_S: Final = 2.0
@@ -20,6 +20,11 @@ BETWEEN_S: Final = 0.1
 """Between two drawings of a bar. [s]"""
 BAR: Final = 30
 """Characters of a bar."""
+
+
+def on_terminal() -> bool:
+    """Someone looks at what is printed: it is neither a file nor a pipe."""
+    return sys.stdout.isatty()
 
 
 def why_option(command: Command) -> Command:
@@ -41,13 +46,19 @@ def show_options(of: str, *, most: int = 200) -> Callable[[Command], Command]:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
+def working(what: str) -> Iterator[Callable[[int, int], None]]:
     """
     After two seconds a line on stderr, if someone looks there, that says what is being done, for how long, and how to
-    stop it; gone when the work ends.
+    stop it; gone when the work ends. Work that knows how far it is tells (done, all) to what this gives.
     """
+    far = (0, 0)
+
+    def reached(done: int, total: int) -> None:
+        nonlocal far
+        far = done, total
+
     if not sys.stderr.isatty():
-        yield
+        yield reached
         return
     ended, began = threading.Event(), time.monotonic()
 
@@ -56,8 +67,10 @@ def working(what: str) -> Iterator[None]:
         while not seen:
             spent = time.monotonic() - began
             place = int(spent / BETWEEN_S) % (2 * BAR)
-            bar = " " * min(place, 2 * BAR - place) + "##"
-            click.echo(f"\r[{bar:<{BAR + 2}}] {what}, {spent:,.0f} s; Ctrl-C stops it\x1b[K", err=True, nl=False)
+            done, total = far
+            bar = "#" * round((BAR + 2) * done / total) if total else " " * min(place, 2 * BAR - place) + "##"
+            count = f" {done:,} of {total:,}," if total else ""
+            click.echo(f"\r[{bar:<{BAR + 2}}] {what},{count} {spent:,.0f} s; Ctrl-C stops it\x1b[K", err=True, nl=False)
             seen = ended.wait(BETWEEN_S)
         if time.monotonic() - began > QUIET_S:
             click.echo("\r\x1b[K", err=True, nl=False)
@@ -65,7 +78,7 @@ def working(what: str) -> Iterator[None]:
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
     try:
-        yield
+        yield reached
     finally:
         ended.set()
         teller.join()

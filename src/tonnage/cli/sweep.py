@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tonnage.cli.showing import on_terminal, working
 from tonnage.errors import BadRequest, echo
 
 __all__ = ["sweep"]
@@ -20,6 +21,7 @@ INTERRUPTED = 130
 @click.argument("path", metavar="SWEEP.yaml", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--results", type=click.Path(dir_okay=False), help="file that keeps answers as they come  [SWEEP.sqlite]")
 @click.option("--output", "-o", type=click.Path(dir_okay=False), help="write the table: .csv, .jsonl or .parquet")
+@click.option("--all", "every", is_flag=True, help="on a terminal: every point")
 @click.option("--workers", type=click.IntRange(1, 1024), default=None, help="processes  [one a core]")
 @click.option(
     "--ray", "address", metavar="ADDRESS", help="work on this Ray cluster instead; local = one on this machine"
@@ -28,11 +30,13 @@ INTERRUPTED = 130
               help="your own accelerators, offers and calibrations")  # fmt: skip
 @click.pass_context
 def sweep(
-    ctx: click.Context, /, path: str, results: str | None, output: str | None, workers: int | None,
+    ctx: click.Context, /, path: str, results: str | None, output: str | None, every: bool, workers: int | None,
     address: str | None, folders: tuple[str, ...],
 ) -> None:  # fmt: skip
     """
     Ask every combination of a grid; what is answered once is never asked again.
+
+    A file or pipe gets the table as CSV, a terminal its first rows.
 
     \b
     sweep: plan                      # plan, fit, simulate or predict
@@ -52,33 +56,24 @@ def sweep(
     asked = sweep_of(read_mapping(path, what="sweep"))
     file = Path(results) if results is not None else Path(path).with_suffix(".sqlite")
     try:
-        new = run(asked, file, workers=workers or os.cpu_count() or 1, ray=address, folders=folders, watch=_watch())
+        with working(f"asking each point: {asked.ask}") as tell:
+            new = run(asked, file, workers=workers or os.cpu_count() or 1, ray=address, folders=folders, watch=tell)
     except KeyboardInterrupt:
         click.echo(f"\nstopped; '{file}' keeps what was answered, the same command goes on from there", err=True)
         ctx.exit(INTERRUPTED)
     rows = list(table(asked, file))
     wrong = sum("error" in row for row in rows)
-    click.echo(f"{len(rows):,} points, {new:,} asked now, {wrong:,} refused; answers in {file}", err=True)
-    _write(rows, output)
+    if output is not None or not on_terminal():
+        _write(rows, output)
+    if on_terminal():
+        from tonnage.report.answers import show_document
+        from tonnage.report.points import sweep_document
 
-
-def _watch() -> Any:
-    """A bar with the time left, where someone looks."""
-    import time
-
-    began: list[tuple[float, int]] = []
-
-    def tell(done: int, total: int) -> None:
-        began.append((time.monotonic(), done)) if not began else None
-        if not sys.stderr.isatty():
-            return
-        since, at_first = began[0]
-        speed = (done - at_first) / max(time.monotonic() - since, 1e-9)
-        left = f", {(total - done) / speed:,.0f} s left" if speed > 0 else ""
-        filled = round(30 * done / total)
-        click.echo(f"\r[{'#' * filled}{'.' * (30 - filled)}] {done:,}/{total:,}{left}   ", err=True, nl=done >= total)
-
-    return tell
+        show_document(
+            sweep_document(rows, ask=asked.ask, varied=list(asked.grid), new=new, file=str(file), every=every)
+        )
+    else:
+        click.echo(f"{len(rows):,} points, {new:,} asked now, {wrong:,} refused; answers in {file}", err=True)
 
 
 def _write(rows: list[dict[str, Any]], output: str | None) -> None:

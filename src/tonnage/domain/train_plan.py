@@ -60,7 +60,7 @@ class TrainConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_default
         named = [
             f"{name} {n}" for name in ("tp", "pp", "vpp", "cp", "ep", "dp") if (n := getattr(layout, name)) > 1
         ]  # fmt: skip
-        return " ".join([*(named or ["1 rank"]), *([layout.sharding] if layout.sharding != "none" else [])])
+        return " ".join([*(named or ["single accelerator"]), *([layout.sharding] if layout.sharding != "none" else [])])
 
     def label(self) -> str:
         """A few words that name it in a table: "64 x h100-sxm5-80gb tp 4 pp 4 dp 4 zero1"."""

@@ -158,7 +158,7 @@ def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
     events = sum(1 + len(o.gap_s) for o in good)
     tokens = sum(o.output_tokens or 0 for o in good)
     if events and tokens > 1.02 * events:
-        yield f"An event carries {tokens / events:.2f} tokens on average: ITL is between events, TPOT between tokens."
+        yield f"An event carries {tokens / events:.2f} tokens on average: ITL counts events, TPOT tokens."
     read = [o.prompt_tokens for o in good if o.prompt_tokens is not None]
     asked = log.header.spec.prompt_tokens
     if read and abs(sum(read) / len(read) / asked - 1.0) > 0.05:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tonnage.domain.accuracy import AccuracyReport, BlockErrors, Figure, PeerErrors, Regret, SetAside
+from tonnage.report.document import Block, Document, Headline, Note, Text, grid
 from tonnage.report.out_of_sample import (
     aside_page,
     duel_rows,
@@ -25,6 +26,7 @@ from tonnage.report.out_of_sample import (
 
 __all__ = [
     "Page",
+    "accuracy_document",
     "as_markdown",
     "as_text",
     "networks_page",
@@ -36,6 +38,8 @@ __all__ = [
 
 HEADER = ("block", "kind", "quantity", "rows", "predicted", "median", "mean", "p90", "bias", "covered", "± width")
 MOST_CRASHES = 10
+FIRST_ROWS = 12
+"""Lines of a first screen."""
 NOTABLE = 0.25
 """Median error above which the page explains a block."""
 
@@ -68,6 +72,38 @@ def sentence(report: AccuracyReport) -> str:
     crashed = f"; {len(report.crashes)} predictions CRASHED" if report.crashes else ""
     passed = f" ({report.unusable:,} more are marked not comparable)" if report.unusable else ""
     return f"{report.predicted:,} of {report.rows:,} usable rows predicted, {share:.1%}{passed}{crashed}."
+
+
+def accuracy_document(report: AccuracyReport) -> Document:
+    """The first screen: errors on what no fit had seen, else the blocks with the largest errors."""
+    standings = [line for line in report.out_of_sample.standings if line.left_out == "source"]
+    if standings:
+        heads = ["figure~", "sources>", "numbers>", "mean error>", "90 % intervals hold>", "worst source~"]
+        rows = [
+            (line.figure, f"{line.groups}", f"{line.rows:,}", _percent(line.mean), _percent(line.coverage_mean),
+             f"{line.worst_group} {_percent(line.worst)}")
+            for line in standings[:FIRST_ROWS]
+        ]  # fmt: skip
+        title = "Each source left out of what is fitted; a source's error is its median, and sources weigh the same"
+    else:
+        heads = ["block~", "quantity~", "rows>", "median error>", "p90>", "90 % intervals hold>"]
+        rows = [
+            (line.block, line.quantity, f"{line.predicted:,} of {line.rows:,}", _percent(line.median_ape),
+             _percent(line.p90_ape), _percent(line.coverage_90))
+            for line in worst_first(report.blocks)[:FIRST_ROWS]
+        ]  # fmt: skip
+        title = "The largest errors, in sample: most of these rows were read by the fits that predict them"
+    skipped = _skipped(report)
+    left = sum(number for _, number in skipped)
+    why = f"{left:,} numbers are not predicted, most of all: {skipped[0][0][1]} ({skipped[0][1]:,})." if skipped else ""
+    blocks: list[Block] = [
+        Headline(text=sentence(report), good=not report.crashes),
+        *([grid(heads, rows, title=title)] if rows else []),
+        *([Text(text=duel_sentence(report.predictor, report.duels))] if report.duels else []),
+        *([Text(text=why)] if why else []),
+        Note(text="Every block, decisions, request logs, reasons: --why; each number: --rows FILE."),
+    ]
+    return Document(first=tuple(blocks))
 
 
 def as_text(report: AccuracyReport) -> str:

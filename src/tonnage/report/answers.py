@@ -27,7 +27,7 @@ from tonnage.report.document import Block, Document, Text
 from tonnage.report.terminal import print_blocks
 
 __all__ = [
-    "DOCUMENTS", "EXPLANATIONS", "blocks_of", "document_of", "drawn", "explain", "explanation_of", "fragment", "plot",
+    "DOCUMENTS", "EXPLANATIONS", "blocks_of", "document_of", "drawn", "explanation_of", "fragment", "plot",
     "show", "show_document",
 ]  # fmt: skip
 
@@ -112,18 +112,6 @@ def show(
         asked = Text(text=" · ".join(part for part in question if part))
         document = msgspec.structs.replace(document, first=(asked, *document.first))
     show_document(document, why=why)
-
-
-def explain(plan: Any, *, rank: int = 1) -> None:
-    """
-    Print what an option of a plan is made of.
-
-    Raises
-    ------
-    BadRequest
-        The plan has no option of that rank.
-    """
-    show_document(explanation_of(plan, rank=rank), why=True)
 
 
 def fragment(answer: Any, *, picture: Callable[[Chart], str] | None = None) -> str:

@@ -47,7 +47,7 @@ __all__ = ["batch_document", "explain_batch_plan"]
 
 SHOWN: Final = 8
 """Options whose verdict stands under --why."""
-RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.wall_s.value, soonest=True)
+RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.wall_s.value)
 
 
 def batch_document(plan: BatchPlan, *, top: int | None = None, every: bool = False) -> Document:

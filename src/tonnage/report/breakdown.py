@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
+import msgspec
+
+from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import Breakdown, Evidence, Node
 from tonnage.errors import UnknownName
-from tonnage.report.document import Block, Column, Document, Headline, Section, Table, Text, listed
-from tonnage.report.names import named
+from tonnage.report.document import Block, Column, Document, Headline, Note, Section, Table, Text, listed
+from tonnage.report.names import model_name, named
+from tonnage.report.wording import limits
 from tonnage.units import show
 
-__all__ = ["DEPTH", "PLAN_DEPTH", "breakdown_document", "tree_table"]
+__all__ = ["DEPTH", "PLAN_DEPTH", "breakdown_document", "plan_breakdown", "tree_table"]
 
 DEPTH: Final = 7
 """Levels below a number that are shown unless asked otherwise: operators of a steady state."""
@@ -19,12 +23,18 @@ PLAN_DEPTH: Final = 6
 _FIRST: Final = frozenset({"TTFT", "TPOT", "step"})
 _SHORTEST: Final = 0.0005
 """Of the whole; parts below are counted, not shown. [-]"""
+_LARGEST: Final = 4
+"""Parts of a number that a first screen names."""
+_NAMED: Final = 0.01
+"""Of the number, below which a part is not worth naming. [-]"""
+_REST: Final = "Down to operators, shapes and sources: --why; one number: --number NAME; levels: --depth N."
 _SHAPE: Final = ("m", "n", "k", "groups", "batch", "context", "heads", "kv_heads", "head_dim", "window", "ranks")
 
 
 def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | None = None) -> Document:
     """
-    Every number of a configuration, opened to so many levels, then what the leaves rest on.
+    Every number of a configuration with its largest parts; then each opened to so many levels, and what the leaves
+    rest on.
 
     What repeats others (the whole latency, rates) is opened one level, unless it is the one asked for by name.
 
@@ -44,7 +54,85 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
         *listed("Sources", [f"[{number}] {source}" for source, number in sources.items()]),
         *listed("Assumptions", opened.notes),
     )
-    return named(Document(first=(Headline(text=opened.label),), why=why))
+    head = Headline(text=_label(opened), good=bool(opened.numbers))
+    if not opened.numbers:
+        return named(Document(first=(head, *map(_text, opened.notes[:1])), why=why))
+    overview: list[Block] = [_overview([opened])] if only is None else []
+    return named(Document(first=(head, *overview, *([Note(text=_REST)] if overview else [])), why=why))
+
+
+def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: Sequence[Breakdown]) -> Document:
+    """The explanation of a plan's option, with its numbers and their largest parts on the first screen."""
+    options = getattr(plan, "options", ())
+    option = options[rank - 1] if options else plan
+    sums = [
+        (field.removesuffix("_s"), value)
+        for field in option.__struct_fields__
+        if isinstance(value := getattr(option, field), Quantity) and value.parts
+    ]
+    table = _overview(breakdowns, sums)
+    said = f"Option {rank} of {len(options)}: {option.configuration.label()}" if _configured(option) else ""
+    blocks: list[Block] = [*([Text(text=said)] if said else []), *([table] if table.rows else []), Note(text=_REST)]
+    return msgspec.structs.replace(explanation, first=(*explanation.first, *named(Document(first=tuple(blocks))).first))
+
+
+def _configured(option: Any) -> bool:
+    return hasattr(getattr(option, "configuration", None), "label")
+
+
+def _text(text: str) -> Text:
+    return Text(text=text)
+
+
+def _label(opened: Breakdown) -> str:
+    """What is opened, the model as people write it: the label begins with its id."""
+    first, blank, rest = opened.label.partition(" ")
+    lead = first.rstrip(",")
+    return f"{model_name(lead)}{first[len(lead) :]}{blank}{rest}" if "/" in lead else opened.label
+
+
+def _overview(breakdowns: Sequence[Breakdown], sums: Sequence[tuple[str, Quantity]] = ()) -> Table:
+    """A line a number: its value and its largest parts, each with its share."""
+    columns = (Column("number"), Column("value", True), Column("90 %", spare=1), Column("largest parts", wraps=True))
+    rows = [
+        (node.name, _amount(node), "", _shares(_largest(node)))
+        for opened in breakdowns
+        for node in opened.numbers
+        if len(node.parts) > 1 or node.name in _FIRST
+    ]
+    for name, value in sums:
+        parts = sorted(((part.value / value.value, part.name) for part in value.parts if value.value), reverse=True)
+        rows.append((name, show(value.value, value.unit), limits(value), _shares(parts[:_LARGEST])))
+    return Table(columns=columns, rows=tuple(rows))
+
+
+def _shares(parts: Sequence[tuple[float, str]]) -> str:
+    return ", ".join(f"{name} {share:.0%}" for share, name in parts)
+
+
+def _largest(node: Node) -> list[tuple[float, str]]:
+    """Shares and names of the largest parts: the largest is opened until there are enough to name."""
+    whole = _seconds(node)
+    if not whole or len(node.parts) < 2:
+        return []
+    found = _counted(node, 1.0 / whole)
+    while sum(own >= _NAMED for own, _, _ in found) < _LARGEST:
+        able = [(own, part, inside) for own, part, inside in found if len(_through(part)[0].parts) > 1]
+        if not able:
+            break
+        own, taken, inside = max(able, key=lambda one: one[0])
+        if own < _NAMED:
+            break
+        end, times, _ = _through(taken)
+        found = [one for one in found if one[1] is not taken] + _counted(end, inside * times)
+    named_parts = sorted(((own, part.name) for own, part, _ in found), reverse=True)
+    return [(own, name) for own, name in named_parts[:_LARGEST] if own >= _NAMED]
+
+
+def _counted(node: Node, share: float) -> list[tuple[float, Node, float]]:
+    """Parts that add up to the number: of a maximum only the operand that binds."""
+    parts = [part for part in node.parts if node.rule != "max" or part.name == node.binds]
+    return [(share * part.value, part, share) for part in parts]
 
 
 def _chosen(numbers: tuple[Node, ...], only: str | None) -> list[Node]:

@@ -77,10 +77,7 @@ def _ranking(plan: InferPlan) -> Ranking:
             return float("inf") if option.bill is None else option.bill.usd_per_hour
         return float("inf") if option.price_usd is None else option.price_usd
 
-    def survives(option: InferOption) -> bool:
-        return option.count > 1 and (option.count - 1) * option.capacity_per_s.value >= plan.request.rate_per_s
-
-    return Ranking(price=price, speed=lambda option: option.latency_s.value, survives=survives)
+    return Ranking(price=price, speed=lambda option: option.latency_s.value)
 
 
 def _question(plan: InferPlan) -> list[str]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from datetime import date
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from tonnage.domain.accelerator import Accelerator, Link, PublishedResult, ScaleUpDomain
-from tonnage.domain.listing import AcceleratorCard, Column, Listing
+from tonnage.domain.listing import AcceleratorCard, Column, Hidden, Listing
 from tonnage.domain.money import STALE_AFTER_DAYS, is_stale
 from tonnage.units import show
 
@@ -36,8 +39,12 @@ _SCALES: Final = {
 }
 
 
-def show_listing(listing: Listing, *, wide: bool = False) -> None:
-    """Print a listing: what it takes names for, the table, and what it leaves out."""
+def show_listing(listing: Listing, *, wide: bool = False, most: int | None = None) -> None:
+    """Print a listing: what it takes names for, the table, at most so many of its rows, and what it leaves out."""
+    beyond = len(listing.rows) - most if most is not None else 0
+    if beyond > 0:
+        hidden = (*listing.hidden, Hidden(reason="more, --all shows them", rows=beyond))
+        listing = msgspec.structs.replace(listing, rows=listing.rows[:most], hidden=hidden)
     for note in listing.notes:
         print(note)
     _print_listing(listing, wide=wide)
@@ -79,7 +86,7 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
     hidden = sum(reason.rows for reason in listing.hidden)
     reasons = "; ".join(f"{reason.rows} {reason.reason}" for reason in listing.hidden)
     shown = f"{len(listing.rows)} of {len(listing.rows) + hidden} {listing.kind} shown"
-    print(f"{shown}; hidden: {reasons}." if hidden else f"{shown}.")
+    _say(f"{shown}; hidden: {reasons}." if hidden else f"{shown}.")
     dated = [column.name for column in columns if column.unit == "date"]
     if any(row[name] and is_stale(row[name], today=today) for row in listing.rows for name in dated):
         print(f"* older than {STALE_AFTER_DAYS} days on {listing.today}")
@@ -112,7 +119,13 @@ def _print_table(heads: list[Head], rows: list[tuple[str, ...]], *, fold: bool) 
         print("  ".join(cells).rstrip())
     dropped = [head.text for place, head in enumerate(heads) if place not in kept]
     if dropped:
-        print(f"This window is too narrow for: {', '.join(dropped)}.")
+        _say(f"This window is too narrow for: {', '.join(dropped)}.")
+
+
+def _say(text: str) -> None:
+    """A line, broken between words where a window is too narrow for it."""
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(text)
+    print(textwrap.fill(text, max(20, room), subsequent_indent="  ", break_on_hyphens=False))
 
 
 def _fitting(heads: list[Head], widths: list[int], room: int) -> list[int]:

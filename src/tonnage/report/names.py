@@ -156,13 +156,24 @@ def _ids() -> re.Pattern[str]:
     return re.compile(rf"(?<![\w./@-])({'|'.join(known)})(?![\w/@-]|\.\w)")
 
 
+@cache
+def _models() -> re.Pattern[str]:
+    from tonnage.catalog import models
+
+    known = sorted((re.escape(id) for id in models() if "/" in id), key=len, reverse=True)
+    return re.compile(rf"(?<![\w./@-])({'|'.join(known)})(?![\w/@-]|\.\w)")
+
+
 def named(document: Document) -> Document:
-    """The document with the ids of accelerators in its text written as people write them; commands stay."""
+    """The document with the ids of accelerators and models in its text as people write them; commands stay."""
+
+    def said(text: str) -> str:
+        text = _ids().sub(lambda found: part_name(found[1]), text)
+        return _models().sub(lambda found: model_name(found[1]), text) if "/" in text else text
 
     def words(text: str) -> str:
         codes = iter(CODE.findall(text))
-        parts = (_ids().sub(lambda found: part_name(found[1]), part) for part in CODE.split(text))
-        return "".join(part + next(codes, "") for part in parts)
+        return "".join(said(part) + next(codes, "") for part in CODE.split(text))
 
     def blocks(given: tuple[object, ...]) -> tuple[object, ...]:
         return tuple(block(one) for one in given)

@@ -1,15 +1,15 @@
 """The first screen of any plan: the question again, the recommendation, objectives, choices, risks, what is left out.
 
-A kind of plan gives its words and its two numbers to choose by, what it costs and how fast it is; here stands what
-all kinds share: which options are named, which rows a table of five shows, how losers are counted, and how old prices
-are.
+A kind of plan gives its words and its two numbers to compare by, what it costs and how fast it is; here stands what
+all kinds share: which options are named (the plan's choices), which rows a table of five shows, how losers are
+counted, and how old prices are.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
@@ -29,10 +29,6 @@ ROWS: Final = 5
 """Options of a first screen."""
 MAX_TIMES: Final = 3.0
 """An option that costs more times as much as the first is shown when asked for. [-]"""
-FASTEST_WITHIN: Final = 1.1
-"""Price of the fastest choice over that of the cheapest, at most. [-]"""
-NOTICEABLE: Final = 0.97
-"""A faster choice takes at most this share of the cheapest's time. [-]"""
 MAX_RISKS: Final = 3
 EXPLAIN: Final = "; each number: tonnage explain"
 SHORTEST_REASON: Final = 4
@@ -60,10 +56,6 @@ class Ranking(NamedTuple):
     price: Callable[[Any], float]
     speed: Callable[[Any], float]
     """Time: less is better."""
-    survives: Callable[[Any], bool] | None = None
-    """It carries the load after any one replica fails."""
-    soonest: bool = False
-    """The least time of all is a choice of its own."""
 
 
 class Pick(NamedTuple):
@@ -74,35 +66,12 @@ class Pick(NamedTuple):
     """In the options of the plan."""
 
 
-def picks(plan: Any, ranking: Ranking) -> list[Pick]:
-    """
-    Cheapest, fastest within 10 % of its price, resilient or soonest: those of the plan, else from its options; an
-    option that is several of them is named once.
-    """
-    given = [Pick(choice.name, choice.option) for choice in getattr(plan, "choices", ()) if hasattr(choice, "option")]
-    found = given or list(_picks(plan.options, ranking))
-    first = {pick.place: pick for pick in reversed(found)}
-    return [pick for pick in found if first[pick.place] is pick]
-
-
-def _picks(options: Sequence[Any], ranking: Ranking) -> Iterator[Pick]:
-    if not options:
-        return
-    first, price, speed = options[0], ranking.price, ranking.speed
-    yield Pick("cheapest", 0)
-    sure = [i for i, option in enumerate(options) if getattr(option, "sure", True)] or [0]
-    near = [i for i in sure if price(options[i]) <= price(first) * FASTEST_WITHIN]
-    fastest = min(near, key=lambda i: (speed(options[i]), price(options[i])), default=0)
-    if speed(options[fastest]) < NOTICEABLE * speed(first):
-        yield Pick("fastest", fastest)
-    if ranking.survives is not None and not ranking.survives(first):
-        lasting = [i for i in sure if ranking.survives(options[i])]
-        if lasting:
-            yield Pick("resilient", min(lasting, key=lambda i: price(options[i])))
-    if ranking.soonest:
-        soonest = min(sure, key=lambda i: (speed(options[i]), price(options[i])))
-        if speed(options[soonest]) < NOTICEABLE * speed(options[fastest]):
-            yield Pick("soonest", soonest)
+def picks(plan: Any) -> list[Pick]:
+    """The plan's choices; an option that is several of them is named once."""
+    first: dict[int, Pick] = {}
+    for choice in plan.choices:
+        first.setdefault(choice.option, Pick(choice.name, choice.option))
+    return list(first.values())
 
 
 def rows_shown(plan: Any, ranking: Ranking, *, top: int | None, every: bool = False) -> list[Pick]:
@@ -111,7 +80,7 @@ def rows_shown(plan: Any, ranking: Ranking, *, top: int | None, every: bool = Fa
     price and speed and that cost at least as much as the first and at most three times; five in all. What is cheaper
     and ranked below is less sure, which a line of its own says.
     """
-    named, options = picks(plan, ranking), plan.options
+    named, options = picks(plan), plan.options
     names = {pick.place: pick.name for pick in named}
     if every or top is not None:
         return [Pick(names.get(i, ""), i) for i in range(len(options) if every else min(top or 0, len(options)))]

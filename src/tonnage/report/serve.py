@@ -124,7 +124,7 @@ def _open(request: Serve) -> bool:
 
 def _ranking(plan: ServePlan) -> Ranking:
     """By the objective that has least room; TPOT where there is none."""
-    slo, load = plan.request.slo, _load(plan.request)
+    slo = plan.request.slo
 
     def speed(option: ServeOption) -> float:
         seen = option.capacity
@@ -133,10 +133,7 @@ def _ranking(plan: ServePlan) -> Ranking:
         ]
         return max(tight) if tight else seen.tpot_s.value
 
-    def survives(option: ServeOption) -> bool:
-        return option.replicas > 1 and (option.replicas - 1) * option.capacity.max_rate_per_s.value >= load
-
-    return Ranking(price=lambda option: option.bill.usd_per_hour, speed=speed, survives=survives if load else None)
+    return Ranking(price=lambda option: option.bill.usd_per_hour, speed=speed)
 
 
 def _load(request: Serve) -> float:

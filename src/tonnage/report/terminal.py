@@ -71,9 +71,7 @@ def _print(console: Console, block: Block, *, indent: str) -> None:
     elif isinstance(block, Table):
         if block.title:
             console.print(f"{INDENT}{block.title}", style="italic", markup=False)
-        from rich.padding import Padding
-
-        console.print(Padding(rich_table(block, width=console.width - len(INDENT)), (0, 0, 0, len(INDENT))))
+        _print_table(console, block)
     elif isinstance(block, Section):
         console.print(block.title, style="bold", markup=False)
         for place, inner in enumerate(block.blocks):
@@ -84,6 +82,17 @@ def _print(console: Console, block: Block, *, indent: str) -> None:
         console.print(f"{INDENT}{block.text}", style="dim", markup=False, soft_wrap=True)
     else:
         _lines(console, block.text, indent=indent, style="dim" if isinstance(block, Note) else "")
+
+
+def _print_table(console: Console, table: Table) -> None:
+    """The table set in; blanks at the ends of its lines are left out, of a file as of a terminal."""
+    from rich.text import Text as RichText
+
+    width = console.width - len(INDENT)
+    for line in console.render_lines(rich_table(table, width=width), console.options.update(width=width), pad=False):
+        text = RichText.assemble(*((part.text, part.style or "") for part in line if not part.control))
+        text.rstrip()
+        console.print(RichText(INDENT) + text, no_wrap=True, overflow="ignore", crop=False)
 
 
 def _room(console: Console) -> int:

@@ -48,8 +48,7 @@ __all__ = ["explain_train_plan", "train_document", "train_question"]
 
 SHOWN: Final = 8
 """Options whose verdict stands under --why."""
-RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.run.wall_s.value,
-                         soonest=True)  # fmt: skip
+RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.run.wall_s.value)
 
 
 def train_document(plan: TrainPlan, *, top: int | None = None, every: bool = False) -> Document:

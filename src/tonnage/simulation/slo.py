@@ -336,17 +336,17 @@ def _growing(run: Simulated) -> bool:
 
 
 def resource(run: Simulated, limits: Limits) -> tuple[Binding, str]:
-    """What the time of a run went to: waiting for cache or seats, else the kind of step that fills it; and in words."""
+    """What the time of a run went to: waiting for cache or slots, else the kind of step that fills it; and in words."""
     busy = max(run.busy_s, 1e-12)
     starved = float(run.timeline.used_blocks.max() if len(run.timeline.used_blocks) else 0.0)
     if run.seats_blocked_s > 0.25 * busy and run.seats_blocked_s >= run.kv_blocked_s:
-        return "batch limit", f"all {limits.max_num_seqs} seats are taken {run.seats_blocked_s / busy:.0%} of the time"
+        return "batch limit", f"all {limits.max_num_seqs} slots are taken {run.seats_blocked_s / busy:.0%} of the time"
     if run.preempted.any() or (run.kv_blocked_s > 0.25 * busy and starved > 0.9 * (run.free_blocks or 1)):
         return "kv", f"the cache of {limits.num_blocks * limits.block_tokens:,} tokens is full"
     if run.host_s > 0.5 * busy:
         return "host", f"the host takes {run.host_s / busy:.0%} of the time"
     if run.prompt_s > 0.5 * busy:
-        return "compute", f"steps with prompts take {run.prompt_s / busy:.0%} of the time"
+        return "compute", f"prefill and mixed steps take {run.prompt_s / busy:.0%} of the time"
     return "bandwidth", f"decode steps take {1.0 - run.prompt_s / busy:.0%} of the time"
 
 

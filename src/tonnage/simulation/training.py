@@ -2,9 +2,9 @@
 
 A step is micro-batches through pipeline stages, then the exchange of gradients, then the optimizer:
 
-    step = (m x slowest stage + bubble x mean stage) + exposed data exchange + optimizer + fixed work
+    step = (m x slowest stage + bubble x mean stage) + exposed DP communication + optimizer + fixed work
 
-A stage's time is its layers' compute (with recompute), the part of tensor, context and expert exchange
+A stage's time is its layers' compute (with recompute), the part of TP, CP and EP communication
 that nothing hides, and the host's launches where they are longer than the device's work. Networks
 without layers (CNNs, U-Nets) are timed by their FLOP and the traffic of their activation values.
 
@@ -70,7 +70,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     compute: float
     elementwise: float
     exchange: float
-    """Tensor, context and expert exchange that nothing hides."""
+    """TP, CP and EP communication that nothing hides."""
     host: float
     """Launches beyond what the device's own work hides."""
     backward: float
@@ -129,7 +129,7 @@ def _layered(model: Model, times: Times) -> tuple[Part, ...]:
     return (
         Part(name="compute", value=steps * stage.compute, basis=Basis.CALIBRATED),
         Part(name="element-wise", value=steps * stage.elementwise, basis=Basis.CALIBRATED),
-        Part(name="tensor, context and expert exchange", value=steps * stage.exchange, basis=Basis.CALIBRATED),
+        Part(name="TP, CP and EP communication", value=steps * stage.exchange, basis=Basis.CALIBRATED),
         Part(
             name="host",
             value=steps * stage.host + fixed,
@@ -137,7 +137,7 @@ def _layered(model: Model, times: Times) -> tuple[Part, ...]:
         ),
         Part(name="pipeline exchange", value=passed, basis=Basis.CALIBRATED),
         Part(name="bubble", value=bubble, basis=Basis.CALIBRATED),
-        Part(name="data exchange", value=data, basis=Basis.CALIBRATED),
+        Part(name="DP communication", value=data, basis=Basis.CALIBRATED),
         Part(name="optimizer", value=_optimizer_s(model, times), basis=Basis.CALIBRATED),
     )
 

@@ -54,7 +54,7 @@ def networked(model: Model, times: Times) -> tuple[Part, ...]:
     return (
         Part(name="compute", value=compute, basis=Basis.CALIBRATED),
         Part(name="element-wise", value=moved, basis=Basis.CALIBRATED),
-        Part(name="data exchange", value=exposed(reduce, (compute + moved) / 2, overlap=c.data_overlap)),
+        Part(name="DP communication", value=exposed(reduce, (compute + moved) / 2, overlap=c.data_overlap)),
         Part(name="optimizer", value=weights * stepped / rate),
         Part(name="input", value=c.image_s * samples, basis=Basis.CALIBRATED),
         Part(name="host", value=c.step_s[setup.software.fitted], basis=Basis.CALIBRATED),

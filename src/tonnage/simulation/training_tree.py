@@ -80,7 +80,7 @@ _HOW: Final = {
 
 
 def _layered(model: Model, times: Times) -> dict[str, Node]:
-    """Compute, element-wise work, exchange, host and data exchange, by the name of the part."""
+    """Compute, element-wise work, exchange, host and DP communication, by the name of the part."""
     setup, c = times.setup, times.coefficients
     groups = (*model.encoder, *model.layers)
     works = [(group, layer_work(group, model.hidden_size, setup=setup)) for group in groups]
@@ -101,11 +101,9 @@ def _layered(model: Model, times: Times) -> dict[str, Node]:
     return {
         "compute": Node.total("compute", _each(pieces, times, _compute)),
         "element-wise": Node.total("element-wise", _each(pieces, times, _elementwise)),
-        "tensor, context and expert exchange": Node.total(
-            "tensor, context and expert exchange", _each(pieces, times, _exchange)
-        ),
+        "TP, CP and EP communication": Node.total("TP, CP and EP communication", _each(pieces, times, _exchange)),
         "host": Node.total("host", (*_each(pieces, times, _host), fixed)),
-        "data exchange": Node.total("data exchange", tuple(_exposed(each, c) for each in data)),
+        "DP communication": Node.total("DP communication", tuple(_exposed(each, c) for each in data)),
     }
 
 

@@ -38,7 +38,7 @@ def test_the_usual_ways_answer_the_same_requests() -> None:
     assert len(tokens) == 1
     first = row(found, "p95 ttft")
     assert first["continuous"] < 0.1 * first["static"]
-    assert row(found, "p99 between tokens")["disaggregated 1+1"] < row(found, "p99 between tokens")["continuous"]
+    assert row(found, "p99 ITL")["disaggregated 1+1"] < row(found, "p99 ITL")["continuous"]
     assert found.best in ("continuous", "disaggregated 1+1")
     assert found.sentence.startswith(f"Best is {found.best}: ")
 
@@ -65,7 +65,7 @@ def test_any_two_options() -> None:
     ways = {"small": {"engine_options": {"max_num_batched_tokens": 512}}, "large": {}, "sglang": {"engine": "sglang"}}
     found = told(ways=ways, engine_options={"max_num_seqs": 64})
     assert found.sides == ("small", "large", "sglang")
-    assert row(found, "p99 between tokens")["small"] < row(found, "p99 between tokens")["large"]
+    assert row(found, "p99 ITL")["small"] < row(found, "p99 ITL")["large"]
     text = markdown(blocks_of(found))
     assert "small" in text and "p95 ttft" in text
     (chart,) = charts_of(found)

@@ -190,7 +190,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Parts that split into slices with memory and bandwidth of their own."""
     always_on: Annotated[
         bool | None,
-        Field(reads="flag", group="Accelerators", help="only parts meant to work around the clock: no consumer boards"),
+        Field(reads="flag", group="Accelerators", help="meant to work around the clock: no consumer accelerators"),
     ] = None
     """Parts built and licensed to work around the clock in a data centre."""
     provider_kinds: Annotated[

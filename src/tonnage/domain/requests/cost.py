@@ -21,7 +21,7 @@ class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     accelerators: Annotated[float, Field(reads="count", group=_OWNING, high=1e5, help="accelerators of the machine")]
     purchase: Annotated[float, Field(reads="USD", group=_OWNING, high=1e10, help="price of the machine without VAT")]
     """[USD]"""
-    power: Annotated[float, Field(reads="W", group=_OWNING, high=1e9, help="the most it draws at the wall")]
+    power: Annotated[float, Field(reads="W", group=_OWNING, high=1e9, help="the most power it draws")]
     """The most it draws at the wall, accelerators, hosts and fans together. [W]"""
     years: Annotated[float, Field(reads="years", group=_OWNING, high=20.0, help="it is kept")]
     """It is kept. [years]"""

@@ -43,9 +43,7 @@ class Infer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     video: Annotated[Video | None, Group()] = None
     latency_s: Annotated[
         float | None,
-        Field(
-            name="latency", reads="s", group="Objectives", high=86400.0, help="longest mean time to an answer: 100 ms"
-        ),
+        Field(name="latency", reads="s", group="Objectives", high=86400.0, help="longest mean latency: 100 ms"),
     ] = None
     """Longest mean time from a sample's arrival to its answer. [s]"""
     resolution: Annotated[

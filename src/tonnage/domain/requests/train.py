@@ -55,7 +55,7 @@ _Headroom = Annotated[
         group="Reliability",
         low=-1e-9,
         high=10.0,
-        help="time kept for retries and experiments over the run's",
+        help="headroom for retries and experiments over the time of the run",
     ),
 ]
 _Checkpoint = Annotated[Literal["async", "sync"], Field(group="Reliability", help="async or sync")]

@@ -200,7 +200,7 @@ def figures_of(found: Simulated, accelerators: int) -> Iterator[Figure]:
     for name, latency in (("ttft", found.ttft_s), ("tpot", found.tpot_s), ("e2e", found.e2e_s)):
         for share in ("p50", "p95", "p99"):
             yield f"{share} {name}", "s", None if latency is None else getattr(latency, share), True
-    yield "p99 between tokens", "s", None if found.itl_s is None else found.itl_s.p99, True
+    yield "p99 ITL", "s", None if found.itl_s is None else found.itl_s.p99, True
     yield "requests answered", "1/s", found.requests_per_s, False
     yield "output tokens", "1/s", found.output_tokens_per_s, False
     yield "running together", "count", _mean_running(found), None

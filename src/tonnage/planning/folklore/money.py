@@ -136,7 +136,7 @@ def _dearer_but_faster(today: date) -> FolkRule:
         rule="the card at three times the price is four to five times as fast",
         computed=(
             f"H100 over A100, cheapest listed: {price:.1f}x the price, {faster:.1f}x the requests of an 8B model; "
-            f"the dearer card is {'cheaper' if faster > price else 'dearer'} per request"
+            f"H100 is {'cheaper' if faster > price else 'more expensive'} per request"
         ),
         verdict="roughly" if faster > price else "fails",
     )

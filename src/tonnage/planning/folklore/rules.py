@@ -142,7 +142,7 @@ def _full_70b() -> FolkRule:
 def _int8_on_a100() -> FolkRule:
     answer = _fit(SEVENTY, accelerator=["A100"], precision="int8", tp="1", context="2048", solve="concurrency")
     row = answer.rows[0]
-    room = f"{row.kv_tokens:,.0f} tokens of cache are left" if row.kv_tokens else (row.verdict.reason or "")
+    room = f"KV cache capacity: {row.kv_tokens:,.0f} tokens" if row.kv_tokens else (row.verdict.reason or "")
     fits = bool(row.kv_tokens and row.kv_tokens >= 2048)
     return FolkRule(
         id="int8-on-a100",

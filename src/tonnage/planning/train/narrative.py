@@ -190,8 +190,8 @@ def assumptions(
         patience = show(PATIENCE_S[asked.job.kind], "s")
         said.append(f"no deadline and no budget: runs of at most {patience} first, the cheapest of them")
     said.append(
-        f"{request.validation:.1%} of training time for validation, {request.headroom:.0%} of the run for retries and "
-        f"experiments, checkpoints {'asynchronous' if request.checkpoint == 'async' else 'synchronous'}"
+        f"{request.validation:.1%} of training time for validation, {request.headroom:.0%} of the run as headroom for "
+        f"retries and experiments, checkpoints {'asynchronous' if request.checkpoint == 'async' else 'synchronous'}"
     )
     if options:
         run, nodes = options[0].run, options[0].accelerators / 8

@@ -211,7 +211,7 @@ def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
         "steps": run.training_s,
         "validation": run.validation_s,
         "start": run.start_s,
-        "retries and experiments": run.headroom_s,
+        "headroom for retries and experiments": run.headroom_s,
     }
     named["checkpoints and interruptions"] = max(0.0, run.billed_s - sum(named.values()))
     spares = f", {run.spares} spare" if run.spares else ""
@@ -288,10 +288,12 @@ def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> Infeas
     state = state_bytes(asked.model, found.smallest)
     each = place.accelerator.driver_memory_bytes
     left = place.count * each - state
-    room = f"leave {show(left, 'bytes')} for activations and buffers" if left > 0 else "leave 0"
+    have = f"{place.count} x {show(each, 'bytes')}"
+    room = f"; {have} leave {show(left, 'bytes')} for activations and buffers" if left > 0 else \
+        f", more than available: {have}"  # fmt: skip
     verdict = Verdict(
         ok=False, limit="memory", short_by=found.short_bytes, unit="bytes",
-        reason=f"needs {show(state, 'bytes')} of states; {place.count} x {show(each, 'bytes')} {room}, and the leanest "
+        reason=f"needs {show(state, 'bytes')} of states{room}, and the leanest "
         f"layout ({found.smallest.layout.sharding}) is {show(found.short_bytes, 'bytes')} short on its fullest",
     )  # fmt: skip
     return InfeasibleRun(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)

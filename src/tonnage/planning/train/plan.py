@@ -177,7 +177,8 @@ def _tries(asked: TrainContext, site: Site) -> Iterator[_Try | InfeasibleRun]:
         if state / count > memory:
             verdict = Verdict(
                 ok=False, limit="memory", short_by=state / count - memory, unit="bytes",
-                reason=f"needs {show(state, 'bytes')} of states; {count} x {show(memory, 'bytes')} leave 0",
+                reason=f"needs {show(state, 'bytes')} of states, more than available: "
+                f"{count} x {show(memory, 'bytes')}",
             )  # fmt: skip
             yield InfeasibleRun(what=f"{count} x {named}", accelerator=named, count=count, verdict=verdict)
             continue

@@ -124,7 +124,7 @@ def setup_label(setup: TrainSetup) -> str:
     """Degrees of an arrangement in a few words."""
     layout = setup.layout
     degrees = " ".join(f"{n} {d}" for n in ("tp", "pp", "cp", "ep", "dp") if (d := getattr(layout, n)) > 1)
-    return f"{degrees or '1 rank'}{' ' + layout.sharding if layout.sharding != 'none' else ''}"
+    return f"{degrees or 'single accelerator'}{' ' + layout.sharding if layout.sharding != 'none' else ''}"
 
 
 def setup_of(asked: TrainContext, option: TrainOption) -> TrainSetup:

@@ -1,0 +1,240 @@
+"""Many small answers at once, cases predicted and points of a sweep: a line each, and what was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from tonnage.domain.answer import Quantity
+from tonnage.domain.breakdown import BREAKDOWN_SCHEMA, Breakdown
+from tonnage.domain.case import Case, InferCase, Latency, Result, ServeResult, TrainCase, TrainResult
+from tonnage.report.breakdown import breakdown_document
+from tonnage.report.document import Block, Column, Document, Headline, Meter, Meters, Note, Table, Text, listed
+from tonnage.report.names import engine_title, model_name, named, part_name, product
+from tonnage.report.wording import plural, span
+from tonnage.units import show
+
+__all__ = ["Predicted", "predictions_document", "sweep_document"]
+
+ROWS: Final = 12
+"""Cases or points of a first screen."""
+RANGES: Final = 3
+"""Columns of a sweep whose range a first screen states."""
+MOST_NOTES: Final = 2
+NUMBERS: Final = {
+    "ttft_s": ("TTFT", "s"), "tpot_s": ("TPOT", "s"), "e2e_s": ("end to end", "s"),
+    "output_tokens_per_s": ("output tokens/s", ""), "step_s": ("step", "s"),
+    "tokens_per_s_per_accelerator": ("tokens/s each", ""), "samples_per_s": ("samples/s", ""),
+    "samples_per_s_per_accelerator": ("samples/s each", ""), "latency_s": ("latency", "s"),
+}  # fmt: skip
+"""Field of a result -> what it is called and the unit it is shown in, in the order of columns."""
+
+
+SPARE: Final = (0, 4, 7, 8, 10, 11)
+"""How soon the numbers of a line give way, in their order."""
+
+
+class Predicted(NamedTuple):
+    """A case with what was predicted of it, or why nothing was."""
+
+    case: Case | None = None
+    result: Result | None = None
+    error: str = ""
+
+
+def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> Document:
+    """Predictions as blocks: one with its numbers, several with a line each; under why the parts that are kept."""
+    answered = [one for one in found if one.case is not None and one.result is not None]
+    refused = [f"case {place}: {one.error}" for place, one in enumerate(found, 1) if one.error]
+    first = _single(answered[0]) if len(found) == 1 and answered else _several(found, refused, every=every)
+    rest = "All that is known, as JSON: --json. Parts of each number: --why, or tonnage explain."
+    why: list[Block] = [*listed("Refused", refused)]
+    for one in answered:
+        why += _opened(one)
+    return named(Document(first=(*first, Note(text=rest)), why=tuple(why)))
+
+
+def _single(one: Predicted) -> tuple[Block, ...]:
+    assert one.case is not None and one.result is not None
+    result = one.result
+    head = Headline(text="fits" if result.fits else f"does not fit: {result.why}", good=result.fits)
+    meters = [
+        Meter(name=name, value=_amount(value, unit), interval=_between(low, high, unit))
+        for name, unit, value, low, high in _numbers(result)
+    ]
+    level = " ".join(part for part in result.level.split(":") if part != result.basis)
+    told = [f"Basis: {result.basis}{f' ({level})' if level else ''}."]
+    return (
+        Text(text=_case(one.case)), head, *([Meters(meters=tuple(meters))] if meters else []),
+        *(Text(text=text) for text in (*told, *result.notes[:MOST_NOTES])),
+    )  # fmt: skip
+
+
+def _several(found: Sequence[Predicted], refused: Sequence[str], *, every: bool) -> tuple[Block, ...]:
+    fitting = sum(one.result is not None and one.result.fits for one in found)
+    counts = f"{plural(len(found), 'case')}: {fitting} fit, {len(found) - fitting - len(refused)} do not"
+    shown = found if every else found[:ROWS]
+    left = len(found) - len(shown)
+    return (
+        Headline(text=counts + (f", {len(refused)} refused." if refused else "."), good=not refused),
+        *_tables(shown),
+        *(Text(text=text) for text in refused[:MOST_NOTES]),
+        *([Note(text=f"{plural(left, 'more case')}: --all.")] if left else []),
+    )
+
+
+def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
+    """A table a kind of case, in the order in which kinds come."""
+    for kind in dict.fromkeys(type(one.case) for one in found if one.result is not None):
+        rows = [(one, _cells(one)) for one in found if type(one.case) is kind]
+        names = [name for name, _ in NUMBERS.values() if any(name in cells for _, cells in rows)]
+        columns = (
+            Column("case", wraps=True), Column("accelerators", wraps=True), Column("software", spare=9),
+            Column("load", spare=6),
+            *(Column(name, True, spare=spare) for name, spare in zip(names, SPARE, strict=False)),
+            Column("basis", spare=3),
+        )  # fmt: skip
+        yield Table(
+            columns=columns,
+            rows=tuple(
+                (one.case.id or what.model, what.parts, what.software, what.load,
+                 *(cells.get(name, "") for name in names), one.result.basis if one.result.fits else "does not fit")
+                for one, cells in rows if one.case is not None and one.result is not None
+                for what in (_asked(one.case, brief=True),)
+            ),
+        )  # fmt: skip
+
+
+def _cells(one: Predicted) -> dict[str, str]:
+    """Name of a number -> the number with its interval."""
+    if one.result is None:
+        return {}
+    return {
+        name: " ".join(part for part in (_amount(value, unit), f"({between})" if between else "") if part)
+        for name, unit, value, low, high in _numbers(one.result)
+        for between in (_between(low, high, unit),)
+    }
+
+
+def _numbers(result: Result) -> Iterator[tuple[str, str, float, float | None, float | None]]:
+    """Name, unit, value and the bounds of 90 % of such cases."""
+    for field, (name, unit) in NUMBERS.items():
+        value = getattr(result, field, None)
+        if isinstance(value, Quantity):
+            yield name, unit, value.value, value.low, value.high
+        elif isinstance(value, Latency):
+            yield name, unit, value.mean, value.low, value.high
+
+
+def _between(low: float | None, high: float | None, unit: str) -> str:
+    if low is None or high is None:
+        return ""
+    return (
+        span(low, high, unit=unit) if unit else f"{low:,.3g}-{high:,.3g}" if high < 1e3 else f"{low:,.0f}-{high:,.0f}"
+    )
+
+
+def _amount(value: float, unit: str) -> str:
+    return show(value, unit) if unit else f"{value:,.3g}" if value < 1e3 else f"{value:,.0f}"
+
+
+class _Asked(NamedTuple):
+    """A case in words."""
+
+    model: str
+    parts: str
+    software: str
+    load: str
+
+
+def _asked(case: Case, *, brief: bool = False) -> _Asked:
+    model = model_name(case.model) if isinstance(case.model, str) else str(getattr(case.model, "id", "own model"))
+    part = part_name(case.accelerator) if brief else product(case.accelerator)
+    if isinstance(case, InferCase):
+        return _Asked(model, f"{case.count} x {part}", case.engine, f"batch {case.batch}")
+    if isinstance(case, TrainCase):
+        batch = f"batch {case.global_batch}" if case.global_batch else ""
+        return _Asked(model, f"{case.count} x {part}", case.framework or "", " ".join((case.method, batch)).strip())
+    t, layout = case.traffic, case.layout
+    degrees = " ".join(f"{name.upper()}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1)
+    load = (
+        "saturated" if t.saturated else f"{t.concurrency:g} clients" if t.concurrency is not None
+        else f"{t.rate_per_s:g} req/s" if t.rate_per_s is not None
+        else f"the trace {t.trace}" if t.trace is not None else f"{'batch' if t.static else 'burst'} of {t.batch}"
+    )  # fmt: skip
+    where = f"{layout.ranks * case.replicas} x {part} {degrees}".strip()
+    return _Asked(model, where, engine_title(case.engine), f"{load}, {case.isl:g} in / {case.osl:g} out")
+
+
+def _case(case: Case) -> str:
+    """What is predicted, in a line."""
+    return " · ".join(part for part in (case.id or "", *_asked(case)) if part)
+
+
+def _opened(one: Predicted) -> tuple[Block, ...]:
+    """Notes and parts of one prediction."""
+    result, case = one.result, one.case
+    assert case is not None and result is not None
+    numbers = result.opened if isinstance(result, ServeResult | TrainResult) else ()
+    if not numbers:
+        return listed(_case(case), result.notes)
+    kind = "serve" if isinstance(result, ServeResult) else "train"
+    opened = Breakdown(schema=BREAKDOWN_SCHEMA, kind=kind, label=_case(case), numbers=numbers, notes=result.notes)  # type: ignore[arg-type]
+    return breakdown_document(opened).blocks
+
+
+def sweep_document(
+    rows: Sequence[dict[str, Any]], *, ask: str, varied: Sequence[str], new: int, file: str, every: bool = False
+) -> Document:
+    """
+    The table of a sweep as blocks.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        One a point, in the grid's order: what was varied, then what was taken, or `error`.
+    ask : str
+        What was asked of each point.
+    varied : sequence of str
+        Names of the grid.
+    new : int
+        Points that were asked now.
+    file : str
+        Where the answers are kept.
+    """
+    wrong = [row for row in rows if "error" in row]
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "error"]
+    shown = rows if every else rows[:ROWS]
+    number = {name: all(isinstance(row.get(name), int | float | None) for row in rows) for name in names}
+    columns = tuple(
+        Column(name.replace("_", " "), number[name], wraps=not number[name], spare=0 if name in varied else place + 1)
+        for place, name in enumerate(names)
+    )
+    cells = tuple(tuple(_value(row.get(name)) for name in names) for row in shown)
+    ranges = [_range(name, rows) for name in names if name not in varied and number[name]]
+    left = len(rows) - len(shown)
+    more = f"{plural(left, 'more point')}: --all. " if left else ""
+    head = f"{plural(len(rows), 'point')} of {ask}: {len(rows) - len(wrong):,} answered, {len(wrong):,} refused"
+    blocks: list[Block] = [
+        Headline(text=f"{head}; {new:,} asked now, the rest known before.", good=not wrong),
+        *([Table(columns=columns, rows=cells)] if rows else []),
+        *(Text(text=text) for text in [text for text in ranges if text][:RANGES]),
+        *(Text(text=f"Refused: {text}") for text in list(dict.fromkeys(row["error"] for row in wrong))[:MOST_NOTES]),
+        Note(text=f"{more}As a table: -o grid.csv, .jsonl or .parquet, or piped. Answers are kept in {file}."),
+    ]
+    return named(Document(first=tuple(blocks)))
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+
+def _range(name: str, rows: Sequence[dict[str, Any]]) -> str:
+    known = [row[name] for row in rows if isinstance(row.get(name), int | float)]
+    if not known or min(known) == max(known):
+        return ""
+    return f"{name.replace('_', ' ')}: from {_value(float(min(known)))} to {_value(float(max(known)))}."

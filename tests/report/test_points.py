@@ -1,0 +1,94 @@
+"""Predictions and sweeps where someone looks: a first screen of named rows; a file or pipe gets the lines as ever."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tonnage.cli import root
+from tonnage.report.document import Headline, Table
+from tonnage.report.points import sweep_document
+
+CASE: dict[str, Any] = {
+    "kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
+    "traffic": {"concurrency": 8}, "isl": 512, "osl": 128,
+}  # fmt: skip
+TRAIN: dict[str, Any] = {
+    "kind": "train", "model": "meta-llama/Llama-3.1-8B", "accelerator": "h100-sxm5-80gb", "count": 8, "seq_len": 4096,
+    "global_batch": 64, "framework": "megatron",
+}  # fmt: skip
+INFER: dict[str, Any] = {"kind": "infer", "model": "ultralytics/yolov8m", "accelerator": "t4", "batch": 8}
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Someone looks at standard output."""
+    for command in ("predict", "sweep"):
+        monkeypatch.setattr(f"tonnage.cli.{command}.on_terminal", lambda: True)
+
+
+def asked(*args: str, given: str = "", width: int = 100) -> Result:
+    return CliRunner().invoke(root, args, input=given, prog_name="tonnage", env={"COLUMNS": str(width)})
+
+
+@pytest.mark.usefixtures("looked_at")
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_one_prediction_is_named_with_its_intervals(width: int) -> None:
+    result = asked("predict", given=json.dumps(CASE), width=width)
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0 and lines[0].startswith("Llama 3.1 8B Instruct · 1 x NVIDIA H100")
+    assert len(lines) <= 24 and max(map(len, lines)) <= width
+    ttft = json.loads(asked("predict", "--json", given=json.dumps(CASE)).stdout)["ttft_s"]
+    assert f"TTFT {ttft['mean'] * 1e3:.3g} ms (" in result.stdout
+    assert "--why" in lines[-1] + lines[-2] and "{" not in result.stdout
+
+
+@pytest.mark.usefixtures("looked_at")
+def test_cases_of_all_kinds_share_a_table_and_refused_ones_are_counted() -> None:
+    given = [CASE, TRAIN, INFER, {**CASE, "accelerator": "h100-smx5"}]
+    result = asked("predict", given="\n".join(map(json.dumps, given)), width=140)
+    text = " ".join(result.stdout.split())
+    assert result.exit_code == 2
+    assert "4 cases: 3 fit, 0 do not, 1 refused." in text and "case 4: " in text and "did you mean" in text
+    assert all(head in text for head in ("TTFT", "step", "samples/s"))
+    many = asked("predict", given="\n".join([json.dumps(CASE)] * 20))
+    assert len(many.stdout.splitlines()) <= 24 and "8 more cases: --all." in many.stdout
+    opened = asked("predict", "--why", given=json.dumps(CASE)).stdout
+    assert "TPOT: " in opened and "matrix products" in opened
+
+
+def test_a_pipe_gets_lines_and_so_does_a_terminal_that_asks(looked_at: None) -> None:
+    seen = asked("predict", "--json", given=json.dumps(CASE)).stdout
+    assert json.loads(seen)["fits"] is True
+
+
+@pytest.mark.usefixtures("looked_at")
+def test_a_sweep_shows_its_rows_and_still_writes_the_file(tmp_path: Path) -> None:
+    path, out = tmp_path / "s.yaml", tmp_path / "s.csv"
+    path.write_text(
+        f"sweep: predict\nbase: {json.dumps(CASE)}\ngrid: {{isl: [128, 512, 2048]}}\ntake: {{ttft_s: ttft_s.mean}}\n"
+    )
+    result = asked("sweep", str(path), "--workers", "1", "-o", str(out))
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "3 points of predict: 3 answered, 0 refused; 3 asked now, the rest known before."
+    assert len(lines) <= 24 and "isl" in result.stdout and "ttft s: from " in result.stdout
+    assert len(out.read_text().splitlines()) == 4
+
+
+def test_a_sweep_document_counts_what_is_refused_and_hides_what_is_beyond_a_screen() -> None:
+    rows: list[dict[str, Any]] = [{"rate": f"{n}/s", "usd": 0.5 * n, "good": True} for n in range(30)]
+    document = sweep_document([*rows, {"rate": "x", "error": "no"}], ask="plan", varied=["rate"], new=2, file="f")
+    head, table = document.first[:2]
+    assert isinstance(head, Headline) and not head.good and "30 answered, 1 refused; 2 asked now" in head.text
+    assert (
+        isinstance(table, Table)
+        and len(table.rows) == 12
+        and [c.head for c in table.columns] == ["rate", "usd", "good"]
+    )
+    whole = sweep_document(rows, ask="plan", varied=["rate"], new=0, file="f", every=True).first[1]
+    assert isinstance(whole, Table) and len(whole.rows) == 30
