@@ -148,7 +148,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             example={"model": LLAMA_8B, "tokens": "100B", "deadline": "30 days", "seq_len": "8192"},
         ),
         Question(
-            path="plan/batch", kind="batch", title="Answer a pile of prompts",
+            path="plan/batch", kind="batch", title="Batch inference",
             about="Prompts and a deadline in; the cheapest machines that are done in time out.",
             fields=_form(REQUESTS["batch"]), answers=BatchPlan,
             essentials=("model", "items", "deadline", "traffic", "prompt_tokens", "output_tokens", "budget", "eu",
