@@ -67,6 +67,9 @@ def web(*, host: str, port: int, **options: Any) -> None:
     bound.listen(config.backlog)  # whoever reads the next line may ask at once
     click.echo(f"Tonnage is at {_address(host, bound.getsockname()[1], token)} (Ctrl-C ends it)", err=True)
     server.run(sockets=[bound])
+    # asyncio swallows the interrupt that uvicorn hands on when the last task has ended before it.
+    if server.should_exit:
+        raise KeyboardInterrupt
 
 
 def _token() -> str:

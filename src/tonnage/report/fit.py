@@ -38,7 +38,7 @@ def fit_document(answer: FitAnswer, *, top: int | None = None, every: bool = Fal
         meters=[_meter(answer.rows[0])] if answer.rows else [],
         table=_stack(answer.rows[0], most=FIRST_PARTS) if single and asked else _overview(rows) if rows else None,
         risks=[
-            *(f"Risk: {note}" for note in (answer.rows[0].notes[:1] if answer.rows else ())),
+            *(f"Risk: {note}" for note in (answer.rows[0].notes[:2] if answer.rows else ())),
             f"Nearest: {nearest}" if (nearest := _nearest(answer)) else "",
             *(f"Would fit: {text}" for text in _remedies(answer.rows)[:2] if text != _nearest(answer)),
             *(f"Largest {text}" for text in _largest(answer.rows[:1])[:LARGEST_FIRST] if asked),
