@@ -294,9 +294,9 @@ def explain(
 
 
 def _case(case: Case | Mapping[str, Any]) -> Case:
-    from tonnage.planning.predict.case_lines import case_of_object, checked
+    from tonnage.planning.predict.case_lines import case_of_object, check_case
 
-    return case_of_object(dict(case)) if isinstance(case, Mapping) else checked(case)
+    return case_of_object(dict(case)) if isinstance(case, Mapping) else check_case(case)
 
 
 def probe(folder: str | None = None) -> AbstractContextManager[Probe]:

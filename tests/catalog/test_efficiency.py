@@ -6,11 +6,11 @@ import pytest
 from tests.every_row import every_row
 
 from tonnage.catalog import accelerator, accelerators
-from tonnage.catalog.efficiency import FOLDER, ladder, measured, provenance
+from tonnage.catalog.efficiency import FOLDER, grids_by_accelerator, ladder, provenance
 from tonnage.errors import BadFact
 from tonnage.physics.efficiency import DEMANDS
 
-FILES = [(part, family) for part, families in measured().items() for family in families]
+FILES = [(part, family) for part, families in grids_by_accelerator().items() for family in families]
 
 
 @every_row(FILES)
@@ -25,7 +25,7 @@ def test_every_file_says_where_it_comes_from(file: tuple[str, str]) -> None:
     assert part in accelerators()
 
 
-@every_row(sorted(measured()))
+@every_row(sorted(grids_by_accelerator()))
 def test_every_grid_is_whole(part: str) -> None:
     for key, grid in ladder(accelerator(part)).grids.items():
         nodes = 1

@@ -6,7 +6,7 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.accelerators import accelerators
-from tonnage.catalog.filters import Condition, Order, Wanted, filter_things, ordered
+from tonnage.catalog.filters import Condition, Order, Wanted, filter_things, sort_rows
 from tonnage.catalog.listings import accelerator_card, accelerators_listing, offers_listing, providers_listing
 from tonnage.domain.listing import Column, Listing
 from tonnage.errors import BadRequest, UnknownName
@@ -181,5 +181,5 @@ def test_sift_counts_the_first_failure() -> None:
 def test_unknown_values_come_last_either_way() -> None:
     rows = [{"a": None}, {"a": 2.0}, {"a": 1.0}]
     columns = (Column(name="a", unit="W"),)
-    assert [row["a"] for row in ordered(rows, columns, order=Order(sort="a"))[0]] == [1.0, 2.0, None]
-    assert [row["a"] for row in ordered(rows, columns, order=Order(sort="a", reverse=True))[0]] == [2.0, 1.0, None]
+    assert [row["a"] for row in sort_rows(rows, columns, order=Order(sort="a"))[0]] == [1.0, 2.0, None]
+    assert [row["a"] for row in sort_rows(rows, columns, order=Order(sort="a", reverse=True))[0]] == [2.0, 1.0, None]

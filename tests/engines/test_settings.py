@@ -12,9 +12,9 @@ from tonnage.engines.settings import (
     defaults,
     explain_defaults,
     release,
-    resolved,
+    resolve_engine,
     stated_release,
-    unsupported,
+    unsupported_reason,
 )
 
 LLAMA = catalog.model("meta-llama/Meta-Llama-3.1-8B")
@@ -56,10 +56,10 @@ def test_a_number_of_another_product_says_nothing() -> None:
 
 
 def test_an_engine_resolves_to_its_record_and_release() -> None:
-    old, newest = resolved(Engine(version="0.6.4")), resolved(Engine())
+    old, newest = resolve_engine(Engine(version="0.6.4")), resolve_engine(Engine())
     assert (old.spec.name, old.release) == ("vllm", (0, 6, 4))
     assert newest.release > (1000,)
-    assert resolved(Engine(name="llama.cpp")).spec.layered
+    assert resolve_engine(Engine(name="llama.cpp")).spec.layered
 
 
 def test_an_unknown_version_is_said() -> None:
@@ -147,10 +147,10 @@ def test_every_default_names_its_source(name: str) -> None:
 
 
 def test_engines_do_not_run_everywhere() -> None:
-    assert "compute capability 7.0" in str(unsupported("vllm", catalog.accelerator("p100-pcie-16gb")))
-    assert "Apple" in str(unsupported("vllm", catalog.accelerator("m3-ultra")))
-    assert unsupported("vllm", catalog.accelerator("mi300x")) is None
-    assert unsupported("llamacpp", catalog.accelerator("m3-ultra")) is None
+    assert "compute capability 7.0" in str(unsupported_reason("vllm", catalog.accelerator("p100-pcie-16gb")))
+    assert "Apple" in str(unsupported_reason("vllm", catalog.accelerator("m3-ultra")))
+    assert unsupported_reason("vllm", catalog.accelerator("mi300x")) is None
+    assert unsupported_reason("llamacpp", catalog.accelerator("m3-ultra")) is None
 
 
 @pytest.mark.parametrize(("version", "ahead"), [("0.8.5", False), ("0.12.0", False), ("0.14.0", True), (None, True)])

@@ -10,7 +10,7 @@ from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
-from tonnage.engines.settings import defaults, resolved
+from tonnage.engines.settings import defaults, resolve_engine
 from tonnage.physics.memory import checkpoint_precision, kv_bytes_per_token, stored_bytes, weight_bytes
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.simulation.kvcache import Demand, Device, KvPool, kv_pool
@@ -74,7 +74,7 @@ def start(
         model,
         accelerator,
         precision=precision,
-        engine=resolved(filled),
+        engine=resolve_engine(filled),
         layout=layout,
         device=Device(total_bytes=gib * GiB, beyond_torch_bytes=None if beyond is None else beyond * GiB),
     )
@@ -229,7 +229,7 @@ def test_demand_beyond_the_pool_is_refused_with_the_shortfall() -> None:
     accelerator = card(79.18)
     engine = defaults(v1(), accelerator, model=LLAMA_8B)
     found = kv_pool(
-        LLAMA_8B, accelerator, precision=BF16, engine=resolved(engine),
+        LLAMA_8B, accelerator, precision=BF16, engine=resolve_engine(engine),
         demand=Demand(concurrency=64, context_tokens=8192),
     )  # fmt: skip
     short = 64 * 8192 * 128 * 1024 - found.bytes

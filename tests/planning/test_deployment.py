@@ -17,7 +17,7 @@ from tonnage.planning.deployment import Deployment, reachable
 from tonnage.planning.deployment import resolve as deployment_of
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.replica import build_replica
-from tonnage.simulation.overheads import Overheads, ahead
+from tonnage.simulation.overheads import Overheads, with_async_scheduling
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -101,7 +101,7 @@ def test_scheduling_ahead_hides_the_host_and_never_slows() -> None:
 
     assert step_s(True) < step_s(False)
     known = Overheads(step_s=2e-3, sequence_s=1e-5, overlapped=0.75)
-    assert ahead(known, None).step_s == ahead(known, False).step_s == known.step_s
-    hidden = ahead(known, True)
+    assert with_async_scheduling(known, None).step_s == with_async_scheduling(known, False).step_s == known.step_s
+    hidden = with_async_scheduling(known, True)
     assert hidden.step_s + hidden.hidden_s == pytest.approx(known.step_s)
-    assert ahead(hidden, True) == hidden, "once settled it stays"
+    assert with_async_scheduling(hidden, True) == hidden, "once settled it stays"

@@ -14,7 +14,7 @@ from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.ask import answer
-from tonnage.planning.error_model import Pair, Ratio, correlation, ratio, tied, within
+from tonnage.planning.error_model import Pair, Ratio, correlation, ratio, tie_ratio, within
 
 TODAY = date(2026, 11, 21)
 FACTORS = st.floats(1.0, 4.0)
@@ -45,7 +45,7 @@ def weighed(*pairs: Pair) -> Ratio:
 def test_the_same_configuration_at_two_prices_is_the_ratio_of_the_prices(usd: float, dearer: float, f: float) -> None:
     pair = Pair(cost(usd * dearer, f), cost(usd, f), 1.0)
     assert weighed(pair) == pytest.approx((dearer, dearer, dearer))
-    assert tied(pair) is None
+    assert tie_ratio(pair) is None
     assert within(weighed(pair)) == within(None) == ""
 
 
@@ -80,22 +80,22 @@ def test_a_step_of_replicas_counts_at_either_end_of_the_speed() -> None:
     """3 singles for 9 or a box for 10: as fast as the other, and were it slower the box would be the cheaper."""
     singles, box = Quantity(value=9.0, unit="USD/h", low=6.0, high=18.0), Quantity(value=10.0, unit="USD/h", low=10.0,
                                                                                    high=10.0)  # fmt: skip
-    found = tied(Pair(box, singles, 1.0))
+    found = tie_ratio(Pair(box, singles, 1.0))
     assert found is not None and found.low == pytest.approx(10 / 18) and found.high == pytest.approx(10 / 6)
 
 
 def test_what_cannot_be_weighed_ties_with_nothing() -> None:
     assert ratio(Pair(cost(1.0, 2.0), Quantity(value=0.0, unit="USD"))) is None
-    assert tied(Pair(Quantity(value=1.0, unit="USD"), cost(1.0, 2.0))) is None
+    assert tie_ratio(Pair(Quantity(value=1.0, unit="USD"), cost(1.0, 2.0))) is None
     # Cheaper than the first and yet behind it: it lost for another reason.
-    assert tied(Pair(cost(0.5, 2.0), cost(1.0, 2.0))) is None
+    assert tie_ratio(Pair(cost(0.5, 2.0), cost(1.0, 2.0))) is None
     assert correlation(None, None) == 0.0
 
 
 def test_a_tie_is_told_with_its_ends() -> None:
-    found = tied(Pair(cost(1.1, 1.2), cost(1.0, 1.2)))
+    found = tie_ratio(Pair(cost(1.1, 1.2), cost(1.0, 1.2)))
     assert found is not None and within(found) == " (0.85x-1.42x within error)"
-    assert tied(Pair(cost(1.4, 1.2), cost(1.0, 1.2))) is None
+    assert tie_ratio(Pair(cost(1.4, 1.2), cost(1.0, 1.2))) is None
 
 
 @pytest.mark.parametrize("question", ASKED)
@@ -107,7 +107,7 @@ def test_every_plan_ties_by_the_same_rule(question: str) -> None:
     assert not first.ties and len(options) > 3
     for option in options[1:]:
         pair = Pair(option.cost, first.cost, correlation(option.configuration, first.configuration))
-        found = tied(pair) if option.sure is first.sure else None
+        found = tie_ratio(pair) if option.sure is first.sure else None
         assert option.ties is (found is not None), option.verdict
         assert ("within error)" in option.verdict.partition(";")[0]) is (option.ties and found != (1.0, 1.0, 1.0))
         if option.ties and found is not None and found.high > found.low * 1.001:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import tonnage
-from tonnage.catalog.published import published
+from tonnage.catalog.published import published_results
 from tonnage.domain.case import InferCase, ServeCase, Traffic, TrainCase
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
@@ -29,10 +29,10 @@ def test_the_table_is_small_and_its_rows_are_those_of_the_measurements() -> None
     path = ROOT / "src" / "tonnage" / "catalog" / "data" / "published" / "results.csv.gz"
     assert path.stat().st_size < 300_000
     known = {row.id: row for table in (ROOT / "measurements").glob("*.csv.gz") for row in read_rows(table)}
-    for result in published():
+    for result in published_results():
         assert known[result.id].usable, result.id
         assert result.measured and result.count > 0 and result.source
-    assert len(published()) > 10_000
+    assert len(published_results()) > 10_000
 
 
 def test_the_run_that_is_asked_for_comes_first_without_a_difference() -> None:

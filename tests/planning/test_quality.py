@@ -10,7 +10,7 @@ from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.precision import Precision
 from tonnage.domain.published import QualityChange
 from tonnage.planning.ask import answer
-from tonnage.planning.quality import changes_among, judged, quality_text, weights_change
+from tonnage.planning.quality import changes_among, judge_change, quality_text, weights_change
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
@@ -58,8 +58,8 @@ def test_what_nobody_published_of_the_model_passes_no_floor() -> None:
     model = resolve("Qwen/Qwen3-32B", offline=True)
     change = weights_change("Qwen/Qwen3-32B", model, weights="fp8")
     assert change is not None and change.on == "other models of about its size" and (change.kept or 0) > 0.99
-    assert judged(change, 0.9).passes is False
-    assert "not of this model" in judged(change, 0.9).told
+    assert judge_change(change, 0.9).passes is False
+    assert "not of this model" in judge_change(change, 0.9).told
 
 
 def test_weights_as_released_lose_nothing_and_are_not_judged() -> None:
@@ -79,7 +79,7 @@ def test_unknown_is_said_and_perplexity_is_no_score() -> None:
     change = weights_change(name, resolve(name, offline=True), weights="gguf-q4_k_m")
     assert (
         change is not None
-        and judged(change, 0.5).passes is False
+        and judge_change(change, 0.5).passes is False
         and "perplexity rises by 1.2%" in quality_text(change)
     )
 

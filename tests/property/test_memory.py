@@ -10,7 +10,7 @@ from tonnage import catalog
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
-from tonnage.engines.settings import defaults, resolved
+from tonnage.engines.settings import defaults, resolve_engine
 from tonnage.optimize.frontier import largest_whole
 from tonnage.physics.memory import (
     cache_bytes_per_sequence,
@@ -54,7 +54,7 @@ def pool(model: Model, *, name: str, demand: Demand, weights: str = "bf16", layo
     layout = layout or Layout()
     engine = defaults(Engine(name=name), H100, model=model, layout=layout)
     return kv_pool(
-        model, H100, precision=Precision(weights=weights), engine=resolved(engine), layout=layout, demand=demand
+        model, H100, precision=Precision(weights=weights), engine=resolve_engine(engine), layout=layout, demand=demand
     )
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tonnage.domain.cost import OwnedMachine, Rent
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.plan import Bill
-from tonnage.planning.cost.rents import meeting
+from tonnage.planning.cost.rents import meeting_point
 from tonnage.pricing.bills import bill
 from tonnage.pricing.owning import (
     break_even_utilisation,
@@ -62,7 +62,7 @@ def rented(price: float, **changes: object) -> Rent:
 
 def even(machine: OwnedMachine, price: float, **changes: object) -> float:
     """Break-even share; infinite where there is none."""
-    found = meeting(machine, rented(price, **changes), utilisation=0.7).break_even
+    found = meeting_point(machine, rented(price, **changes), utilisation=0.7).break_even
     return float("inf") if found is None else found
 
 
@@ -150,7 +150,7 @@ def test_break_even_rises_with_failures_and_repairs(machine: OwnedMachine, price
 @settings(max_examples=30)
 @given(MACHINES, PRICES, st.floats(0.01, 1.0))
 def test_break_even_rises_when_rents_fall(machine: OwnedMachine, price: float, fall: float) -> None:
-    falling = meeting(machine, rented(price), utilisation=0.7, decline=fall).break_even
+    falling = meeting_point(machine, rented(price), utilisation=0.7, decline=fall).break_even
     assert (float("inf") if falling is None else falling) >= even(machine, price) * (1 - 1e-12)
 
 
@@ -159,14 +159,14 @@ def test_break_even_rises_when_rents_fall(machine: OwnedMachine, price: float, f
 def test_at_break_even_both_cost_the_same(machine: OwnedMachine, price: float) -> None:
     share = even(machine, price)
     if 0.0 < share <= 1.0:
-        at = meeting(machine, rented(price), utilisation=share)
+        at = meeting_point(machine, rented(price), utilisation=share)
         assert at.owned_usd == pytest.approx(at.rent_usd, rel=1e-9)
 
 
 @settings(max_examples=30)
 @given(MACHINES, PRICES, SHARES)
 def test_owning_wins_exactly_above_break_even(machine: OwnedMachine, price: float, share: float) -> None:
-    at = meeting(machine, rented(price), utilisation=share)
+    at = meeting_point(machine, rented(price), utilisation=share)
     if at.break_even is not None and abs(at.break_even - share) > 1e-6:
         assert (at.owned_usd <= at.rent_usd) is (share >= at.break_even)
 

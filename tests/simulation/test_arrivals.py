@@ -16,7 +16,7 @@ from tonnage.simulation.arrivals import (
     poisson,
     random,
     spread_lengths,
-    unquantised,
+    spread_over_clock_step,
 )
 
 N = 200_000
@@ -94,10 +94,10 @@ def test_lengths_between_fractions_of_nominal() -> None:
 
 def test_a_coarse_clock_is_smoothed_and_a_fine_one_is_not() -> None:
     coarse = np.repeat(np.arange(100) * 3.0, 10)
-    smooth = unquantised(random(1), coarse)
+    smooth = spread_over_clock_step(random(1), coarse)
     assert (np.abs(smooth - coarse) < 3.0).all() and len(np.unique(smooth)) == 1000
     fine = np.sort(random(1).random(1000))
-    assert unquantised(random(1), fine) is fine
+    assert spread_over_clock_step(random(1), fine) is fine
 
 
 @pytest.mark.parametrize(

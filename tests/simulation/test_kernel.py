@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tonnage.simulation import kernel
-from tonnage.simulation.kernel import at, inlined, offset, pointer
+from tonnage.simulation.kernel import at, inline, offset, pointer
 
 ENGINE = Path(kernel.__file__).parent
 PAIR = np.dtype([("x", "f8"), ("n", "i8")])
@@ -24,7 +24,7 @@ def third(rows: object) -> object:
     return at(later, 1).x
 
 
-@inlined
+@inline
 def doubled(numbers: object, k: int) -> None:
     numbers[k] *= 2  # type: ignore[index]
 

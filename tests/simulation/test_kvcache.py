@@ -9,7 +9,7 @@ from tonnage import catalog
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
-from tonnage.engines.settings import defaults, resolved
+from tonnage.engines.settings import defaults, resolve_engine
 from tonnage.simulation.kvcache import Demand, Device, KvPool, kv_pool
 from tonnage.units import GiB
 
@@ -20,7 +20,7 @@ BF16 = Precision()
 
 def pool(name: str = "vllm", *, model: Model = LLAMA, demand: Demand | None = None, **settings: object) -> KvPool:
     engine = defaults(Engine(name=name, **settings), H100, model=model)  # type: ignore[arg-type]
-    return kv_pool(model, H100, precision=BF16, engine=resolved(engine), demand=demand)
+    return kv_pool(model, H100, precision=BF16, engine=resolve_engine(engine), demand=demand)
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang", "trtllm", "lmdeploy", "tgi", "deepspeed-mii", "hf", "llamacpp"])
@@ -103,7 +103,7 @@ def test_data_parallel_attention_multiplies_the_latent_cache_and_tensor_parallel
 
     def tokens(layout: Layout) -> float:
         engine = defaults(Engine(), h200, model=model, layout=layout)
-        return kv_pool(model, h200, precision=precision, engine=resolved(engine), layout=layout).tokens
+        return kv_pool(model, h200, precision=precision, engine=resolve_engine(engine), layout=layout).tokens
 
     assert tokens(layout) > 4 * tokens(Layout(tp=8))
 
@@ -118,7 +118,7 @@ def test_windows_free_memory_since_engines_know_them() -> None:
 def test_a_log_s_own_figures_rule() -> None:
     engine = defaults(Engine(version="0.11", memory_fraction=0.9), H100, model=LLAMA)
     known = Device(total_bytes=70 * GiB, beyond_torch_bytes=1 * GiB)
-    found = kv_pool(LLAMA, H100, precision=BF16, engine=resolved(engine), device=known)
+    found = kv_pool(LLAMA, H100, precision=BF16, engine=resolve_engine(engine), device=known)
     assert found.limit_bytes == 63 * GiB
     assert found.memory.part("NCCL and libraries") == 1 * GiB
 

@@ -7,7 +7,7 @@ from tonnage import catalog
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Engine
 from tonnage.domain.precision import Precision
-from tonnage.engines.settings import resolved
+from tonnage.engines.settings import resolve_engine
 from tonnage.physics.work import Operator
 from tonnage.planning.deployment import resolve
 from tonnage.planning.predict.serving import predict_serve
@@ -86,7 +86,7 @@ def test_published_prompt_rates(part: str, weights: str, tokens: int, rate: floa
 def test_decodes_beside_a_prompt_attend_longer_where_one_call_takes_both(
     engine: str, part: str, name: str, version: str | None, longer: bool
 ) -> None:
-    running = resolved(Engine(name=engine, version=version))
+    running = resolve_engine(Engine(name=engine, version=version))
     one_call = running.spec.attends_in_one_call(running.release)
     found = mixed_attention(catalog.accelerator(part), catalog.model(name), one_call=one_call)
     assert found == (1.54 if longer else 1.0)

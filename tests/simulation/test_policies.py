@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.test_serving import table
 
 from tonnage.domain.layout import Engine
-from tonnage.engines.settings import resolved
+from tonnage.engines.settings import resolve_engine
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.simulation.policies import Pool, limits_of
 from tonnage.simulation.serving import Simulated, simulate
@@ -19,7 +19,9 @@ STEP_S = 0.01
 
 def limits(name: str = "vllm", **options: Any) -> Limits:
     pool = Pool(tokens=1e5, token_bytes=1e5, accelerators=2)
-    return limits_of(resolved(Engine(name=name, max_num_seqs=8, max_num_batched_tokens=512)), pool, options=options)
+    return limits_of(
+        resolve_engine(Engine(name=name, max_num_seqs=8, max_num_batched_tokens=512)), pool, options=options
+    )
 
 
 def played(rules: Limits, sent: list[float], output: list[int]) -> Simulated:
@@ -92,13 +94,13 @@ def test_what_cannot_be_scheduled(options: dict[str, Any], said: str) -> None:
 
 def test_drafts_need_their_acceptance() -> None:
     with pytest.raises(BadRequest, match="acceptance"):
-        limits_of(resolved(Engine(name="vllm", speculative_tokens=2)), Pool(tokens=1e5))
+        limits_of(resolve_engine(Engine(name="vllm", speculative_tokens=2)), Pool(tokens=1e5))
 
 
 def test_engines_differ_in_whom_they_send_back() -> None:
     assert limits("vllm").victim == 0 and limits("vllm", priority=True).victim == 1
     assert limits("sglang").victim == 2 and not limits("sglang").mixed
-    assert limits_of(resolved(Engine(name="sglang", mixed_chunk=True)), Pool(tokens=1e5)).mixed
+    assert limits_of(resolve_engine(Engine(name="sglang", mixed_chunk=True)), Pool(tokens=1e5)).mixed
     assert limits("trtllm").reserve_output and not limits("trtllm", max_utilization=True).reserve_output
 
 
@@ -108,7 +110,7 @@ def test_host_memory_holds_what_its_bytes_hold() -> None:
     assert found.recall_token_s == pytest.approx(1e-5)
     with pytest.raises(BadRequest, match="grow"):
         kept = {"host_cache": "1 GB", "host_link": "1 GB/s"}
-        limits_of(resolved(Engine(name="vllm")), Pool(tokens=1e5), options=kept)
+        limits_of(resolve_engine(Engine(name="vllm")), Pool(tokens=1e5), options=kept)
 
 
 def test_recalled_requests_are_not_computed_again() -> None:
@@ -137,11 +139,11 @@ def test_an_adapter_without_a_slot_waits_aside() -> None:
 
 
 def test_a_prompt_lies_on_one_of_several_ranks() -> None:
-    rules = limits_of(resolved(Engine(max_num_seqs=8, max_num_batched_tokens=512)), Pool(tokens=1e5, ranks=4))
+    rules = limits_of(resolve_engine(Engine(max_num_seqs=8, max_num_batched_tokens=512)), Pool(tokens=1e5, ranks=4))
     assert rules.budget == 4 * 512 and rules.threshold == 512
     assert limits().threshold == 0
     options = {"long_prefill_token_threshold": 64}
-    chosen = limits_of(resolved(Engine(max_num_seqs=8)), Pool(tokens=1e5, ranks=4), options=options)
+    chosen = limits_of(resolve_engine(Engine(max_num_seqs=8)), Pool(tokens=1e5, ranks=4), options=options)
     assert chosen.threshold == 64
 
 

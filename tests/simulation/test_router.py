@@ -6,7 +6,7 @@ from tests.simulation.test_serving import table
 
 from tonnage.errors import BadRequest
 from tonnage.simulation.router import Scaling, simulate_disaggregated, simulate_fleet
-from tonnage.simulation.serving import kept, simulate
+from tonnage.simulation.serving import select_requests, simulate
 from tonnage.simulation.simulated import Limits, Requests, requests_of
 
 SEATS = 16
@@ -36,7 +36,7 @@ def test_taking_turns_is_every_third_request_for_each() -> None:
     fleet = simulate_fleet(TIMES, LIMITS, requests=requests, replicas=3, rule="round-robin")
     assert fleet.replica.tolist() == [i % 3 for i in range(3000)]
     mine = np.arange(3000) % 3 == 1
-    own = kept(requests, mine)
+    own = select_requests(requests, mine)
     assert fleet.last_s[mine].tolist() == simulate(TIMES, LIMITS, requests=own).last_s.tolist()
 
 

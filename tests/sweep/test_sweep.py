@@ -194,6 +194,6 @@ def test_a_damaged_answer_is_asked_again_and_named_until_then(tmp_path: Path, da
         raw.execute("UPDATE answers SET row = ? WHERE key = 'a'", ("{}}" if damage is None else damage,))
         raw.commit()
     with stores.open_store(tmp_path / "s") as store:
-        assert stores.known(store) == {"b"}
+        assert stores.answered_keys(store) == {"b"}
         wrong, sound = stores.rows(store, ["a", "b"])
         assert isinstance(wrong, str) and "damaged" in wrong and sound == {"x": 2}

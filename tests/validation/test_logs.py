@@ -11,7 +11,7 @@ import pytest
 from tests.traces import ROOT, trace_file
 
 from tonnage.errors import BadFact
-from tonnage.planning.simulate.replay import Stretch, from_physics, read_log, read_logs, replayed, stretched
+from tonnage.planning.simulate.replay import Stretch, from_physics, read_log, read_logs, replay_setup, stretch_model
 from tonnage.report.out_of_sample import log_page, log_rows
 from tonnage.validation.logs import COLUMNS, FILE, MEASURED, PHYSICS, log_errors, read_facts, refresh_facts, write_facts
 
@@ -63,16 +63,16 @@ def test_a_folder_without_logs_and_a_damaged_log_are_named(tmp_path: Path) -> No
 def test_physics_takes_nothing_from_what_was_measured(tmp_path: Path) -> None:
     log = read_log(log_folder(tmp_path), NAME)
     other = log._replace(measured={}, num_blocks=17)
-    assert from_physics(replayed(log)) == from_physics(replayed(other))
+    assert from_physics(replay_setup(log)) == from_physics(replay_setup(other))
 
 
 def test_factors_slow_what_they_stand_for_and_the_printed_cache_holds(tmp_path: Path) -> None:
-    play = stretched(replayed(read_log(log_folder(tmp_path), NAME)))
+    play = stretch_model(replay_setup(read_log(log_folder(tmp_path), NAME)))
     plain, preempted = play(Stretch())
     assert preempted == 0
     assert play(Stretch(memory=2.0))[0]["tpot_s"][0] > 1.5 * plain["tpot_s"][0]
     assert play(Stretch(step_s=0.01))[0]["tpot_s"][0] == pytest.approx(plain["tpot_s"][0] + 0.01, rel=0.1)
-    scarce = stretched(replayed(read_log(log_folder(tmp_path, blocks=70), NAME)))
+    scarce = stretch_model(replay_setup(read_log(log_folder(tmp_path, blocks=70), NAME)))
     assert scarce(Stretch(memory=2.0))[1] > 0
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.validation.metrics import ape, bias, covered, errors, half_width, log_ratio, quantile
+from tonnage.validation.metrics import ape, bias, errors, half_width, is_covered, log_ratio, quantile
 
 positive = st.floats(1e-3, 1e6)
 
@@ -35,9 +35,9 @@ def test_a_verdict_is_right_or_wholly_wrong() -> None:
 
 
 def test_an_interval_holds_its_ends() -> None:
-    assert covered(measured=1.0, low=1.0, high=2.0) is True
-    assert covered(measured=2.1, low=1.0, high=2.0) is False
-    assert covered(measured=1.0, low=None, high=2.0) is None
+    assert is_covered(measured=1.0, low=1.0, high=2.0) is True
+    assert is_covered(measured=2.1, low=1.0, high=2.0) is False
+    assert is_covered(measured=1.0, low=None, high=2.0) is None
     assert half_width(predicted=0.0, low=0.0, high=1.0) is None
 
 

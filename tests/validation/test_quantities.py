@@ -8,7 +8,7 @@ from tonnage.domain.case import InferResult, Latency, ServeResult, TrainResult
 from tonnage.planning.energy import SERVING_LOAD
 from tonnage.units import GiB
 from tonnage.validation.cases import case_of
-from tonnage.validation.quantities import NAMES, Measured, Predicted, measured, predicted
+from tonnage.validation.quantities import NAMES, Measured, Predicted, measured_numbers, predicted_number
 
 
 def names(found: list[Measured]) -> list[str]:
@@ -17,37 +17,37 @@ def names(found: list[Measured]) -> list[str]:
 
 def test_an_inference_row_is_scored_in_the_order_of_the_tables() -> None:
     row = point(ttft_mean_ms=100, tpot_p50_ms=20, total_tokens_per_s=900, samples_per_s=2, kv_tokens=5000)
-    assert names(measured(row)) == [
+    assert names(measured_numbers(row)) == [
         "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",
     ]  # fmt: skip
-    assert set(names(measured(row))) <= set(NAMES)
+    assert set(names(measured_numbers(row))) <= set(NAMES)
 
 
 def test_a_mean_is_scored_before_a_median_and_a_median_as_one() -> None:
-    both = measured(point(ttft_mean_ms=100, ttft_p50_ms=80))
+    both = measured_numbers(point(ttft_mean_ms=100, ttft_p50_ms=80))
     assert both[0] == Measured(quantity="ttft_ms", value=100, statistic="mean")
-    median = measured(point(ttft_p50_ms=80))
+    median = measured_numbers(point(ttft_p50_ms=80))
     assert median[0] == Measured(quantity="ttft_ms", value=80, statistic="p50")
 
 
 def test_a_mean_that_a_warm_up_may_have_raised_gives_way_to_the_median() -> None:
     row = point(ttft_mean_ms=8465, ttft_p50_ms=600, tpot_mean_ms=20, tpot_p50_ms=19, warmup_suspect=1)
-    assert measured(row)[:2] == [
+    assert measured_numbers(row)[:2] == [
         Measured(quantity="ttft_ms", value=600, statistic="p50"),
         Measured(quantity="tpot_ms", value=20, statistic="mean"),
     ]
 
 
 def test_only_memory_that_was_needed_is_scored() -> None:
-    assert "memory_gb" in names(measured(point(memory_gb=20, memory_kind="need")))
-    assert "memory_gb" not in names(measured(point(memory_gb=76, memory_kind="pool")))
-    held = next(m for m in measured(point(memory_gb=20, memory_kind="tensors")) if m.quantity == "memory_gb")
+    assert "memory_gb" in names(measured_numbers(point(memory_gb=20, memory_kind="need")))
+    assert "memory_gb" not in names(measured_numbers(point(memory_gb=76, memory_kind="pool")))
+    held = next(m for m in measured_numbers(point(memory_gb=20, memory_kind="tensors")) if m.quantity == "memory_gb")
     assert held.value == pytest.approx(20 * GiB / 1e9) and held.tensors, "PyTorch prints GiB of weights and cache"
-    assert "memory_gb" not in names(measured(point(memory_gb=76)))
+    assert "memory_gb" not in names(measured_numbers(point(memory_gb=76)))
 
 
 def test_a_serving_row_has_two_means() -> None:
-    assert measured(sample()) == [
+    assert measured_numbers(sample()) == [
         Measured(quantity="ttft_ms", value=500),
         Measured(quantity="tpot_ms", value=20),
     ]
@@ -62,18 +62,18 @@ def test_a_serving_row_has_two_means() -> None:
     ],
 )
 def test_training_is_scored_where_its_row_is_usable(usable_for: str, expected: list[str]) -> None:
-    assert names(measured(training(usable_for=usable_for, peak_mem_gb=60))) == expected
+    assert names(measured_numbers(training(usable_for=usable_for, peak_mem_gb=60))) == expected
 
 
 def test_the_columns_ending_in_eff_are_the_measured_ones() -> None:
     row = training(step_time_s=99, tokens_per_s_per_accel=1, samples_per_s_per_accel=4)
-    values = {item.quantity: item.value for item in measured(row)}
+    values = {item.quantity: item.value for item in measured_numbers(row)}
     assert values == {"step_time_s": 10, "tokens_per_s_per_accel": 13000, "samples_per_s_per_accel": 4, "fits": 1}
 
 
 @pytest.mark.parametrize(("outcome", "fits"), [("ok", 1.0), ("max_fit", 1.0), ("oom", 0.0)])
 def test_the_outcome_is_a_verdict(outcome: str, fits: float) -> None:
-    assert measured(training(outcome=outcome))[-1] == Measured(quantity="fits", value=fits)
+    assert measured_numbers(training(outcome=outcome))[-1] == Measured(quantity="fits", value=fits)
 
 
 SERVED = ServeResult(
@@ -105,20 +105,20 @@ SERVED = ServeResult(
     ],
 )
 def test_a_serving_result_answers_in_the_rows_units(wanted: Measured, expected: Predicted | None) -> None:
-    assert predicted(SERVED, wanted) == expected
+    assert predicted_number(SERVED, wanted) == expected
 
 
 def test_energy_is_what_the_accelerators_draw_over_the_tokens_answered() -> None:
     row = point(energy_per_token_joules=0.4, output_tokens_per_s_total=None, e2e_ms=None)
-    (wanted,) = measured(row)
+    (wanted,) = measured_numbers(row)
     assert wanted == Measured(quantity="energy_per_token_j", value=0.4)
     case = case_of(row)
     rate = Quantity(value=1000.0, unit="tokens/s", low=500.0, high=2000.0)
-    found = predicted(ServeResult(fits=True, basis="measured", output_tokens_per_s=rate), wanted, case=case)
+    found = predicted_number(ServeResult(fits=True, basis="measured", output_tokens_per_s=rate), wanted, case=case)
     assert found is not None and found.low is not None and found.high is not None
     assert found.value == pytest.approx(400 * SERVING_LOAD.value / 1000), "an A100 of 400 W"
     assert found.low < found.value / 2 and found.high > found.value * 2, "the rate alone is unsure by a factor of two"
-    assert predicted(ServeResult(fits=True, basis="measured"), wanted, case=case) is None
+    assert predicted_number(ServeResult(fits=True, basis="measured"), wanted, case=case) is None
 
 
 def test_a_training_result_answers_in_the_rows_units() -> None:
@@ -128,12 +128,12 @@ def test_a_training_result_answers_in_the_rows_units() -> None:
         step_s=Quantity(value=9.0, unit="s", low=8.0, high=10.0),
         memory_peak_bytes=Quantity(value=60e9, unit="bytes", low=50e9, high=70e9),
     )
-    assert predicted(result, Measured(quantity="step_time_s", value=1)) == Predicted(value=9, low=8, high=10)
-    memory = predicted(result, Measured(quantity="peak_mem_gb", value=1))
+    assert predicted_number(result, Measured(quantity="step_time_s", value=1)) == Predicted(value=9, low=8, high=10)
+    memory = predicted_number(result, Measured(quantity="peak_mem_gb", value=1))
     assert memory is not None
     assert (memory.value, memory.low, memory.high) == pytest.approx((60, 50, 70))
-    assert predicted(result, Measured(quantity="tokens_per_s_per_accel", value=1)) is None
-    assert predicted(result, Measured(quantity="fits", value=1)) == Predicted(value=0)
+    assert predicted_number(result, Measured(quantity="tokens_per_s_per_accel", value=1)) is None
+    assert predicted_number(result, Measured(quantity="fits", value=1)) == Predicted(value=0)
 
 
 def test_a_denoising_iteration_stands_in_the_column_of_the_time_per_token() -> None:
@@ -143,5 +143,5 @@ def test_a_denoising_iteration_stands_in_the_column_of_the_time_per_token() -> N
         step_s=Quantity(value=0.03, unit="s"),
         latency_s=Quantity(value=1.5, unit="s", low=1.0, high=2.0),
     )
-    assert predicted(result, Measured(quantity="tpot_ms", value=1)) == Predicted(value=30)
-    assert predicted(result, Measured(quantity="e2e_ms", value=1)) == Predicted(value=1500, low=1000, high=2000)
+    assert predicted_number(result, Measured(quantity="tpot_ms", value=1)) == Predicted(value=30)
+    assert predicted_number(result, Measured(quantity="e2e_ms", value=1)) == Predicted(value=1500, low=1000, high=2000)

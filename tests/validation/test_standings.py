@@ -6,7 +6,7 @@ import pytest
 from tests.validation.samples import point, sample, training
 
 from tonnage.validation.grouping import Labels
-from tonnage.validation.out_of_sample import group_errors, independent, standing
+from tonnage.validation.out_of_sample import group_errors, independent, standing_figures
 from tonnage.validation.rows import Row
 from tonnage.validation.scoring import Score
 
@@ -61,7 +61,7 @@ def test_a_crowded_source_weighs_as_much_as_a_small_one() -> None:
         ("few", 8, 0.5),
         ("crowd", 500, 0.1),
     ]
-    (line,) = standing(lines, left_out="source")
+    (line,) = standing_figures(lines, left_out="source")
     assert (line.groups, line.rows, line.worst_group, line.over_40) == (2, 508, "few", 1)
     assert (line.mean, line.median) == (pytest.approx(0.3), pytest.approx(0.3))
     assert (line.coverage_mean, line.coverage_least, line.coverage_least_group) == (0.5, 0.0, "few")
@@ -80,5 +80,5 @@ def test_numbers_without_a_prediction_are_counted_beside_the_others() -> None:
 def test_an_open_setting_is_named_where_it_may_explain_a_large_error() -> None:
     rows, scores = scored("A", [0.6] * 8)
     lines = group_errors(rows, scores, group=lambda row: row.block, fewest=8, unknown=lambda rows: "prompt length")
-    (line,) = standing(lines, left_out="family")
+    (line,) = standing_figures(lines, left_out="family")
     assert (line.over_40, line.over_40_unknown, line.left_out) == (1, 1, "family")

@@ -6,7 +6,7 @@ from tests.validation.samples import training
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainResult
 from tonnage.errors import BadFact
-from tonnage.validation.quantities import flop_of_sequence, measured, predicted
+from tonnage.validation.quantities import flop_of_sequence, measured_numbers, predicted_number
 
 GPT_2_XL = {
     "model_id": None, "model": "GPT", "layers": 48, "hidden": 1600, "ffn": 6400, "heads": 25, "kv_heads": 25,
@@ -36,12 +36,12 @@ def test_a_row_without_a_length_says_so() -> None:
 
 def test_flop_rates_are_scored_only_where_nothing_else_is_printed() -> None:
     silent = {"step_time_s_eff": None, "tokens_per_s_per_accel_eff": None}
-    assert "tflops_per_accel" not in [one.quantity for one in measured(training(tflops_per_accel=400))]
-    rate = measured(training(tflops_per_accel=400, **silent))[0]
+    assert "tflops_per_accel" not in [one.quantity for one in measured_numbers(training(tflops_per_accel=400))]
+    rate = measured_numbers(training(tflops_per_accel=400, **silent))[0]
     assert (rate.quantity, rate.value) == ("tflops_per_accel", 400)
     each = Quantity(value=0.5, unit="samples/s", low=0.4, high=0.6)
-    answer = predicted(TrainResult(fits=True, basis="calibrated", samples_per_s_per_accelerator=each), rate)
+    answer = predicted_number(TrainResult(fits=True, basis="calibrated", samples_per_s_per_accelerator=each), rate)
     assert answer is not None and answer.low is not None
     assert answer.value == pytest.approx(0.5 * rate.flop / 1e12)
     assert answer.low == pytest.approx(0.8 * answer.value)
-    assert measured(training(tflops_per_accel=400, seq_len=None, **silent))[0].problem
+    assert measured_numbers(training(tflops_per_accel=400, seq_len=None, **silent))[0].problem

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 from schemathesis.specs.openapi import checks  # noqa: E402
 
 from tonnage.web.openapi import openapi, request_schema  # noqa: E402
-from tonnage.web.questions import QUESTIONS, nested, opened  # noqa: E402
+from tonnage.web.questions import QUESTIONS, nest_form_names, parse_form_lists  # noqa: E402
 
 EXAMPLES = 8
 """Requests of each question."""
@@ -45,7 +45,7 @@ def test_one_field_of_the_wrong_kind_in_a_good_request_is_refused(path: str, pag
     """Whatever the published schema forbids gets a sentence, for every field and group in turn."""
     question = QUESTIONS[path]
     allowed = jsonschema_rs.validator_for(request_schema(question))
-    good = opened(question, nested(question.example))
+    good = parse_form_lists(question, nest_form_names(question.example))
     assert allowed.is_valid(good)
     wrong = [body for field in question.fields for value in OF_THE_WRONG_KIND
              if not allowed.is_valid(body := _with(good, field.name, value))]  # fmt: skip

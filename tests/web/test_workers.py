@@ -15,7 +15,7 @@ from tonnage.catalog import NOTHING
 from tonnage.errors import TonnageError
 from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.worker import Settings
-from tonnage.web.workers import Lane, spawned
+from tonnage.web.workers import Lane, spawn_context
 
 pytest.importorskip("litestar", reason="the web extra brings it")
 
@@ -25,8 +25,13 @@ GIB = 1024**3
 def with_lane(test: Callable[[Lane], Coroutine[Any, Any, None]], *, question_s: float = 60.0) -> None:
     async def run() -> None:
         limits = Limits(question_s=question_s, memory_bytes=GIB)
-        lane = Lane(spawned(), settings=Settings(additions=NOTHING, memory_bytes=GIB), warm="tests.web.misbehaving",
-                    workers=1, limits=limits)  # fmt: skip
+        lane = Lane(
+            spawn_context(),
+            settings=Settings(additions=NOTHING, memory_bytes=GIB),
+            warm="tests.web.misbehaving",
+            workers=1,
+            limits=limits,
+        )
         try:
             await test(lane)
         finally:

@@ -63,7 +63,7 @@ def _kept_in_sweep(path: Path) -> set[str]:
     from tonnage.sweep import store
 
     with store.open_store(path) as held:
-        return store.known(held)
+        return store.answered_keys(held)
 
 
 def _started(script: str, path: Path, *, number: int, rows: int) -> subprocess.Popen[str]:

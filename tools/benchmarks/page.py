@@ -32,7 +32,7 @@ def first_answers() -> list[Row]:
 def _seconds(path: str, fields: dict[str, str]) -> float:
     """From a form's fields to the page with an answer."""
     from tonnage.catalog import NOTHING
-    from tonnage.web.questions import QUESTIONS, at_first, nested
+    from tonnage.web.questions import QUESTIONS, at_first, nest_form_names
     from tonnage.web.tasks import TASKS
     from tonnage.web.worker import Settings
 
@@ -41,7 +41,7 @@ def _seconds(path: str, fields: dict[str, str]) -> float:
     def told(*_: int) -> None:
         """Nobody looks how far it is."""
 
-    request = at_first(QUESTIONS[path], fields) or nested(fields)
+    request = at_first(QUESTIONS[path], fields) or nest_form_names(fields)
     kept = TASKS["ask"](settings, told, path=path, request=request)
     page = TASKS["page"](settings, told, path=path, given=fields, kept=("key", kept), waits=False, note="")
     seconds = time.process_time() - start

@@ -24,7 +24,7 @@ def _searched(name: str, count: int, *, batch: int) -> float:
     from tonnage import catalog
     from tonnage.catalog.fitted import training_coefficients
     from tonnage.planning.train.job import Job
-    from tonnage.planning.train.search import Place, arranged
+    from tonnage.planning.train.search import Place, fastest_arrangements
 
     job = Job(kind="train", method="pretrain", sequences=1e6, seq_len=8192, global_batch=batch, precision="bf16",
               optimizer="adamw")  # fmt: skip
@@ -33,7 +33,7 @@ def _searched(name: str, count: int, *, batch: int) -> float:
     )  # fmt: skip
     model, coefficients = catalog.model(name), training_coefficients()
     start = time.process_time()  # once, as a user's first search is: nothing is kept from an earlier one
-    found = arranged(model, place, job=job, coefficients=coefficients)
+    found = fastest_arrangements(model, place, job=job, coefficients=coefficients)
     spent = time.process_time() - start
     assert found.best, f"{name} fits on {count}"
     return spent

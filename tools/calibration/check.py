@@ -232,19 +232,19 @@ def shapes(root: Path, systems: list[str]) -> pd.DataFrame:
 def left_accelerators(root: Path, systems: list[str]) -> pd.DataFrame:
     """Errors on accelerators whose own grids are hidden."""
     found = []
-    everything = dict(efficiency.measured())
+    everything = dict(efficiency.grids_by_accelerator())
     for system in systems:
         accelerator = catalog.accelerator(SYSTEMS[system])
         hidden = {name: families for name, families in everything.items() if name != accelerator.id}
         efficiency._grids.cache_clear()
         efficiency._measured.cache_clear()
-        efficiency.measured = lambda hidden=hidden: hidden  # type: ignore[assignment]
+        efficiency.grids_by_accelerator = lambda hidden=hidden: hidden  # type: ignore[assignment]
         for family in (*FAMILIES, "library"):
             ladder = efficiency.ladder(accelerator, family=family)
             for name, table in sources(root, system, family):
                 part = score(name, table, accelerator, ladder)
                 found.append(part.assign(table=name, system=system, family=family))
-    efficiency.measured = lambda: everything  # type: ignore[assignment]
+    efficiency.grids_by_accelerator = lambda: everything  # type: ignore[assignment]
     efficiency._measured.cache_clear()
     efficiency._grids.cache_clear()
     return pd.concat(found)

@@ -29,7 +29,7 @@ from tonnage.domain.offline import Offline
 from tonnage.errors import TonnageError
 from tonnage.planning.predict.inference import Setup, load_times, predict_infer, setup_of
 from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.quantities import measured, predicted
+from tonnage.validation.quantities import measured_numbers, predicted_number
 from tonnage.validation.rows import Row, read_rows, text
 
 HERE = Path(__file__).resolve().parent
@@ -106,7 +106,7 @@ def items() -> list[Item]:
             continue
         try:
             setup = setup_of(case)
-            wanted = [number for number in measured(row) if number.quantity != "memory_gb"]
+            wanted = [number for number in measured_numbers(row) if number.quantity != "memory_gb"]
         except TonnageError as error:
             print(f"skipped {row.id}: {error}", file=sys.stderr)
             continue
@@ -318,8 +318,8 @@ def scored() -> None:
             continue
         case = corrected(row, case_of(row))
         result = predict_infer(case) if case is not None else None
-        for number in measured(row):
-            answer = predicted(result, number) if result is not None else None
+        for number in measured_numbers(row):
+            answer = predicted_number(result, number) if result is not None else None
             if answer is None:
                 missing[f"{row.block} {number.quantity}"] += 1
             else:

@@ -32,7 +32,7 @@ from tonnage.validation.grouping import LEFT_OUT, group_by, labels_of, read_grou
 from tonnage.validation.intervals import QUANTITY_OF, Factor, fit, levels_of
 from tonnage.validation.left_out import left_out_predictions
 from tonnage.validation.metrics import quantile
-from tonnage.validation.quantities import measured
+from tonnage.validation.quantities import measured_numbers
 from tonnage.validation.rows import Row, number, read_rows, text
 from tonnage.validation.scoring import Score
 
@@ -72,7 +72,7 @@ def left_out(rows: Iterable[Row]) -> list[Score]:
     found = []
     for row in rows:
         labels = labels_of(row)
-        for wanted in measured(row):
+        for wanted in measured_numbers(row):
             base = Score(
                 id=row.id, block=row.block, kind=kind_of(row), quantity=wanted.quantity, measured=wanted.value,
                 labels=labels,

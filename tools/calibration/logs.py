@@ -18,7 +18,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tonnage.planning.simulate.replay import QUANTITIES, EngineLog, Percentiles, Stretch, read_logs, replayed, stretched
+from tonnage.planning.simulate.replay import (
+    QUANTITIES,
+    EngineLog,
+    Percentiles,
+    Stretch,
+    read_logs,
+    replay_setup,
+    stretch_model,
+)
 from tonnage.validation.logs import COLUMNS, FILE, facts_of, log_errors, read_facts, refresh_facts, write_facts
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +47,7 @@ def loss(found: Percentiles, measured: Percentiles) -> float:
 
 def fit(log: EngineLog) -> Stretch:
     """The factors that come nearest to one log: pattern searches from several places, the lowest of their ends."""
-    play = stretched(replayed(log))
+    play = stretch_model(replay_setup(log))
 
     def of(point: tuple[float, ...]) -> float:
         return loss(play(stretch(point))[0], log.measured)
@@ -76,7 +84,7 @@ def main() -> None:
     date = datetime.now(UTC).date().isoformat()
     logs = {log.name: log for log in read_logs(asked.folder)}
     plays: dict[str, Callable[[Stretch], tuple[Percentiles, int]]] = {
-        name: stretched(replayed(log)) for name, log in logs.items()
+        name: stretch_model(replay_setup(log)) for name, log in logs.items()
     }
     rows = refresh_facts(asked.folder, (), date=date)
     for source in FITTED_ON:

@@ -19,9 +19,9 @@ from tonnage import catalog
 from tonnage.catalog.published import COLUMNS, MEASURED
 from tonnage.domain.model import Model
 from tonnage.errors import TonnageError
-from tonnage.planning.near import described
+from tonnage.planning.near import describe_case
 from tonnage.validation.cases import case_of
-from tonnage.validation.quantities import measured
+from tonnage.validation.quantities import measured_numbers
 from tonnage.validation.rows import Row, read_rows, text
 from tonnage.validation.serve_cases import year
 
@@ -65,7 +65,7 @@ def line_of(row: Row) -> dict[str, str]:
     try:
         case = case_of(row)
         model = case.model if isinstance(case.model, Model) else catalog.model(str(case.model))
-        about = described(case, model)
+        about = describe_case(case, model)
     except TonnageError:
         return {}
     shown = {name: getattr(about, name) for name in COLUMNS if hasattr(about, name) and name not in MEASURED}
@@ -76,7 +76,7 @@ def line_of(row: Row) -> dict[str, str]:
 
 def numbers(row: Row) -> Iterator[tuple[str, str]]:
     """What was measured, to four digits."""
-    for item in measured(row):
+    for item in measured_numbers(row):
         if item.value:
             yield item.quantity, f"{item.value:.4g}"
 

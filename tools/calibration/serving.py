@@ -36,11 +36,11 @@ from tonnage.physics.parameters import active_parameters
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.serve.traffic import grid_of, pool_grids, pools_of, under_load
 from tonnage.simulation.disaggregated import disaggregated_loop
-from tonnage.simulation.overheads import Overheads, ahead
+from tonnage.simulation.overheads import Overheads, with_async_scheduling
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import StepGrid, step_table
 from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.quantities import Measured, measured
+from tonnage.validation.quantities import Measured, measured_numbers
 from tonnage.validation.rows import Row, number, read_rows, text
 
 ROOT = Path(__file__).parents[2]
@@ -206,7 +206,7 @@ def _thinned(group: list[Sample], every: int) -> list[Sample]:
 
 def targets(row: Row) -> tuple[Measured, ...]:
     """Independent numbers of a row: latencies where given, else one rate."""
-    given = {m.quantity: m for m in measured(row)}
+    given = {m.quantity: m for m in measured_numbers(row)}
     kept = [given[name] for name in ("ttft_ms", "tpot_ms") if name in given]
     if text(row, "provenance") == "public_dump" and not text(row, "requests_per_client"):
         kept = [m for m in kept if m.quantity != "ttft_ms"]  # the first requests paid for compilation
@@ -223,7 +223,9 @@ def targets(row: Row) -> tuple[Measured, ...]:
 
 def answer(sample: Sample, overheads: Overheads) -> Served:
     """The sample's traffic under some overheads."""
-    at = msgspec.structs.replace(sample.at, overheads=ahead(overheads, sample.at.engine.async_scheduling))
+    at = msgspec.structs.replace(
+        sample.at, overheads=with_async_scheduling(overheads, sample.at.engine.async_scheduling)
+    )
     if at.case.disaggregation is not None:
         return disaggregated_loop(
             pools_of(at, sample.grids),

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.quantities import measured
+from tonnage.validation.quantities import measured_numbers
 from tonnage.validation.rows import Row, read_rows, text
 
 ROOT: Final = Path(__file__).parents[2]
@@ -62,7 +62,7 @@ def residuals(rows: list[Row], quantity: str) -> Iterator[Residual]:
         if text(row, "disaggregated") == "1":
             continue
         names = ("model_id", "isl", "osl") if row.layout == "serving" else ("model_id",)
-        for one in measured(row):
+        for one in measured_numbers(row):
             known = stored.get((row.id, one.quantity))
             if one.quantity == quantity and known is not None and one.value > 0:
                 yield Residual(

@@ -26,7 +26,7 @@ from tonnage.validation.cases import kind_of
 from tonnage.validation.grouping import group_by, read_grouping
 from tonnage.validation.intervals import QUANTITY_OF, widths
 from tonnage.validation.left_out import WIDTH_COLUMNS, WIDTHS
-from tonnage.validation.quantities import measured
+from tonnage.validation.quantities import measured_numbers
 from tonnage.validation.rows import Row, read_rows
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def stored() -> list[tuple[str, ...]]:
 
 def numbers(row: Row) -> set[tuple[str, str]]:
     """Kind of case and quantity of every number of a row that has an interval."""
-    return {_named(kind_of(row), item.quantity) for item in measured(row)}
+    return {_named(kind_of(row), item.quantity) for item in measured_numbers(row)}
 
 
 def _named(kind: str, quantity: str) -> tuple[str, str]:

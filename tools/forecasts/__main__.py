@@ -30,7 +30,7 @@ from tonnage.domain.case import Case, ServeCase, TrainCase
 from tonnage.errors import TonnageError
 from tonnage.planning.predict.predict import predict
 from tonnage.validation.cases import case_of
-from tonnage.validation.quantities import Measured, measured, predicted
+from tonnage.validation.quantities import Measured, measured_numbers, predicted_number
 from tonnage.validation.rows import Row, read_rows
 
 FOLDER = Path(__file__).parents[2] / "forecasts"
@@ -99,7 +99,7 @@ def _line(name: str, case: Case) -> str:
     result = predict(case)
     numbers = {}
     for quantity in ASKED["serve" if isinstance(case, ServeCase) else "train"]:
-        found = predicted(result, Measured(quantity=quantity, value=None, statistic="mean"), case=case)
+        found = predicted_number(result, Measured(quantity=quantity, value=None, statistic="mean"), case=case)
         if found is not None and found.low is not None and found.high is not None:
             numbers[quantity] = {"value": _short(found.value), "low": _short(found.low), "high": _short(found.high)}
     return json.dumps({"name": name, "case": msgspec.to_builtins(case), "predicted": numbers}, sort_keys=True)
@@ -137,7 +137,7 @@ def outcomes(rows: Sequence[Row], known: Sequence[Forecast]) -> Iterator[Outcome
         if not row.usable:
             continue
         try:
-            case, cells = case_of(row), measured(row)
+            case, cells = case_of(row), measured_numbers(row)
         except TonnageError:
             continue
         for forecast in known:

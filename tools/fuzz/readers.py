@@ -314,9 +314,9 @@ def _owned(data: bytes) -> object:
 
 
 def _posted(data: bytes) -> object:
-    from tonnage.web.guard import mapping
+    from tonnage.web.guard import json_object
 
-    return mapping(data)
+    return json_object(data)
 
 
 READERS: dict[str, Reader] = {

@@ -25,7 +25,7 @@ from tonnage.domain.case import Case, ServeCase
 from tonnage.errors import TonnageError
 from tonnage.planning.predict.predict import predict
 from tonnage.validation.cases import case_of
-from tonnage.validation.quantities import Measured, measured, predicted
+from tonnage.validation.quantities import Measured, measured_numbers, predicted_number
 from tonnage.validation.rows import Row, read_rows, text
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def points() -> Iterator[Point]:
 def _from_row(entry: dict[str, Any]) -> Point:
     table, _, name = entry["row"].partition(":")
     row = _rows(table)[name]
-    wanted = next(cell for cell in measured(row) if cell.quantity == entry["quantity"])
+    wanted = next(cell for cell in measured_numbers(row) if cell.quantity == entry["quantity"])
     if wanted.value is None:
         raise ValueError(f"{name} prints no {entry['quantity']}")
     within = float(entry["within"])
@@ -107,7 +107,7 @@ def _rows(table: str) -> dict[str, Row]:
 def answered(point: Point) -> Answered:
     """The point with its prediction."""
     try:
-        found = predicted(predict(point.case), point.wanted, case=point.case)
+        found = predicted_number(predict(point.case), point.wanted, case=point.case)
     except TonnageError as error:
         return Answered(point, None, str(error))
     return Answered(point, None, "not predicted") if found is None else Answered(point, found.value, "")

@@ -20,7 +20,7 @@ import msgspec
 from tonnage.domain.case import Case
 from tonnage.errors import TonnageError
 from tonnage.validation.baselines import raw_roofline
-from tonnage.validation.quantities import Measured, predicted
+from tonnage.validation.quantities import Measured, predicted_number
 
 SLOWER = {"ttft_ms", "tpot_ms", "e2e_ms", "step_time_s"}
 """Quantities that a lower utilisation lengthens; rates shrink."""
@@ -56,7 +56,7 @@ def answered(question: dict[str, Any], share: float) -> dict[str, Any]:
             statistic=wanted["statistic"],
             flop=wanted.get("flop_per_sample", 0.0),
         )
-        found = predicted(result, item)
+        found = predicted_number(result, item)
         if found is not None:
             answers[item.quantity] = found.value / share if item.quantity in SLOWER else found.value * share
     return {"id": question["id"], "answers": answers}

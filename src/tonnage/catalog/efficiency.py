@@ -27,7 +27,7 @@ from tonnage.domain.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, L
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact
 
-__all__ = ["Provenance", "ladder", "measured", "provenance"]
+__all__ = ["Provenance", "grids_by_accelerator", "ladder", "provenance"]
 
 FOLDER: Final = Path(__file__).parent / "data" / "efficiency"
 
@@ -60,7 +60,7 @@ _decode_block = msgspec.msgpack.Decoder(_Block).decode
 _decode_provenance = msgspec.msgpack.Decoder(Provenance).decode
 
 
-def measured() -> dict[str, tuple[str, ...]]:
+def grids_by_accelerator() -> dict[str, tuple[str, ...]]:
     """Accelerators with grids of their own, and the families measured on each."""
     found: dict[str, tuple[str, ...]] = {}
     for path in sorted(FOLDER.glob("*.grids")):
@@ -252,7 +252,7 @@ def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
 
 @lru_cache(maxsize=1)
 def _measured() -> dict[str, tuple[str, ...]]:
-    return measured()
+    return grids_by_accelerator()
 
 
 def measured_families(name: str) -> tuple[str, ...]:

@@ -28,8 +28,8 @@ __all__ = [
     "accelerator_conditions",
     "filter_things",
     "offer_conditions",
-    "ordered",
     "per_accelerator",
+    "sort_rows",
 ]
 
 T = TypeVar("T")
@@ -152,7 +152,7 @@ def per_accelerator(offer: Offer, term: str) -> float | None:
     return None if price is None else price / offer.count
 
 
-def ordered(
+def sort_rows(
     rows: list[dict[str, Any]], columns: Sequence[Column], *, order: Order
 ) -> tuple[tuple[dict[str, Any], ...], tuple[Hidden, ...]]:
     """

@@ -23,8 +23,8 @@ from tonnage.catalog.filters import (
     accelerator_conditions,
     filter_things,
     offer_conditions,
-    ordered,
     per_accelerator,
+    sort_rows,
 )
 from tonnage.catalog.hardware import published_results, scale_up_domains
 from tonnage.catalog.models import explain_name, model
@@ -238,7 +238,7 @@ def _listing(
     notes: Iterable[str] = (),
 ) -> Listing:
     sorting = replace(order, sort=order.sort or default)
-    shown, beyond = ordered(rows, columns, order=sorting)
+    shown, beyond = sort_rows(rows, columns, order=sorting)
     hidden = (*(Hidden(reason=reason, rows=count) for reason, count in failed.items()), *beyond)
     return Listing(kind=kind, columns=columns, rows=shown, hidden=hidden, notes=tuple(notes), today=today.isoformat())
 

@@ -33,7 +33,7 @@ __all__ = [
     "format_change",
     "method_change",
     "model_change",
-    "published",
+    "published_results",
     "quality_scores",
     "same_model",
     "students",
@@ -53,7 +53,7 @@ COLUMNS: Final = (*_TEXTS, *_NUMBERS, *MEASURED)
 
 
 @cache
-def published() -> tuple[Published, ...]:
+def published_results() -> tuple[Published, ...]:
     """
     Every published result, in the order of the table.
 

@@ -18,7 +18,18 @@ from typing import Any, Final, NamedTuple
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["COLUMNS", "Snapshot", "State", "drop", "known", "put", "roll_back", "snapshot_folder", "snapshots", "state"]
+__all__ = [
+    "COLUMNS",
+    "Snapshot",
+    "State",
+    "drop",
+    "index_entries",
+    "put",
+    "roll_back",
+    "snapshot_folder",
+    "snapshots",
+    "state",
+]
 
 COLUMNS: Final = ("provider", "instance_type", "accelerator", "count", "vcpus", "ram_gb", "region", "country",
                   "on_demand_usd_per_hour", "spot_usd_per_hour", "as_of", "source")  # fmt: skip
@@ -53,7 +64,7 @@ def state(folder: Path | None = None) -> State:
     return tuple(sorted(found))
 
 
-def known(folder: Path | None = None) -> dict[str, dict[str, Any]]:
+def index_entries(folder: Path | None = None) -> dict[str, dict[str, Any]]:
     """What the index says of each provider: file, checksum, date, rows; of the one before, too."""
     try:
         index = json.loads(((folder or snapshot_folder()) / INDEX).read_text(encoding="utf-8"))
@@ -66,7 +77,7 @@ def known(folder: Path | None = None) -> dict[str, dict[str, Any]]:
 def snapshots(folder: Path | None = None) -> tuple[Snapshot, ...]:
     """Every whole snapshot of the folder."""
     place = folder or snapshot_folder()
-    found = (_read(place, provider, told) for provider, told in sorted(known(place).items()))
+    found = (_read(place, provider, told) for provider, told in sorted(index_entries(place).items()))
     return tuple(snapshot for snapshot in found if snapshot is not None)
 
 
@@ -102,7 +113,7 @@ def put(provider: str, rows: Iterable[Mapping[str, str]], *, as_of: str, folder:
         place.mkdir(parents=True, exist_ok=True)
         name = f"{provider}-{checksum[:12]}.csv"
         _replace(place / name, data)
-        index = known(place)
+        index = index_entries(place)
         before = {key: value for key, value in index.get(provider, {}).items() if key != "before"}
         told = {"file": name, "sha256": checksum, "as_of": as_of, "rows": data.count(b"\n") - 1}
         again = before.get("sha256") == checksum
@@ -115,7 +126,7 @@ def put(provider: str, rows: Iterable[Mapping[str, str]], *, as_of: str, folder:
 def roll_back(providers: Iterable[str] = (), *, folder: Path | None = None) -> tuple[str, ...]:
     """Go back to the prices before, of these providers or of all; returns those that had any."""
     place = folder or snapshot_folder()
-    index = known(place)
+    index = index_entries(place)
     asked = tuple(providers) or tuple(index)
     back = tuple(name for name in asked if name in index and index[name].get("before"))
     for name in back:
@@ -128,7 +139,7 @@ def roll_back(providers: Iterable[str] = (), *, folder: Path | None = None) -> t
 def drop(providers: Iterable[str] = (), *, folder: Path | None = None) -> tuple[str, ...]:
     """Go back to the shipped prices, of these providers or of all; returns those that had a snapshot."""
     place = folder or snapshot_folder()
-    index = known(place)
+    index = index_entries(place)
     gone = tuple(name for name in (tuple(providers) or tuple(index)) if index.pop(name, None) is not None)
     if gone:
         _write(place, index)

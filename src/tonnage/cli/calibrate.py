@@ -43,7 +43,7 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.importers import read_report
     from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.requests.calibrate import FIELDS, setting, stacks_of
+    from tonnage.planning.requests.calibrate import FIELDS, read_setting, stacks_of
     from tonnage.report.answers import show_document
     from tonnage.report.calibrate import calibrated_document
     from tonnage.report.document import as_json as json_text
@@ -51,7 +51,7 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
 
     found = [read_report(Path(path)) for path in measurements]
     told: dict[str, Any] = {name: options[name] for name in FIELDS if name in options}
-    settings = dict(setting(text) for text in options["settings"])
+    settings = dict(read_setting(text) for text in options["settings"])
     stacks = stacks_of(found, {**told, "model": options["models"], "options": settings})
     additions = gather(paths=options["folders"], overrides=options["overrides"])
     runs = list(zip(found, stacks, strict=True))

@@ -22,10 +22,10 @@ def fields(question: str, as_json: bool) -> None:
     """
     import msgspec
 
-    from tonnage.planning.requests.described import described
+    from tonnage.planning.requests.described import describe_fields
     from tonnage.report.fields import show_fields
 
-    found = described(question)
+    found = describe_fields(question)
     if as_json:
         click.echo(msgspec.json.encode({"schema": "tonnage.fields/1", "question": question, "fields": found}).decode())
     else:

@@ -19,7 +19,15 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.engines.registry import engine_name, engine_spec, find_engine
 
-__all__ = ["assumptions", "defaults", "explain_defaults", "release", "resolved", "stated_release", "unsupported"]
+__all__ = [
+    "assumptions",
+    "defaults",
+    "explain_defaults",
+    "release",
+    "resolve_engine",
+    "stated_release",
+    "unsupported_reason",
+]
 
 Release = tuple[int, ...]
 
@@ -58,7 +66,7 @@ def stated_release(engine: Engine, year: int | None = None) -> Release | None:
     return found
 
 
-def resolved(engine: Engine, year: int | None = None) -> ResolvedEngine:
+def resolve_engine(engine: Engine, year: int | None = None) -> ResolvedEngine:
     """The engine as it will run: its record and its release beside its settings, which may still be filled."""
     spec = engine_spec(engine.name)
     return ResolvedEngine(spec=spec, settings=engine, release=release(engine, year) or NEWEST)
@@ -88,7 +96,7 @@ def _numbers(text: str) -> Release:
     return tuple(int(number) for number in text.split("."))
 
 
-def unsupported(engine: str, accelerator: Accelerator) -> str | None:
+def unsupported_reason(engine: str, accelerator: Accelerator) -> str | None:
     """One sentence why the engine does not run on this accelerator; absent when nothing speaks against it."""
     spec = engine_spec(engine)
     if spec.vendors is not None and accelerator.vendor not in spec.vendors:

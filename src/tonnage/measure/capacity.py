@@ -16,7 +16,7 @@ from tonnage.domain.workload import Slo
 from tonnage.errors import BadRequest, Unmeasured
 from tonnage.measure.knee import badness, meets
 
-__all__ = ["Demand", "Work", "budget_of", "capacity_of", "sustained"]
+__all__ = ["Demand", "Work", "best_sustained_point", "budget_of", "capacity_of"]
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     slo: Slo = Slo()
 
 
-def sustained(measurement: Measurement, slo: Slo) -> Point:
+def best_sustained_point(measurement: Measurement, slo: Slo) -> Point:
     """
     The point that answers most requests per second among those that are sustained and meet the objectives.
 
@@ -68,7 +68,7 @@ def capacity_of(measurement: Measurement, demand: Demand) -> Capacity:
     ):
         if not low <= value <= high:
             raise BadRequest(f"{name}: {value:g} is outside {low:g} to {high:g}")
-    point = sustained(measurement, demand.slo)
+    point = best_sustained_point(measurement, demand.slo)
     rate = point.requests_per_s or 0.0
     peak = demand.rate_per_s * demand.peak_to_mean
     usable = rate * (1.0 - demand.headroom)

@@ -17,7 +17,7 @@ from tonnage.domain.model import Attention, LatentAttention, Mixer, StateSpace
 from tonnage.domain.precision import number_format
 from tonnage.physics.cache import index_key_bytes
 from tonnage.physics.parameters import mixer_matrices
-from tonnage.physics.shares import Share, Tokens, attended_tokens, divided, gemm, touch
+from tonnage.physics.shares import Share, Tokens, attended_tokens, gemm, touch, units_per_rank
 from tonnage.physics.work import Kind, Operator, Work
 
 __all__ = ["cross_attention_work", "mixer_work"]
@@ -40,8 +40,8 @@ def _linear(name: str, at: Share, m: float, n: float, k: float, count: float) ->
 
 
 def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Work:
-    heads = divided(mixer.num_attention_heads, at.tp)
-    kv_heads = divided(mixer.num_key_value_heads, at.tp)
+    heads = units_per_rank(mixer.num_attention_heads, at.tp)
+    kv_heads = units_per_rank(mixer.num_key_value_heads, at.tp)
     value_dim = mixer.v_head_dim or mixer.head_dim
     kv_width = 0.0 if mixer.kv_shared else kv_heads * (mixer.head_dim + (0 if mixer.key_is_value else value_dim))
     query_width = heads * mixer.head_dim
@@ -79,7 +79,7 @@ def _cores(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Work:
 
 
 def _prefill_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Operator:
-    heads, kv_heads = divided(mixer.num_attention_heads, at.tp), divided(mixer.num_key_value_heads, at.tp)
+    heads, kv_heads = units_per_rank(mixer.num_attention_heads, at.tp), units_per_rank(mixer.num_key_value_heads, at.tp)
     value_dim = mixer.v_head_dim or mixer.head_dim
     causal = 0.0 if at.encoder else float(mixer.causal)
     seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=_most(mixer), causal=causal)
@@ -106,7 +106,7 @@ def _prefill_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> 
 
 
 def _decode_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Operator:
-    heads, kv_heads = divided(mixer.num_attention_heads, at.tp), divided(mixer.num_key_value_heads, at.tp)
+    heads, kv_heads = units_per_rank(mixer.num_attention_heads, at.tp), units_per_rank(mixer.num_key_value_heads, at.tp)
     value_dim = mixer.v_head_dim or mixer.head_dim
     most = _most(mixer)
     context = min(tokens.context, most) if most else tokens.context
@@ -132,7 +132,7 @@ def _decode_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> O
 
 
 def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
-    heads = divided(mixer.num_attention_heads, at.tp)
+    heads = units_per_rank(mixer.num_attention_heads, at.tp)
     query_dim = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
     latent = mixer.kv_lora_rank + mixer.qk_rope_head_dim
     rows = tokens.rows
@@ -157,11 +157,11 @@ def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> 
 
 
 def _latent_output(mixer: LatentAttention, at: Share, rows: float, count: float) -> Work:
-    values = divided(mixer.num_attention_heads, at.tp) * mixer.v_head_dim
+    values = units_per_rank(mixer.num_attention_heads, at.tp) * mixer.v_head_dim
     rank = mixer.o_lora_rank
     if rank is None:
         return (_linear("attention output", at, rows, at.hidden, values, count),)
-    groups = divided(mixer.o_groups, at.tp)
+    groups = units_per_rank(mixer.o_groups, at.tp)
     return (  # the groups' own first halves are one kernel
         _linear("attention output down", at, rows, groups * rank, values / groups, count),
         _linear("attention output", at, rows, at.hidden, groups * rank, count),
@@ -180,7 +180,7 @@ def _compression(mixer: LatentAttention, at: Share, tokens: Tokens, count: float
 
 def _folded_cores(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
     """DeepSeek-V4: one entry is key and value of all heads; a window of tokens and the folded entries beyond."""
-    heads = divided(mixer.num_attention_heads, at.tp)
+    heads = units_per_rank(mixer.num_attention_heads, at.tp)
     width = mixer.kv_lora_rank + mixer.qk_rope_head_dim
     entry_bytes = number_format(at.kv).bytes * width
     work: list[Operator] = []
@@ -216,7 +216,7 @@ def _folded_reads(mixer: LatentAttention, tokens: Tokens) -> Iterator[tuple[Kind
 
 def _latent_prefill(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
     """Expanded form: keys and values of chunk and cache are made from the latents, then attended per head."""
-    heads = divided(mixer.num_attention_heads, at.tp)
+    heads = units_per_rank(mixer.num_attention_heads, at.tp)
     query_dim = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
     rows, keys = tokens.prompt_rows, tokens.prompts * (tokens.cached + tokens.chunk)
     seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=_most(mixer))
@@ -245,7 +245,7 @@ def _latent_prefill(mixer: LatentAttention, at: Share, tokens: Tokens, count: fl
 
 def _latent_decode(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
     """Absorbed form: queries move into the latent space, one shared latent per token is read by all heads."""
-    heads = divided(mixer.num_attention_heads, at.tp)
+    heads = units_per_rank(mixer.num_attention_heads, at.tp)
     rows, rank, rope = tokens.decode_rows, mixer.kv_lora_rank, mixer.qk_rope_head_dim
     most = _most(mixer)
     context = min(tokens.context, most) if most else tokens.context
@@ -345,7 +345,7 @@ def _state_space(mixer: StateSpace, at: Share, tokens: Tokens, count: float) -> 
 
 def cross_attention_work(mixer: Attention, at: Share, *, tokens: Tokens, source: float, count: float) -> Work:
     """Attention over `source` encoder tokens per sequence; their keys and values are made once, at prefill."""
-    heads, kv_heads = divided(mixer.num_attention_heads, at.tp), divided(mixer.num_key_value_heads, at.tp)
+    heads, kv_heads = units_per_rank(mixer.num_attention_heads, at.tp), units_per_rank(mixer.num_key_value_heads, at.tp)
     width = heads * mixer.head_dim
     rows, sequences = tokens.rows, tokens.prompts + tokens.decodes
     work = [_linear("cross query", at, rows, width, at.hidden, count)]

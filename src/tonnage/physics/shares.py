@@ -196,6 +196,6 @@ def attended_tokens(*, chunk: float, cached: float, window: float | None = None,
     return (growing * (c + (growing + 1.0) / 2.0) + (q - growing) * window) / q
 
 
-def divided(count: float, ranks: int) -> float:
+def units_per_rank(count: float, ranks: int) -> float:
     """Whole units of the fullest rank."""
     return float(math.ceil(count / ranks))

@@ -30,12 +30,12 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.workload import Lengths
 from tonnage.engines.registry import engine_spec, find_engine, unlisted_engine
-from tonnage.engines.settings import defaults, resolved, stated_release
+from tonnage.engines.settings import defaults, resolve_engine, stated_release
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.planning.error_model import basis_of_tier
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
-from tonnage.simulation.overheads import Overheads, ahead
+from tonnage.simulation.overheads import Overheads, with_async_scheduling
 from tonnage.simulation.own_kernels import mixed_attention
 from tonnage.simulation.steps import Placement, Speculation
 
@@ -135,7 +135,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
     version = stated_release(known, case.year)
-    running = resolved(engine, case.year)
+    running = resolve_engine(engine, case.year)
     # Whoever makes a processor, no fit on the same maker's GPUs says anything about it.
     vendor = "" if accelerator.segment == "cpu" else accelerator.vendor
     times = engine_times(_timed_as(case.engine), vendor=vendor, release=version)
@@ -152,7 +152,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         case.links.intra,
     )
     own = calibration_of(accelerator, engine.name)
-    shipped = ahead(Overheads(**times.values), engine.async_scheduling)
+    shipped = with_async_scheduling(Overheads(**times.values), engine.async_scheduling)
     overheads = overheads_under(shipped, own.stretch if own else None)
     placement = Placement(
         model=model,

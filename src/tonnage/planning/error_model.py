@@ -34,8 +34,21 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.train_plan import TrainConfiguration
 
 __all__ = [
-    "NINETY", "ErrorModel", "Pair", "Ratio", "basis_of_tier", "correlation", "crowding", "infer_level", "ratio",
-    "serve_level", "serve_load", "structure", "tied", "train_level", "within",
+    "NINETY",
+    "ErrorModel",
+    "Pair",
+    "Ratio",
+    "basis_of_tier",
+    "correlation",
+    "infer_level",
+    "load_class",
+    "ratio",
+    "serve_level",
+    "serve_load",
+    "structure",
+    "tie_ratio",
+    "train_level",
+    "within",
 ]  # fmt: skip
 
 Kind = Literal["serve", "train", "infer"]
@@ -157,10 +170,10 @@ def serve_load(traffic: Traffic, *, in_flight: float, prompt_tokens: float, satu
         return "saturated"
     if traffic.concurrency is None and traffic.rate_per_s is None:
         return "steady"
-    return crowding(in_flight, prompt_tokens)
+    return load_class(in_flight, prompt_tokens)
 
 
-def crowding(in_flight: float, prompt_tokens: float) -> str:
+def load_class(in_flight: float, prompt_tokens: float) -> str:
     """
     The load of so many requests at once on a replica: `light`, `steady` or `crowded`.
 
@@ -222,7 +235,7 @@ def ratio(*pairs: Pair) -> Ratio | None:
     return Ratio(value, value * math.exp(-down), value * math.exp(up))
 
 
-def tied(*pairs: Pair) -> Ratio | None:
+def tie_ratio(*pairs: Pair) -> Ratio | None:
     """The ratio, where the dearer option may cost no more than the first; nothing where they can be told apart."""
     if any(None in {pair.cost.low, pair.cost.high, pair.first.low, pair.first.high} for pair in pairs):
         return None

@@ -19,7 +19,15 @@ from tonnage.domain.plan import Bill
 from tonnage.planning.cold_start import STARTS, TIMED_WEIGHT_BYTES
 from tonnage.units import GiB, show
 
-__all__ = ["IMAGES_PER_CORE", "need", "offer_of", "offloaded", "sampling_needs", "serving_needs", "serving_processes"]
+__all__ = [
+    "IMAGES_PER_CORE",
+    "host_need",
+    "offer_of",
+    "offload_needs",
+    "sampling_needs",
+    "serving_needs",
+    "serving_processes",
+]
 
 SHARD_BYTES: Final = 5e9
 """Largest file that Hugging Face's `save_pretrained` writes by default: what loading holds at once. [bytes]"""
@@ -31,7 +39,7 @@ PROCESS_BYTES: Final = 2 * GiB
 """Interpreter, libraries and driver context of one process. Assumed. [bytes]"""
 
 
-def need(name: str, wanted: float, *, unit: str, has: float | None, why: str) -> HostNeed:
+def host_need(name: str, wanted: float, *, unit: str, has: float | None, why: str) -> HostNeed:
     """A need beside what an offer lists; 0 and absent = not listed."""
     known = has if has else None
     return HostNeed(
@@ -79,15 +87,35 @@ def serving_needs(layout: Layout, *, weight_bytes: float, offer: Offer | None) -
     processes = serving_processes(layout) * replicas * part
     download = TIMED_WEIGHT_BYTES / STARTS["network"].download_s
     return (
-        need("virtual cores per instance", processes, unit="count", has=offer.vcpus if offer else None,
-             why="one for each process of the engine: requests and tokens, scheduler, a worker for each accelerator"),
-        need("RAM per instance", processes * PROCESS_BYTES + min(weight_bytes, SHARD_BYTES), unit="bytes",
-             has=offer.ram_bytes if offer else None, why="processes (2 GiB each, assumed) and the file being loaded"),
-        need("disk for weights per instance", weight_bytes, unit="bytes", has=offer.local_nvme_bytes if offer else None,
-             why="kept on the machine, so that a restart need not fetch them"),
-        need("network per instance", download, unit="bytes/s", has=offer.network_bytes_per_s if offer else None,
-             why="weights fetched as fast as the timed start that cold starts are computed from"),
-    )  # fmt: skip
+        host_need(
+            "virtual cores per instance",
+            processes,
+            unit="count",
+            has=offer.vcpus if offer else None,
+            why="one for each process of the engine: requests and tokens, scheduler, a worker for each accelerator",
+        ),
+        host_need(
+            "RAM per instance",
+            processes * PROCESS_BYTES + min(weight_bytes, SHARD_BYTES),
+            unit="bytes",
+            has=offer.ram_bytes if offer else None,
+            why="processes (2 GiB each, assumed) and the file being loaded",
+        ),
+        host_need(
+            "disk for weights per instance",
+            weight_bytes,
+            unit="bytes",
+            has=offer.local_nvme_bytes if offer else None,
+            why="kept on the machine, so that a restart need not fetch them",
+        ),
+        host_need(
+            "network per instance",
+            download,
+            unit="bytes/s",
+            has=offer.network_bytes_per_s if offer else None,
+            why="weights fetched as fast as the timed start that cold starts are computed from",
+        ),
+    )
 
 
 def sampling_needs(
@@ -111,22 +139,22 @@ def sampling_needs(
     pictures = side is not None and (video is None or video.decode == "host")
     decoded = rate_per_s * (video.every if video is not None else 1) if pictures else 0.0
     found = [
-        need("virtual cores per instance", per + decoded / IMAGES_PER_CORE, unit="count",
+        host_need("virtual cores per instance", per + decoded / IMAGES_PER_CORE, unit="count",
              has=offer.vcpus if offer else None,
              why="a server for each accelerator" + (", decoding pictures (10 ms each, assumed)" if decoded else "")),
-        need("RAM per instance", per * PROCESS_BYTES + weight_bytes, unit="bytes",
+        host_need("RAM per instance", per * PROCESS_BYTES + weight_bytes, unit="bytes",
              has=offer.ram_bytes if offer else None, why="servers (2 GiB each, assumed) and the weights being loaded"),
     ]  # fmt: skip
     if pictures and side is not None:
         found.append(
-            need("to the accelerators per instance", rate_per_s * side * side * PIXEL_BYTES, unit="bytes/s",
+            host_need("to the accelerators per instance", rate_per_s * side * side * PIXEL_BYTES, unit="bytes/s",
                  has=link_bytes_per_s * per if link_bytes_per_s else None,
                  why=f"pictures of {side} x {side}, three bytes a pixel")
         )  # fmt: skip
     return tuple(found)
 
 
-def offloaded(*, bytes_each: float, ranks: int, sequence_bytes: float, link_bytes_per_s: float | None) -> str:
+def offload_needs(*, bytes_each: float, ranks: int, sequence_bytes: float, link_bytes_per_s: float | None) -> str:
     """
     What cache in host memory asks of the host, in a sentence.
 

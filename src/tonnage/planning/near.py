@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog import NOTHING, Additions, accelerator, accelerators
 from tonnage.catalog.hub import resolve
-from tonnage.catalog.published import published
+from tonnage.catalog.published import published_results
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import Case, InferCase, ServeCase, Traffic
 from tonnage.domain.layout import Disaggregation, Layout
@@ -37,7 +37,7 @@ from tonnage.domain.published import Near, Published
 from tonnage.errors import TonnageError
 from tonnage.physics.parameters import active_parameters, parameters
 
-__all__ = ["described", "near"]
+__all__ = ["describe_case", "near"]
 
 MOST_ALIKE: Final = 2
 """Results of one source, model, accelerator and engine. [results]"""
@@ -67,10 +67,14 @@ def near(case: Case, *, limit: int = 5, additions: Additions = NOTHING) -> tuple
     """
     model = case.model if isinstance(case.model, Model) else resolve(case.model, additions=additions)
     card = accelerator(case.accelerator, additions=additions)
-    asked = replace(described(case, model), accelerator=card.id)
+    asked = replace(describe_case(case, model), accelerator=card.id)
     cards = {**accelerators(), card.id: card}
     ranked = sorted(
-        (found for result in published() if result.kind == asked.kind and (found := _beside(asked, result, cards))),
+        (
+            found
+            for result in published_results()
+            if result.kind == asked.kind and (found := _beside(asked, result, cards))
+        ),
         key=lambda item: (round(item.distance, 3), _newest(item.result.date), item.result.id),
     )
     taken: Counter[tuple[str, ...]] = Counter()
@@ -85,7 +89,7 @@ def near(case: Case, *, limit: int = 5, additions: Additions = NOTHING) -> tuple
     return tuple(kept)
 
 
-def described(case: Case, model: Model) -> Published:
+def describe_case(case: Case, model: Model) -> Published:
     """A case in the words of the table, without anything measured."""
     total, active = _sizes(model)
     common = {"model": model.id, "family": model.family, "parameters": total, "active_parameters": active}

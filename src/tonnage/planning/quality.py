@@ -21,7 +21,7 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import QualityChange
 from tonnage.domain.workload import Batch, Serve
 
-__all__ = ["changes_among", "floored", "judged", "quality_text", "weights_change"]
+__all__ = ["apply_quality_floor", "changes_among", "judge_change", "quality_text", "weights_change"]
 
 OWN: Final = frozenset({"this model", "another tuning of it"})
 SIXTEEN_BITS: Final = frozenset({"bf16", "fp16", "fp32", "gguf-f16", "gguf-bf16", "gguf-f32"})
@@ -45,11 +45,11 @@ def changes_among(
         changes = [weights_change(request.model, model, weights=precision.weights)]
         if number_format(precision.kv).bits < 16:
             changes.append(cache_change(request.model, precision.kv))
-        found.update((judged(change, request.quality_floor), None) for change in changes if change is not None)
+        found.update((judge_change(change, request.quality_floor), None) for change in changes if change is not None)
     return tuple(found)
 
 
-def judged(change: QualityChange, floor: float | None) -> QualityChange:
+def judge_change(change: QualityChange, floor: float | None) -> QualityChange:
     """The change in words, and its verdict under a floor; what nobody published of this model does not pass."""
     told = quality_text(change)
     if floor is None:
@@ -58,7 +58,7 @@ def judged(change: QualityChange, floor: float | None) -> QualityChange:
     return replace(change, told=told, passes=passes)
 
 
-def floored(request: Request, model: Model) -> tuple[Request, tuple[Rejection, ...], Verdict | None]:
+def apply_quality_floor(request: Request, model: Model) -> tuple[Request, tuple[Rejection, ...], Verdict | None]:
     """
     The request without the formats that its quality floor refuses, what was refused, and why nothing is left.
 
@@ -71,7 +71,7 @@ def floored(request: Request, model: Model) -> tuple[Request, tuple[Rejection, .
     as_released = bool(model.quantization or model.experts_dtype)
     names = request.precisions or ((own,) if as_released else (own, "fp8"))
     changes = {name: weights_change(request.model, model, weights=number_format(name).name) for name in names}
-    bad = {n: c for n, c in changes.items() if c is not None and not judged(c, floor).passes}
+    bad = {n: c for n, c in changes.items() if c is not None and not judge_change(c, floor).passes}
     refused = tuple(Rejection(what=change.what, verdict=_refusal(change, floor)) for change in bad.values())
     kept = tuple(name for name in names if name not in bad)
     if not kept:

@@ -17,7 +17,7 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.workload import Lengths
 from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
-from tonnage.planning.error_model import ErrorModel, crowding, serve_level
+from tonnage.planning.error_model import ErrorModel, load_class, serve_level
 from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, quantile_factor
 from tonnage.simulation.steps import StepGrid, StepTable, seconds, step_grid, step_parts, step_table
 
@@ -86,7 +86,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
         """
         at = self.deployment
         level = serve_level(
-            at.placement.model, basis=self.basis, load=crowding(point.concurrency, prompt_tokens),
+            at.placement.model, basis=self.basis, load=load_class(point.concurrency, prompt_tokens),
             engine=at.times.engine,
         )  # fmt: skip
         errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)

@@ -32,7 +32,7 @@ __all__ = [
     "poisson",
     "random",
     "spread_lengths",
-    "unquantised",
+    "spread_over_clock_step",
 ]
 
 
@@ -148,7 +148,7 @@ def at_rate(times_s: Floats, rate_per_s: float) -> Floats:
     return scaled
 
 
-def unquantised(rng: np.random.Generator, times_s: Floats) -> Floats:
+def spread_over_clock_step(rng: np.random.Generator, times_s: Floats) -> Floats:
     """
     Times spread over the step of the clock that stamped them, where most stamps are shared.
 

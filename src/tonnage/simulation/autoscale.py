@@ -17,10 +17,10 @@ from tonnage.errors import BadRequest
 __all__ = [
     "DayOfReplicas",
     "Idle",
-    "carrying",
     "fleet_of",
     "idle_of_bursts",
     "idle_of_poisson",
+    "replicas_carrying",
     "replicas_of_day",
     "spares",
 ]
@@ -83,12 +83,12 @@ def fleet_of(needed: int, *, spare: int = 0, zones: int = 1) -> int:
     (5, 6)
     """
     replicas = needed + spare
-    while carrying(replicas, spare=spare, zones=zones) < needed:
+    while replicas_carrying(replicas, spare=spare, zones=zones) < needed:
         replicas += 1
     return replicas
 
 
-def carrying(replicas: int, *, spare: int = 0, zones: int = 1) -> int:
+def replicas_carrying(replicas: int, *, spare: int = 0, zones: int = 1) -> int:
     """Replicas that must carry the load: those left without the spares, or without the largest of several zones."""
     return replicas - max(spare, math.ceil(replicas / zones) if zones > 1 else 0)
 

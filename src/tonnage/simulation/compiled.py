@@ -19,7 +19,7 @@ import numpy as np
 
 from tonnage.simulation import kernel as kernel_module
 from tonnage.simulation import loop_running, loop_state, loop_steps, loop_waiting, prefix_cache
-from tonnage.simulation.kernel import announce, at, entry, inlined, kernel, offset, pointer, stamp_of
+from tonnage.simulation.kernel import announce, at, entry, inline, kernel, offset, pointer, stamp_of
 from tonnage.simulation.loop_state import GAP_BINS, LEAST_LOADED, PREFIX_AWARE, STALLS, Script, State, World
 from tonnage.simulation.loop_steps import advance
 from tonnage.simulation.loop_waiting import enter
@@ -41,7 +41,7 @@ def _pool(pools: Pool, k: int, num_ids: int) -> Pool:
     return Pool(offset(pools.blocks, k * (pools.root + 1)), offset(pools.where, k * num_ids), pools.root)
 
 
-@inlined
+@inline
 def _replica(world: World, states: State, k: int) -> State:
     """One of several replicas: each list begins behind those of the replicas before it."""
     rules, seats = world.rules, k * world.rules.max_num_seqs
@@ -60,7 +60,7 @@ def _load(states: State, k: int) -> int:
     return at(states.tally, k).running + at(states.tally, k).waiting
 
 
-@inlined
+@inline
 def _sample(world: World, states: State, script: Script, now_s: float) -> None:
     """Who runs, who waits, blocks in use and tokens said so far, at a time."""
     c = script.control
@@ -84,7 +84,7 @@ def _power_on(states: State, script: Script, k: int, now_s: float) -> None:
     t.now_s, t.emitted_s = mine.ready_s, mine.ready_s
 
 
-@inlined
+@inline
 def _scale(states: State, script: Script, now_s: float) -> None:
     """Starts or drains replicas so that each has about the wanted number of requests in flight."""
     c = script.control
@@ -113,7 +113,7 @@ def _scale(states: State, script: Script, now_s: float) -> None:
         c.low_since_s = now_s
 
 
-@inlined
+@inline
 def _start(states: State, script: Script, more: int, now_s: float) -> None:
     """So many replicas more: those that drain stay on, for they are warm; then those that are off."""
     for k in range(script.control.replicas):
@@ -164,7 +164,7 @@ def _route(world: World, states: State, script: Script, r: int, now_s: float) ->
     return chosen
 
 
-@inlined
+@inline
 def _longest_prefix(world: World, states: State, script: Script, r: int, now_s: float) -> int:
     """The ready replica that holds most of a prompt; -1 = none holds enough of it to be worth an uneven load."""
     c, mine = script.control, at(world.asked, r)
@@ -180,7 +180,7 @@ def _longest_prefix(world: World, states: State, script: Script, r: int, now_s: 
     return longest if hits * world.rules.block_tokens > MATCH * mine.prompt else -1
 
 
-@inlined
+@inline
 def _off(script: Script) -> int:
     """The last replica that is off; the first, if all are on and drain."""
     found = 0
@@ -190,7 +190,7 @@ def _off(script: Script) -> int:
     return found
 
 
-@inlined
+@inline
 def _reply(world: World, s: State, script: Script, ended: int) -> None:
     """Clients whose requests have just ended think, and send the next."""
     c = script.control
@@ -205,7 +205,7 @@ def _reply(world: World, s: State, script: Script, ended: int) -> None:
             c.arrived += 1
 
 
-@inlined
+@inline
 def _next_client(script: Script) -> int:
     """Whose request comes next."""
     soonest = 0
@@ -215,7 +215,7 @@ def _next_client(script: Script) -> int:
     return soonest
 
 
-@inlined
+@inline
 def _seat_clients(world: World, script: Script) -> None:
     """Every client has its first request; once, at the start."""
     c = script.control
@@ -228,7 +228,7 @@ def _seat_clients(world: World, script: Script) -> None:
         c.arrived += 1
 
 
-@inlined
+@inline
 def _next_event(world: World, script: Script) -> tuple[float, int, int]:
     """When something happens next [s], of which kind, and to which client (0 in an open loop)."""
     c, client, when, kind = script.control, 0, np.inf, NOTHING
@@ -246,7 +246,7 @@ def _next_event(world: World, script: Script) -> tuple[float, int, int]:
     return when, kind, client
 
 
-@inlined
+@inline
 def _hand_in(world: World, states: State, script: Script, client: int, now_s: float) -> None:
     """The next request reaches a scheduler: its client's, or the one that the router chooses."""
     c, k = script.control, 0

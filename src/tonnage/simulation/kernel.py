@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 import numba
 from numba.extending import intrinsic, overload
 
-__all__ = ["announce", "at", "entry", "inlined", "kernel", "offset", "pointer", "stamp_of"]
+__all__ = ["announce", "at", "entry", "inline", "kernel", "offset", "pointer", "stamp_of"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -43,7 +43,7 @@ def kernel(function: Function) -> Function:
     return compiled
 
 
-def inlined(function: Function) -> Function:
+def inline(function: Function) -> Function:
     """
     Copies a function into its compiled callers, before types are known.
 
@@ -127,7 +127,7 @@ offset: Final[Any] = intrinsic(_pointer_to)
 """`offset(rows, k)`: a pointer to element k of those that a pointer points to."""
 
 
-@inlined
+@inline
 def pointer(array: Any) -> Any:
     """A pointer to the first element of an array in C order, whatever its number of dimensions."""
     return _typed(array.ctypes.data, array)

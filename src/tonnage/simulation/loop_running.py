@@ -17,7 +17,7 @@ needs one more. Both hold after every step for every request (`leave` and `_note
 
 from __future__ import annotations
 
-from tonnage.simulation.kernel import at, inlined, kernel, offset
+from tonnage.simulation.kernel import at, inline, kernel, offset
 from tonnage.simulation.loop_state import LEAST, WORST, Record, State, World
 from tonnage.simulation.prefix_cache import block_take, blocks_free
 from tonnage.simulation.simulated import Ints
@@ -257,7 +257,7 @@ def schedule_in_turn(world: World, s: State, decode: bool) -> tuple[int, int, bo
     return left, _note_chunks(world, s), preempted
 
 
-@inlined
+@inline
 def _retract(world: World, s: State) -> bool:
     """
     SGLang looks ahead: where the next decode step has no room, those who have said least go until twenty steps have.
@@ -279,7 +279,7 @@ def _retract(world: World, s: State) -> bool:
     return t.preempted > before
 
 
-@inlined
+@inline
 def _make_room(world: World, s: State, i: int, tokens: int) -> tuple[int, int, bool]:
     """
     Preempts until the request at place i has blocks for so many tokens, or is itself the victim.
@@ -302,7 +302,7 @@ def _make_room(world: World, s: State, i: int, tokens: int) -> tuple[int, int, b
     return i, back, True
 
 
-@inlined
+@inline
 def _return_blocks(world: World, s: State, r: int, given: int) -> None:
     """The blocks that this step gave to a request, where blocks are counted from the tokens computed."""
     rules, mine = world.rules, at(world.asked, r)
@@ -312,7 +312,7 @@ def _return_blocks(world: World, s: State, r: int, given: int) -> None:
     s.tally.free += -(-tokens // rules.block_tokens) - blocks_held(world, s, r)
 
 
-@inlined
+@inline
 def _note_chunks(world: World, s: State) -> int:
     """Lists the prompts of this step with their tokens; how many they are."""
     chunks = 0

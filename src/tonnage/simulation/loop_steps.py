@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from tonnage.simulation.kernel import at, inlined, kernel
+from tonnage.simulation.kernel import at, inline, kernel
 from tonnage.simulation.loop_running import leave, schedule_in_turn, schedule_together, table_row
 from tonnage.simulation.loop_state import FOREVER, GAP_BINS, GAP_LEAST, GAP_RATIO, STALLS, State, World
 from tonnage.simulation.loop_waiting import admit, due_s, is_open, may_admit
@@ -121,7 +121,7 @@ def _finish(world: World, s: State, chunks: int, decoded: bool, in_turn: bool) -
     _note_prompts(world, s, chunks)
 
 
-@inlined
+@inline
 def _given_decodes(world: World, s: State) -> tuple[int, int, int]:
     """Decodes that got something, their rows (drafts included), and the context that they and ghosts attend to."""
     t, rows = s.tally, 0
@@ -136,7 +136,7 @@ def _given_decodes(world: World, s: State) -> tuple[int, int, int]:
     return decodes, rows, context
 
 
-@inlined
+@inline
 def _mixed_s(world: World, s: State, chunks: int, drafted: int, ghosts: int) -> float:
     """
     The accelerator's time for a step that carries prompts, attention of its decodes apart. [s]
@@ -200,7 +200,7 @@ def _note_decodes(world: World, s: State, decodes: int, in_turn: bool) -> None:
             t.next_end = -1
 
 
-@inlined
+@inline
 def _accepted(r: int, said: int, drafts: int, acceptance: float) -> int:
     """Draft tokens accepted in a row: a coin for each, thrown from request and position, the same in every run."""
     for k in range(drafts):
@@ -247,7 +247,7 @@ def _note_prompts(world: World, s: State, chunks: int) -> None:
             t.next_end = min(t.next_end, mine.end)
 
 
-@inlined
+@inline
 def _note_blocks(world: World, s: State, r: int, first: int) -> None:
     """Blocks of a prompt that have become full."""
     for place in range(first, at(world.asked, r).base // world.rules.block_tokens):

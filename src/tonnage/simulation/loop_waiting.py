@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from tonnage.simulation.kernel import at, inlined, kernel, offset
+from tonnage.simulation.kernel import at, inline, kernel, offset
 from tonnage.simulation.loop_running import blocks_held, goes_before, slot_of, table_row, take_blocks
 from tonnage.simulation.loop_state import State, World
 from tonnage.simulation.prefix_cache import block_note, blocks_hit, blocks_share, host_hit, host_put
@@ -88,7 +88,7 @@ def _find_cached(world: World, s: State, r: int) -> tuple[int, int, int]:
     return min(mine.cached, target - 1) if mine.preempted == 0 or rules.cached_again else 0, 0, 0
 
 
-@inlined
+@inline
 def _blocks_wanted(world: World, r: int, tokens: int) -> int:
     """Blocks that must be free before a request joins, those of its cached prefix included: all it will ever fill, all
     of its prompt, or those of so many tokens."""

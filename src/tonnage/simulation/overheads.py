@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Overheads", "ahead", "captured_batch"]
+__all__ = ["Overheads", "captured_batch", "with_async_scheduling"]
 
 
 class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,7 +65,7 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a decode step, lost per further pipeline stage. [-]"""
 
 
-def ahead(overheads: Overheads, scheduled: bool | None) -> Overheads:
+def with_async_scheduling(overheads: Overheads, scheduled: bool | None) -> Overheads:
     """
     The same engine where the host prepares a step while the accelerator runs the last one, if it does.
 

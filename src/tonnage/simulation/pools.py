@@ -15,7 +15,7 @@ from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.simulation.router import simulate_disaggregated
-from tonnage.simulation.serving import Simulated, kept, refused
+from tonnage.simulation.serving import Simulated, never_admitted, select_requests
 from tonnage.simulation.simulated import Floats, Limits, Requests, StepArrays
 
 __all__ = ["MOST_TURNS", "simulate_clients_of_pools"]
@@ -45,14 +45,14 @@ def simulate_clients_of_pools(
 
     if clients < 1:
         raise BadRequest(f"clients {clients} must be at least 1")
-    bad = refused(requests, limits[1]) | refused(requests, limits[0])
-    asked, moved = kept(requests, ~bad), np.asarray(transfer_s, float)[~bad]
+    bad = never_admitted(requests, limits[1]) | never_admitted(requests, limits[0])
+    asked, moved = select_requests(requests, ~bad), np.asarray(transfer_s, float)[~bad]
     n = len(asked.prompt)
     if not n:
         raise BadRequest("no request fits the cache of one worker of each pool; there is nothing to simulate")
     sent, settled, looked = np.zeros(n), 0, min(n, clients)
     for _ in range(MOST_TURNS):
-        first = kept(asked, np.arange(n) < looked)._replace(sent_s=sent[:looked].copy())
+        first = select_requests(asked, np.arange(n) < looked)._replace(sent_s=sent[:looked].copy())
         run = simulate_disaggregated(
             tables, limits, requests=first, workers=workers, transfer_s=moved[:looked], delivery_s=delivery_s,
             watch=None if watch is None else partial(_watched, watch, settled, n),

@@ -16,7 +16,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from tonnage.errors import BadRequest
-from tonnage.simulation.serving import Simulated, kept, loop_of, played, refused
+from tonnage.simulation.serving import Simulated, loop_of, never_admitted, play_run, select_requests
 from tonnage.simulation.simulated import Floats, Limits, Requests, StepArrays
 
 __all__ = ["Rule", "Scaling", "simulate_disaggregated", "simulate_fleet"]
@@ -72,7 +72,7 @@ def simulate_fleet(
         for name, value in settings.items():
             loop.script.control[name] = value
         loop.script.power["since_s"][scaling.fewest :] = float("nan")
-    return played(loop, watch, routed=True)
+    return play_run(loop, watch, routed=True)
 
 
 def _check(s: Scaling, replicas: int) -> None:
@@ -102,8 +102,8 @@ def simulate_disaggregated(
     """
     import numpy as np
 
-    bad = refused(requests, limits[1]) | refused(requests, limits[0])
-    sent, moved = kept(requests, ~bad), np.asarray(transfer_s, float)[~bad]
+    bad = never_admitted(requests, limits[1]) | never_admitted(requests, limits[0])
+    sent, moved = select_requests(requests, ~bad), np.asarray(transfer_s, float)[~bad]
     first = simulate_fleet(
         tables[0], limits[0], requests=sent._replace(output=np.ones_like(sent.output)), replicas=workers[0],
         delivery_s=delivery_s, watch=watch,

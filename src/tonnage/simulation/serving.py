@@ -13,8 +13,18 @@ from typing import Any, NamedTuple
 from tonnage.simulation.metrics import e2e_s, tpot_s, ttft_s
 from tonnage.simulation.simulated import Floats, Ints, Limits, Requests, StepArrays
 
-__all__ = ["Loop", "Simulated", "Timeline", "gap_quantile", "kept", "loop_of", "played", "refused", "simulate",
-           "with_own_blocks"]  # fmt: skip
+__all__ = [
+    "Loop",
+    "Simulated",
+    "Timeline",
+    "gap_quantile",
+    "loop_of",
+    "never_admitted",
+    "play_run",
+    "select_requests",
+    "simulate",
+    "with_own_blocks",
+]  # fmt: skip
 
 PIECE = 40_000
 """Arrivals and rounds between two looks at the clock, some tens of milliseconds: a run can be watched and broken off
@@ -98,7 +108,7 @@ class Simulated(NamedTuple):
         return float(self.paid_s.sum()) / self.span_s if len(self.paid_s) else 1.0
 
 
-def refused(requests: Requests, limits: Limits) -> Any:
+def never_admitted(requests: Requests, limits: Limits) -> Any:
     """Which requests can never be admitted: longer than the cache, or than a budget that cannot be split."""
     import numpy as np
 
@@ -110,7 +120,7 @@ def refused(requests: Requests, limits: Limits) -> Any:
     return np.asarray(bad)
 
 
-def kept(requests: Requests, mask: Any) -> Requests:
+def select_requests(requests: Requests, mask: Any) -> Requests:
     """The requests that a mask keeps."""
     import numpy as np
 
@@ -168,7 +178,7 @@ def simulate(
         ends the run with what is done, marked partial.
     """
     loop = loop_of(table, limits, requests=requests, clients=clients, delivery_s=delivery_s, every_s=every_s)
-    return played(loop, watch)
+    return play_run(loop, watch)
 
 
 class Loop(NamedTuple):
@@ -196,7 +206,7 @@ def loop_of(
 
     from tonnage.simulation import loop_state as parts
 
-    sent = kept(requests, ~refused(requests, limits))
+    sent = select_requests(requests, ~never_admitted(requests, limits))
     n = len(sent.prompt)
     world = parts.new_world(table, limits, requests=sent)
     span = float(sent.sent_s[-1]) if n and clients is None else 0.0
@@ -218,7 +228,7 @@ def loop_of(
     )
 
 
-def played(loop: Loop, watch: Callable[[int, int], None] | None = None, *, routed: bool = False) -> Simulated:
+def play_run(loop: Loop, watch: Callable[[int, int], None] | None = None, *, routed: bool = False) -> Simulated:
     """The run, to its end or to a KeyboardInterrupt of who watches; nobody else is handed half a run."""
     from tonnage.simulation import compiled
 

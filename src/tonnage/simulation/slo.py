@@ -28,7 +28,17 @@ from tonnage.simulation.simulated import Limits, Requests, StepArrays
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Binding", "Probe", "Slo", "SloCapacity", "fluid_bound", "resource", "saturated", "settled", "slo_capacity"]
+__all__ = [
+    "Binding",
+    "Probe",
+    "Slo",
+    "SloCapacity",
+    "fluid_bound",
+    "resource",
+    "saturated_capacity",
+    "settled_requests",
+    "slo_capacity",
+]
 
 Binding = Literal["kv", "batch limit", "compute", "bandwidth", "host"]
 
@@ -209,7 +219,7 @@ def _widen(passes: Callable[[int], bool], probes: dict[int, Probe], *, slo: Slo,
             return
 
 
-def saturated(
+def saturated_capacity(
     table: StepArrays, limits: Limits, *, requests: Requests, delivery_s: float = 0.0
 ) -> tuple[float, float, Simulated]:
     """
@@ -269,7 +279,7 @@ def _at(requests: Requests, rate: float) -> Requests:
 def _probe(run: Simulated, rate: float, *, slo: Slo) -> Probe:
     import numpy as np
 
-    kept = settled(run)
+    kept = settled_requests(run)
     ttft, tpot, e2e = run.ttft_s[kept], run.tpot_s[kept], run.e2e_s[kept]
     objectives = Objectives(ttft_s=slo.ttft_s, tpot_s=slo.tpot_s, e2e_s=slo.e2e_s)
     allowed = 1.0 - slo.percentile / 100.0
@@ -309,7 +319,7 @@ def _probe(run: Simulated, rate: float, *, slo: Slo) -> Probe:
     )
 
 
-def settled(run: Simulated) -> slice:
+def settled_requests(run: Simulated) -> slice:
     """Requests after the start: twice the mean stay, and at most half of the run."""
     import numpy as np
 

@@ -43,8 +43,8 @@ from tonnage.physics.training_time import (
 )
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
 from tonnage.physics.work import Operator
-from tonnage.simulation.training_networks import networked
-from tonnage.simulation.training_times import Times, exposed
+from tonnage.simulation.training_networks import network_step_parts
+from tonnage.simulation.training_times import Times, exposed_s
 
 __all__ = [
     "Exchange", "Stage", "Turn", "data_exchanges", "layer_exchanges", "mean_turn_of", "model_flop", "repeated_s",
@@ -91,7 +91,7 @@ def step_time(
     One optimizer step, opened into compute, element-wise work, exchange, bubble, optimizer and host.
     """
     times = times_of(accelerator, setup, coefficients=coefficients)
-    parts = _layered(model, times) if model.layers or model.encoder else networked(model, times)
+    parts = _layered(model, times) if model.layers or model.encoder else network_step_parts(model, times)
     nodes = setup.layout.ranks / max(1, times.links.domain)
     straggle = coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
     total = sum(part.value for part in parts)
@@ -228,7 +228,7 @@ def layer_exchanges(work: LayerWork, times: Times) -> list[Exchange]:
         elif op.name == "context":
             spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=layout.tp, links=times.links)
             core = times.of(tuple(o for o in work.forward if o.name == "attention"))
-            found.append(Exchange(op.name, spent, exposed(spent, core, overlap=c.data_overlap), 1.0, op))
+            found.append(Exchange(op.name, spent, exposed_s(spent, core, overlap=c.data_overlap), 1.0, op))
         else:
             hidden = 1.0 if setup.overlapped_experts else c.expert_overlap
             spent = _expert_exchange_s(op, times)
@@ -314,7 +314,7 @@ def data_exchanges(model: Model, times: Times, *, stage: Turn) -> list[Exchange]
     wire = 2.0 if setup.adapter or kept.gradients < 4 else 4.0
     if layout.sharding in {"zero3", "fsdp", "hsdp"}:
         each = sum(_sharded_s(group, wire, times) for group in groups)
-        left = exposed(each, stage.total, overlap=c.data_overlap)
+        left = exposed_s(each, stage.total, overlap=c.data_overlap)
         return [Exchange("gathers and scatters of a micro-batch", each, left, setup.num_micro_batches)]
     gathers = layout.sharding in {"zero1", "zero2"}
     reduce = gather = 0.0
@@ -327,8 +327,8 @@ def data_exchanges(model: Model, times: Times, *, stage: Turn) -> list[Exchange]
     # While the host still launches, links are as free as while the device computes.
     backward = stage.backward * (1.0 + stage.host / max(stage.compute + stage.elementwise, 1e-12))
     return [
-        Exchange("gradients", reduce, exposed(reduce, backward, overlap=hides)),
-        Exchange("gathered weights", gather, exposed(gather, stage.total - backward, overlap=hides)),
+        Exchange("gradients", reduce, exposed_s(reduce, backward, overlap=hides)),
+        Exchange("gathered weights", gather, exposed_s(gather, stage.total - backward, overlap=hides)),
     ]
 
 

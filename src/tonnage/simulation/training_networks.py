@@ -15,9 +15,9 @@ from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import optimizer, step_bytes
 from tonnage.physics.training_memory import held_parameters, recipe
 from tonnage.physics.training_time import by_architecture, sustained_bytes_per_s, training_peak, transfer_s
-from tonnage.simulation.training_times import Times, exposed
+from tonnage.simulation.training_times import Times, exposed_s
 
-__all__ = ["networked"]
+__all__ = ["network_step_parts"]
 
 _FROZEN_FLOP_PER_VALUE: Final = 4200.0
 """Forward FLOP per activation value of a latent model's encoder: 1.1 TFLOP over 0.26 G values (counted, 512 px)."""
@@ -26,7 +26,7 @@ _WINOGRAD: Final = 1.5
 """Multiplications that fp32 convolutions save by Winograd's transform: 2.25 in 3 x 3 ones (arXiv 1509.09308)."""
 
 
-def networked(model: Model, times: Times) -> tuple[Part, ...]:
+def network_step_parts(model: Model, times: Times) -> tuple[Part, ...]:
     """Parts of one step: FLOP three times, passes over activation values, exchange, optimizer, input."""
     setup, c, card = times.setup, times.coefficients, times.accelerator
     flop, values = network_totals(model, image_px=setup.image_px)
@@ -54,7 +54,7 @@ def networked(model: Model, times: Times) -> tuple[Part, ...]:
     return (
         Part(name="compute", value=compute, basis=Basis.CALIBRATED),
         Part(name="element-wise", value=moved, basis=Basis.CALIBRATED),
-        Part(name="DP communication", value=exposed(reduce, (compute + moved) / 2, overlap=c.data_overlap)),
+        Part(name="DP communication", value=exposed_s(reduce, (compute + moved) / 2, overlap=c.data_overlap)),
         Part(name="optimizer", value=weights * stepped / rate),
         Part(name="input", value=c.image_s * samples, basis=Basis.CALIBRATED),
         Part(name="host", value=c.step_s[setup.software.fitted], basis=Basis.CALIBRATED),

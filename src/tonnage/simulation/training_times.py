@@ -9,7 +9,7 @@ from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.training_time import Network, training_operator_s
 from tonnage.physics.work import Operator
 
-__all__ = ["Times", "exposed"]
+__all__ = ["Times", "exposed_s"]
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +30,6 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def exposed(spent: float, compute: float, *, overlap: float) -> float:
+def exposed_s(spent: float, compute: float, *, overlap: float) -> float:
     """What is left of an exchange: the share that never overlaps, and what compute is too short to hide."""
     return (1 - overlap) * spent + max(0.0, overlap * spent - compute)

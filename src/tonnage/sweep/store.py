@@ -16,7 +16,7 @@ import msgspec
 from tonnage.errors import BadFact, echo
 from tonnage.sqlitefile import SWEEP_ID, refuse_other, stamp
 
-__all__ = ["Store", "known", "open_store", "put", "rows"]
+__all__ = ["Store", "answered_keys", "open_store", "put", "rows"]
 
 Store = sqlite3.Connection
 FORMAT: Final = 1
@@ -50,7 +50,7 @@ def open_store(path: Path) -> Iterator[Store]:
         raise BadFact(f"'{echo(path)}' cannot hold results: {reason}") from None
 
 
-def known(store: Store) -> set[str]:
+def answered_keys(store: Store) -> set[str]:
     """Keys of the questions that are answered; a damaged answer is none, so that it is asked again."""
     return {key for key, row in store.execute("SELECT key, row FROM answers") if _sound(row)}
 

@@ -50,7 +50,7 @@ def run(
         Told (done, all) after each chunk.
     """
     with stores.open_store(file) as store:
-        there = stores.known(store)
+        there = stores.answered_keys(store)
         missing = {point.key: point.request for point in points_of(sweep) if point.key not in there}
         watch(sweep.size - len(missing), sweep.size)
         questions = tuple(missing.items())

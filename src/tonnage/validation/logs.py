@@ -15,7 +15,7 @@ from tonnage.domain.accuracy import LogErrors
 from tonnage.domain.case import Links
 from tonnage.errors import BadFact, echo
 from tonnage.planning.deployment import THROUGH_HOST
-from tonnage.planning.simulate.replay import QUANTITIES, EngineLog, Percentiles, from_physics, read_logs, replayed
+from tonnage.planning.simulate.replay import QUANTITIES, EngineLog, Percentiles, from_physics, read_logs, replay_setup
 
 __all__ = [
     "COLUMNS", "FILE", "HOSTED", "MEASURED", "PHYSICS", "facts_of", "log_errors", "read_facts", "refresh_facts",
@@ -38,11 +38,11 @@ def refresh_facts(folder: Path, kept: Iterable[dict[str, str]], *, date: str) ->
     """
     rows: list[list[str]] = []
     for log in read_logs(folder):
-        found, preemptions = from_physics(replayed(log))
+        found, preemptions = from_physics(replay_setup(log))
         rows += facts_of(log, log.measured, by=MEASURED, date=date)
         rows += facts_of(log, found, by=PHYSICS, date=date, preemptions=preemptions)
         if log.layout.ranks > 1:
-            found, preemptions = from_physics(replayed(log, links=Links(intra=THROUGH_HOST)))
+            found, preemptions = from_physics(replay_setup(log, links=Links(intra=THROUGH_HOST)))
             rows += facts_of(log, found, by=HOSTED, date=date, preemptions=preemptions)
     fitted = [row for row in kept if row["by"] not in (MEASURED, PHYSICS, HOSTED)]
     return rows + [[row[column] for column in COLUMNS] for row in fitted]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["Errors", "ape", "bias", "covered", "errors", "half_width", "log_ratio", "quantile"]
+__all__ = ["Errors", "ape", "bias", "errors", "half_width", "is_covered", "log_ratio", "quantile"]
 
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ def quantile(values: Sequence[float], share: float) -> float | None:
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
-def covered(*, measured: float, low: float | None, high: float | None) -> bool | None:
+def is_covered(*, measured: float, low: float | None, high: float | None) -> bool | None:
     """Whether the interval holds the measured value; none without an interval."""
     return None if low is None or high is None else low <= measured <= high
 
@@ -111,7 +111,7 @@ def errors(pairs: Sequence[tuple[float, float]], intervals: Sequence[tuple[float
     """
     apes = [ape(predicted=p, measured=m) for p, m in pairs]
     bounded = list(zip(pairs, intervals, strict=False))
-    inside = [covered(measured=m, low=low, high=high) for (_, m), (low, high) in bounded]
+    inside = [is_covered(measured=m, low=low, high=high) for (_, m), (low, high) in bounded]
     known = [held for held in inside if held is not None]
     widths = [half_width(predicted=p, low=low, high=high) for (p, _), (low, high) in bounded]
     return Errors(

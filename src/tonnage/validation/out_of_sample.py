@@ -28,7 +28,16 @@ from tonnage.validation.metrics import ape, errors, quantile
 from tonnage.validation.rows import Row, text
 from tonnage.validation.scoring import Predict, Score, score
 
-__all__ = ["FIGURES", "KINDS", "group_errors", "independent", "out_of_sample", "set_aside", "standing", "without_group"]
+__all__ = [
+    "FIGURES",
+    "KINDS",
+    "group_errors",
+    "independent",
+    "out_of_sample",
+    "set_aside",
+    "standing_figures",
+    "without_group",
+]
 
 KINDS: Final = ("source", "family")
 
@@ -43,12 +52,15 @@ def out_of_sample(rows: Sequence[Row], scores: Sequence[Score], *, root: Path) -
     fresh = {row.id for row in rows if row.table in grouping.unseen}
     taught = _lines(rows, [item for item in scores if item.id not in fresh], grouping=grouping, kind="source")
     new = _lines(rows, [item for item in scores if item.id in fresh], grouping=grouping, kind="source")
-    standings = [*standing(lines["source"], left_out="source"), *standing(lines["family"], left_out="family")]
+    standings = [
+        *standing_figures(lines["source"], left_out="source"),
+        *standing_figures(lines["family"], left_out="family"),
+    ]
     return OutOfSample(
-        standings=(*standings, *standing(taught, left_out="")),
+        standings=(*standings, *standing_figures(taught, left_out="")),
         sources=tuple(lines["source"]),
         families=tuple(lines["family"]),
-        unseen=tuple(standing(new, left_out="source")),
+        unseen=tuple(standing_figures(new, left_out="source")),
     )
 
 
@@ -107,7 +119,8 @@ def _beside(
     both = [*(item for item in near if item.id not in ids), *more]
     whole = [*(row for row in rows if row.id not in ids), *hidden]
     figures = {
-        line.figure for line in standing(_lines(whole, more, grouping=grouping, kind="source", fewest=1), left_out="")
+        line.figure
+        for line in standing_figures(_lines(whole, more, grouping=grouping, kind="source", fewest=1), left_out="")
     }
     return SetAside(
         name=name,
@@ -119,7 +132,7 @@ def _beside(
 
 
 def _of(figures: set[str], lines: Iterable[GroupErrors]) -> tuple[Standing, ...]:
-    return tuple(line for line in standing(lines, left_out="") if line.figure in figures)
+    return tuple(line for line in standing_figures(lines, left_out="") if line.figure in figures)
 
 
 def _lines(
@@ -212,7 +225,7 @@ def group_errors(
     return sorted(found, key=lambda line: (FIGURES.index(line.figure), -line.median_ape, line.group))
 
 
-def standing(lines: Iterable[GroupErrors], *, left_out: str) -> list[Standing]:
+def standing_figures(lines: Iterable[GroupErrors], *, left_out: str) -> list[Standing]:
     """One line for each figure: the mean over groups of their medians, the worst group, coverage by group."""
     found = []
     for figure, own in group_by(lines, lambda line: line.figure).items():

@@ -19,7 +19,7 @@ from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement,
 from tonnage.planning.calibrate.calibrate import calibrate
 from tonnage.planning.calibrate.loads import Stack, loads_of
 
-__all__ = ["measured", "rate_of", "stack", "transfer_figures", "transfer_rates"]
+__all__ = ["as_measurement", "rate_of", "stack", "transfer_figures", "transfer_rates"]
 
 OPTIONS: Final = {"max_num_seqs": 16, "max_model_len": 1024, "max_num_batched_tokens": 2048}
 """As the server ran: slots, context of each, llama.cpp's n_batch."""
@@ -70,7 +70,7 @@ def rate_of(times: Times, *, clients: float, tokens: float) -> float:
     return clients * tokens / (times["ttft_s"] + (tokens - 1.0) * times["tpot_s"])
 
 
-def measured(rows: Iterable[Row]) -> Measurement:
+def as_measurement(rows: Iterable[Row]) -> Measurement:
     """The rows as a measurement, in seconds of the server's own processor time."""
     points = []
     for row in rows:
@@ -99,8 +99,8 @@ def transfer_rates(folder: Path, *, small: str, large: str) -> list[tuple[Times,
     """Of each load of the large model: predicted by the small one's calibration, measured, and clients."""
     device = Additions(paths=(str(folder / DEVICE),))
     own, truth = _rows(folder, small), _rows(folder, large)
-    fitted = calibrate([(measured(own), stack(own[0]))], additions=device).calibration.stretch
-    loads = loads_of(measured(truth), stack(truth[0]), additions=device)
+    fitted = calibrate([(as_measurement(own), stack(own[0]))], additions=device).calibration.stretch
+    loads = loads_of(as_measurement(truth), stack(truth[0]), additions=device)
     return [
         (load.predicted(fitted), load.measured, float(row["concurrency"]))
         for load, row in zip(loads, truth, strict=True)

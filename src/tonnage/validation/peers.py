@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from tonnage.domain.accuracy import Duel, PeerErrors
 from tonnage.validation.grouping import group_by, read_grouping
 from tonnage.validation.left_out import LeftOut
-from tonnage.validation.metrics import ape, covered, quantile
+from tonnage.validation.metrics import ape, is_covered, quantile
 from tonnage.validation.out_of_sample import FIGURES, independent, without_group
 from tonnage.validation.rows import Row, number, text
 from tonnage.validation.scoring import Score
@@ -128,7 +128,7 @@ def duels(
         both = [item for _, item in own if (item.id, item.quantity) in said and (item.id, item.quantity) in shipped]
         if len(both) < grouping.fewest:
             continue
-        inside = [covered(measured=item.measured or 0.0, low=item.low, high=item.high) for item in both]
+        inside = [is_covered(measured=item.measured or 0.0, low=item.low, high=item.high) for item in both]
         known = [held for held in inside if held is not None]
         found.append(
             Duel(

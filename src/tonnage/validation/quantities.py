@@ -32,7 +32,7 @@ from tonnage.units import GiB
 from tonnage.validation.rows import Row, count, number, text
 from tonnage.validation.train_cases import model_of
 
-__all__ = ["NAMES", "Measured", "Predicted", "flop_of_sequence", "measured", "predicted"]
+__all__ = ["NAMES", "Measured", "Predicted", "flop_of_sequence", "measured_numbers", "predicted_number"]
 
 NAMES: Final = (
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",
@@ -66,7 +66,7 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
 
 
-def measured(row: Row) -> list[Measured]:
+def measured_numbers(row: Row) -> list[Measured]:
     """Every number of the row that is scored; one whose cell cannot be read says so and has no value."""
     if row.layout == "training":
         return _of_training(row)
@@ -97,7 +97,7 @@ def _of_kind(cell: Measured, kind: str) -> Measured:
     return msgspec.structs.replace(cell, value=cell.value * GiB / 1e9, tensors=True)
 
 
-def predicted(result: Result, wanted: Measured, *, case: Case | None = None) -> Predicted | None:
+def predicted_number(result: Result, wanted: Measured, *, case: Case | None = None) -> Predicted | None:
     """The result's answer to one measured number, in its unit; none when the result has no such number."""
     if wanted.quantity == "fits":
         return Predicted(value=float(result.fits))

@@ -34,7 +34,7 @@ from tonnage.domain.case import Case
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import labels_of
-from tonnage.validation.quantities import Measured, measured
+from tonnage.validation.quantities import Measured, measured_numbers
 from tonnage.validation.rows import Row, number
 from tonnage.validation.scoring import Score
 
@@ -93,7 +93,7 @@ def referee_scores(rows: Iterable[Row], command: str, *, patience_s: float = PAT
     unasked: dict[str, str] = {}
     for row in usable:
         try:
-            questions.append(Question(row, case_of(row), tuple(m for m in measured(row) if not m.problem)))
+            questions.append(Question(row, case_of(row), tuple(m for m in measured_numbers(row) if not m.problem)))
         except TonnageError as error:
             unasked[row.id] = " ".join(str(error).split())[:300]
     said = ask(command, [question for question in questions if question.wanted], patience_s=patience_s)
@@ -244,7 +244,7 @@ def _crash(status: int, said: Said, questions: Sequence[Question], left: Sequenc
 def _scores(row: Row, said: Said, unasked: str) -> list[Score]:
     base = Score(id=row.id, block=row.block, kind=kind_of(row), quantity="", measured=None, labels=labels_of(row))
     found = []
-    for item in measured(row):
+    for item in measured_numbers(row):
         answer = said.answers.get(row.id, {}).get(item.quantity)
         why = unasked or item.problem or _why(row.id, item, said)
         found.append(

@@ -28,7 +28,7 @@ from tonnage.planning.predict.predict import predict as planned
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import Labels, group_by, labels_of
 from tonnage.validation.metrics import errors, quantile
-from tonnage.validation.quantities import NAMES, Measured, measured, predicted
+from tonnage.validation.quantities import NAMES, Measured, measured_numbers, predicted_number
 from tonnage.validation.rows import Row, count, number
 from tonnage.version import __version__
 
@@ -98,7 +98,7 @@ def score_row(row: Row, predict: Predict) -> list[Score]:
     """Every scored number of one row."""
     labels = labels_of(row)
     base = Score(id=row.id, block=row.block, kind=kind_of(row), quantity="", measured=None, labels=labels)
-    wanted = measured(row)
+    wanted = measured_numbers(row)
     if not wanted:
         return []
     try:
@@ -139,7 +139,7 @@ def _beyond_cached(row: Row, case: Case, predict: Predict) -> Result:
 def _scored(base: Score, wanted: Measured, result: Result, case: Case) -> Score:
     if wanted.problem:
         return _without(base, wanted, wanted.problem)
-    answer = predicted(result, wanted, case=case)
+    answer = predicted_number(result, wanted, case=case)
     if answer is None:
         why = " ".join(result.why.split()) if result.why else "no reason given"
         reason = f"no prediction of {wanted.quantity}" if result.fits else f"predicted not to fit: {why}"[:300]

@@ -20,13 +20,23 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.version import __version__
 from tonnage.web import pages
-from tonnage.web.bounded import bounded
-from tonnage.web.guard import HEALTH, LARGEST_BODY, LOOPBACK, NOT_ASKED, Asgi, guarded, is_loopback, mapping, single
+from tonnage.web.bounded import bound_body
+from tonnage.web.guard import (
+    HEALTH,
+    LARGEST_BODY,
+    LOOPBACK,
+    NOT_ASKED,
+    Asgi,
+    guard_app,
+    is_loopback,
+    json_object,
+    single,
+)
 from tonnage.web.jobs import Jobs, key_of
 from tonnage.web.kept import Kept
 from tonnage.web.limits import Busy, Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.openapi import openapi
-from tonnage.web.questions import QUESTIONS, at_first, nested
+from tonnage.web.questions import QUESTIONS, at_first, nest_form_names
 from tonnage.web.worker import Settings
 
 __all__ = ["application"]
@@ -82,7 +92,7 @@ def application(
         on_shutdown=[jobs.kill, uploads.cleanup],
     )  # fmt: skip
     app.state.jobs = jobs
-    return guarded(bounded(_with_options(app), limits=limits), hosts=hosts, token=token)
+    return guard_app(bound_body(_with_options(app), limits=limits), hosts=hosts, token=token)
 
 
 def _with_options(app: Litestar) -> Asgi:
@@ -161,7 +171,7 @@ def _question(path: str) -> Any:
         if _wants_json(request):
             if request.scope.get(NOT_ASKED):
                 raise HTTPException(status_code=403, detail="requests from other sites are refused")
-            return _json((await jobs.ask(path, request=nested(given), client=client))[1].document)
+            return _json((await jobs.ask(path, request=nest_form_names(given), client=client))[1].document)
         if not given:
             return _html(pages.question_page(question, given={}))
 
@@ -173,7 +183,7 @@ def _question(path: str) -> Any:
 
         if request.scope.get(NOT_ASKED):
             return _html(await page(None, note=NOT_ASKED_NOTE), status=403)
-        whole, first = nested(given), at_first(question, given)
+        whole, first = nest_form_names(given), at_first(question, given)
         try:
             waits = first is not None and jobs.kept(key_of(path, whole)) is None
             kept = await jobs.ask(path, request=first if waits and first is not None else whole, client=client)
@@ -193,7 +203,7 @@ def _posted(path: str) -> Any:
     """POST of a question: fields as JSON in, the answer as JSON out."""
 
     async def handle(request: Asked) -> Response[bytes]:
-        asked = mapping(await request.body())
+        asked = json_object(await request.body())
         return _json((await _jobs(request).ask(path, request=asked, client=_client(request)))[1].document)
 
     return post(f"/{path}", name=f"ask {path}", status_code=200)(handle)
@@ -202,7 +212,7 @@ def _posted(path: str) -> Any:
 @post("/predict", status_code=200)
 async def _predict(request: Asked) -> Response[bytes]:
     """Many cases in, as many predictions or sentences out, in their order."""
-    body = mapping(await request.body())
+    body = json_object(await request.body())
     try:
         return _json(await _jobs(request).plans.run("predict", {"body": body}, client=_client(request)))
     except TooLong as late:
@@ -215,7 +225,7 @@ async def _progress(request: Asked) -> ServerSentEvent:
     path = str(request.path_params["question"]).strip("/")
     if path not in QUESTIONS:
         raise HTTPException(status_code=404, detail=f"no question '{path[:40]}'")
-    jobs, client, given = _jobs(request), _client(request), nested(_fields(request))
+    jobs, client, given = _jobs(request), _client(request), nest_form_names(_fields(request))
 
     async def events() -> AsyncIterator[ServerSentEventMessage]:
         async for event, figures in jobs.follow(path, request=given, client=client):
@@ -307,7 +317,7 @@ async def _models(request: Asked) -> Response[bytes]:
     """Keep an uploaded config.json; the name that questions can use for it."""
     body = await request.body()
     name = await _jobs(request).quick.run(
-        "keep_model", {"config": mapping(body), "text": body}, client=_client(request)
+        "keep_model", {"config": json_object(body), "text": body}, client=_client(request)
     )
     return _json(msgspec.json.encode({"model": name}))
 

@@ -8,12 +8,12 @@ from typing import Any
 from tonnage.web.guard import LARGEST_BODY, Asgi, say
 from tonnage.web.limits import Limits
 
-__all__ = ["bounded"]
+__all__ = ["bound_body"]
 
 _CLOSE = {"connection": "close"}
 
 
-def bounded(app: Asgi, *, limits: Limits) -> Asgi:
+def bound_body(app: Asgi, *, limits: Limits) -> Asgi:
     """The application with its request's body read beforehand, and cancelled when the client leaves."""
 
     async def serve(scope: Any, receive: Any, send: Any) -> None:

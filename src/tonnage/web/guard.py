@@ -22,9 +22,18 @@ from tonnage.planning.files import DEEPEST
 from tonnage.web.questions import QUESTIONS
 
 __all__ = [
-    "HEADERS", "HEALTH", "LARGEST_BODY", "LOOPBACK", "NOT_ASKED", "Asgi", "guarded", "is_loopback", "mapping", "say",
+    "HEADERS",
+    "HEALTH",
+    "LARGEST_BODY",
+    "LOOPBACK",
+    "NOT_ASKED",
+    "Asgi",
+    "guard_app",
+    "is_loopback",
+    "json_object",
+    "say",
     "single",
-]  # fmt: skip
+]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 LARGEST_BODY: Final = 1024 * 1024
@@ -53,7 +62,7 @@ class Refusal(NamedTuple):
     why: str
 
 
-def guarded(app: Asgi, *, hosts: tuple[str, ...], token: str = "") -> Asgi:
+def guard_app(app: Asgi, *, hosts: tuple[str, ...], token: str = "") -> Asgi:
     """
     The application behind the checks, with the security headers on whatever it sends.
 
@@ -102,7 +111,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def mapping(body: bytes) -> dict[str, Any]:
+def json_object(body: bytes) -> dict[str, Any]:
     """
     The JSON object of a request body.
 

@@ -20,7 +20,7 @@ from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits, TooLong
 from tonnage.web.questions import QUESTIONS
 from tonnage.web.worker import Settings
-from tonnage.web.workers import Lane, forked, spawned
+from tonnage.web.workers import Lane, fork_context, spawn_context
 
 __all__ = ["QUICK", "Jobs", "key_of"]
 
@@ -76,11 +76,19 @@ class Jobs:
     def __init__(self, settings: Settings, *, limits: Limits) -> None:
         self.limits = limits
         behind = msgspec.structs.replace(settings, nice=NICE)
-        self.plans = Lane(forked(), settings=behind, warm="tonnage.web.ready", workers=limits.workers, limits=limits)
+        self.plans = Lane(
+            fork_context(), settings=behind, warm="tonnage.web.ready", workers=limits.workers, limits=limits
+        )
         many = msgspec.structs.replace(limits, waiting=MANY, waiting_each=MANY_EACH)
-        self.quick = Lane(spawned(), settings=settings, warm="tonnage.web.pages", workers=QUICK_WORKERS, limits=many,
-                          patience_s=PATIENCE_S)  # fmt: skip
-        self.pictures = Lane(spawned(), settings=behind, warm="tonnage.report.charts", workers=1, limits=many,
+        self.quick = Lane(
+            spawn_context(),
+            settings=settings,
+            warm="tonnage.web.pages",
+            workers=QUICK_WORKERS,
+            limits=many,
+            patience_s=PATIENCE_S,
+        )
+        self.pictures = Lane(spawn_context(), settings=behind, warm="tonnage.report.charts", workers=1, limits=many,
                              patience_s=PATIENCE_S)  # fmt: skip
         self._answers: OrderedDict[str, Kept] = OrderedDict()
         self._jobs: dict[str, Job] = {}

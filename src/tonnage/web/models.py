@@ -15,7 +15,7 @@ from tonnage.catalog.hub.config import read_inline
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.errors import BadRequest, echo
 
-__all__ = ["UPLOAD", "admitted", "keep"]
+__all__ = ["UPLOAD", "keep", "with_uploaded_models"]
 
 UPLOAD: Final = "upload:"
 MOST_UPLOADS: Final = 64
@@ -44,7 +44,7 @@ def keep(config: Mapping[str, Any], text: bytes, *, folder: Path) -> str:
     return UPLOAD + digest
 
 
-def admitted(request: Any, *, folder: Path) -> Any:
+def with_uploaded_models(request: Any, *, folder: Path) -> Any:
     """
     The request with uploaded models in place of their names, at any depth.
 
@@ -58,12 +58,16 @@ def admitted(request: Any, *, folder: Path) -> Any:
             raise BadRequest("trace: a request log is a file of this machine; play it with `tonnage simulate`")
         return {name: _value(name, value, folder) for name, value in request.items()}
     if isinstance(request, list):
-        return [admitted(item, folder=folder) for item in request]
+        return [with_uploaded_models(item, folder=folder) for item in request]
     return request
 
 
 def _value(name: str, value: Any, folder: Path) -> Any:
-    return _model(value, folder) if name == "model" and isinstance(value, str) else admitted(value, folder=folder)
+    return (
+        _model(value, folder)
+        if name == "model" and isinstance(value, str)
+        else with_uploaded_models(value, folder=folder)
+    )
 
 
 def _model(spec: str, folder: Path) -> str:

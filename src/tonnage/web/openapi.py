@@ -10,7 +10,7 @@ from tonnage.domain.requests.field import Field
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.planning.request_schema import groups_schema, property_of
 from tonnage.version import __version__
-from tonnage.web.questions import QUESTIONS, Question, nested
+from tonnage.web.questions import QUESTIONS, Question, nest_form_names
 
 __all__ = ["openapi", "request_schema"]
 
@@ -54,7 +54,7 @@ def _operation(question: Question) -> dict[str, Any]:
         "operationId": question.path.replace("/", "_").replace("-", "_"),
         "summary": question.title,
         "requestBody": {"required": False, "content": {"application/json": {
-            "schema": request_schema(question), "example": nested(question.example)}}},
+            "schema": request_schema(question), "example": nest_form_names(question.example)}}},
         "responses": _responses({"$ref": REF.format(name=question.answers.__name__)}),
     }  # fmt: skip
 

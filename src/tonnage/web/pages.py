@@ -24,8 +24,8 @@ from tonnage.report.charts import Chart
 from tonnage.version import __version__
 from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits
-from tonnage.web.questions import QUESTIONS, Question, nested
-from tonnage.web.what_if import WhatIf, moves, told, value, what_ifs
+from tonnage.web.questions import QUESTIONS, Question, nest_form_names
+from tonnage.web.what_if import WhatIf, changes_text, moves, value, what_ifs
 
 __all__ = [
     "Shown", "answer_fragment", "api_page", "compare_page", "error_document", "files_page", "index_page",
@@ -62,7 +62,7 @@ def question_page(question: Question, *, given: Mapping[str, str], shown: Shown 
         key=key,
         answer=None if answer is None else Markup(answer_fragment(answer, key=key)),
         link=f"/{question.path}?{asked}",
-        changeable=shown is not None and bool(what_ifs(question.path, nested(given))),
+        changeable=shown is not None and bool(what_ifs(question.path, nest_form_names(given))),
         waits=f"/progress/{question.path}?{asked}" if shown is not None and shown.waits else "",
         opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),
         targets=_targets() if isinstance(answer, ServePlan) and answer.options else (),
@@ -94,7 +94,7 @@ def what_ifs_page(path: str, *, base: tuple[str, Any], asked: Sequence[tuple[Wha
     rows = [
         {
             "says": change.says,
-            "moves": told(base[1], answer) if key else str(answer),
+            "moves": changes_text(base[1], answer) if key else str(answer),
             "sentence": answer.sentence if key else "",
             "link": f"/{path}?{urlencode(change.fields)}",
             "beside": f"/compare?{urlencode({'left': base[0], 'right': key})}" if key else "",
@@ -124,7 +124,7 @@ def problem_page(why: str) -> str:
 
 def api_page(*, origin: str, limits: Limits) -> str:
     """How programs ask."""
-    bodies = {path: _one_line(nested(question.example)) for path, question in QUESTIONS.items()}
+    bodies = {path: _one_line(nest_form_names(question.example)) for path, question in QUESTIONS.items()}
     return _filled("api.html", title="HTTP API", origin=origin, bodies=bodies, limits=limits)
 
 

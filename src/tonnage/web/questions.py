@@ -26,7 +26,7 @@ from tonnage.planning import ask
 from tonnage.planning.files import read_written
 from tonnage.planning.requests.reading import request_fields
 
-__all__ = ["QUESTIONS", "Question", "answered", "at_first", "nested", "opened"]
+__all__ = ["QUESTIONS", "Question", "answer_form", "at_first", "nest_form_names", "parse_form_lists"]
 
 Watch = Callable[[int, int], None]
 
@@ -227,7 +227,7 @@ QUESTIONS: Final[dict[str, Question]] = {
 """Every form by its path, in the order the page lists them."""
 
 
-def nested(fields: Mapping[str, Any]) -> dict[str, Any]:
+def nest_form_names(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Form names with dots as the mappings they stand for: serve.rate=4/s -> {serve: {rate: 4/s}}; empty ones drop."""
     request: dict[str, Any] = {}
     for name, value in fields.items():
@@ -245,10 +245,10 @@ def at_first(question: Question, given: Mapping[str, str]) -> dict[str, Any] | N
     """The request whose answer is there at once; None where the whole one is, or where the asker has decided."""
     if not question.at_first or question.at_first in given:
         return None
-    return nested({**given, question.at_first: "true"})
+    return nest_form_names({**given, question.at_first: "true"})
 
 
-def opened(question: Question, request: Mapping[str, Any]) -> dict[str, Any]:
+def parse_form_lists(question: Question, request: Mapping[str, Any]) -> dict[str, Any]:
     """
     The request with lists in place of the YAML that a form holds for them.
 
@@ -286,7 +286,7 @@ def _nothing_empty(value: Any, name: str) -> None:
             _nothing_empty(item, f"{name}.{key}")
 
 
-def answered(
+def answer_form(
     question: Question, request: Mapping[str, Any], *, additions: Additions, watch: Watch | None = None
 ) -> Any:
     """

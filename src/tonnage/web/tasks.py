@@ -14,8 +14,8 @@ import msgspec
 
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.web.kept import Kept
-from tonnage.web.models import admitted, keep
-from tonnage.web.questions import QUESTIONS, answered, opened
+from tonnage.web.models import keep, with_uploaded_models
+from tonnage.web.questions import QUESTIONS, answer_form, parse_form_lists
 from tonnage.web.tool_results import Result, call
 from tonnage.web.worker import Settings, Told
 
@@ -27,8 +27,8 @@ MAX_CASES: Final = 200
 def ask(settings: Settings, told: Told, *, path: str, request: dict[str, Any]) -> Kept:
     """The answer to one question."""
     question = QUESTIONS[path]
-    inner = admitted(opened(question, request), folder=Path(settings.uploads))
-    return _kept(path, request, answered(question, inner, additions=settings.additions, watch=told))
+    inner = with_uploaded_models(parse_form_lists(question, request), folder=Path(settings.uploads))
+    return _kept(path, request, answer_form(question, inner, additions=settings.additions, watch=told))
 
 
 def predict(settings: Settings, _: Told, *, body: Mapping[str, Any]) -> bytes:
@@ -42,7 +42,7 @@ def predict(settings: Settings, _: Told, *, body: Mapping[str, Any]) -> bytes:
 
     def one(case: Any) -> Any:
         try:
-            inner = admitted(case, folder=Path(settings.uploads))
+            inner = with_uploaded_models(case, folder=Path(settings.uploads))
             return predicted(case_of_object(inner), additions=settings.additions)
         except TonnageError as wrong:
             return {"error": str(wrong)}

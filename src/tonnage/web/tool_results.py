@@ -20,7 +20,7 @@ from tonnage.catalog import Additions
 from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.report.answers import blocks_of
 from tonnage.report.markdown import markdown
-from tonnage.web.questions import QUESTIONS, answered, opened
+from tonnage.web.questions import QUESTIONS, answer_form, parse_form_lists
 
 __all__ = ["CATALOGUE_KINDS", "TOOLS", "Result", "call"]
 
@@ -68,7 +68,7 @@ def call(name: str, arguments: Mapping[str, Any], *, additions: Additions) -> Re
     if name not in TOOLS:
         raise UnknownName("tool", name, known=(*TOOLS, *_CALLS))
     question = QUESTIONS[TOOLS[name]]
-    answer = answered(question, opened(question, arguments), additions=additions)
+    answer = answer_form(question, parse_form_lists(question, arguments), additions=additions)
     data: dict[str, Any] = {"headline": answer.sentence}
     if question.kind:
         data |= {"feasible": answer.feasible, "options": _options(answer), "plan_file": _keep(question.kind, answer)}

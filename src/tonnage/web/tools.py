@@ -22,7 +22,7 @@ from tonnage.errors import TonnageError
 from tonnage.version import __version__
 from tonnage.web.jobs import Jobs
 from tonnage.web.limits import Limits, TooLong
-from tonnage.web.questions import LLAMA_8B, QUESTIONS, Question, nested
+from tonnage.web.questions import LLAMA_8B, QUESTIONS, Question, nest_form_names
 from tonnage.web.tool_results import CATALOGUE_KINDS, TOOLS, Result
 from tonnage.web.worker import Settings
 
@@ -103,7 +103,7 @@ def _question_tool(name: str, question: Question) -> Tool:
         title=question.title,
         description=f"{question.about} More fields: request_fields.",
         properties=brief_schema(question.fields, shown, written=question.written),
-        example={**nested(question.example), **quick},
+        example={**nest_form_names(question.example), **quick},
         gives=PLAN if question.kind else HEADLINE,
         more=True,
     )

@@ -11,9 +11,9 @@ import msgspec
 from tonnage.domain.compare import Change
 from tonnage.planning.check import Comparable, check
 from tonnage.units import show
-from tonnage.web.questions import QUESTIONS, nested
+from tonnage.web.questions import QUESTIONS, nest_form_names
 
-__all__ = ["WhatIf", "form_fields", "moves", "request_of", "told", "value", "what_ifs"]
+__all__ = ["WhatIf", "changes_text", "form_fields", "moves", "request_of", "value", "what_ifs"]
 
 MOST: Final = 3
 TOLD: Final = ("cost", "accelerators", "ttft", "tpot", "duration")
@@ -63,7 +63,7 @@ def moves(before: Any, now: Any) -> tuple[Change, ...]:
     return check(before, now, tolerance=0.0).changes
 
 
-def told(before: Any, now: Any) -> str:
+def changes_text(before: Any, now: Any) -> str:
     """What moved, in a few words: cost +96%, accelerators +100%."""
     if not getattr(now, "feasible", True):
         return "cannot be done"
@@ -106,4 +106,4 @@ def form_fields(request: Mapping[str, Any]) -> dict[str, str]:
 
 def request_of(question: WhatIf, *, at_first: str) -> dict[str, Any]:
     """The request of a change, by averages alone where that is possible: three of them are wanted at once."""
-    return nested({**question.fields, **({at_first: "true"} if at_first else {})})
+    return nest_form_names({**question.fields, **({at_first: "true"} if at_first else {})})

@@ -27,7 +27,7 @@ from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.line import Line
 from tonnage.web.worker import ANSWER, BROKEN, MEMORY, PROGRESS, READY, REFUSED, Settings, Told, work
 
-__all__ = ["Lane", "forked", "spawned"]
+__all__ = ["Lane", "fork_context", "spawn_context"]
 
 CHECK_S: Final = 0.5
 """Between two looks whether somebody still follows a question that has used up its time. [s]"""
@@ -36,15 +36,15 @@ Arguments = Mapping[str, Any]
 PRELOADED: Final = "tonnage.web.ready"
 
 
-def spawned() -> BaseContext:
+def spawn_context() -> BaseContext:
     """Each worker a new interpreter."""
     return multiprocessing.get_context("spawn")
 
 
-def forked() -> BaseContext:
+def fork_context() -> BaseContext:
     """Each worker forked from a loaded process without threads, where that is safe; else a new interpreter."""
     if sys.platform != "linux":
-        return spawned()
+        return spawn_context()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOADED])
     return context

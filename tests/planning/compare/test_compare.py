@@ -9,7 +9,7 @@ import pytest
 import tonnage
 from tonnage.domain.compare import Comparison
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.planning.compare.compare import compare, compared, comparing_of
+from tonnage.planning.compare.compare import compare, compare_figures, comparing_of
 from tonnage.report.answers import blocks_of
 from tonnage.report.charts import charts_of
 from tonnage.report.markdown import markdown
@@ -124,8 +124,13 @@ def test_a_run_that_is_broken_off_ends_the_comparison() -> None:
 
 
 def test_the_best_of_a_row_is_marked_unless_all_are_alike() -> None:
-    rows = compared([(("a", "s", 2.0, True), ("b", "", "x", None)), (("a", "s", 1.0, True), ("c", "s", 3.0, False)),
-                     (("a", "s", None, True), ("c", "s", 3.0, False))])  # fmt: skip
+    rows = compare_figures(
+        [
+            (("a", "s", 2.0, True), ("b", "", "x", None)),
+            (("a", "s", 1.0, True), ("c", "s", 3.0, False)),
+            (("a", "s", None, True), ("c", "s", 3.0, False)),
+        ]
+    )
     assert [(one.what, one.values, one.best) for one in rows] == [
         ("a", (2.0, 1.0, None), 1), ("b", ("x", None, None), None), ("c", (None, 3.0, 3.0), None)
     ]  # fmt: skip

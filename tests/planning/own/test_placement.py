@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.domain.precision import Precision
-from tonnage.planning.own.placement import Shares, placed, shares_of, smallest
+from tonnage.planning.own.placement import Shares, place_layers, shares_of, smallest
 
 
 def counted(name: str, weights: str = "gguf-q4_k_m") -> Shares:
@@ -46,9 +46,11 @@ def test_what_is_moved_is_enough_least_and_monotone(shares: Shares, short: float
         assert further is None
         return
     assert found.moved_bytes >= short * (1 - 1e-9)
-    less = placed(shares, layers=found.layers, expert_layers=found.expert_layers - 1) if not found.layers else placed(
-        shares, layers=found.layers - 1, expert_layers=found.expert_layers
-    )  # fmt: skip
+    less = (
+        place_layers(shares, layers=found.layers, expert_layers=found.expert_layers - 1)
+        if not found.layers
+        else place_layers(shares, layers=found.layers - 1, expert_layers=found.expert_layers)
+    )
     assert less.moved_bytes < short
     if further is not None:
         assert further.read_share >= found.read_share
@@ -56,7 +58,7 @@ def test_what_is_moved_is_enough_least_and_monotone(shares: Shares, short: float
 
 
 def test_all_layers_are_everything() -> None:
-    found = placed(MIXTURE, layers=MIXTURE.layers, expert_layers=0)
+    found = place_layers(MIXTURE, layers=MIXTURE.layers, expert_layers=0)
     assert found.read_share == 1.0
     assert found.expert_layers == 0
 

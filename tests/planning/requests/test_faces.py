@@ -19,12 +19,12 @@ from tonnage.domain.requests import typed as types
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.planning.requests.described import described
+from tonnage.planning.requests.described import describe_fields
 from tonnage.planning.requests.lifecycle import lifecycle_request
 from tonnage.planning.requests.reading import in_base_units, request_fields
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.requests.simulate import simulation_of
-from tonnage.planning.requests.typed import typed
+from tonnage.planning.requests.typed import typed_module
 
 COMMANDS = {
     **{kind: ["plan", kind] for kind in ("serve", "batch", "train", "finetune", "infer", "lifecycle", "fleet")},
@@ -60,7 +60,7 @@ def test_every_field_is_an_option_with_its_help(question: str) -> None:
 
 
 def test_the_published_types_are_current() -> None:
-    assert typed() == Path(types.__file__).read_text(encoding="utf-8"), (
+    assert typed_module() == Path(types.__file__).read_text(encoding="utf-8"), (
         "run: python -m tonnage.planning.requests.typed > src/tonnage/domain/requests/typed.py"
     )
 
@@ -114,7 +114,7 @@ def test_a_plan_states_the_numbers_it_was_made_with() -> None:
 def test_fields_are_listed_as_text_and_json(question: str) -> None:
     run = CliRunner().invoke(root, ["fields", question, "--json"])
     listed = json.loads(run.output)
-    assert [field["name"] for field in listed["fields"]] == [field.name for field in described(question)]
+    assert [field["name"] for field in listed["fields"]] == [field.name for field in describe_fields(question)]
     shown = CliRunner().invoke(root, ["fields", question]).output
     assert all(field["name"] in shown for field in listed["fields"])
     assert max(map(len, shown.splitlines())) <= 100

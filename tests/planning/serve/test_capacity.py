@@ -12,7 +12,13 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.domain.workload import Serve
 from tonnage.planning.requests.serve import serve_request
-from tonnage.planning.serve.capacity_search import PATTERN_PER_S, PRECISION, SearchedCapacity, drawn, search_capacity
+from tonnage.planning.serve.capacity_search import (
+    PATTERN_PER_S,
+    PRECISION,
+    SearchedCapacity,
+    draw_requests,
+    search_capacity,
+)
 from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import _outcomes
 from tonnage.planning.simulate.traffic import traffic_of
@@ -44,12 +50,12 @@ def looked_at(accelerator: str, ranks: int) -> tuple[Serve, float, SearchedCapac
         for one in _outcomes(replace(asked, precisions=("fp8",)), model, site)
         if isinstance(one, Candidate) and one.configuration.layout.ranks == ranks
     )
-    coarse = search_capacity(asked, candidate.replica, requests=drawn(asked), guess=candidate.best, close=False)
+    coarse = search_capacity(asked, candidate.replica, requests=draw_requests(asked), guess=candidate.best, close=False)
     assert coarse.best is not None
     return (
         asked,
         coarse.best.rate_per_s,
-        search_capacity(asked, candidate.replica, requests=drawn(asked), guess=coarse.best, close=True),
+        search_capacity(asked, candidate.replica, requests=draw_requests(asked), guess=coarse.best, close=True),
     )
 
 

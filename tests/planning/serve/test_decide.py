@@ -9,7 +9,7 @@ from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.plan import ServePlan
 from tonnage.planning.requests.serve import serve_request
-from tonnage.planning.serve.capacity_search import drawn, search_capacity
+from tonnage.planning.serve.capacity_search import draw_requests, search_capacity
 from tonnage.planning.serve.decide import CONTENDERS, MARGIN
 from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import _outcomes, plan_serve
@@ -40,7 +40,7 @@ def chat() -> ServePlan:
 def test_no_replica_takes_more_than_the_margin_says(load: str) -> None:
     request = serve_request({"model": "meta-llama/Llama-3.1-8B", "rate": "20/s", "accelerator": SOME, **LOADS[load]})
     model = resolve(request.model, additions=catalog.NOTHING)
-    requests = drawn(request)
+    requests = draw_requests(request)
     places, _ = sites(request.filters, additions=catalog.NOTHING)
     candidates = [c for site in places for c in _outcomes(request, model, site) if isinstance(c, Candidate)]
     assert len(candidates) >= 10

@@ -6,7 +6,7 @@ import pytest
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Engine
 from tonnage.planning.deployment import resolve
-from tonnage.planning.serve.traffic import grid_of, under_load, waited
+from tonnage.planning.serve.traffic import grid_of, under_load, with_prompt_wait
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import step_table
 
@@ -15,7 +15,7 @@ FOUND = Served(ttft_s=0.1, tpot_s=STEP, e2e_s=20.1, requests_per_s=0.2, running=
 
 
 def test_an_interval_of_looks_costs_half_of_itself() -> None:
-    later = waited(FOUND, Engine(name="sglang", receive_interval=30))
+    later = with_prompt_wait(FOUND, Engine(name="sglang", receive_interval=30))
     assert later.ttft_s == pytest.approx(0.1 + 15 * STEP)
     assert later.tpot_s == STEP
     # Clients in a closed loop: the same number of them are on a longer way.
@@ -25,14 +25,16 @@ def test_an_interval_of_looks_costs_half_of_itself() -> None:
 def test_who_waits_for_company_alone_waits_the_whole_time() -> None:
     # Llama-3.1-70B under TensorRT-LLM with batch_wait_timeout_iters 20, 4 clients of one H200 (measured 2025-10-29):
     # 562 ms beside 176 ms where the setting is off, with steps of 20.1 ms: 19.2 steps.
-    alone = waited(FOUND, Engine(name="trtllm", batch_wait_steps=20))
+    alone = with_prompt_wait(FOUND, Engine(name="trtllm", batch_wait_steps=20))
     assert (alone.ttft_s - 0.1) / STEP == pytest.approx(19.2, abs=0.5)
     crowd = Served(ttft_s=0.1, tpot_s=STEP, e2e_s=20.1, requests_per_s=20.0, running=400.0)
-    assert (waited(crowd, Engine(name="trtllm", batch_wait_steps=20)).ttft_s - 0.1) / STEP == pytest.approx(11, abs=0.5)
+    assert (with_prompt_wait(crowd, Engine(name="trtllm", batch_wait_steps=20)).ttft_s - 0.1) / STEP == pytest.approx(
+        11, abs=0.5
+    )
 
 
 def test_nobody_waits_without_a_setting() -> None:
-    assert waited(FOUND, Engine()) is FOUND
+    assert with_prompt_wait(FOUND, Engine()) is FOUND
 
 
 @pytest.mark.parametrize("engine", ["trtllm", "vllm"])

@@ -7,7 +7,7 @@ import pytest
 from tonnage import catalog
 from tonnage.catalog.fitted import training_coefficients
 from tonnage.planning.train.job import Job
-from tonnage.planning.train.search import Place, arranged, floor, precision_on, templates
+from tonnage.planning.train.search import Place, fastest_arrangements, floor, precision_on, templates
 from tonnage.simulation.training import step_time
 
 C = training_coefficients()
@@ -28,7 +28,7 @@ def job(batch: int, seq_len: int = 4096) -> Job:
 def test_large_jobs_are_arranged_in_time(model: str, count: int, batch: int, seq_len: int, limit_s: float) -> None:
     nouns = catalog.model(model), Place(accelerator=H100, count=count, per_node=8)
     start = time.process_time()
-    found = arranged(*nouns, job=job(batch, seq_len), coefficients=C)
+    found = fastest_arrangements(*nouns, job=job(batch, seq_len), coefficients=C)
     assert time.process_time() - start < limit_s
     layout = found.best[0].setup.layout
     assert layout.ranks == count and layout.tp <= 8
@@ -38,8 +38,8 @@ def test_large_jobs_are_arranged_in_time(model: str, count: int, batch: int, seq
 def test_bounds_never_cut_off_the_best(model: str) -> None:
     noun = catalog.model(model)
     place = Place(accelerator=H100, count=16, per_node=8)
-    few = arranged(noun, place, job=job(64), coefficients=C, keep=1)
-    many = arranged(noun, place, job=job(64), coefficients=C, keep=200)
+    few = fastest_arrangements(noun, place, job=job(64), coefficients=C, keep=1)
+    many = fastest_arrangements(noun, place, job=job(64), coefficients=C, keep=200)
     assert few.best[0].step_s <= many.best[0].step_s * 1.005
     assert few.timed < many.timed
 
@@ -49,7 +49,7 @@ def test_no_arrangement_is_faster_than_the_floor() -> None:
     place = Place(accelerator=H100, count=64, per_node=8)
     kinds = templates(model, place, job=job(256), coefficients=C)
     least = floor(model, H100, kinds=kinds, coefficients=C).least * 256 / 64
-    for arrangement in arranged(model, place, job=job(256), coefficients=C, keep=50).best:
+    for arrangement in fastest_arrangements(model, place, job=job(256), coefficients=C, keep=50).best:
         assert arrangement.step_s >= least
         again = step_time(model, accelerator=H100, setup=arrangement.setup, coefficients=C)
         assert again.value == arrangement.step_s
@@ -66,5 +66,5 @@ def test_fine_tuning_stays_with_plain_scripts_while_they_fit() -> None:
         kind="finetune", method="full", sequences=1e4, seq_len=2048, global_batch=32, precision="bf16",
         optimizer="adamw",
     )  # fmt: skip
-    found = arranged(model, Place(accelerator=H100, count=8, per_node=8), job=full, coefficients=C)
+    found = fastest_arrangements(model, Place(accelerator=H100, count=8, per_node=8), job=full, coefficients=C)
     assert found.best[0].setup.software.name == "eager"

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, texts, wrong
+from tonnage.catalog.hub.fields import Config, first_given, flag, integer, integers, optional_integer, texts, wrong
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
 
 __all__ = [
@@ -36,9 +36,9 @@ def hidden_size(c: Config) -> int:
 
 def layer_count(c: Config) -> int:
     """Number of blocks; newer files of block lists leave the number out."""
-    listed = given(c, "layers_block_type", "hybrid_override_pattern")
+    listed = first_given(c, "layers_block_type", "hybrid_override_pattern")
     names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_blocks")
-    if given(c, *names) is None and isinstance(listed, list | str):
+    if first_given(c, *names) is None and isinstance(listed, list | str):
         return integer(Config(c.file, {"num_hidden_layers": len(listed)}, c.prefix), "num_hidden_layers")
     return integer(c, *names)
 

@@ -21,7 +21,7 @@ import msgspec
 from tonnage.catalog.hub.blocks import attention, decoder, layer_count, mlp, moe, windows
 from tonnage.catalog.hub.dense import DENSE
 from tonnage.catalog.hub.encoders import ENCODERS
-from tonnage.catalog.hub.fields import Config, flag, given, integer, optional_integer, section, text, texts
+from tonnage.catalog.hub.fields import Config, first_given, flag, integer, optional_integer, section, text, texts
 from tonnage.catalog.hub.hybrids import HYBRIDS
 from tonnage.catalog.hub.latent import LATENT
 from tonnage.catalog.hub.moe import MOE, sparse_step
@@ -77,7 +77,7 @@ def read_config(data: Mapping[str, Any], *, file: str = "config.json", name: str
     kind = text(outer, "model_type")
     if kind in VISION or inner is None:
         model = _read(outer, kind or _by_architecture(outer))
-        if kind not in VISION and given(outer, "vision_config") is not None:
+        if kind not in VISION and first_given(outer, "vision_config") is not None:
             model = _with_tower(model, outer, kind)
     else:
         lent = {key: data[key] for key in OUTER_FIELDS if key in data and inner.data.get(key) is None}
@@ -112,7 +112,7 @@ def _read(c: Config, kind: str) -> Model:
 
 def _by_architecture(c: Config) -> str:
     """The type named by the class in `architectures`, for files without `model_type`."""
-    listed = given(c, "architectures")
+    listed = first_given(c, "architectures")
     first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], str) else ""
     plain = first.lower()
     for ending in ("forcausallm", "forconditionalgeneration", "lmheadmodel", "model"):
@@ -127,7 +127,7 @@ def _with_tower(model: Model, outer: Config, kind: str) -> Model:
     found = None if vision is None else tower(kind, vision, c=outer, width=model.hidden_size)
     if found is not None:
         return msgspec.structs.replace(model, towers=(found,), kind=kind_of)
-    if vision is None and given(outer, "audio_config") is None:
+    if vision is None and first_given(outer, "audio_config") is None:
         return model
     note = f"towers of '{echo(kind)}' are not counted: only the language part is read"
     return msgspec.structs.replace(model, kind=kind_of, assumed=(*model.assumed, note))
@@ -211,14 +211,14 @@ def read_unknown(c: Config, kind: str) -> Model:
     BadFact
         The usual fields are not all there.
     """
-    if not all(given(c, *names) is not None for names in USUAL):
+    if not all(first_given(c, *names) is not None for names in USUAL):
         shown = f"model_type '{echo(kind)}'" if kind else "no model_type"
         raise BadFact(
             f"{c.file}: {shown} is not one Tonnage reads and the usual fields (hidden_size, num_hidden_layers, "
             f"num_attention_heads, intermediate_size, vocab_size) are not all there; give those fields inline"
         )
-    mixture = given(c, *EXPERTS) is not None
-    if mixture and given(c, "kv_lora_rank") is not None and given(c, "moe_intermediate_size") is not None:
+    mixture = first_given(c, *EXPERTS) is not None
+    if mixture and first_given(c, "kv_lora_rank") is not None and first_given(c, "moe_intermediate_size") is not None:
         model, like = LATENT["deepseek_v3"][1](c), "DeepSeek"
     else:
         model, like = _plain(c, mixture=mixture), "Mixtral" if mixture else "Llama"
@@ -246,7 +246,7 @@ def _plain(c: Config, *, mixture: bool) -> Model:
 
 
 def _has_dense(c: Config) -> bool:
-    return given(c, *USUAL[3][:3]) is not None
+    return first_given(c, *USUAL[3][:3]) is not None
 
 
 def _experts(c: Config) -> Moe:
@@ -261,7 +261,7 @@ def _experts(c: Config) -> Moe:
 def _sparse(c: Config, *, mixture: bool) -> tuple[bool, ...]:
     if not mixture:
         return (False,) * layer_count(c)
-    return sparse_step(c) if given(c, "decoder_sparse_step", "mlp_only_layers") is not None else sparse_layers(c)
+    return sparse_step(c) if first_given(c, "decoder_sparse_step", "mlp_only_layers") is not None else sparse_layers(c)
 
 
 def _windows(c: Config) -> tuple[int | None, ...]:

@@ -13,7 +13,17 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, same, windows
-from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, section, text, wrong
+from tonnage.catalog.hub.fields import (
+    Config,
+    first_given,
+    flag,
+    integer,
+    integers,
+    optional_integer,
+    section,
+    text,
+    wrong,
+)
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model
 
 __all__ = ["DENSE", "block_list", "windowed"]
@@ -92,7 +102,9 @@ def _qwen1(c: Config) -> Model:
 def _exaone4(c: Config) -> Model:
     """Query and key norms; norms after each sub-layer; three of four layers see a window."""
     pattern = (
-        text(c, "sliding_window_pattern", default="") if isinstance(given(c, "sliding_window_pattern"), str) else ""
+        text(c, "sliding_window_pattern", default="")
+        if isinstance(first_given(c, "sliding_window_pattern"), str)
+        else ""
     )
     every = len(pattern) or 4
     return decoder(c, windowed(c, (attention(c, qk_norm=True), mlp(c)), every=every, norms=2))
@@ -251,7 +263,7 @@ def _chatglm(c: Config) -> Model:
 
 def block_list(c: Config, name: str) -> list[Config]:
     """A list of objects, one for each layer."""
-    value = given(c, name)
+    value = first_given(c, name)
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
         raise wrong(c, name, value=value, expected="a list of objects, one for each layer")
     return [Config(c.file, item, f"{c.prefix}{name}[{index}].") for index, item in enumerate(value)]
@@ -281,7 +293,7 @@ def _nemotron_nas(c: Config) -> Model:
 
 def _multiplied(feed: Config, width: int) -> int:
     """Two thirds of the multiple of the width, rounded up to 256."""
-    multiple = given(feed, "ffn_mult")
+    multiple = first_given(feed, "ffn_mult")
     if isinstance(multiple, bool) or not isinstance(multiple, int | float) or not 0 < multiple <= 64:
         raise wrong(feed, "ffn_mult", value=multiple, expected="a number above 0 and up to 64")
     return -(-int(2 * multiple * width / 3) // 256) * 256

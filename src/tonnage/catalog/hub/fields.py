@@ -16,9 +16,9 @@ from tonnage.errors import BadFact, echo
 
 __all__ = [
     "Config",
+    "first_given",
     "flag",
     "flags",
-    "given",
     "integer",
     "integers",
     "optional_integer",
@@ -48,7 +48,7 @@ class Config(msgspec.Struct, frozen=True):
     prefix: str = ""
 
 
-def given(c: Config, *names: str) -> Any:
+def first_given(c: Config, *names: str) -> Any:
     """The first of these fields that is there and not null, or None."""
     return next((c.data[name] for name in names if c.data.get(name) is not None), None)
 
@@ -61,7 +61,7 @@ def wrong(c: Config, name: str, *, value: object, expected: str) -> BadFact:
 
 def integer(c: Config, *names: str, default: Any = _REQUIRED, low: int = 1) -> int:
     """A whole number from `low` up to the sane limit of its name."""
-    value = given(c, *names)
+    value = first_given(c, *names)
     if value is None:
         if default is _REQUIRED:
             raise wrong(c, names[0], value=None, expected="a whole number")
@@ -83,12 +83,12 @@ def int_or_none(value: float) -> int | None:
 
 def optional_integer(c: Config, *names: str, low: int = 0) -> int | None:
     """A whole number, or None when the field is absent or null."""
-    return None if given(c, *names) is None else integer(c, *names, low=low)
+    return None if first_given(c, *names) is None else integer(c, *names, low=low)
 
 
 def flag(c: Config, *names: str, default: bool) -> bool:
     """A yes or no."""
-    value = given(c, *names)
+    value = first_given(c, *names)
     if value is None:
         return default
     if not isinstance(value, bool) and value not in (0, 1):
@@ -98,7 +98,7 @@ def flag(c: Config, *names: str, default: bool) -> bool:
 
 def text(c: Config, *names: str, default: str = "") -> str:
     """A short text."""
-    value = given(c, *names)
+    value = first_given(c, *names)
     if value is None:
         return default
     if not isinstance(value, str):
@@ -108,7 +108,7 @@ def text(c: Config, *names: str, default: str = "") -> str:
 
 def texts(c: Config, name: str, *, length: int) -> tuple[str, ...] | None:
     """A list of texts, one for each layer; None when absent."""
-    value = given(c, name)
+    value = first_given(c, name)
     if value is None:
         return None
     if not isinstance(value, list) or len(value) < length or not all(isinstance(item, str) for item in value):
@@ -118,7 +118,7 @@ def texts(c: Config, name: str, *, length: int) -> tuple[str, ...] | None:
 
 def integers(c: Config, name: str, *, length: int | None = None) -> tuple[int, ...] | None:
     """A list of whole numbers, one for each layer when a length is given; None when absent."""
-    value = given(c, name)
+    value = first_given(c, name)
     if value is None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and length is not None:
@@ -140,7 +140,7 @@ def flags(c: Config, name: str, *, length: int) -> tuple[bool, ...] | None:
 
 def section(c: Config, *names: str) -> Config | None:
     """A nested object, or None when absent."""
-    value = given(c, *names)
+    value = first_given(c, *names)
     if value is None:
         return None
     if not isinstance(value, dict):

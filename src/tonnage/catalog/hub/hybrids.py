@@ -14,9 +14,9 @@ import msgspec
 from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, moe, moe_layers, same
 from tonnage.catalog.hub.fields import (
     Config,
+    first_given,
     flag,
     flags,
-    given,
     integer,
     integers,
     optional_integer,
@@ -54,7 +54,7 @@ def _qwen_hybrid(c: Config) -> Model:
     """Qwen3-Next and Qwen3.5: three gated DeltaNet layers for each layer of gated attention; dense or experts."""
     full, state = attention(c, qk_norm=True, gated=True), _deltanet(c)
     dense_only = set(integers(c, "mlp_only_layers") or ())
-    sparse = given(c, "num_experts", "num_local_experts") is not None
+    sparse = first_given(c, "num_experts", "num_local_experts") is not None
     dense = mlp(c) if not sparse or dense_only else None
     experts = None
     if sparse:
@@ -138,7 +138,7 @@ def _mamba1(c: Config) -> StateSpace:
 
 
 def _rank(c: Config) -> int:
-    named = given(c, "time_step_rank", "mamba_dt_rank", "dt_rank")
+    named = first_given(c, "time_step_rank", "mamba_dt_rank", "dt_rank")
     return (
         -(-hidden_size(c) // 16)
         if named in (None, "auto")
@@ -233,7 +233,7 @@ def _lfm2(c: Config) -> Model:
     conv = StateSpace(
         kind="short_conv", num_heads=1, head_dim=width, state_size=1, conv_kernel=integer(c, "conv_L_cache", default=3)
     )
-    first = integer(c, "num_dense_layers", default=count, low=0) if given(c, "num_experts") is not None else count
+    first = integer(c, "num_dense_layers", default=count, low=0) if first_given(c, "num_experts") is not None else count
     experts = moe(c, router_bias=flag(c, "use_expert_bias", default=True)) if first < count else None
     layers = []
     for index, kind in enumerate(kinds):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from tonnage.catalog.hub.fields import Config, given, section, text
+from tonnage.catalog.hub.fields import Config, first_given, section, text
 
 __all__ = ["DTYPES", "Formats", "native_dtype", "quantization"]
 
@@ -77,11 +77,11 @@ def _whole(settings: Config, method: str) -> str | None:
     if method in _SELECTIVE:
         return _by_algorithm(settings) or _by_groups(settings) or (method or None)
     if method == "bitsandbytes":
-        return "nf4" if given(settings, "load_in_4bit", "_load_in_4bit") else "int8_weight"
+        return "nf4" if first_given(settings, "load_in_4bit", "_load_in_4bit") else "int8_weight"
     if method == "fp8":
-        return "fp8_block" if given(settings, "weight_block_size") else "fp8"
+        return "fp8_block" if first_given(settings, "weight_block_size") else "fp8"
     if method in {"awq", "gptq", "auto-round", "gptq_marlin"}:
-        bits = given(settings, "bits", "w_bit", "num_bits")
+        bits = first_given(settings, "bits", "w_bit", "num_bits")
         other = {8: "int8_weight", 2: "int2"}.get(bits) if isinstance(bits, int) else None
         return other or ("awq" if method == "awq" else "gptq")
     return {"fbgemm_fp8": "fp8", "mxfp8": "mxfp8", "modelopt_fp4": "nvfp4", "int8": "int8"}.get(method, method)
@@ -124,7 +124,7 @@ def _by_layers(settings: Config) -> Formats | None:
             ]
             found = _ALGORITHMS.get(algorithm.upper(), algorithm.lower())
             group[found] = group.get(found, 0) + 1
-    kept = "fp8_block" if given(settings, "weight_block_size") else None
+    kept = "fp8_block" if first_given(settings, "weight_block_size") else None
     rest = _winner(votes["rest"]) or (_winner(votes["dense"]) if votes["routed"] else None)
     return Formats(rest or kept, _winner(votes["routed"]) or _winner(votes["dense"]))
 
@@ -135,7 +135,9 @@ def _winner(votes: Mapping[str, int]) -> str | None:
 
 def _attention_left_alone(settings: Config) -> bool:
     """Whether the list of layers left alone names attention as a whole, by a pattern or in many layers."""
-    listed = given(settings, "ignore", "exclude_modules") or given(_nested(settings), "ignore", "exclude_modules")
+    listed = first_given(settings, "ignore", "exclude_modules") or first_given(
+        _nested(settings), "ignore", "exclude_modules"
+    )
     names = [name for name in listed if isinstance(name, str) and "attn" in name] if isinstance(listed, list) else []
     return len(names) >= 8 or any("*" in name and not any(c.isdigit() for c in name) for name in names)
 

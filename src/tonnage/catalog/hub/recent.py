@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, moe, moe_layers, same, windows
-from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, text, texts
+from tonnage.catalog.hub.fields import Config, first_given, flag, integer, integers, optional_integer, text, texts
 from tonnage.catalog.hub.moe import sparse_step
 from tonnage.domain.model import (
     Attention,
@@ -98,7 +98,7 @@ def _laguna(c: Config) -> Model:
     """Poolside Laguna: windowed layers have more query heads than full ones; a gate per head or per channel."""
     count, width = layer_count(c), hidden_size(c)
     heads = integers(c, "num_attention_heads_per_layer", length=count) or (integer(c, "num_attention_heads"),) * count
-    by_channel = given(c, "gating") == "per-element"  # else true or "per-head"
+    by_channel = first_given(c, "gating") == "per-element"  # else true or "per-head"
     experts = moe(c, shared_intermediate_size=integer(c, "shared_expert_intermediate_size", default=0, low=0))
     dense, base = mlp(c), attention(c, qk_norm=True, gated=by_channel)
     layers = []

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tonnage.catalog.hub.blocks import hidden_size, layer_count
-from tonnage.catalog.hub.fields import Config, flag, given, integer, integers, optional_integer, section
+from tonnage.catalog.hub.fields import Config, first_given, flag, integer, integers, optional_integer, section
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Tower
 
 __all__ = ["TOWERS", "VISION", "blocks_parameters", "tower"]
@@ -253,7 +253,7 @@ def _qwen3_vl(v: Config, c: Config, width: int) -> Tower:
 
 def _qwen2_vl(v: Config, c: Config, width: int) -> Tower:
     """Qwen2-VL (LayerNorm, plain) and Qwen2.5-VL (RMSNorm, gated, windows in most layers)."""
-    newer = given(v, "fullatt_block_indexes") is not None or given(v, "out_hidden_size") is not None
+    newer = first_given(v, "fullatt_block_indexes") is not None or first_given(v, "out_hidden_size") is not None
     own = integer(v, "hidden_size") if newer else integer(v, "embed_dim")
     patch, heads = integer(v, "patch_size", "spatial_patch_size", default=14), integer(v, "num_heads", default=16)
     inner = integer(v, "intermediate_size") if newer else integer(v, "mlp_ratio", default=4) * own
@@ -352,7 +352,7 @@ def _moonvit(v: Config, c: Config, width: int) -> Tower:
         output_bias=biased,
         causal=False,
     )
-    norm_bias = given(v, "norm_type") != "rmsnorm"
+    norm_bias = first_given(v, "norm_type") != "rmsnorm"
     feed = Mlp(intermediate_size=inner, gated=False, bias=biased)
     layers = LayerGroup(
         count=integer(v, "vt_num_hidden_layers"), mixer=look, feed_forward=feed, norm_bias=norm_bias, hidden_size=own

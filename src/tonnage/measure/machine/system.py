@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tonnage.domain.machine import DeviceGroup, Inventory
 from tonnage.errors import BadFact
-from tonnage.measure.machine.text import bounded, json_object, number_in, whole
+from tonnage.measure.machine.text import check_size, json_object, number_in, whole_count
 from tonnage.units import GB, GiB, KiB, MiB
 
 __all__ = ["dmi_bytes_per_s", "kubernetes_nodes", "proc", "slurm_nodes", "slurm_sinfo"]
@@ -51,7 +51,7 @@ def proc(cpuinfo: str, meminfo: str, *, memory_bytes_per_s: float | None = None)
     for name, value in _FIELD.findall(cpuinfo[: 4 * 1024 * 1024]):
         told.setdefault(name.strip().lower(), value.strip())
     sockets = len(set(re.findall(r"^physical id\s*:\s*(\d+)", cpuinfo, re.MULTILINE))) or 1
-    total = re.search(r"^MemTotal:\s*(\d{1,15}) kB", bounded(meminfo, tool="/proc/meminfo"), re.MULTILINE)
+    total = re.search(r"^MemTotal:\s*(\d{1,15}) kB", check_size(meminfo, tool="/proc/meminfo"), re.MULTILINE)
     if total is None:
         raise BadFact("/proc/meminfo: no line 'MemTotal: … kB'")
     cores = number_in(told.get("cpu cores", ""))
@@ -108,7 +108,7 @@ def kubernetes_nodes(text: str) -> Inventory:
         labels, capacity = _inside(item, "metadata", "labels"), _inside(item, "status", "capacity")
         if (size := _kube_bytes(capacity.get("memory"))) is not None:
             memory.append(size)
-        count = sum(whole(capacity[key], tool=tool, what=key) for key in _GPU_COUNTS if key in capacity)
+        count = sum(whole_count(capacity[key], tool=tool, what=key) for key in _GPU_COUNTS if key in capacity)
         if not count:
             continue
         name = next((str(labels[key]) for key in _GPU_LABELS if labels.get(key)), "")
@@ -133,7 +133,7 @@ def slurm_sinfo(text: str) -> Inventory:
         No line holds a node.
     """
     tool = 'sinfo -N -o "%N %G %m"'
-    rows = [line.split() for line in bounded(text, tool=tool).splitlines() if line.strip()]
+    rows = [line.split() for line in check_size(text, tool=tool).splitlines() if line.strip()]
     if rows and rows[0][0] in {"NODELIST", "HOSTNAMES"}:
         rows = rows[1:]
     if not rows or any(len(row) < 2 for row in rows):
@@ -153,7 +153,7 @@ def slurm_nodes(text: str) -> Inventory:
     """
     tool = "scontrol show node"
     nodes = []
-    for record in re.split(r"(?m)^(?=NodeName=)", bounded(text, tool=tool)):
+    for record in re.split(r"(?m)^(?=NodeName=)", check_size(text, tool=tool)):
         name = re.match(r"NodeName=(\S+)", record)
         if name is not None:
             gres, real = re.search(r"\bGres=(\S+)", record), re.search(r"\bRealMemory=(\d{1,12})", record)

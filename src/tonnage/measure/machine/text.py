@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["MOST_BYTES", "MOST_DEVICES", "bounded", "json_object", "number_in", "whole"]
+__all__ = ["MOST_BYTES", "MOST_DEVICES", "check_size", "json_object", "number_in", "whole_count"]
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Larger than the node list of ten thousand nodes."""
@@ -17,7 +17,7 @@ MOST_DEVICES: Final = 1_000_000
 _NUMBER: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,6})?")
 
 
-def bounded(text: str, *, tool: str) -> str:
+def check_size(text: str, *, tool: str) -> str:
     """
     The text, if it is of a size that such outputs have.
 
@@ -43,7 +43,7 @@ def json_object(text: str, *, tool: str) -> Mapping[str, Any]:
         It is no JSON, or no object.
     """
     try:
-        found = json.loads(bounded(text, tool=tool))
+        found = json.loads(check_size(text, tool=tool))
     except (ValueError, RecursionError) as error:
         raise BadFact(f"{tool}: the output is no JSON ({echo(str(error))}); ask the tool for JSON") from None
     if not isinstance(found, dict):
@@ -59,7 +59,7 @@ def number_in(value: object) -> float | None:
     return None if found is None else float(found[0])
 
 
-def whole(value: object, *, tool: str, what: str) -> int:
+def whole_count(value: object, *, tool: str, what: str) -> int:
     """
     A count of devices.
 

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from tonnage.domain.machine import DeviceGroup, Inventory
 from tonnage.errors import BadFact, echo
-from tonnage.measure.machine.text import MOST_DEVICES, bounded, json_object, number_in
+from tonnage.measure.machine.text import MOST_DEVICES, check_size, json_object, number_in
 from tonnage.units import GB, GiB, MiB
 
 __all__ = ["amd_smi", "grouped", "nvidia_smi_csv", "nvidia_smi_list", "nvidia_smi_xml", "rocm_smi", "system_profiler"]
@@ -39,7 +39,7 @@ def nvidia_smi_xml(text: str) -> Inventory:
         It is no such XML.
     """
     tool = "nvidia-smi -q -x"
-    if "<!ENTITY" in bounded(text, tool=tool):
+    if "<!ENTITY" in check_size(text, tool=tool):
         raise BadFact(f"{tool}: the XML defines entities, which nvidia-smi never does; keep its own output")
     try:
         root = ElementTree.fromstring(text)
@@ -70,7 +70,7 @@ def nvidia_smi_csv(text: str) -> Inventory:
     """
     tool = "nvidia-smi --query-gpu"
     try:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(bounded(text, tool=tool))) if row]
+        rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(check_size(text, tool=tool))) if row]
     except csv.Error as error:
         raise BadFact(f"{tool}: no CSV: {error}") from error
     names = [name.partition(" ")[0] for name in rows[0]] if rows else []
@@ -94,7 +94,7 @@ def nvidia_smi_list(text: str) -> Inventory:
     BadFact
         No line of it names a device.
     """
-    names = _LISTED.findall(bounded(text, tool="nvidia-smi -L"))
+    names = _LISTED.findall(check_size(text, tool="nvidia-smi -L"))
     if not names:
         raise BadFact("nvidia-smi -L: no line such as 'GPU 0: NVIDIA L4 (UUID: …)'")
     return Inventory(evidence="nvidia-smi -L", devices=grouped((name, None) for name in names))
@@ -133,7 +133,7 @@ def amd_smi(text: str) -> Inventory:
     """
     tool = "amd-smi static --json"
     try:
-        read = json.loads(bounded(text, tool=tool))
+        read = json.loads(check_size(text, tool=tool))
     except (ValueError, RecursionError) as error:
         raise BadFact(f"{tool}: the output is no JSON ({echo(str(error))}); ask for --json") from None
     gpus = read.get("gpu_data") if isinstance(read, dict) else read

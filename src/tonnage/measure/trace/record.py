@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tonnage.domain.profile import Moment, TracedOperator
 from tonnage.measure.trace.operators import SKIPPED, Call, traced_operator
 
-__all__ = ["Book", "book_of", "frontier", "hold", "merged", "settle", "storage_key", "written_down"]
+__all__ = ["Book", "book_of", "frontier", "hold", "merge_operators", "settle", "storage_key", "written_down"]
 
 Book = dict[str, Any]
 """The notebook of one pass: operators, unknown names, what is alive, what is held now, every amount ever held."""
@@ -87,7 +87,7 @@ def settle(book: Book, gradient: Any) -> None:
         held[_FIXED] += amount
 
 
-def merged(operators: list[TracedOperator]) -> tuple[TracedOperator, ...]:
+def merge_operators(operators: list[TracedOperator]) -> tuple[TracedOperator, ...]:
     """Equal operators once, with their counts added, in order of first appearance."""
     counts: dict[TracedOperator, int] = {}
     for op in operators:

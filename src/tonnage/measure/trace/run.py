@@ -18,7 +18,16 @@ from typing import Any, Final
 from tonnage.domain.profile import PROFILE_SCHEMA, Profile, TracedInput
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.measure.trace.load import Given, InputSpec, load
-from tonnage.measure.trace.record import Book, book_of, frontier, hold, merged, settle, storage_key, written_down
+from tonnage.measure.trace.record import (
+    Book,
+    book_of,
+    frontier,
+    hold,
+    merge_operators,
+    settle,
+    storage_key,
+    written_down,
+)
 
 __all__ = ["trace_module", "trace_named"]
 
@@ -325,8 +334,8 @@ def _profile(
         largest_parameter=max(sizes, default=0.0),
         buffer_values=sum(float(b.numel()) for b in module.buffers() if b.is_floating_point()),
         value_bytes=stored / sum(sizes) if sizes else 4.0,
-        forward=merged(ahead["operators"]),
-        backward=merged(step["operators"][step["ahead"] :]) if step else (),
+        forward=merge_operators(ahead["operators"]),
+        backward=merge_operators(step["operators"][step["ahead"] :]) if step else (),
         peak_values=peak[0] / samples,
         peak_bytes=peak[1] / samples,
         output_values=float(ahead["outputs"]),

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tonnage.measure.train.records import Held
 
-__all__ = ["Clock", "Timeline", "clock_of", "enter", "finished", "held_of", "leave", "phases_of", "timeline"]
+__all__ = ["Clock", "Timeline", "clock_of", "enter", "finish_step", "held_of", "leave", "phases_of", "timeline"]
 
 
 class Clock(NamedTuple):
@@ -71,7 +71,7 @@ def leave(line: Timeline) -> None:
     line.marks.append((line.stack[-1], line.clock.now()))
 
 
-def finished(line: Timeline) -> list[tuple[str, Any]]:
+def finish_step(line: Timeline) -> list[tuple[str, Any]]:
     """The marks of the step that ends now; the next begins with the same moment."""
     end = line.clock.now()
     marks = [*line.marks, ("", end)]

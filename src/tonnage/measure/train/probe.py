@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.errors import BadRequest
-from tonnage.measure.train.clock import Timeline, clock_of, enter, finished, held_of, leave, phases_of, timeline
+from tonnage.measure.train.clock import Timeline, clock_of, enter, finish_step, held_of, leave, phases_of, timeline
 from tonnage.measure.train.records import Checkpointed, Header, Stepped
 from tonnage.version import __version__
 
@@ -372,7 +372,7 @@ def _stepped(state: _State) -> None:
     _close_loss(state)
     if threading.get_ident() != state.line.thread:
         return
-    state.pending.append((finished(state.line), {**state.counts, "reduced": _reduced(state)}))
+    state.pending.append((finish_step(state.line), {**state.counts, "reduced": _reduced(state)}))
     state.counts.clear()
     state.counts.update(_fresh())
     _flush(state, keep=1)

@@ -20,7 +20,7 @@ from tonnage.domain.plan import BreakEven
 from tonnage.domain.workload import Batch, Lengths
 from tonnage.planning.batch.option import Work
 from tonnage.planning.batch.runs import Job, JobRun, Place, run_on
-from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced
+from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced_option
 from tonnage.units import show
 
 __all__ = ["Candidate", "batch_break_even"]
@@ -80,7 +80,7 @@ def batch_break_even(
     if not options:
         return ()
     few = _few(chances)
-    found = list(break_even_prices([priced(option) for option in options]))
+    found = list(break_even_prices([priced_option(option) for option in options]))
     items = Axis(name="items", now=request.items, unit="count", least=1.0)
     found += break_even_along(items, at=lambda n: _asked(replace(request, items=n), few, sized), nothing=_NOTHING)
     if request.deadline_s is not None:

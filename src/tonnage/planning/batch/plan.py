@@ -35,12 +35,12 @@ from tonnage.planning.core.choices import choices, job_traits
 from tonnage.planning.core.header import model_facts, provenance
 from tonnage.planning.core.ranking import surely_cheapest, with_verdicts
 from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, what_binds
-from tonnage.planning.core.relaxing import answered
+from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.error_model import ErrorModel, serve_level
-from tonnage.planning.quality import changes_among, floored
+from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits
-from tonnage.planning.serve.traffic import served
+from tonnage.planning.serve.traffic import served_latency
 from tonnage.planning.sites import Site, sites
 
 __all__ = ["LARGEST_FLEET", "plan_batch"]
@@ -66,7 +66,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         an answer: `feasible` is False and `binding` says what would.
     """
     plan = partial(_planned, additions=additions, today=today or date.today())
-    return answered(request, plan, led_by=narrative.led_by)
+    return answer_or_relax(request, plan, led_by=narrative.led_by)
 
 
 def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
@@ -75,7 +75,7 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
     if not model.layers:
         raise BadRequest(f"model: {model.id} is no language model; ask `tonnage plan infer {model.id} --rate …`")
     limits.check_context(model, _as_serve(request))
-    allowed, refused, no_format = floored(request, model)
+    allowed, refused, no_format = apply_quality_floor(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
     options: list[BatchOption] = []
     found: list[Found] = []
@@ -193,7 +193,7 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
     whole = lengths.prompt_tokens + lengths.output_tokens
     if at.pool.sequences < 1:
         return Infeasible(configuration=configuration, verdict=limits.too_little_cache(whole, at.pool.tokens))
-    found, tier = served(at)
+    found, tier = served_latency(at)
     basis = at.basis(tier)
     level = serve_level(model, basis=basis, load="saturated", engine=at.times.engine)
     errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)

@@ -19,7 +19,7 @@ from tonnage.errors import BadRequest
 from tonnage.planning.calibrate.fit import NAMES, Fit, fit, prior_of, stretch_of
 from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of
 from tonnage.planning.error_model import NINETY, ErrorModel
-from tonnage.simulation.overheads import Overheads, ahead
+from tonnage.simulation.overheads import Overheads, with_async_scheduling
 
 __all__ = ["calibrate"]
 
@@ -50,7 +50,7 @@ def calibrate(
     first = _one_stack(loads)
     basis = first.level.partition(":")[2]
     prior = prior_of(
-        ahead(Overheads(**first.at.times.values), first.at.engine.async_scheduling),
+        with_async_scheduling(Overheads(**first.at.times.values), first.at.engine.async_scheduling),
         memory=_deviation("tpot_s", f"assumed:{basis}"), compute=_deviation("ttft_s", f"assumed:{basis}"),
     )  # fmt: skip
     found = fit(loads, prior)
@@ -95,7 +95,7 @@ def _one_stack(loads: Sequence[MeasuredLoad]) -> MeasuredLoad:
 
 def _catalogue(load: MeasuredLoad) -> Stretch:
     """The stretch that leaves the catalogue's numbers as they are."""
-    base = ahead(Overheads(**load.at.times.values), load.at.engine.async_scheduling)
+    base = with_async_scheduling(Overheads(**load.at.times.values), load.at.engine.async_scheduling)
     return Stretch(step_s=base.step_s, request_s=base.request_s)
 
 

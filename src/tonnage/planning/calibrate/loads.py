@@ -21,7 +21,7 @@ from tonnage.errors import BadRequest
 from tonnage.planning.deployment import Deployment, overheads_under, resolve
 from tonnage.planning.error_model import serve_level, serve_load
 from tonnage.planning.serve.traffic import grid_of, under_load
-from tonnage.simulation.overheads import Overheads, ahead
+from tonnage.simulation.overheads import Overheads, with_async_scheduling
 from tonnage.simulation.steps import StepTable, step_table
 
 __all__ = ["QUANTITIES", "MeasuredLoad", "Stack", "loads_of"]
@@ -116,7 +116,7 @@ def _spread(point: Point) -> tuple[float, float] | None:
 
 
 def _predictor(at: Deployment, names: Sequence[str]) -> Callable[[Stretch], dict[str, float]]:
-    grid, base = grid_of(at), ahead(Overheads(**at.times.values), at.engine.async_scheduling)
+    grid, base = grid_of(at), with_async_scheduling(Overheads(**at.times.values), at.engine.async_scheduling)
 
     def predicted(stretch: Stretch) -> dict[str, float]:
         overheads = overheads_under(base, stretch)

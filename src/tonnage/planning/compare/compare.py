@@ -22,7 +22,7 @@ from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.simulate.simulate import simulate
 from tonnage.units import show
 
-__all__ = ["DYNAMIC_WAIT", "MAX_SIDES", "compare", "compared", "comparing_of", "figures_of"]
+__all__ = ["DYNAMIC_WAIT", "MAX_SIDES", "compare", "compare_figures", "comparing_of", "figures_of"]
 
 MAX_SIDES: Final = 12
 DYNAMIC_WAIT: Final = "50 ms"
@@ -159,7 +159,7 @@ def compare(
         sentence=_sentence(names, found, counts, lead),
         kind="simulate",
         sides=names,
-        figures=compared(figures),
+        figures=compare_figures(figures),
         best=None if lead is None else names[lead],
         fits=any(one.fits for one in found),
         partial=any(one.partial for one in found),
@@ -168,7 +168,7 @@ def compare(
     )
 
 
-def compared(sides: list[tuple[Figure, ...]]) -> tuple[Compared, ...]:
+def compare_figures(sides: list[tuple[Figure, ...]]) -> tuple[Compared, ...]:
     """Figures by name, with the best side of each; a name that no side knows drops out."""
     names = dict.fromkeys(figure[0] for side in sides for figure in side)
     tables = [{figure[0]: figure for figure in side} for side in sides]

@@ -18,7 +18,7 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.ask import answer, kind_of
 from tonnage.planning.check import Comparable, figures
-from tonnage.planning.compare.compare import MAX_SIDES, Figure, compare, compared, comparing_of
+from tonnage.planning.compare.compare import MAX_SIDES, Figure, compare, compare_figures, comparing_of
 from tonnage.planning.files import read_mapping, read_text
 from tonnage.planning.plans import SCHEMA_1, read_plan
 from tonnage.planning.predict.case_lines import case_of_object, raw_cases
@@ -128,7 +128,7 @@ def _plans(names: tuple[str, ...], plans: list[Comparable]) -> Comparison:
     kinds = {type(plan) for plan in plans}
     if len(kinds) > 1:
         raise BadRequest("the plans answer different kinds of question; compare plans of one kind")
-    rows = compared([tuple(figures(plan)) for plan in plans])
+    rows = compare_figures([tuple(figures(plan)) for plan in plans])
     able = [i for i, plan in enumerate(plans) if plan.feasible]
     cost = next((row for row in rows if row.what == "cost"), None)
     lead = None if cost is None else cost.best
@@ -153,7 +153,7 @@ def _cases(names: tuple[str, ...], results: list[Result]) -> Comparison:
     kinds = {type(result) for result in results}
     if len(kinds) > 1:
         raise BadRequest("the cases are of different kinds; compare cases of one kind (serve, train or infer)")
-    rows = compared([tuple(_of_case(result)) for result in results])
+    rows = compare_figures([tuple(_of_case(result)) for result in results])
     lead_row = next((row for row in rows if row.what in ("output tokens", "step", "samples")), None)
     lead = None if lead_row is None else lead_row.best
     runs = [name for name, result in zip(names, results, strict=True) if result.fits]

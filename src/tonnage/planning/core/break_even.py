@@ -90,7 +90,7 @@ def contender(
     return Contender(name=name, usd=cost.value, low=low, high=high, told=told, sure=sure, configuration=configuration)
 
 
-def priced(option: ServeOption | BatchOption | TrainOption) -> Priced:
+def priced_option(option: ServeOption | BatchOption | TrainOption) -> Priced:
     """An option with the price that its cost follows from."""
     return Priced(
         name=option.configuration.accelerator,

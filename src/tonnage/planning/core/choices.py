@@ -16,7 +16,7 @@ from tonnage.domain.infer_plan import InferOption
 from tonnage.domain.plan import Choice, ServeOption
 from tonnage.domain.train_plan import TrainOption
 from tonnage.domain.workload import Serve
-from tonnage.simulation.autoscale import carrying
+from tonnage.simulation.autoscale import replicas_carrying
 
 __all__ = ["NEAR", "Traits", "choices", "infer_traits", "job_traits", "serve_traits"]
 
@@ -68,7 +68,7 @@ def choices(options: Sequence[Traits]) -> tuple[Choice, ...]:
 def serve_traits(request: Serve, option: ServeOption) -> Traits:
     """An hour of service, a mean request, and whether the peak is carried with one instance (or replica) fewer."""
     capacity = option.capacity
-    working = carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+    working = replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
     lost = max(1, math.ceil(option.replicas / option.bill.instances))
     return Traits(
         usd=option.bill.usd_per_hour,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Configuration
 from tonnage.domain.train_plan import TrainConfiguration
-from tonnage.planning.error_model import Pair, Ratio, correlation, tied, within
+from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within
 
 __all__ = ["RankedOption", "at_risk", "surely_cheapest", "tie_with_first", "with_verdicts"]
 
@@ -95,7 +95,7 @@ def tie_with_first(option: Option, first: Option, *, ranked_by: Callable[[Option
     """The ratio of both where it might be no more than the first's; what is less sure ties with nothing."""
     if option.sure is not first.sure:
         return None
-    return tied(Pair(ranked_by(option), ranked_by(first), correlation(option.configuration, first.configuration)))
+    return tie_ratio(Pair(ranked_by(option), ranked_by(first), correlation(option.configuration, first.configuration)))
 
 
 def at_risk(options: Sequence[Option]) -> Option | None:

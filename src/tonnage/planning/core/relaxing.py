@@ -16,7 +16,7 @@ from tonnage.domain.infer_plan import Infer
 from tonnage.domain.plan import RankedPlan
 from tonnage.domain.workload import Batch, Filters, FineTune, Serve, Train
 
-__all__ = ["answered", "relaxations", "what_relaxing_buys"]
+__all__ = ["answer_or_relax", "relaxations", "what_relaxing_buys"]
 
 Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer)
 Plan = TypeVar("Plan", bound=RankedPlan[Any, Any])
@@ -68,7 +68,7 @@ def what_relaxing_buys(request: Request, leads: Callable[[Request], str | None])
     return tuple(f"without {flag}: {told}" for flag, told in found if told is not None)
 
 
-def answered(
+def answer_or_relax(
     request: Request,
     plan: Callable[[Request], Plan],
     *,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.domain.cost import Claim, OwnedMachine, Rent, RentOrBuyRequest
-from tonnage.planning.cost.rents import meeting
+from tonnage.planning.cost.rents import meeting_point
 from tonnage.pricing.owning import owned_usd
 from tonnage.units import show
 
@@ -71,7 +71,7 @@ def _own_over_three_years(request: RentOrBuyRequest, machine: OwnedMachine, hour
     three = replace(machine, years=3.0)
     ratios = {}
     for rent in hourly:
-        at = meeting(three, rent, utilisation=row.value, decline=request.rent_decline)
+        at = meeting_point(three, rent, utilisation=row.value, decline=request.rent_decline)
         ratios[rent.provider] = at.owned_usd / at.rent_usd
     wins = [name for name, ratio in ratios.items() if ratio <= 1.0]
     return Claim(
@@ -105,7 +105,9 @@ def _pays_back(machine: OwnedMachine, hourly: tuple[Rent, ...], *, decline: floa
     clouds = [rent for rent in hourly if rent.kind == "hyperscaler"]
     if not clouds:
         return []
-    full = {rent.provider: meeting(machine, rent, utilisation=1.0, decline=decline).payback_years for rent in clouds}
+    full = {
+        rent.provider: meeting_point(machine, rent, utilisation=1.0, decline=decline).payback_years for rent in clouds
+    }
     months = {name: years * 12.0 for name, years in full.items() if years is not None}
     low, high = row.low or row.value, row.high or row.value
     inside = [name for name, value in months.items() if low <= value <= high]

@@ -28,7 +28,7 @@ from tonnage.domain.cost import (
 from tonnage.errors import BadRequest
 from tonnage.planning.cost.claims import claims
 from tonnage.planning.cost.inputs import inputs_of, machine_of
-from tonnage.planning.cost.rents import listed_rents, meeting, priced, relaxations
+from tonnage.planning.cost.rents import listed_rents, meeting_point, price_rents, relaxations
 from tonnage.pricing.owning import HOURS_PER_YEAR, availability, owned_usd, owned_usd_per_used_hour
 from tonnage.units import show
 from tonnage.version import __version__
@@ -58,7 +58,7 @@ def rent_or_buy(
     machine = machine_of(inputs)
     _check(machine)
     ends = tuple(_ends(inputs, machine))
-    rents = priced(
+    rents = price_rents(
         listed_rents(request, additions=additions, today=today),
         machine,
         request=request,
@@ -154,7 +154,7 @@ def _tornado(
         cost = owned_usd_per_used_hour(end, utilisation=request.utilisation)
         if reference is None:
             return cost, None
-        return cost, meeting(end, reference, utilisation=request.utilisation, decline=fall).break_even
+        return cost, meeting_point(end, reference, utilisation=request.utilisation, decline=fall).break_even
 
     swings = []
     for given, low_end, high_end in ends:

@@ -23,7 +23,7 @@ from tonnage.pricing.owning import (
 )
 from tonnage.pricing.terms import PREPAID, mean_between_reclaims_s, useful_share
 
-__all__ = ["Meeting", "between_reclaims_s", "listed_rents", "meeting", "priced", "relaxations"]
+__all__ = ["Meeting", "between_reclaims_s", "listed_rents", "meeting_point", "price_rents", "relaxations"]
 
 UPFRONT: Final = ("purchase", "network", "storage", "spares")
 YEARLY: Final = ("support", "insurance", "energy", "hosting", "staff")
@@ -67,7 +67,7 @@ def listed_rents(request: RentOrBuyRequest, *, additions: Additions, today: date
     return tuple(best.values())
 
 
-def meeting(machine: OwnedMachine, rent: Rent, *, utilisation: float, decline: float = 0.0) -> Meeting:
+def meeting_point(machine: OwnedMachine, rent: Rent, *, utilisation: float, decline: float = 0.0) -> Meeting:
     """
     Where owning a machine and renting the same work meet.
 
@@ -97,14 +97,14 @@ def meeting(machine: OwnedMachine, rent: Rent, *, utilisation: float, decline: f
     return Meeting(rent_usd=rented, owned_usd=owned.value, break_even=break_even, payback_years=pays)
 
 
-def priced(
+def price_rents(
     rents: Iterable[Rent], machine: OwnedMachine, *, request: RentOrBuyRequest, band: Iterable[OwnedMachine]
 ) -> tuple[Rent, ...]:
     """Each rent with its meeting point and the interval it has over the band of machines, cheapest price first."""
     swings = tuple(band)
     done = []
     for rent in sorted(rents, key=lambda rent: (rent.usd_per_accelerator_hour / rent.useful, rent.provider)):
-        at = meeting(machine, rent, utilisation=request.utilisation, decline=request.rent_decline)
+        at = meeting_point(machine, rent, utilisation=request.utilisation, decline=request.rent_decline)
         low, high = _interval(rent, at.break_even, swings, request)
         hours = HOURS_PER_YEAR * machine.years * availability(machine)
         done.append(
@@ -129,7 +129,7 @@ def _interval(
     if middle is None or rent.paid == "always":
         return None, None
     ends = [
-        meeting(machine, rent, utilisation=request.utilisation, decline=request.rent_decline).break_even
+        meeting_point(machine, rent, utilisation=request.utilisation, decline=request.rent_decline).break_even
         for machine in band
     ]
     below = sum(min(0.0, end - middle) ** 2 for end in ends if end is not None) ** 0.5

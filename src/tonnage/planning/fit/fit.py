@@ -22,7 +22,7 @@ from tonnage.domain.fit import FitAnswer, FitRequest, FitRow, Largest, Rule
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
-from tonnage.engines.settings import assumptions, unsupported
+from tonnage.engines.settings import assumptions, unsupported_reason
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import largest_whole
 from tonnage.optimize.layouts import legal
@@ -95,7 +95,7 @@ def _usual(accelerator: Accelerator, request: FitRequest) -> bool:
         return False
     if request.goal != "serve":
         return accelerator.vendor != "Apple"
-    return unsupported(request.engine, accelerator) is None
+    return unsupported_reason(request.engine, accelerator) is None
 
 
 def _faces(model: Model, request: FitRequest, *, additions: Additions) -> tuple[Row, Search]:

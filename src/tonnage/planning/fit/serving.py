@@ -17,12 +17,12 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.engines.registry import engine_spec
-from tonnage.engines.settings import defaults, resolved, unsupported
+from tonnage.engines.settings import defaults, resolve_engine, unsupported_reason
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
-from tonnage.planning.host import offloaded
+from tonnage.planning.host import offload_needs
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 
 __all__ = ["CONTEXT", "MAX_RANKS", "check_layout", "demand_of", "holds_it", "serving_row", "smallest_serving"]
@@ -80,10 +80,10 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
     precision, notes = _precision(model, accelerator, request=request)
     demand = demand_of(model, request)
     engine = defaults(_engine(request, demand), accelerator, model=model, layout=layout)
-    pool = kv_pool(model, accelerator, precision=precision, engine=resolved(engine), layout=layout, demand=demand)
+    pool = kv_pool(model, accelerator, precision=precision, engine=resolve_engine(engine), layout=layout, demand=demand)
     node = accelerator.max_per_node or 8
     spans = (f"tp {layout.tp} spans nodes of {node}",) if layout.tp > node else ()
-    if (reason := unsupported(request.engine, accelerator)) is not None:
+    if (reason := unsupported_reason(request.engine, accelerator)) is not None:
         spans = (*spans, reason)
     row = FitRow(
         accelerator=accelerator.id,
@@ -111,7 +111,7 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
 def _offloaded(request: FitRequest, pool: KvPool, accelerator: Accelerator, *, ranks: int) -> Iterator[str]:
     """What cache beside the accelerators asks of their host."""
     if request.kv_offload_bytes:
-        yield offloaded(
+        yield offload_needs(
             bytes_each=request.kv_offload_bytes,
             ranks=ranks,
             sequence_bytes=pool.bytes_per_sequence,

@@ -31,7 +31,7 @@ from tonnage.planning.core.rejections import Infeasible
 from tonnage.planning.fleet.requests import drawn_for, of_bucket
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.predict.inference import Times
-from tonnage.planning.quality import floored
+from tonnage.planning.quality import apply_quality_floor
 from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import load_of
@@ -39,7 +39,16 @@ from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
 from tonnage.simulation.simulated import Requests
 
-__all__ = ["Candidate", "candidates", "cost_per_unit", "lengths_served", "needless", "simulated", "usable", "worth"]
+__all__ = [
+    "Candidate",
+    "candidates",
+    "cost_per_unit",
+    "is_dominated_instance",
+    "lengths_served",
+    "simulate_chances",
+    "usable",
+    "worth",
+]
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +123,7 @@ def _whole_cost(workload: FleetWorkload, chance: Candidate, held: Stock) -> floa
     return replica * math.ceil(workload.rate_per_s * workload.shape.peak_to_mean / rate)
 
 
-def needless(one: Stock, machines: list[Stock], *, found: list[Candidate]) -> bool:
+def is_dominated_instance(one: Stock, machines: list[Stock], *, found: list[Candidate]) -> bool:
     """Whether a smaller instance of the same kind holds the same replicas at no higher price of each accelerator."""
     if one.own or one.host_only:
         return False
@@ -167,7 +176,7 @@ def candidates(
     if not model.layers:
         raise BadRequest(f"{workload.name}: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
     limits.check_context(model, workload.serve)
-    allowed, _, no_format = floored(workload.serve, model)
+    allowed, _, no_format = apply_quality_floor(workload.serve, model)
     found: list[Candidate] = []
     missed: list[Infeasible] = []
     looked = 0
@@ -315,7 +324,7 @@ def worth(
         if one.own or over <= NEAR:
             near.add(chance.name)
     kept = [chance for chance in found if chance.name in good]
-    return tuple(one for one in machines if not needless(one, machines, found=kept)), kept, near
+    return tuple(one for one in machines if not is_dominated_instance(one, machines, found=kept)), kept, near
 
 
 def _simulated(request: FleetRequest, chance: Candidate, *, known: dict[int, tuple[Requests, Any]]) -> Candidate:
@@ -340,7 +349,7 @@ def _simulated(request: FleetRequest, chance: Candidate, *, known: dict[int, tup
     return replace(chance, rates=tuple(rates), simulated=True)
 
 
-def simulated(
+def simulate_chances(
     request: FleetRequest, found: list[Candidate], *, names: set[str], known: dict[int, tuple[Requests, Any]]
 ) -> list[Candidate]:
     """The chances with those of the names simulated, each once."""

@@ -20,7 +20,7 @@ from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet
 from tonnage.planning.core.rejections import Infeasible, by_reason
 from tonnage.planning.fleet import alternatives, narrative
-from tonnage.planning.fleet.candidate import Candidate, candidates, simulated, worth
+from tonnage.planning.fleet.candidate import Candidate, candidates, simulate_chances, worth
 from tonnage.planning.fleet.hours import hours_of
 from tonnage.planning.fleet.narrative import bill_of, instances_of, replicas_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of
@@ -105,7 +105,7 @@ def plan_fleet(
         return replace(base, binding=nothing, sentence=narrative.refusal(nothing))
     known: Known = {}
     if not request.quick:
-        asked = replace(asked, chances=tuple(simulated(request, found, names=near, known=known)))
+        asked = replace(asked, chances=tuple(simulate_chances(request, found, names=near, known=known)))
     asked, solution, checks = _settled(asked, known)
     if not solution[2].feasible:
         binding = alternatives.what_stops(asked)
@@ -244,7 +244,7 @@ def _unsure(asked: FleetContext, behind: tuple[Candidate | None, ...], fleet: Fl
 
 
 def _surer(asked: FleetContext, names: set[str], known: Known) -> FleetContext:
-    return replace(asked, chances=tuple(simulated(asked.request, list(asked.chances), names=names, known=known)))
+    return replace(asked, chances=tuple(simulate_chances(asked.request, list(asked.chances), names=names, known=known)))
 
 
 def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative, ...]) -> FleetPlan:

@@ -21,9 +21,9 @@ def cut(serve: Serve, number: int) -> tuple[Bucket, ...]:
     """Buckets of a traffic profile that hold equal shares of its tokens, short requests first."""
     import numpy as np
 
-    from tonnage.planning.serve.capacity_search import drawn
+    from tonnage.planning.serve.capacity_search import draw_requests
 
-    requests = drawn(serve)
+    requests = draw_requests(serve)
     whole = requests.prompt + requests.output
     ranked = np.sort(whole)
     passed = np.cumsum(ranked) / ranked.sum()
@@ -53,10 +53,10 @@ def drawn_for(workload: FleetWorkload) -> tuple[Requests, Any]:
     """The workload's requests at a nominal rate, and the bucket each belongs to."""
     import numpy as np
 
-    from tonnage.planning.serve.capacity_search import drawn
+    from tonnage.planning.serve.capacity_search import draw_requests
 
     assert workload.serve is not None
-    requests = drawn(workload.serve)
+    requests = draw_requests(workload.serve)
     n, buckets = len(requests.prompt), workload.buckets
     if len(buckets) == 1:
         return requests, np.zeros(n, np.int64)

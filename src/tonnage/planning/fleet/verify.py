@@ -209,9 +209,9 @@ def _check(
     times: list[tuple[Any, Any, Any]] = []
     refused = 0
     for group, run in _runs(base, groups, drawn, n):
-        from tonnage.simulation.slo import settled
+        from tonnage.simulation.slo import settled_requests
 
-        kept = settled(run)
+        kept = settled_requests(run)
         weight = max(1.0, group.replicas / MAX_REPLICAS)
         # What was thinned out counts again.
         times += [(run.ttft_s[kept], run.tpot_s[kept], run.e2e_s[kept])] * round(weight)
@@ -255,7 +255,7 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
 
     from tonnage.simulation.arrivals import at_rate
     from tonnage.simulation.router import simulate_fleet
-    from tonnage.simulation.serving import kept
+    from tonnage.simulation.serving import select_requests
 
     requests = drawn[0]._replace(
         **{name: getattr(drawn[0], name)[:n] for name in
@@ -268,7 +268,7 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
     found = []
     for i, group in enumerate(groups):
         replicas = min(group.replicas, MAX_REPLICAS)
-        mine = kept(requests, (dealt == i) & (thinned < replicas / group.replicas))
+        mine = select_requests(requests, (dealt == i) & (thinned < replicas / group.replicas))
         if not len(mine.prompt):
             continue
         replica = group.chance.replica

@@ -15,7 +15,7 @@ from tonnage.domain.plan import Rejection
 from tonnage.planning.core.header import infeasible_sentence
 from tonnage.units import show
 
-__all__ = ["assumptions", "binding", "is_audio", "led_by", "load_of", "sentence", "smaller", "with_verdicts"]
+__all__ = ["assumptions", "binding_limit", "is_audio", "led_by", "load_of", "sentence", "smaller", "with_verdicts"]
 
 _SELDOM = 0.1
 """Rates below are said by the hour. [1/s]"""
@@ -104,7 +104,7 @@ def smaller(options: tuple[InferOption, ...], everything: Sequence[InferOption])
     )
 
 
-def binding(rejected: tuple[Rejection, ...]) -> Verdict:
+def binding_limit(rejected: tuple[Rejection, ...]) -> Verdict:
     """The limit that most parts fail on, at the one that came closest."""
     if not rejected:
         return Verdict(ok=False, limit="filter", reason="no accelerator passes the filters", nearest="widen them")

@@ -35,7 +35,7 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.core.choices import choices, infer_traits
 from tonnage.planning.core.header import model_facts, provenance
 from tonnage.planning.core.rejections import by_reason
-from tonnage.planning.core.relaxing import answered
+from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.energy import energy_use
 from tonnage.planning.host import offer_of, sampling_needs
 from tonnage.planning.infer import narrative
@@ -45,12 +45,12 @@ from tonnage.planning.sites import ACCELERATOR_TESTS, sites
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill
 from tonnage.simulation.offline import peak_of
 
-__all__ = ["BATCHES", "accounted", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
+__all__ = ["BATCHES", "add_costs", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
 
 SECONDS_PER_HOUR = 3600.0
 
 
-def accounted(request: Infer, option: InferOption, *, accelerator: Accelerator, audio: bool) -> InferOption:
+def add_costs(request: Infer, option: InferOption, *, accelerator: Accelerator, audio: bool) -> InferOption:
     """The option with its unit costs and its electricity; unchanged where nobody rents it."""
     if option.bill is None:
         return option
@@ -95,7 +95,7 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
         answer: `feasible` is False and `binding` says what would.
     """
     today = today or date.today()
-    return answered(request, partial(_planned, additions=additions, today=today), led_by=narrative.led_by)
+    return answer_or_relax(request, partial(_planned, additions=additions, today=today), led_by=narrative.led_by)
 
 
 def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
@@ -120,13 +120,13 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
     kept = (o for o in everything if not wanted or o.accelerator in wanted)
     ranked = narrative.with_verdicts(
         tuple(
-            _hosted(request, accounted(request, o, accelerator=parts[o.accelerator], audio=audio), additions=additions)
+            _hosted(request, add_costs(request, o, accelerator=parts[o.accelerator], audio=audio), additions=additions)
             for o in kept
         ),
         request,
     )
     turned = tuple(r for r in rejected if not wanted or r.what.split()[0] in wanted)
-    binding = None if ranked else narrative.binding(turned)
+    binding = None if ranked else narrative.binding_limit(turned)
     return InferPlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),

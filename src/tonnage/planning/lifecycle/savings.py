@@ -28,7 +28,7 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.domain.workload import FineTune, Serve, Train
 from tonnage.errors import TonnageError
 from tonnage.physics.parameters import parameters
-from tonnage.planning.quality import judged, weights_change
+from tonnage.planning.quality import judge_change, weights_change
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.planning.train.plan import plan_train
 from tonnage.pricing.bills import HOURS_PER_MONTH
@@ -173,7 +173,7 @@ def _lever(
     now, total = life.made_usd + life.served_usd, sum(float(half) for half in halves)
     saved = now - total
     share = f"{saved / now:.0%} less" if saved >= 0 else f"{-saved / now:.0%} more"
-    known = None if quality is None else judged(quality, life.request.serve.quality_floor)
+    known = None if quality is None else judge_change(quality, life.request.serve.quality_floor)
     below = "; below the quality floor" if known is not None and known.passes is False else ""
     return SavingsOption(
         change=change, usd=total, saves_usd=saved, what=f"{share}{below}",

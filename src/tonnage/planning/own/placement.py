@@ -18,7 +18,7 @@ from tonnage.domain.precision import Precision
 from tonnage.physics.feed_forward import experts_hit
 from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
 
-__all__ = ["Shares", "placed", "shares_of", "smallest"]
+__all__ = ["Shares", "place_layers", "shares_of", "smallest"]
 
 _ENDS = ("embedding", "head", "towers", "norms", "other")
 """Parts of the weights that belong to no layer."""
@@ -79,7 +79,7 @@ def shares_of(
     )
 
 
-def placed(shares: Shares, *, layers: int, expert_layers: int) -> Offload:
+def place_layers(shares: Shares, *, layers: int, expert_layers: int) -> Offload:
     """
     The placement with so many whole layers, and the experts of so many layers, in host memory.
 
@@ -107,7 +107,7 @@ def smallest(shares: Shares, *, short_by: float) -> Offload | None:
         each = shares.expert_bytes / shares.expert_layers
         needed = math.ceil(short_by / each)
         if needed <= shares.expert_layers:
-            return placed(shares, layers=0, expert_layers=needed)
+            return place_layers(shares, layers=0, expert_layers=needed)
     rest = (shares.layer_bytes + shares.cache_bytes) / shares.layers
     left = short_by - shares.expert_bytes
     if rest <= 0.0:
@@ -115,4 +115,4 @@ def smallest(shares: Shares, *, short_by: float) -> Offload | None:
     layers = max(1, math.ceil(left / rest))
     if layers >= shares.layers:
         return None
-    return placed(shares, layers=layers, expert_layers=shares.expert_layers)
+    return place_layers(shares, layers=layers, expert_layers=shares.expert_layers)

@@ -26,8 +26,8 @@ from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
 from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
 from tonnage.planning.deployment import Deployment, deploy
 from tonnage.planning.error_model import ErrorModel, serve_level
-from tonnage.planning.own.placement import Shares, placed, shares_of, smallest
-from tonnage.planning.serve.traffic import served
+from tonnage.planning.own.placement import Shares, place_layers, shares_of, smallest
+from tonnage.planning.serve.traffic import served_latency
 
 __all__ = ["PIECE", "PROMPT", "Asked", "Speed", "speed_of", "speed_with"]
 
@@ -85,7 +85,7 @@ def speed_of(asked: Asked, machine: Machine) -> Speed | str:
         if short > 0:
             return f"needs {_gib(alone.pool.need.value)} of {_gib(machine.host.memory_bytes)} of host memory"
         shares = _shares(asked, alone)
-        return _joined(asked, machine, shares, placed(shares, layers=shares.layers, expert_layers=0))
+        return _joined(asked, machine, shares, place_layers(shares, layers=shares.layers, expert_layers=0))
     assert machine.device is not None
     at = _deployed(asked, machine.device, count=machine.count)
     short = (at.pool.need.value - at.pool.limit_bytes) * machine.count
@@ -103,7 +103,7 @@ def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: in
     part = machine.device or machine.host.part
     shares = _shares(asked, _deployed(asked, part))
     layers = shares.layers if machine.device is None else layers
-    return _joined(asked, machine, shares, placed(shares, layers=layers, expert_layers=expert_layers))
+    return _joined(asked, machine, shares, place_layers(shares, layers=layers, expert_layers=expert_layers))
 
 
 def _gib(size: float) -> str:
@@ -130,7 +130,7 @@ def _deployed(asked: Asked, part: Accelerator, *, count: int = 1) -> Deployment:
 def _side(asked: Asked, part: Accelerator, *, count: int = 1) -> _Side:
     roomy = msgspec.structs.replace(part, memory_bytes=_ROOM, usable_memory_bytes=None)
     at = _deployed(asked, roomy, count=count)
-    found, tier = served(at)
+    found, tier = served_latency(at)
     basis = at.basis(tier)
     level = serve_level(asked.model, basis=basis, load="steady", engine=at.times.engine)
     errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)

@@ -22,7 +22,7 @@ from tonnage.domain.case import Case, InferCase, Result, ServeCase, TrainCase
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
 from tonnage.planning.files import read_yaml
 
-__all__ = ["LARGEST_LIST", "LONGEST_LINE", "Answer", "answers", "case_of_object", "checked", "raw_cases"]
+__all__ = ["LARGEST_LIST", "LONGEST_LINE", "Answer", "answers", "case_of_object", "check_case", "raw_cases"]
 
 LONGEST_LINE: Final = 1024 * 1024
 """Of one case; an inline model with every layer is some 10 kB. [bytes]"""
@@ -121,7 +121,7 @@ def case_of_object(raw: Any) -> Case:
     return case
 
 
-def checked(case: Case) -> Case:
+def check_case(case: Case) -> Case:
     """
     A case noun after the checks that its JSON form passes.
 

@@ -18,7 +18,7 @@ from tonnage.domain.case import Latency, ServeCase, ServeResult
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.error_model import ErrorModel, serve_level, serve_load
 from tonnage.planning.replica import queueing_of
-from tonnage.planning.serve.traffic import open_load, served
+from tonnage.planning.serve.traffic import open_load, served_latency
 from tonnage.simulation.served import Served, Tail
 
 __all__ = ["predict_serve"]
@@ -45,15 +45,15 @@ def predict_serve(
             fits=False, basis=Basis.DERIVED, memory=memory, kv_cache_tokens=tokens, why=at.pool.verdict.reason or "",
             notes=at.notes, id=case.id,
         )  # fmt: skip
-    found, tier = served(at)
+    found, tier = served_latency(at)
     result = _result(at, found, basis=at.basis(tier), memory=memory)
     return msgspec.structs.replace(result, opened=_opened(at, found, additions)) if why else result
 
 
 def _opened(at: Deployment, found: Served, additions: Additions) -> tuple[Node, ...]:
-    from tonnage.planning.serve.opened import opened
+    from tonnage.planning.serve.opened import open_numbers
 
-    return opened(at, found, additions=additions)
+    return open_numbers(at, found, additions=additions)
 
 
 def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:

@@ -12,7 +12,7 @@ from tonnage.engines.registry import engines, find_engine
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planning.calibrate.loads import Stack
 
-__all__ = ["FIELDS", "setting", "stacks_of"]
+__all__ = ["FIELDS", "read_setting", "stacks_of"]
 
 FIELDS: Final = ("model", "accelerator", "engine", "engine_version", "options", "weights")
 
@@ -35,7 +35,7 @@ def stacks_of(found: Sequence[Measurement], fields: Mapping[str, Any]) -> list[S
     if len(models) != len(found):
         raise BadRequest(f"model: {len(models)} given for {len(found)} measurements; give one, or one for each")
     weights, options = fields.get("weights"), fields.get("options") or {}
-    settings = dict(setting(f"{name}={value}") for name, value in dict(options).items())
+    settings = dict(read_setting(f"{name}={value}") for name, value in dict(options).items())
     return [
         Stack(
             model=model or _missing("model", "which model ran"),
@@ -49,7 +49,7 @@ def stacks_of(found: Sequence[Measurement], fields: Mapping[str, Any]) -> list[S
     ]
 
 
-def setting(text: str) -> tuple[str, Any]:
+def read_setting(text: str) -> tuple[str, Any]:
     """An engine setting from NAME=VALUE."""
     name, separator, value = text.partition("=")
     known = sorted(set(Engine.__struct_fields__) - {"name", "version"})

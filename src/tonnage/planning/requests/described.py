@@ -13,7 +13,7 @@ from tonnage.domain.requests.table import REQUESTS
 from tonnage.errors import UnknownName
 from tonnage.planning.requests.reading import request_fields
 
-__all__ = ["Described", "described"]
+__all__ = ["Described", "describe_fields"]
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,7 +37,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What other programs call it."""
 
 
-def described(question: str) -> tuple[Described, ...]:
+def describe_fields(question: str) -> tuple[Described, ...]:
     """
     Every field of a question, those of its groups behind their names.
 

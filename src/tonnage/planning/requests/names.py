@@ -17,7 +17,7 @@ from tonnage.engines.registry import engine_name, engines, planned_engines
 from tonnage.errors import UnknownName
 from tonnage.physics.optimizers import OPTIMIZERS, optimizer
 
-__all__ = ["NAMES", "Names", "spelled", "with_choices"]
+__all__ = ["NAMES", "Names", "canonical_spelling", "with_choices"]
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ def with_choices(field: Field) -> Field:
     return msgspec.structs.replace(field, choices=tuple(names.listed(catalog.NOTHING)))
 
 
-def spelled(field: Field, text: str, *, additions: Additions) -> str:
+def canonical_spelling(field: Field, text: str, *, additions: Additions) -> str:
     """
     A name in our spelling.
 

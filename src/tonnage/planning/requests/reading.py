@@ -19,7 +19,7 @@ from tonnage import catalog, units
 from tonnage.catalog import Additions
 from tonnage.domain.requests.field import Field, Group, attributes_of, fields_of, groups_of
 from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
-from tonnage.planning.requests.names import spelled, with_choices
+from tonnage.planning.requests.names import canonical_spelling, with_choices
 
 __all__ = ["build", "in_base_units", "need_model", "read_fields", "request_fields"]
 
@@ -151,10 +151,10 @@ def _attribute(field: Field, value: Any, additions: Additions) -> Any:
     if field.means:
         return field.means[value]
     if field.reads == "list":
-        return tuple(spelled(field, name, additions=additions) for name in value)
+        return tuple(canonical_spelling(field, name, additions=additions) for name in value)
     if field.reads == "flag":
         return value or None if field.default is None else value  # eu: false is no filter
-    return spelled(field, value, additions=additions) if isinstance(value, str) else value
+    return canonical_spelling(field, value, additions=additions) if isinstance(value, str) else value
 
 
 def _stated(default: Any) -> Any:

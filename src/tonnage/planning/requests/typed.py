@@ -13,7 +13,7 @@ from tonnage.domain.requests.field import Field, attributes_of, groups_of
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.planning.requests.reading import request_fields
 
-__all__ = ["typed"]
+__all__ = ["typed_module"]
 
 UNITS: Final = {
     "1/s": "PerSecond",
@@ -50,7 +50,7 @@ from typing import Any, Literal, TypedDict
 '''
 
 
-def typed() -> str:
+def typed_module() -> str:
     """The text of the module: a type of each unit, and the fields of each question."""
     classes = {f"{name.title().replace('-', '')}Fields": struct for name, struct in REQUESTS.items()}
     units = "\n".join(f"{name} = {'int' if name == 'Whole' else 'float'} | str" for name in UNITS.values())
@@ -97,4 +97,4 @@ def _row(key: str, kind: str) -> str:
 
 
 if __name__ == "__main__":
-    print(typed(), end="")
+    print(typed_module(), end="")

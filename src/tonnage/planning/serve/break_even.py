@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from tonnage.domain.model import Model
 from tonnage.domain.plan import BreakEven, Configuration, ServeOption
 from tonnage.domain.workload import Lengths, Serve
-from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced
+from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced_option
 from tonnage.planning.core.rejections import Infeasible
 from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve.option import Candidate, bills_of, load_of, replicas_of, share_of
@@ -85,7 +85,7 @@ def serve_break_even(
         return ()
     few = _few(request, found)
     ask = partial(_contenders, today=today)
-    flips = [*break_even_prices([priced(option) for option in options]), *_another_replica(request, options[0])]
+    flips = [*break_even_prices([priced_option(option) for option in options]), *_another_replica(request, options[0])]
     late = _late(request, missed, open_sites=open_sites, model=model)
     for (axis, changed), chances in (
         *((each, few) for each in _loads(request)), *((each, [*few, *late]) for each in _objectives(request))

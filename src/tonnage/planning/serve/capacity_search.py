@@ -30,7 +30,7 @@ __all__ = [
     "PRECISION",
     "SearchedCapacity",
     "arrays_of",
-    "drawn",
+    "draw_requests",
     "front",
     "load_points",
     "point_at",
@@ -68,7 +68,7 @@ class SearchedCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """At the least rate tried."""
 
 
-def drawn(request: Serve) -> Requests:
+def draw_requests(request: Serve) -> Requests:
     """The requests that every option is tried with, at a nominal rate; a run takes from the front what it needs."""
     from tonnage.planning.simulate.traffic import scaled_lengths, traffic_of
 
@@ -160,9 +160,9 @@ def point_of(run: Simulated, *, rate: float, percentile: float) -> Point:
     """What requests saw in a run at a rate, once it was settled."""
     import numpy as np
 
-    from tonnage.simulation.slo import settled
+    from tonnage.simulation.slo import settled_requests
 
-    kept = settled(run)
+    kept = settled_requests(run)
     ttft, e2e = run.ttft_s[kept], run.e2e_s[kept]
     tpot = run.tpot_s[kept]
     tpot = tpot[~np.isnan(tpot)] if not np.isnan(tpot).all() else np.zeros(1)
@@ -204,7 +204,7 @@ def _saturated(replica: Replica, arrays: ReplicaArrays, requests: Requests, deli
     """Without objectives a replica is full when somebody always waits."""
     from tonnage.simulation import slo
 
-    rate, least, run = slo.saturated(arrays.table, arrays.limits, requests=requests, delivery_s=delivery)
+    rate, least, run = slo.saturated_capacity(arrays.table, arrays.limits, requests=requests, delivery_s=delivery)
     resource, cause = slo.resource(run, arrays.limits)
     best = point_of(run, rate=least, percentile=95.0)
     # Those who wait outside are no load of the replica: in flight are those in the batch.

@@ -19,13 +19,13 @@ from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.workload import Serve
 from tonnage.planning.core.rejections import Infeasible
 from tonnage.planning.serve import limits
-from tonnage.planning.serve.option import Candidate, accounted, bills_of, option_of, replicas_of, share_of
+from tonnage.planning.serve.option import Candidate, add_costs, bills_of, option_of, replicas_of, share_of
 
 if TYPE_CHECKING:
     from tonnage.planning.serve.capacity_search import SearchedCapacity
     from tonnage.simulation.simulated import Requests
 
-__all__ = ["MARGIN", "best_of_each", "decided", "estimated"]
+__all__ = ["MARGIN", "best_of_each", "decide_candidates", "estimate_candidates"]
 
 MARGIN: Final = 1.8
 """Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-21)."""
@@ -42,22 +42,22 @@ KEPT_PER_SITE: Final = 3
 Priced = tuple[Candidate, ServeOption]
 
 
-def estimated(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
+def estimate_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
     """Every candidate as the mean field sees it."""
     return [_priced(request, candidate, today=today) for candidate in candidates]
 
 
-def decided(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
+def decide_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
     """
     Candidates with their simulated capacity where that may bring them among the first; the others as estimated.
 
     Twice: in large steps and few requests for all that may matter, then closely for those that still may.
     """
-    from tonnage.planning.serve.capacity_search import drawn
+    from tonnage.planning.serve.capacity_search import draw_requests
 
     if not candidates:
         return []
-    requests = drawn(request)
+    requests = draw_requests(request)
     found = _contended(request, candidates, today=today, margin=MARGIN, look=_look(request, requests, close=False))
     seen = [pair[0] for pair in found if not isinstance(pair, Infeasible) and pair[0].simulated is not None]
     others = [pair for pair in found if isinstance(pair, Infeasible) or pair[0].simulated is None]
@@ -178,7 +178,7 @@ def _rank(option: ServeOption) -> tuple[bool, float, float]:
 
 def best_of_each(request: Serve, found: list[Priced]) -> list[ServeOption]:
     """Options in their order, the best few of each accelerator and link, each with its account."""
-    return [accounted(request, option, accelerator=c.site.accelerator) for c, option in _shown(found)]
+    return [add_costs(request, option, accelerator=c.site.accelerator) for c, option in _shown(found)]
 
 
 def _shown(found: list[Priced]) -> list[Priced]:

@@ -18,7 +18,7 @@ from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_t
 from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.replica import Replica
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
-from tonnage.simulation.autoscale import carrying
+from tonnage.simulation.autoscale import replicas_carrying
 from tonnage.simulation.capacity import Point
 from tonnage.units import show
 
@@ -27,7 +27,7 @@ __all__ = [
     "assumptions",
     "binds_text",
     "cheaper_at_risk",
-    "following",
+    "following_text",
     "is_sure",
     "lead",
     "led_by",
@@ -123,7 +123,7 @@ def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdi
     )
 
 
-def following(day: FleetDay | None, apart: SeparatePools | None = None) -> str:
+def following_text(day: FleetDay | None, apart: SeparatePools | None = None) -> str:
     """The rest of the sentence: what following the load or separate pools would save; empty where neither does."""
     saved = ""
     if apart is not None and apart.saves >= MIN_SAVED and apart.rate_per_s > apart.together_per_s:
@@ -172,7 +172,7 @@ def why_not_fewer(request: Serve, options: tuple[ServeOption, ...]) -> str:
 
 def _working(request: Serve, option: ServeOption) -> int:
     """Replicas that carry the load when what may fail has failed."""
-    return carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+    return replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
 
 
 def sizes(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Sizing, ...]:

@@ -32,14 +32,14 @@ from tonnage.simulation.served_tree import (
 from tonnage.simulation.step_tree import Pricing, StepTrees, pass_tree
 from tonnage.simulation.steps import step_table
 
-__all__ = ["NOT_OPENED", "engine_evidence", "opened", "pricing_of"]
+__all__ = ["NOT_OPENED", "engine_evidence", "open_numbers", "pricing_of"]
 
 NOT_OPENED: Final = "not opened"
 _ROUNDING: Final = 1e-9
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def opened(at: Deployment, found: Served, *, additions: Additions = catalog.NOTHING) -> tuple[Node, ...]:
+def open_numbers(at: Deployment, found: Served, *, additions: Additions = catalog.NOTHING) -> tuple[Node, ...]:
     """
     The numbers of a case as trees: TTFT, TPOT, end-to-end latency, requests and output tokens per second.
 
@@ -176,7 +176,7 @@ def _batch(at: Deployment, trees: StepTrees, load: Load, found: Served) -> Serve
     """A batch that starts together, or a burst."""
     each, case = float(at.case.traffic.batch or 1) / at.case.replicas, at.case
     if case.traffic.static and not found.saturated:
-        budget, piped = traffic.static_budget(at, load), traffic.piped(at, each * load.prompt_tokens)
+        budget, piped = traffic.static_budget(at, load), traffic.pipeline_remainder_s(at, each * load.prompt_tokens)
         return static_tree(trees, load, found=found, requests=each, budget=budget, piped=piped)
     load = msgspec.structs.replace(load, prompt_tokens=case.isl, output_tokens=case.osl)
     return static_tree(trees, load, found=found, requests=each, budget=load.budget, piped=1.0)

@@ -26,10 +26,10 @@ from tonnage.planning.sites import Site
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
-from tonnage.simulation.autoscale import carrying, fleet_of
+from tonnage.simulation.autoscale import fleet_of, replicas_carrying
 from tonnage.simulation.capacity import Point, ReplicaLoad, at_concurrency, at_rate
 
-__all__ = ["Candidate", "accounted", "bills_of", "load_of", "option_of", "replicas_of", "share_of", "working_of"]
+__all__ = ["Candidate", "add_costs", "bills_of", "load_of", "option_of", "replicas_of", "share_of", "working_of"]
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ def replicas_of(request: Serve, best: Point, *, factor: float = 1.0) -> int:
 
 def working_of(request: Serve, replicas: int) -> int:
     """Replicas that carry the load when what may fail has failed."""
-    return carrying(replicas, spare=request.spare_replicas, zones=request.zones)
+    return replicas_carrying(replicas, spare=request.spare_replicas, zones=request.zones)
 
 
 def share_of(request: Serve, replicas: int) -> float:
@@ -190,10 +190,10 @@ def _prompt_share(replica: Replica, point: Point) -> float:
     return min(1.0, point.rate_per_s * replica.times.prefill_work_s / busy_share(mean_requests=point.concurrency))
 
 
-def accounted(request: Serve, option: ServeOption, *, accelerator: Accelerator) -> ServeOption:
+def add_costs(request: Serve, option: ServeOption, *, accelerator: Accelerator) -> ServeOption:
     """The option with its unit costs, its terms, and its energy at the mean load."""
     capacity, lengths = option.capacity, request.lengths
-    working = carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+    working = replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
     # usd_per_million_output_tokens was made at the mean load, so the mean rate follows from it exactly.
     tokens_per_s = option.cost.value / option.usd_per_million_output_tokens * 1e6 / 3600.0
     mean_in_flight = capacity.concurrency * working / request.shape.peak_to_mean / option.replicas

@@ -32,14 +32,14 @@ from tonnage.planning.core.choices import choices, serve_traits
 from tonnage.planning.core.header import model_facts, provenance
 from tonnage.planning.core.ranking import with_verdicts
 from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, nearness
-from tonnage.planning.core.relaxing import answered
+from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.deployment import notes_among
-from tonnage.planning.quality import changes_among, floored
+from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.replica import build_replica
 from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.break_even import serve_break_even
 from tonnage.planning.serve.day import fleet_day
-from tonnage.planning.serve.decide import best_of_each, decided, estimated
+from tonnage.planning.serve.decide import best_of_each, decide_candidates, estimate_candidates
 from tonnage.planning.serve.option import Candidate, bills_of, load_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
@@ -68,7 +68,7 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
     plan = partial(_planned, additions=additions, today=today or date.today())
-    return answered(request, plan, led_by=narrative.led_by, cut=lambda other: replace(other, quick=True))
+    return answer_or_relax(request, plan, led_by=narrative.led_by, cut=lambda other: replace(other, quick=True))
 
 
 def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
@@ -77,12 +77,12 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     if not model.layers:
         raise BadRequest(f"model: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
     limits.check_context(model, request)
-    allowed, refused, no_format = floored(request, model)
+    allowed, refused, no_format = apply_quality_floor(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
     outcomes = [outcome for site in open_sites for outcome in _outcomes(allowed, model, site)]
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
     missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
-    found = (estimated if request.quick else decided)(request, candidates, today=today)
+    found = (estimate_candidates if request.quick else decide_candidates)(request, candidates, today=today)
     missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
     serving = [pair for pair in found if not isinstance(pair, Infeasible)]
     ranked = _with_verdicts(request, tuple(best_of_each(request, serving)))
@@ -94,7 +94,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     return ServePlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
-        sentence=narrative.sentence(request, ranked, binding=binding) + narrative.following(day, apart),
+        sentence=narrative.sentence(request, ranked, binding=binding) + narrative.following_text(day, apart),
         request=request,
         model=model_facts(model),
         options=ranked,

@@ -44,9 +44,9 @@ def separate_pools(
     """The cheapest fleet of separate pools on the configurations that cost least; absent = none serves."""
     if request.rate_per_s is None or (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) == (None, None, None):
         return None
-    from tonnage.planning.serve.capacity_search import drawn
+    from tonnage.planning.serve.capacity_search import draw_requests
 
-    requests = drawn(request)
+    requests = draw_requests(request)
     cheapest = sorted(serving, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))[:LOOKED_AT]
     found = [
         one

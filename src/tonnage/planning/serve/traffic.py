@@ -19,7 +19,7 @@ from tonnage.planning.replica import concurrency_limit, replica_of, steady_state
 from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, at_concurrency
 from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
-from tonnage.simulation.overheads import ahead
+from tonnage.simulation.overheads import with_async_scheduling
 from tonnage.simulation.served import Served
 from tonnage.simulation.static import burst, pipelined_share, static_batch
 from tonnage.simulation.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
@@ -30,16 +30,16 @@ __all__ = [
     "load_of",
     "offline_table",
     "open_load",
-    "piped",
+    "pipeline_remainder_s",
     "pool_grids",
     "pools_of",
-    "served",
+    "served_latency",
     "slots",
     "static_budget",
     "under_load",
     "wait_steps",
-    "waited",
     "who_waits",
+    "with_prompt_wait",
 ]  # fmt: skip
 
 _DRIFT = (0.9, 1.1)
@@ -55,7 +55,7 @@ _TYPICAL_BATCH = 256.0
 """Where nothing else limits the batch: an encoder or a need-based engine without a stated load. [requests]"""
 
 
-def served(at: Deployment) -> tuple[Served, Rung]:
+def served_latency(at: Deployment) -> tuple[Served, Rung]:
     """What the case's traffic sees, and the weakest rung it rests on."""
     case = at.case
     if case.phase == "encode":
@@ -76,14 +76,14 @@ def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
     elif traffic.concurrency is not None:
         clients = traffic.concurrency / case.replicas
         found = closed_loop(table, load, clients=clients, requests_per_client=traffic.requests_per_client)
-        found = waited(found, who_waits(at, load))
+        found = with_prompt_wait(found, who_waits(at, load))
     elif traffic.batch is not None:
         found = burst(
             table, requests=traffic.batch / case.replicas, slots=load.slots, prompt_tokens=case.isl,
             output_tokens=case.osl, budget=load.budget,
         )  # fmt: skip
     elif traffic.rate_per_s is not None:
-        found = waited(_at_rate(at, traffic.rate_per_s / case.replicas), at.engine)
+        found = with_prompt_wait(_at_rate(at, traffic.rate_per_s / case.replicas), at.engine)
     else:
         raise BadRequest("traffic: give concurrency, rate_per_s, batch or saturated")
     return found, table.rung
@@ -122,7 +122,7 @@ def offline_table(at: Deployment, table: StepTable) -> StepTable:
     """Steps of an offline run: where nobody reads along, answers leave whole and the host prepares the next step."""
     if not at.running.spec.scheduling.runs_alone:
         return table
-    alone = ahead(msgspec.structs.replace(table.overheads, overlapped=1.0), True)
+    alone = with_async_scheduling(msgspec.structs.replace(table.overheads, overlapped=1.0), True)
     return msgspec.structs.replace(table, overheads=alone, hidden_s=max(table.hidden_s, alone.hidden_s))
 
 
@@ -131,7 +131,7 @@ def who_waits(at: Deployment, load: Load) -> Engine:
     return msgspec.structs.replace(at.engine, batch_wait_steps=None) if load.company > 1.0 else at.engine
 
 
-def waited(found: Served, engine: Engine) -> Served:
+def with_prompt_wait(found: Served, engine: Engine) -> Served:
     """The same requests when a setting makes prompts wait beside running decodes."""
     steps = wait_steps(found, engine)
     if steps <= 0.0:
@@ -239,7 +239,7 @@ def _static(at: Deployment, table: StepTable, load: Load) -> Served:
                      output_tokens=load.output_tokens, budget=load.budget)  # fmt: skip
     return static_batch(
         table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens,
-        budget=static_budget(at, load), piped=piped(at, each * load.prompt_tokens),
+        budget=static_budget(at, load), piped=pipeline_remainder_s(at, each * load.prompt_tokens),
     )  # fmt: skip
 
 
@@ -248,7 +248,7 @@ def static_budget(at: Deployment, load: Load) -> float:
     return load.budget if at.running.spec.scheduling.queues_batches else math.inf
 
 
-def piped(at: Deployment, tokens: float) -> float:
+def pipeline_remainder_s(at: Deployment, tokens: float) -> float:
     """What pipelined pieces leave of a prompt's time, where layers are spread over devices that take turns."""
     stages, since = at.memory_layout.pp, at.running.spec.piped_since
     taking_turns = at.case.split_mode == "layer" and stages > 1

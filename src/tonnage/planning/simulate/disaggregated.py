@@ -67,7 +67,7 @@ def run_disaggregated(
 
     from tonnage.simulation.pools import simulate_clients_of_pools
     from tonnage.simulation.router import simulate_disaggregated
-    from tonnage.simulation.serving import kept
+    from tonnage.simulation.serving import select_requests
 
     split = asked.disaggregation
     assert split is not None
@@ -81,7 +81,7 @@ def run_disaggregated(
             delivery_s=first.delivery_s, watch=watch,
         )  # fmt: skip
     if asked.traffic.num_requests is None:
-        requests = kept(requests, np.arange(len(requests.prompt)) < USUAL_PER_CLIENT * clients)
+        requests = select_requests(requests, np.arange(len(requests.prompt)) < USUAL_PER_CLIENT * clients)
     return simulate_clients_of_pools(
         *pools, requests=requests, clients=clients, workers=workers, transfer_s=moved_s(at.placement, requests.prompt),
         delivery_s=first.delivery_s, watch=watch,

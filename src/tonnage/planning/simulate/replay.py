@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "QUANTITIES", "EngineLog", "Percentiles", "Replayed", "Stretch", "from_physics", "read_log", "read_logs",
-    "replayed", "stretched",
+    "replay_setup", "stretch_model",
 ]  # fmt: skip
 
 QUANTITIES: Final = ("ttft_s", "tpot_s", "e2e_s")
@@ -138,7 +138,7 @@ def _percentiles(columns: dict[str, Any]) -> Percentiles:
     }
 
 
-def replayed(log: EngineLog, *, links: Links | None = None) -> Replayed:
+def replay_setup(log: EngineLog, *, links: Links | None = None) -> Replayed:
     """The log's configuration as the planner would set it up; logs do not say how accelerators reach each other."""
     prompt, output = float(log.requests.prompt.mean()), float(log.requests.output.mean())
     case = ServeCase(
@@ -175,7 +175,7 @@ def _played(table: StepArrays, limits: Limits, requests: Requests) -> tuple[Perc
     return _percentiles({name: getattr(run, name) for name in QUANTITIES}), int(run.preempted.sum())
 
 
-def stretched(replay: Replayed) -> Callable[[Stretch], tuple[Percentiles, int]]:
+def stretch_model(replay: Replayed) -> Callable[[Stretch], tuple[Percentiles, int]]:
     """
     The log by datasheet and generic curve, as a function of a `Stretch`: no table or fit of one part enters.
 

@@ -174,9 +174,9 @@ def _share(requests: Requests, replicas: int) -> Requests:
     """What one of several replicas gets when they take turns."""
     import numpy as np
 
-    from tonnage.simulation.serving import kept
+    from tonnage.simulation.serving import select_requests
 
-    return kept(requests, np.arange(len(requests.prompt)) % replicas == 0)
+    return select_requests(requests, np.arange(len(requests.prompt)) % replicas == 0)
 
 
 def _case(asked: Simulation, traffic: Traced, layout: Layout) -> ServeCase:

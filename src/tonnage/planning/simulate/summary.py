@@ -11,7 +11,7 @@ from tonnage.domain.simulate import SIMULATE_SCHEMA, CapacityFound, FleetSeen, O
 from tonnage.domain.workload import Lengths, Slo
 from tonnage.errors import BadRequest
 from tonnage.planning.deployment import Deployment
-from tonnage.planning.error_model import ErrorModel, crowding, serve_level
+from tonnage.planning.error_model import ErrorModel, load_class, serve_level
 from tonnage.planning.replica import queueing_of
 from tonnage.planning.replica_arrays import ReplicaArrays
 from tonnage.planning.serve.traffic import open_load
@@ -91,7 +91,7 @@ def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: R
     replicas = asked.replicas if clients else _replicas(asked, 1)
     spent = run.e2e_s[np.isfinite(run.e2e_s)]
     in_flight = clients / replicas if clients else float(spent.sum()) / run.span_s / replicas
-    load = "split" if asked.disaggregation is not None else crowding(in_flight, lengths.prompt_tokens)
+    load = "split" if asked.disaggregation is not None else load_class(in_flight, lengths.prompt_tokens)
     level = serve_level(at.placement.model, basis=at.basis(replica.rung), load=load, engine=at.times.engine)
     errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
     if clients or asked.disaggregation is not None:

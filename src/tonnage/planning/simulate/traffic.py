@@ -184,7 +184,7 @@ def _logged(asked: SimulationTraffic) -> Traced:
         )
     rng = arrivals.random(asked.seed)
     recorded = np.frombuffer(trace.sent_s, np.float64).copy()
-    sent = arrivals.unquantised(rng, recorded)
+    sent = arrivals.spread_over_clock_step(rng, recorded)
     notes = [f"{len(sent):,} requests of {trace.source}"]
     if trace.without_tokens:
         notes.append(f"{trace.without_tokens:,} without a prompt or an answer count as one token of it")

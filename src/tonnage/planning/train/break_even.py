@@ -13,7 +13,14 @@ from typing import Final
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.plan import BreakEven
 from tonnage.domain.train_plan import TrainOption
-from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, contender, priced
+from tonnage.planning.core.break_even import (
+    Axis,
+    Contender,
+    break_even_along,
+    break_even_prices,
+    contender,
+    priced_option,
+)
 from tonnage.planning.train.search import KEPT_FREE
 from tonnage.units import show
 
@@ -53,7 +60,7 @@ def train_break_even(
     asked = _asked(few, fastest=math.isinf(deadline_s))
     found: list[BreakEven] = []
     if math.isfinite(deadline_s):
-        found += break_even_prices([priced(option) for option in options])
+        found += break_even_prices([priced_option(option) for option in options])
     if stated:
         least = min(option.run.wall_s.value for option in few)
         until = Axis(name="deadline", now=deadline_s, unit="s", least=least)

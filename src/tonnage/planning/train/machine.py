@@ -15,7 +15,7 @@ from tonnage.domain.answer import Basis, Part
 from tonnage.domain.plan import Bill
 from tonnage.domain.train_plan import Run, TrainOption
 from tonnage.planning.energy import TRAINING_LOAD, energy_use
-from tonnage.planning.host import IMAGES_PER_CORE, need, offer_of
+from tonnage.planning.host import IMAGES_PER_CORE, host_need, offer_of
 from tonnage.planning.train.job import Job, TrainContext
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import carbon_kg, energy_kwh
@@ -110,17 +110,17 @@ def host_needs(asked: TrainContext, option: TrainOption) -> tuple[HostNeed, ...]
     vcpus = offer.vcpus if offer else None
     ram = offer.ram_bytes if offer else None
     return (
-        need("CPU workers per instance", workers, unit="count", has=vcpus * used if vcpus else None,
+        host_need("CPU workers per instance", workers, unit="count", has=vcpus * used if vcpus else None,
               why="loaders and trainers" + (", decoding images" if images else "")),
-        need("RAM per instance", _HOST_BYTES + staged, unit="bytes", has=ram * used if ram else None,
+        host_need("RAM per instance", _HOST_BYTES + staged, unit="bytes", has=ram * used if ram else None,
               why="system, and its share of the checkpoint before it is written"),
-        need("dataset read per instance", rate * item, unit="bytes/s", has=network,
+        host_need("dataset read per instance", rate * item, unit="bytes/s", has=network,
               why=f"{show(item, 'bytes')} an item"),
-        need("dataset storage", dataset_bytes(asked.job), unit="bytes", has=None,
+        host_need("dataset storage", dataset_bytes(asked.job), unit="bytes", has=None,
               why="every item once; repeated epochs read it again"),
-        need("checkpoint burst per instance", burst / instances, unit="bytes/s", has=network,
+        host_need("checkpoint burst per instance", burst / instances, unit="bytes/s", has=network,
               why=f"so that a checkpoint is never older than {_STALE:.0%} of the time between interruptions"),
-        need("checkpoint storage", KEPT_CHECKPOINTS * option.run.checkpoint_bytes, unit="bytes",
+        host_need("checkpoint storage", KEPT_CHECKPOINTS * option.run.checkpoint_bytes, unit="bytes",
               has=offer.local_nvme_bytes if offer and instances == 1 else None,
               why=f"the newest {KEPT_CHECKPOINTS}, {run_fact('state_per_parameter').value:g} bytes a parameter"),
     )  # fmt: skip

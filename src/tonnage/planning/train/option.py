@@ -19,7 +19,7 @@ from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.machine import storage_line
 from tonnage.planning.train.places import Rental
-from tonnage.planning.train.search import KEPT_FREE, arranged, state_bytes, trained_parameters
+from tonnage.planning.train.search import KEPT_FREE, fastest_arrangements, state_bytes, trained_parameters
 from tonnage.planning.train.training_job import TrainingJob, mfu
 from tonnage.pricing.bills import with_spares
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
@@ -47,7 +47,7 @@ class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
 def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | InfeasibleRun]:
     """One outcome per term that the rental offers."""
     place = rental.place
-    found = arranged(
+    found = fastest_arrangements(
         asked.model, place, job=asked.job, coefficients=asked.coefficients, framework=asked.request.framework
     )
     if not found.best:

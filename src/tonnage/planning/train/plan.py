@@ -32,7 +32,7 @@ from tonnage.planning.core.choices import choices, job_traits
 from tonnage.planning.core.header import model_facts, provenance
 from tonnage.planning.core.ranking import with_verdicts
 from tonnage.planning.core.rejections import by_reason, nearest_of_each
-from tonnage.planning.core.relaxing import answered
+from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even
@@ -40,8 +40,8 @@ from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.planning.train.machine import host_needs, with_electricity
 from tonnage.planning.train.option import InfeasibleRun, evaluate, timeline
 from tonnage.planning.train.places import MAX_ACCELERATORS, Rental, rentals, trainable
-from tonnage.planning.train.scaling import scaling, setup_label, spot_against_on_demand, stops_paying
-from tonnage.planning.train.search import Place, arranged, floor, state_bytes, templates
+from tonnage.planning.train.scaling import scaling_curves, setup_label, spot_against_on_demand, stops_paying
+from tonnage.planning.train.search import Place, fastest_arrangements, floor, state_bytes, templates
 from tonnage.units import show
 
 __all__ = ["plan_train"]
@@ -87,7 +87,7 @@ def plan_train(
         `feasible` is False and `binding` says what stands in the way.
     """
     plan = partial(_planned, additions=additions, today=today or date.today())
-    return answered(request, plan, led_by=narrative.led_by)
+    return answer_or_relax(request, plan, led_by=narrative.led_by)
 
 
 def _planned(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
@@ -121,7 +121,7 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*nearest_of_each(missed, doing=doing, by=_nearness), *refused, *excluded)
     binding = None if ranked else _binding(asked, missed, excluded=(*refused, *excluded), open_sites=open_sites)
-    points = scaling(asked, ranked[0], sites=open_sites) if ranked else ()
+    points = scaling_curves(asked, ranked[0], sites=open_sites) if ranked else ()
     return TrainPlan(
         schema=PLAN_SCHEMA,
         kind="train" if isinstance(request, Train) else "finetune",
@@ -361,7 +361,7 @@ def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> s
     smallest = ""
     for site in open_sites:
         for rental in rentals(site, counts=tuple(powers), terms=asked.request.filters.terms, today=asked.today):
-            found = arranged(
+            found = fastest_arrangements(
                 asked.model, rental.place, job=asked.job, coefficients=asked.coefficients,
                 framework=asked.request.framework,
             )  # fmt: skip

@@ -18,14 +18,14 @@ from tonnage.planning.sites import Site
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.option import run_of
 from tonnage.planning.train.places import MAX_ACCELERATORS, rentals
-from tonnage.planning.train.search import Place, arranged, templates
+from tonnage.planning.train.search import Place, fastest_arrangements, templates
 from tonnage.planning.train.training_job import TrainingJob
 from tonnage.pricing.bills import instances_needed
 from tonnage.simulation.run import spot_mix
 from tonnage.simulation.training import step_time
 from tonnage.units import show
 
-__all__ = ["PAYS", "rerun", "scaling", "setup_label", "setup_of", "spot_against_on_demand", "stops_paying"]
+__all__ = ["PAYS", "rerun", "scaling_curves", "setup_label", "setup_of", "spot_against_on_demand", "stops_paying"]
 
 DOWN: Final = 2
 UP: Final = 3
@@ -34,7 +34,7 @@ PAYS: Final = 1.6
 """Speed that a doubling must bring to count as paying: below it the run costs a quarter more. Chosen. [-]"""
 
 
-def scaling(asked: TrainContext, best: TrainOption, *, sites: tuple[Site, ...]) -> tuple[ScalingPoint, ...]:
+def scaling_curves(asked: TrainContext, best: TrainOption, *, sites: tuple[Site, ...]) -> tuple[ScalingPoint, ...]:
     """Points of both curves that fit in memory, smallest count first."""
     site = next((s for s in sites if _is_site(s, best)), None)
     if site is None:
@@ -86,7 +86,7 @@ def _strong(asked: TrainContext, best: TrainOption, places: dict[int, Place]) ->
     own = software_spec(best.configuration.software).example
     name = own if asked.job.kind == "finetune" else asked.request.framework
     for count, place in sorted(places.items()):
-        found = arranged(asked.model, place, job=asked.job, coefficients=asked.coefficients, framework=name)
+        found = fastest_arrangements(asked.model, place, job=asked.job, coefficients=asked.coefficients, framework=name)
         if found.best:
             yield "strong", count, found.best[0].setup, found.best[0].step_s
 

@@ -30,7 +30,7 @@ __all__ = [
     "KEPT_FREE",
     "Floor",
     "Place",
-    "arranged",
+    "fastest_arrangements",
     "floor",
     "precision_on",
     "state_bytes",
@@ -77,7 +77,7 @@ def precision_on(accelerator: Accelerator, precision: str) -> str:
     return precision
 
 
-def arranged(
+def fastest_arrangements(
     model: Model, place: Place, *, job: Job, coefficients: TrainCoefficients, framework: str | None = None,
     recompute: Recompute | None = None, keep: int = 1,
 ) -> Found:  # fmt: skip

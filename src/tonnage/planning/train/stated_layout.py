@@ -15,7 +15,7 @@ from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainSetup
 from tonnage.planning.train.job import Job
-from tonnage.planning.train.search import Place, arranged
+from tonnage.planning.train.search import Place, fastest_arrangements
 from tonnage.planning.train.setup import resolve_setup
 from tonnage.simulation.training import step_time
 
@@ -52,7 +52,7 @@ def over_best_layout(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | 
         intra_link=case.links.intra, inter_bytes_per_s=case.links.inter_bytes_per_s,
     )  # fmt: skip
     early = case.year is not None and case.year < ONE_RECOMPUTE_UNTIL
-    found = arranged(
+    found = fastest_arrangements(
         model, place, job=job, coefficients=coefficients, framework=case.framework,
         recompute=case.recompute or (printed.setup.recompute if early else None),
     )  # fmt: skip
