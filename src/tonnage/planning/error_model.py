@@ -179,7 +179,7 @@ def load_class(in_flight: float, prompt_tokens: float) -> str:
 
     Examples
     --------
-    >>> crowding(4, 1000), crowding(64, 1000), crowding(512, 1000)
+    >>> load_class(4, 1000), load_class(64, 1000), load_class(512, 1000)
     ('light', 'steady', 'crowded')
     """
     steps = in_flight * prompt_tokens / _ONE_STEP_TOKENS

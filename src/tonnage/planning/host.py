@@ -169,7 +169,7 @@ def offload_needs(*, bytes_each: float, ranks: int, sequence_bytes: float, link_
 
     Examples
     --------
-    >>> offloaded(bytes_each=20 * GiB, ranks=2, sequence_bytes=8e9, link_bytes_per_s=64e9)
+    >>> offload_needs(bytes_each=20 * GiB, ranks=2, sequence_bytes=8e9, link_bytes_per_s=64e9)
     'cache in host memory takes 40 GiB of RAM; a whole sequence comes back in 125 ms at the rate of the bus, 64 GB/s'
     """
     told = f"cache in host memory takes {show(bytes_each * ranks, 'bytes')} of RAM"

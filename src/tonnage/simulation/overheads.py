@@ -71,7 +71,7 @@ def with_async_scheduling(overheads: Overheads, scheduled: bool | None) -> Overh
 
     Examples
     --------
-    >>> found = ahead(Overheads(step_s=2e-3, overlapped=0.75), True)
+    >>> found = with_async_scheduling(Overheads(step_s=2e-3, overlapped=0.75), True)
     >>> found.step_s, found.hidden_s
     (0.0005, 0.0015)
     """
