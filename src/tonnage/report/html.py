@@ -82,7 +82,7 @@ def _block(block: Block) -> str:
     if isinstance(block, Table):
         heads = tuple(column.head for column in block.columns)
         numeric = tuple(column.number for column in block.columns)
-        title = f"<h3>{escape(block.title)}</h3>" if block.title else ""
+        title = f"<p><strong>{escape(block.title)}</strong></p>" if block.title else ""
         return title + table(heads, block.rows, numeric=numeric, caption=block.title or "options")
     if isinstance(block, Section):
         return f"<h2>{escape(block.title)}</h2>{blocks(block.blocks)}"
