@@ -36,7 +36,7 @@ from tonnage.report.wording import (
     decisions,
     degrees,
     ending,
-    limits,
+    meter,
     need_text,
     offer_text,
     parts_table,
@@ -153,18 +153,7 @@ def _recommendation(plan: ServePlan, best: ServeOption) -> str:
 def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
     slo, seen = plan.request.slo, best.capacity
     at = f"p{slo.percentile:g}"
-    meters = []
-    for name, value, limit in (("TTFT", seen.ttft_s, slo.ttft_s), ("TPOT", seen.tpot_s, slo.tpot_s)):
-        meters.append(
-            Meter(
-                name=f"{name} {at}",
-                value=show(value.value, "s"),
-                interval=limits(value),
-                limit=show(limit, "s") if limit else "",
-                chance=uncertain(chance(value, limit)) if limit else "",
-                share=value.value / limit if limit else None,
-            )
-        )
+    meters = [meter(f"TTFT {at}", seen.ttft_s, slo.ttft_s), meter(f"TPOT {at}", seen.tpot_s, slo.tpot_s)]
     most = best.replicas * seen.max_rate_per_s.value
     load = _load(plan.request)
     meters.append(
@@ -200,7 +189,7 @@ def _table(plan: ServePlan, rows: list[Pick]) -> Table:
         )
         for label, o in zip(columns_of(rows), options, strict=True)
     ]
-    return Table(columns=columns, rows=tuple(cells))
+    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
 
 
 def _meets(request: Serve, option: ServeOption) -> float | None:
