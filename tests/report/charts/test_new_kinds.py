@@ -15,7 +15,7 @@ def test_cameras_have_their_pictures() -> None:
     plan = tonnage.plan_infer("ultralytics/yolov8m", streams="20", fps="25", latency="200 ms")
     frontier, memory = charts_of(plan)
     assert (frontier.name, memory.name) == ("frontier", "memory")
-    assert "longest that was allowed" in frontier.says and len(frontier.rows) > 5
+    assert "past the limit" in frontier.says and len(frontier.rows) > 5
     assert "Plan" not in repr(specification(frontier))
 
 

@@ -21,7 +21,7 @@ from tonnage.domain.requests.field import Field, Group, attributes_of, fields_of
 from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
 from tonnage.planning.requests.names import canonical_spelling, with_choices
 
-__all__ = ["build", "in_base_units", "need_model", "read_fields", "request_fields"]
+__all__ = ["build", "check_value", "in_base_units", "need_model", "read_fields", "request_fields"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -103,6 +103,20 @@ def build(struct: type[S], given: Mapping[str, Any], /, *, additions: Additions 
         elif attribute.fields and attribute.default is not msgspec.NODEFAULT:
             values[attribute.name] = _stated(attribute.default)
     return struct(**values)
+
+
+def check_value(value: Any, field: Field, *, additions: Additions = catalog.NOTHING) -> None:
+    """
+    Read one value alone, for forms that say all at once what is wrong.
+
+    Raises
+    ------
+    TonnageError
+        The value is of the wrong kind, out of range, or names what is not known.
+    """
+    read = _attribute(field, _read(value, field), additions)
+    if field.known == "models" and isinstance(read, str) and "/" not in read:
+        catalog.model(read, additions)
 
 
 def need_model(given: Mapping[str, Any], example: str = "meta-llama/Llama-3.1-8B-Instruct' or '13B") -> None:
