@@ -93,6 +93,7 @@ def application(
         on_shutdown=[jobs.kill, uploads.cleanup],
     )  # fmt: skip
     app.state.jobs = jobs
+    app.state.vega = None
     return guard_app(bound_body(_with_options(app), limits=limits), hosts=hosts, token=token)
 
 
@@ -300,8 +301,10 @@ async def _chart(request: Asked) -> Response[bytes]:
 @get("/static/vega.js")
 async def _vega(request: Asked) -> Response[bytes]:
     """The library that draws charts to be explored; without the `plots` extra pages keep their tables."""
-    code = await _jobs(request).pictures.run("vega", {}, client=_client(request))
-    return Response(code, media_type="text/javascript", headers=CACHED)
+    kept = request.app.state
+    if kept.vega is None:
+        kept.vega = await _jobs(request).pictures.run("vega", {}, client=_client(request))
+    return Response(kept.vega, media_type="text/javascript", headers=CACHED)
 
 
 @get("/compare")

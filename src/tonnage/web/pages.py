@@ -21,7 +21,7 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.report import html
 from tonnage.report.answers import explains, explanation_of
 from tonnage.report.document import Section
-from tonnage.report.names import in_names
+from tonnage.report.names import model_name
 from tonnage.version import __version__
 from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits
@@ -256,7 +256,7 @@ def _input(field: Field, value: Any, *, written: bool, problem: str) -> dict[str
         "help": field.help,
         "group": group.replace("_", " ").capitalize() if group else field.group,
         "value": str(value),
-        "said": in_names(str(value)) if last == "model" else str(value),
+        "said": _model_said(str(value)) if last == "model" else str(value),
         "unit": "" if field.choices else UNITS.get(field.reads, ""),
         "rows": max(3, str(value).count("\n") + 1) if written else 0,
         "wide": written or last == "model",
@@ -265,6 +265,11 @@ def _input(field: Field, value: Any, *, written: bool, problem: str) -> dict[str
         "list": {"model": "models", "accelerator": "accelerators", "exclude": "accelerators", "traffic": "profiles",
                  "profile": "profiles"}.get(last, ""),
     }  # fmt: skip
+
+
+def _model_said(text: str) -> str:
+    """The model as people write it, where the catalogue knows the name."""
+    return model_name(text) if text in catalog.models() else text
 
 
 def _filled(name: str, **values: Any) -> str:

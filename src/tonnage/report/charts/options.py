@@ -17,6 +17,7 @@ MAX_TIMES: Final = 3.0
 """Options that cost more times as much as the first are left to the table. [-]"""
 APART: Final = (0.34, 0.07)
 """Room that a name takes, of the width and the height; another within it is not written. [-]"""
+SPAN: Final = "#3d8f99"
 LOW: Final = 0.2
 """Points lower than this have the chosen one's name above them. [-]"""
 LIMIT: Final = "#c2410c"
@@ -77,8 +78,8 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
     right = _right(points, best, time.limit)
     span = {"domain": [0, right], "nice": time.limit is None}
     x = axis("value", f"{time.name}, {time.unit} (left is faster)", scale={**span, "clamp": True})
-    y = axis("usd", f"{money.unit} (down is cheaper)", scale={"zero": True})
     top = max(point.usd for point in points)
+    y = axis("usd", f"{money.unit} (down is cheaper)", scale={"domain": [0, 1.06 * top], "nice": True})
     placed = _named(points, best, right=right, top=top)
     tooltip = [
         {"field": "label", "title": "option"},
@@ -105,7 +106,7 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
         {"data": records(("value", "usd"), steps),
          "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5, "opacity": 0.6, "color": "#7f7f7f"},
          "encoding": {"x": x, "y": y}},
-        {"mark": {"type": "rule", "opacity": 0.35, "strokeWidth": 1.5, "clip": True},
+        {"mark": {"type": "rule", "opacity": 0.4, "strokeWidth": 1.5, "clip": True, "color": SPAN},
          "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}},
         {"transform": [{"filter": SOLID}], "mark": {"type": "point", "filled": True, "size": 70},
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
