@@ -114,7 +114,8 @@ def figures(charts: Iterable[Chart], *, picture: Callable[[Chart], str] | None =
     """Each chart with its caption and, closed, its table; pictures inline unless the caller points elsewhere."""
     drawn = picture or _inline
     return "".join(
-        f'<figure id="chart-{escape(chart.name)}"><figcaption><b>{escape(chart.title)}</b> {escape(chart.says)}</figcaption>'
+        f'<figure id="chart-{escape(chart.name)}">'
+        f"<figcaption><b>{escape(chart.title)}</b> {escape(chart.says)}</figcaption>"
         f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(chart.title)}">{drawn(chart)}</div>'
         f"<details><summary>{escape(chart.title)}: the numbers</summary>"
         f"{table(chart.columns, chart.rows, caption=chart.title)}</details></figure>"

@@ -22,7 +22,7 @@ from tonnage.domain.requests.simulate import SimulationTraffic
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.errors import BadRequest, TonnageError, echo
+from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
 from tonnage.planning import ask
 from tonnage.planning.files import read_written
 from tonnage.planning.requests.reading import check_value, request_fields
@@ -348,6 +348,11 @@ def _local(request: Mapping[str, Any], additions: Additions, _: Watch | None) ->
     from tonnage.planning.own.ask import local_request, machine_of_fields
     from tonnage.planning.own.local import local
 
+    known = {field.name: field for field in _LOCAL_FIELDS}
+    for name, value in request.items():
+        if name not in known:
+            raise UnknownName("field", name, known=known)
+        check_value(value, known[name], additions=additions)
     if not request.get("accelerator"):
         raise BadRequest("accelerator is missing: name the machine, for example 'RTX 4090' or 'M4 Max 64GB'")
     return local(local_request(request), machine_of_fields(request, additions=additions), additions=additions)
