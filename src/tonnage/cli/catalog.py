@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from tonnage.catalog.additions import TEMPLATE, Additions, gather
 from tonnage.catalog.filters import Order, Wanted
-from tonnage.cli.showing import on_terminal
+from tonnage.cli.options import on_terminal
 from tonnage.domain.listing import AcceleratorCard, Listing
 from tonnage.units import read
 

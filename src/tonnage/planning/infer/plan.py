@@ -33,11 +33,8 @@ from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.core.choices import choices, infer_traits
-from tonnage.planning.core.header import model_facts, provenance
-from tonnage.planning.core.rejections import by_reason
-from tonnage.planning.core.relaxing import answer_or_relax
-from tonnage.planning.energy import energy_use
-from tonnage.planning.host import offer_of, sampling_needs
+from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, provenance
+from tonnage.planning.host import energy_use, offer_of, sampling_needs
 from tonnage.planning.infer import narrative
 from tonnage.planning.predict.infer_work import precision_of, stages_of
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of

@@ -18,8 +18,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
 from tonnage.domain.workload import Serve
-from tonnage.planning.energy import energy_use
-from tonnage.planning.host import offer_of, serving_needs
+from tonnage.planning.host import energy_use, offer_of, serving_needs
 from tonnage.planning.replica import Replica, concurrency_limit
 from tonnage.planning.serve import narrative
 from tonnage.planning.sites import Site

@@ -29,10 +29,16 @@ from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import frontier
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.choices import choices, serve_traits
-from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.header import (
+    Infeasible,
+    answer_or_relax,
+    by_reason,
+    model_facts,
+    nearest_of_each,
+    nearness,
+    provenance,
+)
 from tonnage.planning.core.ranking import with_verdicts
-from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, nearness
-from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.replica import build_replica

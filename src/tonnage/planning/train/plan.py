@@ -29,10 +29,8 @@ from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.optimize.frontier import frontier
 from tonnage.planning.core.choices import choices, job_traits
-from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, nearest_of_each, provenance
 from tonnage.planning.core.ranking import with_verdicts
-from tonnage.planning.core.rejections import by_reason, nearest_of_each
-from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even
