@@ -26,6 +26,7 @@ __all__ = [
     "BreakEven",
     "Capacity",
     "Choice",
+    "ConfidencePrice",
     "Configuration",
     "Decision",
     "LoadPoint",
@@ -162,8 +163,10 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     other_offers: tuple[Bill, ...] = ()
     verdict: str = ""
     """Why it leads, or why it lost to the option ranked first."""
+    chance: float | None = None
+    """Of meeting every objective at once, at the peak; absent where none is given. [-]"""
     sure: bool = True
-    """Its step times rest on measured kernels, or every objective holds at the far end of its interval too."""
+    """The chance is at least the confidence asked for."""
     ties: bool = False
     """It may cost no more than the first: the two cannot be told apart within the errors that they do not share."""
     limit_bytes: float | None = None
@@ -266,6 +269,15 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assumed: tuple[str, ...] = ()
 
 
+class ConfidencePrice(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cheapest option costs that meets every objective with at least this chance."""
+
+    confidence: float
+    usd_per_hour: float
+    accelerator: str
+    accelerators: int
+
+
 class SeparatePools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Disaggregated serving: prefill on some workers, decode on others; the cheapest such fleet, simulated."""
 
@@ -355,6 +367,8 @@ class ServePlan(
 
     frontier: tuple[int, ...] = ()
     """Indices of options that no other beats in cost and latency at once."""
+    confidence_prices: tuple[ConfidencePrice, ...] = ()
+    """Cost against confidence, among the options looked at; a confidence that none reaches is left out."""
     why_not_fewer: str = ""
     sizes: tuple[Sizing, ...] = ()
     """The first option with less and with more room."""

@@ -31,7 +31,6 @@ from tonnage.report.wording import (
     bill_lines,
     bounded,
     break_even_text,
-    chance,
     chosen,
     decisions,
     degrees,
@@ -161,7 +160,6 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
                 value=show(value.value, "s"),
                 interval=limits(value),
                 limit=show(limit, "s") if limit else "",
-                chance=uncertain(chance(value, limit)) if limit else "",
                 share=value.value / limit if limit else None,
             )
         )
@@ -172,7 +170,7 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
         if load
         else Meter(name="capacity", value=f"{most:.3g} req/s, headroom {percent(best.headroom)}")
     )
-    return meters
+    return [*meters, *_certainty(plan, best)]
 
 
 def _table(plan: ServePlan, rows: list[Pick]) -> Table:
@@ -193,7 +191,7 @@ def _table(plan: ServePlan, rows: list[Pick]) -> Table:
             _spread(o.capacity.ttft_s),
             _spread(o.capacity.tpot_s),
             f"{o.replicas * o.capacity.max_rate_per_s.value:.3g}",
-            uncertain(_meets(plan.request, o)),
+            uncertain(o.chance),
             str(o.basis),
             provider_name(o.bill.provider),
             o.bill.region,
@@ -201,13 +199,6 @@ def _table(plan: ServePlan, rows: list[Pick]) -> Table:
         for label, o in zip(columns_of(rows), options, strict=True)
     ]
     return Table(columns=columns, rows=tuple(cells))
-
-
-def _meets(request: Serve, option: ServeOption) -> float | None:
-    """Chance of the objective that is least sure; all of them share their causes."""
-    seen, slo = option.capacity, request.slo
-    known = [chance(value, limit) for value, limit in ((seen.ttft_s, slo.ttft_s), (seen.tpot_s, slo.tpot_s)) if limit]
-    return min((each for each in known if each is not None), default=None)
 
 
 def _spread(quantity: Quantity) -> str:
@@ -224,7 +215,10 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
     """What could be cheaper, and what could go wrong; the largest first."""
     told = []
     if _open(plan.request):
-        told.append("No objective is given, so this is the frontier of price and latency: add --ttft or --tpot.")
+        told.append(
+            "No objective is given, so no option is the best: this is the frontier of price and latency; "
+            "--ttft or --tpot picks one."
+        )
     if plan.pools is not None and plan.pools.saves > WORTH_A_LINE:
         pools = plan.pools
         told.append(
@@ -233,9 +227,25 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
             f"${pools.bill.usd_per_hour:,.2f}/h, saves {pools.saves:.0%} (simulated)."
         )
     if plan.cheaper_at_risk:
-        told.append(f"Cheaper, less sure: {plan.cheaper_at_risk}")
+        told.append(f"Cheaper, less likely: {plan.cheaper_at_risk}")
     told += [stale_text(best.bill, plan.provenance.made), closest_break_even(plan.break_even), _failure(plan)]
     return told
+
+
+def _certainty(plan: ServePlan, best: ServeOption) -> list[Meter]:
+    """The chance of the first option in plain words, and what ten more points of it cost."""
+    if best.chance is None:
+        return []
+    asked, held = percent(plan.request.confidence), uncertain(best.chance)
+    name = "chance of meeting " + ("all objectives" if len(_objectives(plan.request)) > 1 else "it")
+    if not best.sure:
+        return [Meter(name=name, value=f"{held}: no option has the {asked} asked for")]
+    more = next((one for one in plan.confidence_prices if one.confidence > plan.request.confidence + 1e-9), None)
+    if more is None:
+        return [Meter(name=name, value=f"{held}, {asked} asked for")]
+    extra = more.usd_per_hour - best.bill.usd_per_hour
+    costs = "costs no more" if extra < 0.005 else f"costs ${extra:,.2f}/h more"
+    return [Meter(name=name, value=f"{held}, {asked} asked for; {percent(more.confidence)} {costs}")]
 
 
 def _failure(plan: ServePlan) -> str:

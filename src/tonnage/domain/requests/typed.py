@@ -57,6 +57,7 @@ class ServeFields(TypedDict, total=False):
     tpot: Seconds | None
     e2e: Seconds | None
     percentile: Count | None
+    confidence: Fraction | None
     peak_to_mean: Count | None
     day: Names | None
     on_for: Seconds | None

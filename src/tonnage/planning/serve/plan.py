@@ -44,8 +44,9 @@ from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.replica import build_replica
 from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.break_even import serve_break_even
+from tonnage.planning.serve.chance import Curve, Odds
 from tonnage.planning.serve.day import fleet_day
-from tonnage.planning.serve.decide import best_of_each, decide_candidates, estimate_candidates
+from tonnage.planning.serve.decide import best_of_each, confidence_prices, decide_candidates, estimate_candidates
 from tonnage.planning.serve.option import Candidate, bills_of, load_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
@@ -58,9 +59,6 @@ LARGEST_REPLICA = 32
 """Accelerators of the largest replica looked at: four nodes of eight. [accelerators]"""
 BY_NEARNESS = nearness({"budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4})
 """Configurations that hold the model come nearer than those that do not."""
-EFFICIENT_SIZES = 2
-"""Doublings of a layout looked at beyond the smallest that fits: larger ones cost more for the same load,
-but reach tighter objectives, so they are looked at further only while an objective is missed."""
 
 
 def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> ServePlan:
@@ -106,6 +104,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         options=ranked,
         frontier=frontier(ranked, objectives=(_cost, lambda o: o.capacity.tpot_s.value, _ttft)),
         cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
+        confidence_prices=confidence_prices(request, serving, today=today),
         why_not_fewer=narrative.why_not_fewer(request, ranked),
         choices=choices([serve_traits(request, option) for option in ranked]),
         sizes=narrative.sizes(request, ranked),
@@ -139,7 +138,7 @@ def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Se
         return ()
     return with_verdicts(
         options,
-        lead=narrative.lead(options[0]),
+        lead=narrative.lead(options[0], request=request),
         arithmetic=narrative.arithmetic,
         risk=partial(narrative.risk, request=request),
     )
@@ -154,13 +153,12 @@ def _ttft(option: ServeOption) -> float:
 
 
 def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Infeasible]:
-    """Every configuration of one site, small layouts first, stopping where larger ones only cost more."""
+    """Every configuration of one site, small layouts first."""
     for engine in request.engines:
         worth = limits.precisions(request, model, accelerator=site.accelerator, engine=engine)
         if not worth:
             yield _without_kernels(request, site, engine)
         for precision in worth:
-            served = 0
             for layout in _layouts(request, model, site, layered=engine_spec(engine).layered):
                 configuration = Configuration(
                     accelerator=site.accelerator.id,
@@ -169,11 +167,7 @@ def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | 
                     engine=Engine(name=engine, max_model_len=request.max_context),
                     intra_link=site.intra_link,
                 )
-                outcome = _outcome(request, model, site, configuration)
-                yield outcome
-                served += isinstance(outcome, Candidate)
-                if served > EFFICIENT_SIZES:
-                    break
+                yield _outcome(request, model, site, configuration)
 
 
 def _without_kernels(request: Serve, site: Site, engine: str) -> Infeasible:
@@ -211,7 +205,8 @@ def _outcome(request: Serve, model: Model, site: Site, configuration: Configurat
         return Infeasible(configuration=configuration, verdict=missing, alone=alone)
     if not bills_of(site, replicas=1, ranks=configuration.layout.ranks, request=request, today=date.min):
         return Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
-    return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds)
+    odds = Odds(Curve(request, replica, load=load), request.slo)
+    return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds, odds=odds)
 
 
 def _missed_memory(missed: list[Infeasible]) -> bool:
