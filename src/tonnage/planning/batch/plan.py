@@ -48,6 +48,7 @@ from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.traffic import served_latency
 from tonnage.planning.sites import Site, sites
+from tonnage.pricing.bills import primary_first
 
 __all__ = ["LARGEST_FLEET", "plan_batch"]
 
@@ -103,7 +104,7 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
         found += here
         made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
         options += made
-    ranked = _with_verdicts(sorted(options, key=surely_cheapest))
+    ranked = _with_verdicts(primary_first(sorted(options, key=surely_cheapest)))
     by = narrative.BY_NEARNESS
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*refused, *nearest_of_each(missed, doing=doing, by=by), *excluded)
