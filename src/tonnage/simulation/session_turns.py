@@ -255,7 +255,7 @@ def draw(d: Drawing, out: Turns, first: int) -> int:
     return k
 
 
-def grown(array: Any, places: int, fill: float = 0) -> Any:
+def grown(array: Any, places: int, *, fill: float = 0) -> Any:
     """The array with so many places, the old ones first."""
     more = np.full((places, *array.shape[1:]), fill, array.dtype)
     more[: len(array)] = array

@@ -136,7 +136,7 @@ def _played(
             _play(drawn, cache, piece, hits, into)
             if drawn.counts[1] == 0:
                 drawn = with_more_places(drawn)
-                cache = cache._replace(of_session=grown(cache.of_session, len(drawn.turn), -1))
+                cache = cache._replace(of_session=grown(cache.of_session, len(drawn.turn), fill=-1))
             if cache.counts[0] < SPARE * len(cache.used):
                 cache = with_more_runs(cache)
         yield piece, hits, cache
