@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.showing import on_terminal, why_option
+from tonnage.cli.options import on_terminal, why_option
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 
 if TYPE_CHECKING:

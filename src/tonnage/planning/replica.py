@@ -84,16 +84,17 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
         """
         The error model at a point of the steady state; `load` is given where requests arrive at a rate of their own.
         """
-        at = self.deployment
-        level = serve_level(
-            at.placement.model, basis=self.basis, load=load_class(point.concurrency, prompt_tokens),
-            engine=at.times.engine,
-        )  # fmt: skip
-        errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+        errors = self.errors_under(load_class(point.concurrency, prompt_tokens))
         if load is None or self.times is None:
             return errors
         queueing = queueing_of(self.times, load, rate_per_s=point.rate_per_s, error=errors.factor("tpot_s"))
         return msgspec.structs.replace(errors, queueing=queueing)
+
+    def errors_under(self, load: str) -> ErrorModel:
+        """The error model under a class of load, its queue apart."""
+        at = self.deployment
+        level = serve_level(at.placement.model, basis=self.basis, load=load, engine=at.times.engine)
+        return ErrorModel(kind="serve", level=level, calibration=at.calibration)
 
 
 def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:

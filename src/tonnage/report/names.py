@@ -158,9 +158,9 @@ def _ids() -> re.Pattern[str]:
 
 @cache
 def _models() -> re.Pattern[str]:
-    from tonnage.catalog import models
+    from tonnage.catalog.models import model_ids
 
-    known = sorted((re.escape(id) for id in models() if "/" in id), key=len, reverse=True)
+    known = sorted((re.escape(id) for id in model_ids() if "/" in id), key=len, reverse=True)
     return re.compile(rf"(?<![\w./@-])({'|'.join(known)})(?![\w/@-]|\.\w)")
 
 

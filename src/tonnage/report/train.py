@@ -141,6 +141,7 @@ def _risks(plan: TrainPlan, best: TrainOption) -> list[str]:
     return [
         f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
         f"Spot: {plan.spot}" if plan.spot else "",
+        f"Faster stack: {plan.faster}" if plan.faster else "",
         stale_text(best.bill, plan.provenance.made),
         closest_break_even(plan.break_even),
         f"More accelerators: {plan.stops_paying}" if plan.stops_paying else "",

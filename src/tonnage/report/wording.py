@@ -236,9 +236,8 @@ def _units(option: ServeOption) -> list[str]:
     if costs is None:
         return []
     return [
-        f"per million tokens: ${costs.usd_per_million_output_tokens:,.3g} all charged to output, "
-        f"${costs.usd_per_million_blended_tokens:,.3g} over input and output alike; by the time each takes "
-        f"${costs.usd_per_million_input_share:,.3g} input, ${costs.usd_per_million_answer_share:,.3g} output",
+        f"per million tokens, by the time each takes: ${costs.usd_per_million_input_share:,.3g} input, "
+        f"${costs.usd_per_million_answer_share:,.3g} output; ${costs.usd_per_million_blended_tokens:,.3g} over both",
         f"${costs.usd_per_request * 1e3:,.3g} per thousand requests at the mean load; at most "
         f"{costs.max_requests_per_s_per_usd_hour:,.3g} requests/s for each dollar an hour",
     ]

@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 import msgspec
 
 from tonnage.domain.layout import SERVING_ENGINE
-from tonnage.domain.requests.common import ENGINES, FORMATS, MODEL, QUALITY, Filters, Lengths, LoadShape, Slo
+from tonnage.domain.requests.common import (
+    CONFIDENCE,
+    ENGINES,
+    FORMATS,
+    MODEL,
+    QUALITY,
+    Filters,
+    Lengths,
+    LoadShape,
+    Slo,
+)
 from tonnage.domain.requests.field import Field, Group
 
 __all__ = ["Serve"]
@@ -28,6 +38,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
         Field(name="think_time", reads="s", high=86400.0 * 7, help="seconds between two requests of one user"),
     ] = None
     slo: Annotated[Slo, Group()] = Slo()
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that meets every objective at once with at least this chance. [-]"""
     shape: Annotated[LoadShape, Group()] = LoadShape()
     precisions: Annotated[tuple[str, ...], FORMATS] = ()
     """Weight formats that may be used; empty = the checkpoint's own and FP8 where the part multiplies it."""

@@ -57,6 +57,7 @@ class ServeFields(TypedDict, total=False):
     tpot: Seconds | None
     e2e: Seconds | None
     percentile: Count | None
+    confidence: Fraction | None
     peak_to_mean: Count | None
     day: Names | None
     on_for: Seconds | None
@@ -173,6 +174,7 @@ class TrainFields(TypedDict, total=False):
     provisioning: Seconds | None
     count: Whole | None
     framework: str | None
+    extend_context: bool | None
     validation: Fraction | None
     headroom: Fraction | None
     checkpoint: Literal["async", "sync"] | None
@@ -222,6 +224,7 @@ class FinetuneFields(TypedDict, total=False):
     packed: bool | None
     image_px: Whole | None
     framework: str | None
+    extend_context: bool | None
     validation: Fraction | None
     headroom: Fraction | None
     checkpoint: Literal["async", "sync"] | None
