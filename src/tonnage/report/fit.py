@@ -85,7 +85,7 @@ def _weights(row: FitRow) -> str:
 
 def _meter(row: FitRow) -> Meter:
     where = "memory of each" if row.count > 1 else "memory"
-    return meter(where, row.memory, row.limit_bytes, of=f"{show(row.limit_bytes, 'bytes')} usable")
+    return meter(where, row.memory, limit=row.limit_bytes, of=f"{show(row.limit_bytes, 'bytes')} usable")
 
 
 def _stack(row: FitRow, *, most: int | None = None) -> Table:

@@ -116,7 +116,7 @@ def _recommendation(best: InferOption) -> str:
 def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
     battery = best.battery_h
     return [
-        meter("mean latency", best.latency_s, plan.request.latency_s),
+        meter("mean latency", best.latency_s, limit=plan.request.latency_s),
         Meter(
             name="capacity", value=f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace(
                 "%", " %"), share=best.used),

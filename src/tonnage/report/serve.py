@@ -160,7 +160,7 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
     at = f"p{slo.percentile:g}"
     # The chance is of all objectives together, which a meter of its own says.
     meters = [
-        msgspec.structs.replace(meter(f"{name} {at}", value, limit), chance="")
+        msgspec.structs.replace(meter(f"{name} {at}", value, limit=limit), chance="")
         for name, value, limit in (("TTFT", seen.ttft_s, slo.ttft_s), ("TPOT", seen.tpot_s, slo.tpot_s))
     ]
     most = best.replicas * seen.max_rate_per_s.value

@@ -86,7 +86,7 @@ def limits(quantity: Quantity) -> str:
     return span(quantity.low, quantity.high, unit=quantity.unit)
 
 
-def meter(name: str, quantity: Quantity, limit: float | None = None, *, of: str = "") -> Meter:
+def meter(name: str, quantity: Quantity, *, limit: float | None = None, of: str = "") -> Meter:
     """A quantity against its limit, in its own unit; `of` says the limit in other words."""
     said = money(quantity.value) if quantity.unit == "USD" else show(quantity.value, quantity.unit)
     if not limit:
