@@ -35,7 +35,11 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(browser: Any, page_address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """`visit(path, width=…, dark=…)` opens a page, `refused` one that will be answered 400; at the end nothing may have left the machine or complained."""
+    """
+    `visit(path, width=…, dark=…)` opens a page; at the end nothing may have left the machine or complained.
+
+    `refused`: an answer with status 400 is expected.
+    """
     seen: list[Any] = []
     troubles: list[str] = []
 
