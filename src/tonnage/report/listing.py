@@ -100,7 +100,7 @@ def _names() -> dict[str, Callable[[str], str]]:
 
     def provider(id: str) -> str:
         name = provider_name(id)
-        return name if name.lower().replace(" ", "-") == id else f"{name} ({id})"
+        return name if name.lower().replace("-", " ") == id.lower().replace("-", " ") else f"{name} ({id})"
 
     def part(id: str) -> str:
         return id if "/" in id else part_name(id)
