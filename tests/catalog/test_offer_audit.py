@@ -13,7 +13,7 @@ from tonnage import catalog
 from tonnage.catalog import offer_audit
 from tonnage.catalog.offer_audit import market_prices, offers_audit
 from tonnage.domain.money import Offer, Price
-from tonnage.domain.workload import Filters
+from tonnage.domain.requests.common import Filters
 from tonnage.planning.sites import sites
 from tonnage.pricing.bills import bill, primary_first
 

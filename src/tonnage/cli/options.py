@@ -19,7 +19,6 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from tonnage.domain.requests.field import GROUPS, Field, groups_of
-from tonnage.planning.requests.reading import request_fields
 
 __all__ = [
     "Grouped",
@@ -61,6 +60,8 @@ class Grouped(click.Command):
 
 def request_options(struct: type[msgspec.Struct], *, argument: str = "model") -> Callable[[Command], Command]:
     """One option for each field of a request, except the one that is the command's argument."""
+
+    from tonnage.planning.requests.reading import request_fields  # commands without such options load none of it
 
     def decorate(function: Command) -> Command:
         for field in reversed(request_fields(struct)):

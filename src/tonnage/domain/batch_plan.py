@@ -11,7 +11,7 @@ from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.cost import EnergyUse
 from tonnage.domain.plan import Bill, Configuration, RankedPlan
-from tonnage.domain.workload import Batch
+from tonnage.domain.requests.serve import Batch
 
 __all__ = ["BatchOption", "BatchPlan", "TradeOff"]
 

@@ -19,7 +19,7 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.money import OfferKind, Trust
 from tonnage.domain.precision import Precision
 from tonnage.domain.published import QualityChange
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 
 __all__ = [
     "PLAN_SCHEMA",

@@ -15,7 +15,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.cost import EnergyUse
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.plan import Bill, RankedPlan
-from tonnage.domain.workload import FineTune, Train
+from tonnage.domain.requests.train import FineTune, Train
 
 __all__ = [
     "Milestone",

@@ -28,7 +28,7 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.workload import Lengths
+from tonnage.domain.requests.common import Lengths
 from tonnage.engines.registry import defaults, engine_spec, find_engine, resolve_engine, stated_release, unlisted_engine
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.memory import checkpoint_precision

@@ -14,7 +14,7 @@ from tonnage.domain.efficiency import Rung
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
-from tonnage.domain.workload import Lengths
+from tonnage.domain.requests.common import Lengths
 from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
 from tonnage.planning.error_model import ErrorModel, load_class, serve_level

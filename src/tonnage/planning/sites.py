@@ -22,7 +22,7 @@ from tonnage.domain.accelerator import Accelerator, Link
 from tonnage.domain.answer import Verdict
 from tonnage.domain.money import Offer, OfferKind, Provider
 from tonnage.domain.plan import Rejection
-from tonnage.domain.workload import Filters
+from tonnage.domain.requests.common import Filters
 from tonnage.pricing.terms import billing_rules, stated_step_s
 
 __all__ = ["Site", "none_passes", "sites"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, Final, NamedTuple
 
@@ -81,7 +82,8 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
     today = date.fromisoformat(listing.today)
     heads = [_head(column) for column in columns]
     if listing.rows:
-        cells = [tuple(cell_text(row[c.name], c.unit, today=today) for c in columns) for row in listing.rows]
+        said = _names() if sys.stdout.isatty() else {}
+        cells = [tuple(cell_text(_named(row, c, said), c.unit, today=today) for c in columns) for row in listing.rows]
         _print_table(heads, cells, fold=wide)
     hidden = sum(reason.rows for reason in listing.hidden)
     reasons = "; ".join(f"{reason.rows} {reason.reason}" for reason in listing.hidden)
@@ -90,6 +92,25 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
     dated = [column.name for column in columns if column.unit == "date"]
     if any(row[name] and is_stale(row[name], today=today) for row in listing.rows for name in dated):
         print(f"* older than {STALE_AFTER_DAYS} days on {listing.today}")
+
+
+def _names() -> dict[str, Callable[[str], str]]:
+    """Column of ids -> how people write one, where somebody reads: commands take both. Models stay as repositories."""
+    from tonnage.report.names import part_name, provider_name
+
+    def provider(id: str) -> str:
+        name = provider_name(id)
+        return name if name.lower().replace("-", " ") == id.lower().replace("-", " ") else f"{name} ({id})"
+
+    def part(id: str) -> str:
+        return id if "/" in id else part_name(id)
+
+    return {"id": part, "accelerator": part, "provider": provider, "spot_provider": provider}
+
+
+def _named(row: Mapping[str, Any], column: Column, said: Mapping[str, Callable[[str], str]]) -> Any:
+    value = row[column.name]
+    return said[column.name](value) if value and column.name in said else value
 
 
 def _head(column: Column) -> Head:

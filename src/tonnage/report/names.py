@@ -27,6 +27,7 @@ GENERIC: Final = re.compile(r"^(?:GeForce|Instinct|Tesla|Radeon|Cloud|NVIDIA|AMD
 """What a short name leaves out: lines of products, and remarks in brackets."""
 SIZE: Final = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?[Gg][Bb]\b")
 CODE: Final = re.compile(r"`[^`]*`")
+WORD: Final = re.compile(r"[\w./@-]{2,}")
 SIZE_OF_MODEL: Final = re.compile(r"(?<![A-Za-z0-9.])\d+(?:\.\d+)?[bm](?![A-Za-z0-9])")
 UNSAID: Final = re.compile(r"-(?:hf|HF|v0\.0)$")
 
@@ -149,30 +150,26 @@ def engine_title(name: str, engine: Engine | None = None) -> str:
 
 
 @cache
-def _ids() -> re.Pattern[str]:
+def _known() -> tuple[frozenset[str], frozenset[str]]:
+    """Ids of accelerators, and those of models that name their organisation."""
     from tonnage.catalog import accelerators
-
-    known = sorted((re.escape(id) for id in accelerators()), key=len, reverse=True)
-    return re.compile(rf"(?<![\w./@-])({'|'.join(known)})(?![\w/@-]|\.\w)")
-
-
-@cache
-def _models() -> re.Pattern[str]:
     from tonnage.catalog.models import model_ids
 
-    known = sorted((re.escape(id) for id in model_ids() if "/" in id), key=len, reverse=True)
-    return re.compile(rf"(?<![\w./@-])({'|'.join(known)})(?![\w/@-]|\.\w)")
+    return frozenset(accelerators()), frozenset(id for id in model_ids() if "/" in id)
+
+
+def _said(word: re.Match[str]) -> str:
+    """A word of a text, named if it is an id; a full stop behind it stays."""
+    parts, models = _known()
+    id = word[0].rstrip(".")
+    name = part_name(id) if id in parts else model_name(id) if id in models else id
+    return name + word[0][len(id) :]
 
 
 def in_names(text: str) -> str:
     """The text with the ids of accelerators and models in it as people write them; code stays."""
-
-    def said(part: str) -> str:
-        part = _ids().sub(lambda found: part_name(found[1]), part)
-        return _models().sub(lambda found: model_name(found[1]), part) if "/" in part else part
-
     codes = iter(CODE.findall(text))
-    return "".join(said(part) + next(codes, "") for part in CODE.split(text))
+    return "".join(WORD.sub(_said, part) + next(codes, "") for part in CODE.split(text))
 
 
 def named(document: Document) -> Document:

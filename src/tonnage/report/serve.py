@@ -10,7 +10,7 @@ import msgspec
 from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.report.document import Block, Column, Document, Meter, Section, Table, listed, section
 from tonnage.report.names import engine_title, model_name, named, part_name, provider_name
 from tonnage.report.screen import (

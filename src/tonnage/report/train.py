@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.answer import Quantity
+from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import ScalingPoint, TrainOption, TrainPlan
-from tonnage.domain.workload import FineTune, Train
 from tonnage.report.document import Block, Column, Document, Meter, Table, listed, section
 from tonnage.report.names import model_name, named, product, provider_name
 from tonnage.report.screen import (

@@ -14,7 +14,7 @@ from tonnage import catalog
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.plan import PLAN_SCHEMA
-from tonnage.domain.workload import Batch
+from tonnage.domain.requests.serve import Batch
 from tonnage.errors import BadRequest
 from tonnage.planning.batch.plan import LARGEST_FLEET, plan_batch
 from tonnage.planning.batch.runs import Job, instances_by, place_of, run_on

@@ -10,7 +10,8 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Configuration, Rejection, RejectionCount
 from tonnage.domain.precision import Precision
-from tonnage.domain.workload import Batch, Filters, Lengths, Serve, Slo
+from tonnage.domain.requests.common import Filters, Lengths, Slo
+from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.planning.ask import answer
 from tonnage.planning.core.header import (
     Infeasible,

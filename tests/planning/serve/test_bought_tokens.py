@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from tonnage.catalog import token_prices
 from tonnage.domain.plan import ServePlan
-from tonnage.domain.workload import Filters, Lengths, Serve
+from tonnage.domain.requests.common import Filters, Lengths
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.planning.serve.tokens import tokens_instead
 

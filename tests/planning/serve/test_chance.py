@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.workload import Serve, Slo
+from tonnage.domain.requests.common import Slo
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.error_model import chance_of
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.chance import Curve, Odds

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tonnage.domain.cost import BillingRules
 from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import ServeOption
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.errors import TonnageError
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.day import fleet_day

@@ -8,8 +8,8 @@ import pytest
 from tools import bests
 
 from tonnage import catalog
+from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.domain.workload import FineTune, Train
 from tonnage.errors import BadRequest
 from tonnage.planning.ask import answer
 from tonnage.planning.train.job import job_of

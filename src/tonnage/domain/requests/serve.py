@@ -1,4 +1,4 @@
-"""The question of `tonnage plan serve`: answer requests as they come, under latency objectives."""
+"""The questions of `tonnage plan serve`, requests as they come, and of `tonnage plan batch`, items by a deadline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tonnage.domain.requests.common import (
 )
 from tonnage.domain.requests.field import Field, Group
 
-__all__ = ["Serve"]
+__all__ = ["Batch", "Serve"]
 
 
 class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="serve"):
@@ -102,3 +102,30 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     pools: Annotated[
         bool, Field(reads="flag", group="Search", help="also look for separate workers for prompts and for answers")
     ] = False
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="batch"):
+    """Finish N items by a deadline. They are independent, so that spot prices are looked at, too."""
+
+    model: Annotated[str, MODEL]
+    items: Annotated[float, Field(reads="count", high=1e13, help="prompts to answer: 50M")]
+    lengths: Annotated[Lengths, Group(usual={"traffic": "batch"})]
+    deadline_s: Annotated[
+        float | None,
+        Field(
+            name="deadline",
+            reads="s",
+            group="Objectives",
+            high=1e8,
+            help="all answers by then: 8 h; without it the cheapest is taken",
+        ),
+    ] = None
+    precisions: Annotated[tuple[str, ...], FORMATS] = ()
+    quality_floor: Annotated[float | None, QUALITY] = None
+    """Share of the score as released that other formats must keep by published evaluations. [-]"""
+    engines: Annotated[tuple[str, ...], ENGINES] = (SERVING_ENGINE,)
+    filters: Annotated[Filters, Group(usual={"term": ("on-demand", "spot")})] = Filters()
+    budget_usd: Annotated[
+        float | None,
+        Field(name="budget", reads="USD", group="Objectives", high=1e12, help="most to spend on the whole job"),
+    ] = None

@@ -6,13 +6,12 @@ from typing import Final
 
 import msgspec
 
-from tonnage.domain.requests.batch import Batch
 from tonnage.domain.requests.cost import RentOrBuyRequest
 from tonnage.domain.requests.fit import FitRequest
 from tonnage.domain.requests.fleet import FleetRequest
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.lifecycle import LifecycleRequest
-from tonnage.domain.requests.serve import Serve
+from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.simulate import Simulation
 from tonnage.domain.requests.train import FineTune, Train
 

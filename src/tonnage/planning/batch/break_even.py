@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Verdict
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import BreakEven
-from tonnage.domain.workload import Batch, Lengths
+from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.serve import Batch
 from tonnage.planning.batch.option import Work
 from tonnage.planning.batch.runs import Job, JobRun, Place, run_on
 from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced_option

@@ -8,7 +8,7 @@ from typing import Final
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, TradeOff
 from tonnage.domain.model import Model
-from tonnage.domain.workload import Batch
+from tonnage.domain.requests.serve import Batch
 from tonnage.optimize.frontier import frontier
 from tonnage.planning.batch.option import Found, Work
 from tonnage.planning.batch.runs import JobRun, Place, run_on

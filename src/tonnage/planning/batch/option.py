@@ -11,7 +11,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import Bill, Configuration
-from tonnage.domain.workload import Lengths
+from tonnage.domain.requests.common import Lengths
 from tonnage.planning.batch.runs import Job, JobRun, Place, run_on
 from tonnage.planning.host import energy_use, serving_needs
 from tonnage.pricing.bills import bill

@@ -22,7 +22,7 @@ from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration
-from tonnage.domain.workload import Batch, Serve
+from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts

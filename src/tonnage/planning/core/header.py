@@ -21,7 +21,9 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill, Configuration, Provenance, RankedPlan, Rejection, RejectionCount
-from tonnage.domain.workload import Batch, Filters, FineTune, Serve, Train
+from tonnage.domain.requests.common import Filters
+from tonnage.domain.requests.serve import Batch, Serve
+from tonnage.domain.requests.train import FineTune, Train
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.sites import ACCELERATOR_TESTS, OFFER_TESTS, none_passes
 from tonnage.simulation.capacity import Point

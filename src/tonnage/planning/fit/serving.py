@@ -21,7 +21,6 @@ from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
-from tonnage.planning.host import offload_needs
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 
 __all__ = ["CONTEXT", "MAX_RANKS", "check_layout", "demand_of", "holds_it", "serving_row", "smallest_serving"]
@@ -110,6 +109,8 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
 def _offloaded(request: FitRequest, pool: KvPool, accelerator: Accelerator, *, ranks: int) -> Iterator[str]:
     """What cache beside the accelerators asks of their host."""
     if request.kv_offload_bytes:
+        from tonnage.planning.host import offload_needs
+
         yield offload_needs(
             bytes_each=request.kv_offload_bytes,
             ranks=ranks,

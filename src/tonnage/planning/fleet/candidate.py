@@ -23,7 +23,7 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts

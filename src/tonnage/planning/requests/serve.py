@@ -13,10 +13,9 @@ import msgspec
 
 from tonnage import catalog, units
 from tonnage.catalog import Additions, traffic
-from tonnage.domain.requests.batch import Batch
 from tonnage.domain.requests.common import Filters, Lengths, LoadShape
 from tonnage.domain.requests.field import usual_of
-from tonnage.domain.requests.serve import Serve
+from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.errors import BadRequest
 from tonnage.planning.requests.reading import build, need_model, read_fields
 

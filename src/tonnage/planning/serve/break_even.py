@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from tonnage.domain.model import Model
 from tonnage.domain.plan import BreakEven, Configuration, ServeOption
-from tonnage.domain.workload import Lengths, Serve, Slo
+from tonnage.domain.requests.common import Lengths, Slo
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced_option
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.replica import Replica, build_replica

@@ -19,7 +19,8 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from tonnage.domain.workload import Serve, Slo
+from tonnage.domain.requests.common import Slo
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.error_model import ErrorModel, end_of, joint_chance, load_ends
 from tonnage.planning.replica import Replica
 from tonnage.simulation.capacity import ReplicaLoad, at_concurrency

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from tonnage.domain.plan import ConfidencePrice, Configuration, ServeOption
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import Candidate, add_costs, bills_of, has_objectives, needed_of, option_of, share_of

@@ -13,7 +13,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill, Configuration
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest
 from tonnage.planning.core.header import Infeasible

@@ -13,7 +13,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.replica import Replica

@@ -18,7 +18,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.host import energy_use, offer_of, serving_needs
 from tonnage.planning.replica import Replica, concurrency_limit
 from tonnage.planning.serve import narrative

@@ -16,7 +16,7 @@ from tonnage.catalog.tokens import token_prices
 from tonnage.domain.cost import BoughtTokens, TokensInstead
 from tonnage.domain.money import TokenPrice
 from tonnage.domain.plan import ServeOption
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.errors import UnknownName
 from tonnage.pricing.bills import usd_per_hour_of
 from tonnage.units import show

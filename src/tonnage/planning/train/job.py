@@ -13,8 +13,8 @@ import msgspec
 
 from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.model import Model
+from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.training import Method, TrainCoefficients
-from tonnage.domain.workload import FineTune, Train
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.units import show

@@ -9,8 +9,8 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.plan import Decision
 from tonnage.domain.precision import number_format
+from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption
-from tonnage.domain.workload import FineTune, Train
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.train.job import PATIENCE_S, TrainContext

@@ -19,7 +19,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill, Rejection
 from tonnage.domain.precision import number_format
-from tonnage.domain.workload import Filters
+from tonnage.domain.requests.common import Filters
 from tonnage.engines.training import usual_software
 from tonnage.planning.sites import Site
 from tonnage.planning.train.search import Place, runs_on

@@ -24,8 +24,8 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
 from tonnage.domain.money import OfferKind
 from tonnage.domain.plan import PLAN_SCHEMA, Rejection
+from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.domain.workload import FineTune, Train
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.optimize.frontier import frontier

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.domain.plan import LoadPoint, Roofline, ServeOption, ServePlan
-from tonnage.domain.workload import Slo
+from tonnage.domain.requests.common import Slo
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of

@@ -1,4 +1,4 @@
-"""Rules of thumb against the house's own answers: memory and speed here, money in `folklore_money`.
+"""Rules of thumb against the answers of Tonnage: memory and speed here, money in `money`.
 
 Each function asks the planners what a user would ask and puts the answer beside the rule. Nothing is judged from
 memory: change a price, a kernel table or a formula, and the page changes with it.
@@ -15,16 +15,16 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.case import InferCase, ServeCase, Traffic
 from tonnage.domain.fit import FitAnswer
 from tonnage.domain.precision import Precision
-from tonnage.domain.published import FolkRule
+from tonnage.domain.published import RuleOfThumb
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.fit.fit import fit
-from tonnage.planning.folklore.money import MONEY
 from tonnage.planning.predict.inference import predict_infer
 from tonnage.planning.predict.serving import predict_serve
 from tonnage.planning.requests.fit import fit_request
+from tonnage.planning.rules_of_thumb.money import MONEY
 from tonnage.units import GB
 
-__all__ = ["RULES", "folklore"]
+__all__ = ["RULES", "rules_of_thumb"]
 
 SEVEN: Final = "meta-llama/Llama-2-7b-hf"
 SEVENTY: Final = "meta-llama/Llama-2-70b-hf"
@@ -33,7 +33,7 @@ CLOSE: Final = 0.1
 NEAR: Final = 0.25
 
 
-def folklore(today: date) -> tuple[FolkRule, ...]:
+def rules_of_thumb(today: date) -> tuple[RuleOfThumb, ...]:
     """Every rule, in the order of the page; prices are aged from `today`."""
     return (*(rule() for rule in RULES), *(rule(today) for rule in MONEY))
 
@@ -51,7 +51,7 @@ def _judge(off: float) -> str:
     return "holds" if abs(off) <= CLOSE else "roughly" if abs(off) <= NEAR else "fails"
 
 
-def _inference_bytes() -> FolkRule:
+def _inference_bytes() -> RuleOfThumb:
     found = []
     offs = []
     for model, precision in ((SEVEN, "bf16"), (SEVENTY, "fp8"), (SEVENTY, "int4")):
@@ -60,7 +60,7 @@ def _inference_bytes() -> FolkRule:
         found.append(f"{model.split('/')[1]} {precision}: rule {_gb(rule.rule_bytes)}, needs {_gb(rule.real_bytes)}")
         offs.append(rule.off)
     worst = min(offs)
-    return FolkRule(
+    return RuleOfThumb(
         id="inference-bytes",
         area="memory",
         rule="serving takes 2 bytes per parameter in FP16, 1 in INT8, half in INT4",
@@ -69,11 +69,11 @@ def _inference_bytes() -> FolkRule:
     )
 
 
-def _training_bytes() -> FolkRule:
+def _training_bytes() -> RuleOfThumb:
     answer = _fit(SEVEN, accelerator=["H200"], train=True, seq_len="4096", batch="4", recompute="none")
     sixteen, eighteen = answer.rules
     real = sixteen.real_bytes / answer.parameters
-    return FolkRule(
+    return RuleOfThumb(
         id="training-bytes",
         area="memory",
         rule="training with Adam takes 16 bytes per parameter, or 18",
@@ -85,11 +85,11 @@ def _training_bytes() -> FolkRule:
     )
 
 
-def _training_over_inference() -> FolkRule:
+def _training_over_inference() -> RuleOfThumb:
     train = _fit(SEVEN, accelerator=["H200"], train=True, seq_len="2048", batch="1").rows[0].memory.value
     serve = _fit(SEVEN, accelerator=["H200"], context="2048", concurrency="1").rows[0].memory.value
     ratio = train / serve
-    return FolkRule(
+    return RuleOfThumb(
         id="training-over-inference",
         area="memory",
         rule="training needs 3 to 4 times the memory of inference",
@@ -98,7 +98,7 @@ def _training_over_inference() -> FolkRule:
     )
 
 
-def _adapters() -> FolkRule:
+def _adapters() -> RuleOfThumb:
     found = []
     worst = 0.0
     for tokens in ("512", "4096"):
@@ -106,7 +106,7 @@ def _adapters() -> FolkRule:
         over = answer.rules[0].real_bytes / (answer.rules[0].rule_bytes / 1.1) - 1.0
         found.append(f"4 x {tokens} tokens: base and {over:.0%} more")
         worst = max(worst, over)
-    return FolkRule(
+    return RuleOfThumb(
         id="adapters",
         area="memory",
         rule="LoRA needs the base model and 10 to 20 % more",
@@ -115,10 +115,10 @@ def _adapters() -> FolkRule:
     )
 
 
-def _qlora_70b() -> FolkRule:
+def _qlora_70b() -> RuleOfThumb:
     answer = _fit(SEVENTY, accelerator=["H100"], finetune="qlora", seq_len="512", batch="1", recompute="full")
     need = answer.rows[0].memory.value
-    return FolkRule(
+    return RuleOfThumb(
         id="qlora-70b",
         area="memory",
         rule="a 70B model is fine-tuned with QLoRA in about 48 GB",
@@ -127,10 +127,10 @@ def _qlora_70b() -> FolkRule:
     )
 
 
-def _full_70b() -> FolkRule:
+def _full_70b() -> RuleOfThumb:
     answer = _fit(SEVENTY, accelerator=["H200"], finetune="full", seq_len="2048", batch="1")
     need = answer.rows[0].memory.value * answer.rows[0].count
-    return FolkRule(
+    return RuleOfThumb(
         id="full-70b",
         area="memory",
         rule="a full fine-tune of 65 to 70B takes over 1.1 TB",
@@ -139,12 +139,12 @@ def _full_70b() -> FolkRule:
     )
 
 
-def _int8_on_a100() -> FolkRule:
+def _int8_on_a100() -> RuleOfThumb:
     answer = _fit(SEVENTY, accelerator=["A100"], precision="int8", tp="1", context="2048", solve="concurrency")
     row = answer.rows[0]
     room = f"KV cache capacity: {row.kv_tokens:,.0f} tokens" if row.kv_tokens else (row.verdict.reason or "")
     fits = bool(row.kv_tokens and row.kv_tokens >= 2048)
-    return FolkRule(
+    return RuleOfThumb(
         id="int8-on-a100",
         area="memory",
         rule="a 70B model in INT8 fits one 80 GB A100",
@@ -153,10 +153,10 @@ def _int8_on_a100() -> FolkRule:
     )
 
 
-def _eight_times_seven() -> FolkRule:
+def _eight_times_seven() -> RuleOfThumb:
     model = resolve("mistralai/Mixtral-8x7B-v0.1", offline=True)
     total, active = parameters(model).value / 1e9, active_parameters(model).value / 1e9
-    return FolkRule(
+    return RuleOfThumb(
         id="eight-times-seven",
         area="memory",
         rule="an 8x7B mixture has the memory of 56B and the speed of 14B",
@@ -165,14 +165,14 @@ def _eight_times_seven() -> FolkRule:
     )
 
 
-def _consumer_70b() -> FolkRule:
+def _consumer_70b() -> RuleOfThumb:
     four = _fit(SEVENTY, accelerator=["RTX 5090"], precision="gguf-q4_k_m", engine="llamacpp", context="2048")
     two = _fit(SEVENTY, accelerator=["RTX 5090"], precision="gguf-q2_k", engine="llamacpp", context="2048")
     fits = {"4 bits": four.rows[0], "2.6 bits": two.rows[0]}
     told = "; ".join(
         f"{name}: {_gb(row.memory.value)} of {_gb(row.limit_bytes)} on {row.count}" for name, row in fits.items()
     )
-    return FolkRule(
+    return RuleOfThumb(
         id="consumer-70b",
         area="memory",
         rule="an RTX 5090 with 32 GB runs 70B models",
@@ -201,7 +201,7 @@ FP8: Final = Precision(weights="fp8", activations="fp8", kv="fp8")
 ALONE: Final = Traffic(concurrency=1)
 
 
-def _h100_over_a100() -> FolkRule:
+def _h100_over_a100() -> RuleOfThumb:
     parts = {name: catalog.accelerator(name) for name in ("a100-sxm4-80gb", "h100-sxm5-80gb")}
     peak = parts["h100-sxm5-80gb"].peaks["bf16"] / parts["a100-sxm4-80gb"].peaks["bf16"]
     ratios = {
@@ -213,7 +213,7 @@ def _h100_over_a100() -> FolkRule:
         )
     }
     told = ", ".join(f"{ratio:.1f}x for {name}" for name, ratio in ratios.items())
-    return FolkRule(
+    return RuleOfThumb(
         id="h100-over-a100",
         area="speed",
         rule="an H100 is three times an A100 (1.7 to 3.9 in inference)",
@@ -222,12 +222,12 @@ def _h100_over_a100() -> FolkRule:
     )
 
 
-def _h200_over_h100() -> FolkRule:
+def _h200_over_h100() -> RuleOfThumb:
     one, full, prompts = (
         _rate("h200-sxm-141gb", FP8, **fields) / _rate("h100-sxm5-80gb", FP8, **fields)
         for fields in ({"traffic": ALONE}, {"isl": 1024, "osl": 4096}, {"isl": 8192, "osl": 8})
     )
-    return FolkRule(
+    return RuleOfThumb(
         id="h200-over-h100",
         area="speed",
         rule="an H200 is 1.4 to 1.9 times an H100",
@@ -239,9 +239,9 @@ def _h200_over_h100() -> FolkRule:
     )
 
 
-def _b200_over_h100() -> FolkRule:
+def _b200_over_h100() -> RuleOfThumb:
     ratio = _rate("b200-sxm-180gb", FP8) / _rate("h100-sxm5-80gb", FP8)
-    return FolkRule(
+    return RuleOfThumb(
         id="b200-over-h100",
         area="speed",
         rule="a B200 serves 15 times as fast as an H100",
@@ -250,13 +250,13 @@ def _b200_over_h100() -> FolkRule:
     )
 
 
-def _two_for_one() -> FolkRule:
+def _two_for_one() -> RuleOfThumb:
     one, long = (
         2.0 * _rate("l40s", BF16, **fields) / _rate("h100-sxm5-80gb", BF16, **fields)
         for fields in ({}, {"isl": 4096, "osl": 16})
     )
     pair = min(one, long), max(one, long)
-    return FolkRule(
+    return RuleOfThumb(
         id="two-for-one",
         area="speed",
         rule="two mid-range cards do the work of one large one",
@@ -267,7 +267,7 @@ def _two_for_one() -> FolkRule:
     )  # fmt: skip
 
 
-def _single_image() -> FolkRule:
+def _single_image() -> RuleOfThumb:
     shares = {}
     for name, model in (("ResNet-50", "timm/resnet50.a1_in1k"), ("ViT-B/16", "google/vit-base-patch16-224")):
         rates = []
@@ -279,7 +279,7 @@ def _single_image() -> FolkRule:
             rates.append(found.value)
         shares[name] = rates[0] / rates[1]
     told = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return FolkRule(
+    return RuleOfThumb(
         id="single-image",
         area="speed",
         rule="a single image uses a tenth of an A100",
@@ -288,7 +288,7 @@ def _single_image() -> FolkRule:
     )
 
 
-RULES: Final[tuple[Callable[[], FolkRule], ...]] = (
+RULES: Final[tuple[Callable[[], RuleOfThumb], ...]] = (
     _inference_bytes, _training_bytes, _training_over_inference, _adapters, _qlora_70b, _full_70b, _int8_on_a100,
     _eight_times_seven, _consumer_70b, _h100_over_a100, _h200_over_h100, _b200_over_h100, _two_for_one,
     _single_image,

@@ -11,7 +11,7 @@ from tonnage import catalog
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.cost import Claim
 from tonnage.domain.precision import Precision
-from tonnage.domain.published import FolkRule
+from tonnage.domain.published import RuleOfThumb
 from tonnage.planning.cost.rent_or_buy import FASTEST_DECLINE, rent_or_buy
 from tonnage.planning.lifecycle.plan import plan_lifecycle
 from tonnage.planning.predict.serving import predict_serve
@@ -28,31 +28,31 @@ def _claim(machine: str, words: str, *, today: date) -> Claim:
     return found
 
 
-def _ruled(id: str, found: Claim, *, on: str) -> FolkRule:
-    return FolkRule(id=id, area="money", rule=found.rule, computed=f"{on}: {found.computed}", verdict=found.verdict)
+def _ruled(id: str, found: Claim, *, on: str) -> RuleOfThumb:
+    return RuleOfThumb(id=id, area="money", rule=found.rule, computed=f"{on}: {found.computed}", verdict=found.verdict)
 
 
-def _rent_below(today: date) -> FolkRule:
+def _rent_below(today: date) -> RuleOfThumb:
     return _ruled("rent-below-70", _claim("H100", "below", today=today), on="HGX H100")
 
 
-def _rent_until(today: date) -> FolkRule:
+def _rent_until(today: date) -> RuleOfThumb:
     return _ruled("rent-until-2600", _claim("A100", "accelerator-hours", today=today), on="used HGX A100")
 
 
-def _own_from(today: date) -> FolkRule:
+def _own_from(today: date) -> RuleOfThumb:
     return _ruled("own-from-80", _claim("H100", "over three years", today=today), on="HGX H100")
 
 
-def _half(today: date) -> FolkRule:
+def _half(today: date) -> RuleOfThumb:
     return _ruled("purchase-half", _claim("H100", "lifetime cost", today=today), on="HGX H100 at 70 % use")
 
 
-def _months(today: date) -> FolkRule:
+def _months(today: date) -> RuleOfThumb:
     return _ruled("pays-back", _claim("H100", "hyperscalers", today=today), on="HGX H100")
 
 
-def _spot(today: date) -> FolkRule:
+def _spot(today: date) -> RuleOfThumb:
     saved = []
     for offer in catalog.offers():
         listed, spot = offer.usd_per_hour("on-demand"), offer.usd_per_hour("spot")
@@ -61,7 +61,7 @@ def _spot(today: date) -> FolkRule:
     saved.sort()
     inside = sum(0.6 <= share <= 0.9 for share in saved) / len(saved)
     low, high = saved[len(saved) // 10], saved[-len(saved) // 10]
-    return FolkRule(
+    return RuleOfThumb(
         id="spot-saves",
         area="money",
         rule="spot saves 60 to 90 %",
@@ -84,10 +84,10 @@ def _cheapest(accelerator: str) -> float:
     )
 
 
-def _a100_over_3080(today: date) -> FolkRule:
+def _a100_over_3080(today: date) -> RuleOfThumb:
     big, small = _cheapest("a100-sxm4-80gb"), _cheapest("rtx-3080-10gb")
     ratio = big / small
-    return FolkRule(
+    return RuleOfThumb(
         id="a100-over-3080",
         area="money",
         rule="an A100 costs three times an RTX 3080 by the hour",
@@ -96,14 +96,14 @@ def _a100_over_3080(today: date) -> FolkRule:
     )
 
 
-def _mi300x(today: date) -> FolkRule:
+def _mi300x(today: date) -> RuleOfThumb:
     row = catalog.parameter("claim", "mi300x_cost_vs_nvidia")
     bought = (
         catalog.parameter("server_price", "mi300x-8gpu").value
         / catalog.parameter("server_price", "hgx-h100-8gpu").value
     )
     rented = _cheapest("mi300x") / _cheapest("h100-sxm5-80gb")
-    return FolkRule(
+    return RuleOfThumb(
         id="mi300x-cost",
         area="money",
         rule=f"an MI300X costs {row.value:.0%} of its NVIDIA counterpart",
@@ -112,7 +112,7 @@ def _mi300x(today: date) -> FolkRule:
     )
 
 
-def _dearer_but_faster(today: date) -> FolkRule:
+def _dearer_but_faster(today: date) -> RuleOfThumb:
     precision = Precision(weights="bf16", activations="bf16", kv="bf16")
 
     def rate(accelerator: str) -> float:
@@ -130,7 +130,7 @@ def _dearer_but_faster(today: date) -> FolkRule:
 
     price = _cheapest("h100-sxm5-80gb") / _cheapest("a100-sxm4-80gb")
     faster = rate("h100-sxm5-80gb") / rate("a100-sxm4-80gb")
-    return FolkRule(
+    return RuleOfThumb(
         id="dearer-but-faster",
         area="money",
         rule="the card at three times the price is four to five times as fast",
@@ -142,7 +142,7 @@ def _dearer_but_faster(today: date) -> FolkRule:
     )
 
 
-def _inference_share(today: date) -> FolkRule:
+def _inference_share(today: date) -> RuleOfThumb:
     row = catalog.parameter("claim", "inference_share_of_lifetime_cost")
     plan = plan_lifecycle(
         lifecycle_request(
@@ -156,7 +156,7 @@ def _inference_share(today: date) -> FolkRule:
         today=today,
     )
     share = plan.serve_share or 0.0
-    return FolkRule(
+    return RuleOfThumb(
         id="inference-share",
         area="money",
         rule=f"serving is {row.low or 0:.0%} to {row.high or 0:.0%} of a model's lifetime cost",
@@ -165,10 +165,10 @@ def _inference_share(today: date) -> FolkRule:
     )
 
 
-def _outdated(today: date) -> FolkRule:
+def _outdated(today: date) -> RuleOfThumb:
     row = catalog.parameter("depreciation", "residual_value_36m")
     left = resale_share(years=1.0, after_3_years=row.value)
-    return FolkRule(
+    return RuleOfThumb(
         id="outdated",
         area="money",
         rule="hardware is outdated in nine to twelve months",
@@ -180,7 +180,7 @@ def _outdated(today: date) -> FolkRule:
     )
 
 
-MONEY: Final[tuple[Callable[[date], FolkRule], ...]] = (
+MONEY: Final[tuple[Callable[[date], RuleOfThumb], ...]] = (
     _rent_below, _rent_until, _own_from, _half, _months, _spot, _a100_over_3080, _mi300x, _dearer_but_faster,
     _inference_share, _outdated,
 )  # fmt: skip
