@@ -41,6 +41,7 @@ __all__ = [
     "basis_of_tier",
     "chance_of",
     "correlation",
+    "end_at",
     "end_of",
     "infer_level",
     "joint_chance",
@@ -135,6 +136,22 @@ def chance_of(x: float) -> float:
     (0.5, 0.95, 0.0)
     """
     return 0.5 * (1.0 + math.erf(x * NINETY / math.sqrt(2.0)))
+
+
+def end_at(chance: float) -> float:
+    """
+    How far an error goes with a chance: what `chance_of` takes back. [-]
+
+    Examples
+    --------
+    >>> round(end_at(0.95), 4), round(chance_of(end_at(0.8)), 6)
+    (1.0, 0.8)
+    """
+    low, high = -4.0, 4.0
+    for _ in range(40):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if chance_of(middle) < chance else (low, middle)
+    return (low + high) / 2.0
 
 
 def end_of(holds: bool) -> float:

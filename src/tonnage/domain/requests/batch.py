@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from tonnage.domain.layout import SERVING_ENGINE
-from tonnage.domain.requests.common import ENGINES, FORMATS, MODEL, QUALITY, Filters, Lengths
+from tonnage.domain.requests.common import CONFIDENCE, ENGINES, FORMATS, MODEL, QUALITY, Filters, Lengths
 from tonnage.domain.requests.field import Field, Group
 
 __all__ = ["Batch"]
@@ -29,6 +29,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
             help="all answers by then: 8 h; without it the cheapest is taken",
         ),
     ] = None
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precisions: Annotated[tuple[str, ...], FORMATS] = ()
     quality_floor: Annotated[float | None, QUALITY] = None
     """Share of the score as released that other formats must keep by published evaluations. [-]"""

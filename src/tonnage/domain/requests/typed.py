@@ -109,6 +109,7 @@ class BatchFields(TypedDict, total=False):
     output_tokens: Tokens | None
     traffic: str | None
     deadline: Seconds | None
+    confidence: Fraction | None
     precision: Names | None
     quality: Fraction | None
     engine: Names | None
