@@ -22,7 +22,6 @@ from tonnage.report.screen import (
 )
 from tonnage.report.wording import (
     bill_lines,
-    chance,
     chosen,
     ending,
     limits,
@@ -121,7 +120,7 @@ def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
         Meter(
             name="mean latency", value=show(latency.value, "s"), interval=limits(latency),
             limit=show(limit, "s") if limit else "", share=latency.value / limit if limit else None,
-            chance=uncertain(chance(latency, limit)) if limit else "",
+            chance=uncertain(best.chance),
         ),
         Meter(
             name="capacity", value=f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace(
