@@ -98,7 +98,8 @@ def accuracy(
     groups += _layouts(wanted) if layouts or markdown else ()
     networks = () if limit or leave_out else _networks(wanted, scores, paths=paths, whole=not blocks)
     report = replace(
-        report, regret=tuple(_regret(wanted, scores)), logs=logs, training=groups, networks=networks,
+        report, regret=tuple(_regret(wanted, scores)), **_chances(wanted, scores), logs=logs,
+        training=groups, networks=networks,
         out_of_sample=OutOfSample() if limit or leave_out else out_of_sample(wanted, scores, root=_root(paths)),
     )  # fmt: skip
     if markdown:
@@ -219,6 +220,21 @@ def _regret(rows: list[Row], scores: list[Score]) -> list[Regret]:
     return [*regrets(rows, said=said), *regrets(rows, said=said, by="engine")[-1:]]
 
 
+def _chances(rows: list[Row], scores: list[Score], *, who: str = "") -> dict[str, Any]:
+    """Decisions by chance, and how far those chances hold."""
+    from tonnage.validation.regret import confidence_regrets, latencies_of, reliability, widths_of
+
+    known = [item for item in scores if item.predicted]
+    said = latencies_of({(item.id, item.quantity): item.predicted for item in known if item.predicted})
+    widths = widths_of(
+        {(item.id, item.quantity): item.high / item.predicted for item in known if item.high and item.predicted}
+    )
+    return {
+        "confidence": tuple(confidence_regrets(rows, said=said, widths=widths, who=who, margins=not who)),
+        "reliability": tuple(reliability(rows, said=said, widths=widths, who=who)),
+    }
+
+
 def _training(rows: list[Row], scores: list[Score], *, failed: list[Score], root: Path) -> tuple[Figure, ...]:
     """Groups of training rows beside what they are to reach, those that no fit reads among them."""
     from tonnage.validation.left_out import left_out_predictions
@@ -281,7 +297,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
     from tonnage.report.accuracy import Page
     from tonnage.validation.baselines import baseline_scores
     from tonnage.validation.left_out import left_out_predictions, left_out_scores
-    from tonnage.validation.out_of_sample import set_aside
+    from tonnage.validation.out_of_sample import group_scores, set_aside
     from tonnage.validation.peers import FILE, NAME, compare_with_peer
     from tonnage.validation.regret import latencies_of, regrets
     from tonnage.validation.rows import read_rows
@@ -291,6 +307,12 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
     every = [row for path in paths for row in read_rows(path)]
     rivals = tuple((name, tuple(by_quantity(own))) for name, own in baseline_scores(rows, scores))
     stored = {kind: left_out_predictions(root, kind) for kind in LEAVE_OUT}
+    chances = [
+        _chances(rows, list(group_scores(rows, scores, root=root, kind=kind)), who=f"{kind} left out")
+        for kind in LEAVE_OUT
+        if stored[kind]
+    ]
+    chances.insert(0, _chances(rows, scores))
     unseen = [item for own in stored.values() for item in left_out_scores(scores, own)]
     return Page(
         overall=tuple(by_quantity(scores)),
@@ -305,6 +327,8 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
         },
         unseen=tuple(by_quantity(unseen)) if any(stored.values()) else (),
         aside=tuple(set_aside(rows, scores, every=every, root=root, predict=predict)),
+        confidence=tuple(line for own in chances for line in own["confidence"]),
+        reliability=tuple(line for own in chances for line in own["reliability"]),
         peer=NAME,
         peers=tuple(compare_with_peer(rows, scores, path=root / FILE, left_out=stored["family"])),
         regret=(

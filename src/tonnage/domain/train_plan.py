@@ -163,8 +163,10 @@ class TrainOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     other_offers: tuple[Bill, ...] = ()
     verdict: str = ""
     notes: tuple[str, ...] = ()
+    chance: float | None = None
+    """Of keeping deadline and budget; absent where neither is given. [-]"""
     sure: bool = True
-    """Deadline and budget hold in nine of ten runs, memory keeps a reserve, and the architecture has been measured."""
+    """The chance is at least the confidence asked for, memory keeps a reserve, and the architecture was measured."""
     ties: bool = False
 
     @property

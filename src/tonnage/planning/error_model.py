@@ -40,7 +40,9 @@ __all__ = [
     "Ratio",
     "basis_of_tier",
     "chance_of",
+    "chance_within",
     "correlation",
+    "end_at",
     "end_of",
     "infer_level",
     "joint_chance",
@@ -135,6 +137,40 @@ def chance_of(x: float) -> float:
     (0.5, 0.95, 0.0)
     """
     return 0.5 * (1.0 + math.erf(x * NINETY / math.sqrt(2.0)))
+
+
+def chance_within(quantity: Quantity, limit: float | None) -> float:
+    """
+    Probability that a quantity turns out at most `limit`, by its own interval; certain without a limit. [-]
+
+    Examples
+    --------
+    >>> chance_within(Quantity(value=2.0, unit="s", low=1.0, high=4.0), 4.0)
+    0.95
+    """
+    if limit is None:
+        return 1.0
+    low, high, value = quantity.low, quantity.high, quantity.value
+    if low is None or high is None or min(low, value, limit) <= 0.0:
+        return float(value <= limit)
+    spread = math.log(high / value) if limit >= value else math.log(value / low)
+    return round(chance_of(math.log(limit / value) / spread if spread > 0.0 else end_of(value <= limit)), 12)
+
+
+def end_at(chance: float) -> float:
+    """
+    How far an error goes with a chance: what `chance_of` takes back. [-]
+
+    Examples
+    --------
+    >>> round(end_at(0.95), 4), round(chance_of(end_at(0.8)), 6)
+    (1.0, 0.8)
+    """
+    low, high = -4.0, 4.0
+    for _ in range(40):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if chance_of(middle) < chance else (low, middle)
+    return (low + high) / 2.0
 
 
 def end_of(holds: bool) -> float:

@@ -24,7 +24,6 @@ from tonnage.report.screen import (
 from tonnage.report.wording import (
     bounded,
     break_even_text,
-    chance,
     chosen,
     degrees,
     interval,
@@ -116,7 +115,7 @@ def _table(options: list[BatchOption], rows: list[Pick]) -> Table:
             f"{o.usd_per_thousand_items:,.3g}",
             "" if o.kwh is None else f"{o.kwh:,.0f}",
             "" if o.kg_co2 is None else f"{o.kg_co2:,.0f}",
-            o.basis + ("" if o.sure else ", unsure"),
+            o.basis + ("" if o.chance is None else f", {uncertain(o.chance)}"),
             provider_name(o.bill.provider),
             o.bill.term,
             o.bill.region,
@@ -153,15 +152,14 @@ def _spot(plan: BatchPlan) -> str:
 
 
 def _cheaper(plan: BatchPlan, best: BatchOption) -> str:
-    """The cheapest option that may miss the deadline within error."""
+    """The cheapest option that is less likely to be in time than asked for."""
     unsure = [option for option in plan.options if not option.sure and option.cost.value < best.cost.value]
     if not unsure:
         return ""
-    option, deadline = min(unsure, key=lambda each: each.cost.value), plan.request.deadline_s
-    kept = uncertain(chance(option.wall_s, deadline)) if deadline else ""
+    option = min(unsure, key=lambda each: each.cost.value)
     return (
-        f"Cheaper, less sure: {parts_of(option.accelerators, option.configuration.accelerator)} {option.bill.term}, "
-        f"{money(option.cost.value)} in {interval(option.wall_s)}{f', {kept} to keep the deadline' if kept else ''}."
+        f"Cheaper, less likely: {parts_of(option.accelerators, option.configuration.accelerator)} {option.bill.term}, "
+        f"{money(option.cost.value)} in {interval(option.wall_s)}, {uncertain(option.chance)} to be in time."
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
 from tonnage.report.document import Block, Column, Document, Meter, Table, listed, section
@@ -32,6 +34,7 @@ from tonnage.report.wording import (
     rejections,
     renting,
     starving,
+    uncertain,
 )
 from tonnage.units import show
 
@@ -116,7 +119,9 @@ def _recommendation(best: InferOption) -> str:
 def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
     battery = best.battery_h
     return [
-        meter("mean latency", best.latency_s, limit=plan.request.latency_s),
+        msgspec.structs.replace(
+            meter("mean latency", best.latency_s, limit=plan.request.latency_s), chance=uncertain(best.chance)
+        ),
         Meter(
             name="capacity", value=f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace(
                 "%", " %"), share=best.used),

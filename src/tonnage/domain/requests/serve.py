@@ -120,6 +120,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
             help="all answers by then: 8 h; without it the cheapest is taken",
         ),
     ] = None
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precisions: Annotated[tuple[str, ...], FORMATS] = ()
     quality_floor: Annotated[float | None, QUALITY] = None
     """Share of the score as released that other formats must keep by published evaluations. [-]"""

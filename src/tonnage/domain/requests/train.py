@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from tonnage.domain.requests.common import MODEL, Filters
+from tonnage.domain.requests.common import CONFIDENCE, MODEL, Filters
 from tonnage.domain.requests.field import Field, Group
 
 __all__ = ["FineTune", "Train"]
@@ -78,6 +78,8 @@ class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     global_batch: _GlobalBatch = None
     deadline_s: _Deadline = None
     budget_usd: _Budget = None
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precision: _Precision = "bf16"
     optimizer: _Optimizer = "adamw"
     restartable: _Restartable = True
@@ -115,6 +117,8 @@ class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     lora_rank: Annotated[int, Field(reads="integer", group="Training", high=65536, help="rank of the adapters")] = 16
     deadline_s: _Deadline = None
     budget_usd: _Budget = None
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precision: _Precision = "bf16"
     optimizer: _Optimizer = "adamw"
     restartable: _Restartable = True

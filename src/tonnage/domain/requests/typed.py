@@ -109,6 +109,7 @@ class BatchFields(TypedDict, total=False):
     output_tokens: Tokens | None
     traffic: str | None
     deadline: Seconds | None
+    confidence: Fraction | None
     precision: Names | None
     quality: Fraction | None
     engine: Names | None
@@ -146,6 +147,7 @@ class TrainFields(TypedDict, total=False):
     global_batch: Whole | None
     deadline: Seconds | None
     budget: Usd | None
+    confidence: Fraction | None
     precision: str | None
     optimizer: str | None
     restartable: bool | None
@@ -193,6 +195,7 @@ class FinetuneFields(TypedDict, total=False):
     lora_rank: Whole | None
     deadline: Seconds | None
     budget: Usd | None
+    confidence: Fraction | None
     precision: str | None
     optimizer: str | None
     restartable: bool | None
@@ -242,6 +245,7 @@ class InferFields(TypedDict, total=False):
     codec: Literal["h264", "hevc"] | None
     every: Whole | None
     decode: Literal["accelerator", "host", "none"] | None
+    confidence: Fraction | None
     latency: Seconds | None
     resolution: Whole | None
     seq_len: Whole | None

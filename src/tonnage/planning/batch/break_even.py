@@ -34,7 +34,7 @@ LENGTHENED: Final = 5
 """Configurations whose rate is worked out at other lengths."""
 DOUBLINGS: Final = (-3, -2, -1, 0, 1, 2, 3)
 
-Sized = Callable[[Batch, Work, Place], tuple[JobRun, bool] | Verdict]
+Sized = Callable[[Batch, Work, Place], tuple[JobRun, float | None] | Verdict]
 Remade = Callable[[Batch, Work], Work | None]
 
 
@@ -127,7 +127,7 @@ def _asked(request: Batch, chances: Iterable[Candidate], sized: Sized) -> list[C
         outcome = sized(request, work, chance.place)
         if isinstance(outcome, Verdict):
             continue
-        run, sure = outcome
+        run, kept = outcome
         quick, slow = (
             run_on(work.job, chance.place, instances=run.instances, speed=speed)
             for speed in (work.job.factor, 1.0 / work.job.factor)
@@ -139,7 +139,7 @@ def _asked(request: Batch, chances: Iterable[Candidate], sized: Sized) -> list[C
                 low=min(run.usd, quick.usd),
                 high=max(run.usd, slow.usd),
                 told=_told(chance, run),
-                sure=sure,
+                sure=kept is None or kept >= request.confidence - 1e-4,
                 configuration=work.configuration,
             )
         )

@@ -43,6 +43,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     work: Work
     place: Place
     run: JobRun
+    chance: float | None
     sure: bool
     step: int
     """Instances of one replica, or one that holds several."""
@@ -90,6 +91,7 @@ def option_of(found: Found, *, accelerator: Accelerator, today: date) -> BatchOp
         kwh=kwh,
         kg_co2=carbon_kg(kwh=kwh, grams_per_kwh=grid) if kwh is not None and grid is not None else None,
         basis=str(basis),
+        chance=found.chance,
         sure=found.sure,
         sources=place.sources,
         needs=serving_needs(work.configuration.layout, weight_bytes=job.weight_bytes, offer=place.offer),

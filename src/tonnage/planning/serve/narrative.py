@@ -15,7 +15,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
-from tonnage.planning.core.ranking import at_risk
+from tonnage.planning.core.ranking import at_risk, whole_percent
 from tonnage.planning.replica import Replica
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.simulation.autoscale import replicas_carrying
@@ -51,10 +51,12 @@ def lead(first: ServeOption, *, request: Serve) -> str:
     """Why the first option leads."""
     if first.chance is None:
         return "cheapest at this load; no objective was given"
-    asked = _percent(request.confidence)
+    asked = whole_percent(request.confidence)
     if not first.sure:
-        return f"cheapest by its estimates: every objective is met with {_percent(first.chance)}, and none has {asked}"
-    return f"cheapest that meets every objective with at least {asked} ({_percent(first.chance)})"
+        return (
+            f"cheapest by its estimates: all objectives hold with {whole_percent(first.chance)}, and none has {asked}"
+        )
+    return f"cheapest that meets every objective with at least {asked} ({whole_percent(first.chance)})"
 
 
 def cheaper_at_risk(request: Serve, options: tuple[ServeOption, ...]) -> str:
@@ -77,12 +79,7 @@ def risk(option: ServeOption, *, request: Serve) -> str:
         if limit is not None and (latency.high or latency.value) > limit
     ]
     far = f": {' and '.join(found)} within error" if found else ""
-    return f"meets every objective with {_percent(option.chance)} only{far} ({option.basis})"
-
-
-def _percent(share: float) -> str:
-    """ "80 %", never certainty."""
-    return f"{min(99.0, max(1.0, math.floor(100.0 * share + 1e-6))):.0f} %"
+    return f"meets every objective with {whole_percent(option.chance)} only{far} ({option.basis})"
 
 
 def arithmetic(option: ServeOption) -> str:

@@ -9,9 +9,10 @@ keeps its reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -55,7 +56,7 @@ from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.pricing.bills import primary_first
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 
-__all__ = ["plan_serve"]
+__all__ = ["plan_serve", "serve_options"]
 
 LARGEST_REPLICA = 32
 """Accelerators of the largest replica looked at: four nodes of eight. [accelerators]"""
@@ -85,13 +86,8 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     limits.check_context(model, request)
     allowed, refused, no_format = apply_quality_floor(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
-    outcomes = [outcome for site in open_sites for outcome in _outcomes(allowed, model, site)]
-    candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
-    missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
-    found = (estimate_candidates if request.quick else decide_candidates)(request, candidates, today=today)
-    missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
-    serving = [pair for pair in found if not isinstance(pair, Infeasible)]
-    ranked = _with_verdicts(request, tuple(primary_first(best_of_each(request, serving))))
+    search = _searched(request, allowed, model, open_sites=open_sites, today=today)
+    outcomes, serving, missed, ranked = search
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*refused, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
     binding = no_format or _binding(request, missed, excluded)
@@ -139,6 +135,38 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
             ),
         ),
     )
+
+
+class _Search(NamedTuple):
+    """What the search for options found."""
+
+    outcomes: list[Candidate | Infeasible]
+    serving: list[tuple[Candidate, ServeOption]]
+    missed: list[Infeasible]
+    ranked: tuple[ServeOption, ...]
+
+
+def _searched(
+    request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date
+) -> _Search:  # fmt: skip
+    """Every configuration of every site, by averages or simulated, and the options among them in their order."""
+    outcomes = [outcome for site in open_sites for outcome in _outcomes(allowed, model, site)]
+    candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
+    missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
+    found = (estimate_candidates if request.quick else decide_candidates)(request, candidates, today=today)
+    missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
+    serving = [pair for pair in found if not isinstance(pair, Infeasible)]
+    ranked = _with_verdicts(request, tuple(primary_first(best_of_each(request, serving))))
+    return _Search(outcomes, serving, missed, ranked)
+
+
+def serve_options(request: Serve, *, additions: Additions = catalog.NOTHING, today: date) -> tuple[ServeOption, ...]:
+    """The options of the plan in their order, without what explains them: what a sweep over many plans asks for."""
+    model = resolve(request.model, additions=additions)
+    limits.check_context(model, request)
+    allowed, _, no_format = apply_quality_floor(request, model)
+    open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
+    return _searched(request, allowed, model, open_sites=open_sites, today=today).ranked
 
 
 def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:

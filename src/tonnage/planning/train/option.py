@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
@@ -16,6 +17,7 @@ from tonnage.domain.train_plan import Milestone, Run, TrainConfiguration, TrainO
 from tonnage.domain.training import TrainSetup
 from tonnage.optimize.train_layouts import Arrangement, Found
 from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
+from tonnage.planning.error_model import chance_within
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.machine import storage_line
 from tonnage.planning.train.places import Rental
@@ -31,6 +33,8 @@ __all__ = ["InfeasibleRun", "evaluate", "run_of", "timeline"]
 ACCELERATORS_PER_RATED_NODE: Final = 8
 SPARES_FROM: Final = 16
 """Instances of a job from which spares are kept when the request does not say; BLOOM kept 4 for 48."""
+
+ROUNDING: Final = 1e-9
 
 
 class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +167,7 @@ def _option(asked: TrainContext, rental: Rental, best: Arrangement, *, term: str
     low, high = (run.wall_s.low or 0.0) * share, (run.wall_s.high or 0.0) * share
     rate = setup.global_batch * asked.job.seq_len / place.count
     power = place.accelerator.power_w
-    return TrainOption(
+    option = TrainOption(
         configuration=_configuration(rental, setup),
         accelerators=place.count,
         step_s=step,
@@ -184,10 +188,20 @@ def _option(asked: TrainContext, rental: Rental, best: Arrangement, *, term: str
         basis=str(basis),
         other_offers=tuple(entry[0] for entry in priced[1:4]),
         notes=rental.notes,
+        # Widths of unmeasured architectures come from measured ones: their chance is no better known than their speed.
         sure=basis == Basis.CALIBRATED
-        and memory.value <= (1.0 - KEPT_FREE) * place.accelerator.driver_memory_bytes
-        and _holds(asked, run.wall_p90_s, made.usd_per_hour * run.wall_p90_s * share / 3600),
+        and memory.value <= (1.0 - KEPT_FREE) * place.accelerator.driver_memory_bytes,
     )  # fmt: skip
+    return _judged(asked, option)
+
+
+def _judged(asked: TrainContext, option: TrainOption) -> TrainOption:
+    """The option with its chance: time and cost follow from one step time, so that the less likely of them decides."""
+    request = asked.request
+    if request.deadline_s is None and request.budget_usd is None:
+        return option
+    chance = min(chance_within(option.run.wall_s, request.deadline_s), chance_within(option.cost, request.budget_usd))
+    return replace(option, chance=chance, sure=option.sure and chance >= request.confidence - ROUNDING)
 
 
 def _usd(asked: TrainContext, made: Bill, run: Run) -> float:
@@ -242,11 +256,6 @@ def _configuration(rental: Rental, setup: TrainSetup) -> TrainConfiguration:
         intra_link=place.intra_link,
         inter_bytes_per_s=place.inter_bytes_per_s,
     )
-
-
-def _holds(asked: TrainContext, wall_s: float, usd: float) -> bool:
-    deadline, budget = asked.request.deadline_s, asked.request.budget_usd
-    return (deadline is None or wall_s <= deadline) and (budget is None or usd <= budget)
 
 
 def _beyond(asked: TrainContext, option: TrainOption) -> Verdict | None:

@@ -154,6 +154,7 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
             deadline_s=_goal_s(asked),
             budget_usd=request.budget_usd,
             stated=request.deadline_s is not None,
+            confidence=request.confidence,
         ),
         binding=binding,
         evaluated=evaluated,
