@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from tonnage.domain.adoption import Adoption
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.compare import Check, Comparison
 from tonnage.domain.cost import RentOrBuy
@@ -45,6 +46,7 @@ DOCUMENTS: Final[dict[type, str]] = {
     Comparison: "tonnage.report.simulation:comparison_document",
     Check: "tonnage.report.check:check_document",
     LocalAnswer: "tonnage.report.local:local_document",
+    Adoption: "tonnage.report.adopt:adoption_document",
 }
 """Kind of answer -> its report, as "module:function"; each takes the answer, `top` and `every`."""
 
