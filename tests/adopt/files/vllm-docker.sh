@@ -1,6 +1,6 @@
 # After docs.vllm.ai/en/latest/deployment/docker.html
 docker run --runtime nvidia --gpus all \
-    -v ~/.cache/huggingface:/root/.cache/huggingface \
+    -v /data/huggingface:/models \
     --env "HF_TOKEN=$HF_TOKEN" \
     -p 8000:8000 \
     --ipc=host \
