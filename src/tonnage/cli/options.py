@@ -92,7 +92,7 @@ def _option(field: Field) -> Callable[[Command], Command]:
     more |= {"metavar": metavar, "shell_complete": _completing(field)}
     if field.reads == "list":
         return click.option(flag, *filter(None, [field.short]), field.name, multiple=True, callback=_joined, **more)
-    return click.option(flag, field.name, **more)
+    return click.option(flag, *filter(None, [field.short]), field.name, **more)
 
 
 def _joined(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:

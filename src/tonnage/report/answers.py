@@ -34,6 +34,7 @@ DOCUMENTS: Final[dict[str, str]] = {
     "Comparison": "tonnage.report.simulation:comparison_document",
     "Check": "tonnage.report.check:check_document",
     "LocalAnswer": "tonnage.report.local:local_document",
+    "Adoption": "tonnage.report.adopt:adoption_document",
 }
 """
 Name of an answer's type -> its report, as "module:function", so that one kind loads no other's; each report takes the

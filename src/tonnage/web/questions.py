@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog import Additions
+from tonnage.domain.adoption import Adoption
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.compare import Comparison
 from tonnage.domain.cost import RentOrBuy
@@ -61,6 +62,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask where the answer takes too long."""
 
 
+TEXTS: Final = frozenset({"file"})
+"""Fields in a large box that hold a text of their own, not our YAML."""
 MAX_REQUESTS: Final = 200_000
 """That a simulation plays for the page."""
 
@@ -244,6 +247,16 @@ QUESTIONS: Final[dict[str, Question]] = {
                      "traffic.requests": "5000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "ways": _WAYS},
             instead=_SHORTER,
         ),
+        Question(
+            path="adopt", title="What I run, what I should run",
+            about="A running deployment's own file in; what it does, what it costs and the better option out.",
+            fields=_form(REQUESTS["adopt"]), answers=Adoption, written=("file",),
+            essentials=("file", "accelerator", "replicas", "rate", "traffic", "ttft", "tpot", "provider", "count",
+                        "tokens"),
+            example={"file": f"vllm serve {LLAMA_8B} --max-model-len 16384 --max-num-seqs 64", "accelerator": "H100",
+                     "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"},
+            instead="name a provider, or ask on the command line, which has no limit",
+        ),
     )
 }  # fmt: skip
 """Every form by its path, in the order the page lists them."""
@@ -294,9 +307,12 @@ def parse_form_lists(question: Question, request: Mapping[str, Any]) -> dict[str
     BadRequest
         A group of fields is something else, a field is a group, or a text or list is empty.
     """
+    texts = TEXTS & set(question.written)
     groups = {group for field in question.fields if (group := field.name.partition(".")[0]) != field.name}
     read = {
-        name: read_written(value, what=name) if name in question.written and isinstance(value, str) and value else value
+        name: read_written(value, what=name)
+        if name in question.written and name not in texts and isinstance(value, str) and value
+        else value
         for name, value in request.items()
     }
     for name, value in read.items():
@@ -382,6 +398,15 @@ def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | No
     return compare(asked, additions=additions, watch=watch)
 
 
+def _adopt(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Adoption:
+    from tonnage.adopt import read_running
+    from tonnage.planning.adopt.adopt import adopt
+    from tonnage.planning.requests.adopt import adopt_request
+
+    asked = adopt_request(request, additions=additions)
+    return adopt(asked, read_running(asked.file), additions=additions)
+
+
 def _refuse_long(traffic: SimulationTraffic) -> None:
     if traffic.num_requests is not None and traffic.num_requests > MAX_REQUESTS:
         raise BadRequest(f"traffic.requests: at most {MAX_REQUESTS:,} are played here; the command line has no limit")
@@ -393,4 +418,5 @@ _OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], 
     "cost/rent-or-buy": _rent_or_buy,
     "simulate": _simulate,
     "compare/ways": _compare,
+    "adopt": _adopt,
 }

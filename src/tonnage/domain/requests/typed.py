@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 __all__ = [
+    "AdoptFields",
     "BatchFields",
     "FinetuneFields",
     "FitFields",
@@ -411,3 +412,21 @@ class SimulateFields(TypedDict, total=False):
     engine_options: Entry | None
     scheduler: Entry | None
     disaggregation: Entry | None
+
+
+class AdoptFields(TypedDict, total=False):
+    """A running deployment's own file, and what it does not say; absent = as the file says, or assumed and said so."""
+
+    accelerator: str | None
+    count: Whole | None
+    replicas: Whole | None
+    rate: PerSecond | None
+    traffic: str | None
+    prompt_tokens: Tokens | None
+    output_tokens: Tokens | None
+    ttft: Seconds | None
+    tpot: Seconds | None
+    e2e: Seconds | None
+    percentile: Count | None
+    tokens: Tokens | None
+    provider: Names | None

@@ -150,10 +150,10 @@ def _holds(offer: Offer, ranks: int, site: Site) -> bool:
     return offer.count >= ranks or (offer.count == site.per_node and ranks % offer.count == 0)
 
 
-def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOption:
-    """The option with as many replicas as it needs, on the first of its bills."""
+def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: int | None = None) -> ServeOption:
+    """The option with as many replicas as it needs, or as there are already, on the first of its bills."""
     replica, best = found.replica, found.best
-    replicas, ranks = needed_of(request, found), found.configuration.layout.ranks
+    replicas, ranks = replicas or needed_of(request, found), found.configuration.layout.ranks
     working, share = working_of(request, replicas), share_of(request, replicas)
     steady = _mean_field_at(request, replica, share)
     point = found.point or steady

@@ -56,7 +56,7 @@ from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.pricing.bills import primary_first
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 
-__all__ = ["plan_serve", "serve_options"]
+__all__ = ["outcome_of", "plan_serve", "serve_options"]
 
 LARGEST_REPLICA = 32
 """Accelerators of the largest replica looked at: four nodes of eight. [accelerators]"""
@@ -212,7 +212,7 @@ def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | 
                     engine=Engine(name=engine, max_model_len=request.max_context),
                     intra_link=site.intra_link,
                 )
-                yield _outcome(request, model, site, configuration)
+                yield outcome_of(request, model, site=site, configuration=configuration)
 
 
 def _without_kernels(request: Serve, site: Site, engine: str) -> Infeasible:
@@ -231,7 +231,7 @@ def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iter
     return replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=layered)
 
 
-def _outcome(request: Serve, model: Model, site: Site, configuration: Configuration) -> Candidate | Infeasible:
+def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
     """The configuration by the mean field: what one replica takes, or why it cannot serve."""
     replica = build_replica(
         model=model, accelerator=site.accelerator, configuration=configuration, lengths=request.lengths

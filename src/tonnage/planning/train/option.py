@@ -28,7 +28,7 @@ from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
 from tonnage.simulation.run import Cluster, RunSpec, run_over_time
 from tonnage.units import show
 
-__all__ = ["InfeasibleRun", "evaluate", "run_of", "timeline"]
+__all__ = ["InfeasibleRun", "evaluate", "option_of_setup", "run_of", "timeline"]
 
 ACCELERATORS_PER_RATED_NODE: Final = 8
 SPARES_FROM: Final = 16
@@ -58,7 +58,7 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
         return [_no_arrangement(asked, rental, found)]
     outcomes: list[TrainOption | InfeasibleRun] = []
     for term in dict.fromkeys(made.term for made in rental.bills):
-        option = _option(asked, rental, found.best[0], term=term)
+        option = option_of_setup(asked, rental, best=found.best[0], term=term)
         beyond = _beyond(asked, option)
         if beyond is None:
             outcomes.append(option)
@@ -147,7 +147,8 @@ def _date(start: date, after_s: float) -> str:
         return ""
 
 
-def _option(asked: TrainContext, rental: Rental, best: Arrangement, *, term: str) -> TrainOption:
+def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, term: str) -> TrainOption:
+    """One setup on the offers of one term: its step, its run, its bill."""
     setup, place = best.setup, rental.place
     job = TrainingJob(model=asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
     step, error, memory, basis = job.step(), job.errors.factor("step_s"), job.memory(), job.basis
