@@ -33,6 +33,7 @@ DOCUMENTS: Final[dict[str, str]] = {
     "Diagnosis": "tonnage.report.diagnose:diagnosis_document",
     "Comparison": "tonnage.report.simulation:comparison_document",
     "Check": "tonnage.report.check:check_document",
+    "Verification": "tonnage.report.check:verification_document",
     "LocalAnswer": "tonnage.report.local:local_document",
     "Adoption": "tonnage.report.adopt:adoption_document",
 }

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog import Additions, ambiguity
+from tonnage.catalog.rows import data_version
 from tonnage.domain.answer import Verdict
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.model import Model
@@ -69,9 +70,10 @@ def model_facts(model: Model) -> dict[str, Any]:
 
 
 def catalogue_dates(bills: Iterable[Bill]) -> dict[str, str]:
-    """Oldest and newest price date among the options."""
+    """Oldest and newest price date among the options, and which data they come from."""
     dates = sorted(bill.as_of for bill in bills if bill.as_of)
-    return {"oldest price": dates[0], "newest price": dates[-1]} if dates else {}
+    ends = {"oldest price": dates[0], "newest price": dates[-1]} if dates else {}
+    return {**ends, "data": data_version()}
 
 
 def provenance(bills: Iterable[Bill], *, today: date, assumed: Iterable[str]) -> Provenance:
