@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.requests.cost import RentOrBuyRequest
 from tonnage.domain.requests.fit import FitRequest
 from tonnage.domain.requests.fleet import FleetRequest
@@ -28,5 +29,6 @@ REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "fit": FitRequest,
     "rent-or-buy": RentOrBuyRequest,
     "simulate": Simulation,
+    "calibrate": CalibrateRequest,
 }
 """By the name that `tonnage fields` and plan files use, in the order people meet them."""

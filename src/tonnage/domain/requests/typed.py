@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 
 __all__ = [
     "BatchFields",
+    "CalibrateFields",
     "FinetuneFields",
     "FitFields",
     "FleetFields",
@@ -404,3 +405,15 @@ class SimulateFields(TypedDict, total=False):
     engine_options: Entry | None
     scheduler: Entry | None
     disaggregation: Entry | None
+
+
+class CalibrateFields(TypedDict, total=False):
+    """What ran. Absent = as each measurement says."""
+
+    model: Names | None
+    accelerator: str | None
+    engine: str | None
+    engine_version: str | None
+    option: Names | None
+    weights: str | None
+    machine: str | None
