@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tonnage.domain.requests.typed import (
         AdoptFields,
         BatchFields,
+        CalibrateFields,
         FinetuneFields,
         FitFields,
         FleetFields,
@@ -400,13 +401,14 @@ def compare(
 
 
 def calibrate(
-    *measurements: str, save: str | None = None, additions: Additions | None = None, **fields: Any
-) -> Calibrated:
+    *measurements: str, save: str | None = None, options: Mapping[str, Any] | None = None,
+    additions: Additions | None = None, **fields: Unpack[CalibrateFields],
+) -> Calibrated:  # fmt: skip
     """
     A user's measurements become the numbers of their stack: files of `tonnage measure serve`, or of other tools.
 
-    Fields are `accelerator`, `model` (one, or one a measurement), `engine`, `engine_version`, `options` and `weights`.
-    `save` is a file to write, which later answers take as `Additions(paths=[...])`, or "user": every one takes it.
+    Fields are those of `tonnage fields calibrate`; `options` maps engine settings to values (max_num_seqs=16). `save`
+    is a file to write, which later answers take as `Additions(paths=[...])`, or "user": every one takes it.
 
     Raises
     ------
@@ -419,10 +421,14 @@ def calibrate(
     from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.importers import read_report
     from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.requests.calibrate import stacks_of
+    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
 
+    own = additions or NOTHING
     found = [read_report(Path(path)) for path in measurements]
-    fitted = answer(list(zip(found, stacks_of(found, fields), strict=True)), additions=additions or NOTHING)
+    settings = tuple(f"{name}={value}" for name, value in (options or {}).items())
+    given = {**fields, **({"option": settings} if settings else {})}
+    asked = calibrate_request(given, additions=own)
+    fitted = answer(list(zip(found, stacks_of(found, asked), strict=True)), additions=own, machine=asked.machine or "")
     if save is not None:
         saved_calibration(fitted.calibration, None if save == "user" else Path(save))
     return fitted

@@ -260,7 +260,7 @@ def _nearest_width(ladder: Ladder, prefix: str, width: float) -> Grid | None:
     found = ladder.grids.get(f"{prefix}/{width:.0f}")
     if found is not None:
         return found
-    near = [grid for key, grid in ladder.grids.items() if key.startswith(prefix + "/")]
+    near = [ladder.grids[key] for key in ladder.grids if key.startswith(prefix + "/")]
     return min(near, key=lambda grid: abs(grid.width - width), default=None)
 
 

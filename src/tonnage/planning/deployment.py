@@ -272,7 +272,7 @@ def _cabled(kernels: Ladder, intra: str | None) -> Ladder:
     """The ladder without exchanges that were measured between peers, where accelerators pass data through the host."""
     if intra != THROUGH_HOST:
         return kernels
-    alone = {key: grid for key, grid in kernels.grids.items() if not key.startswith(_EXCHANGES)}
+    alone = {key: kernels.grids[key] for key in kernels.grids if not key.startswith(_EXCHANGES)}
     return msgspec.structs.replace(kernels, grids=alone, peer_access=False)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.requests.adopt import Adopt
+from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.requests.cost import RentOrBuyRequest
 from tonnage.domain.requests.fit import FitRequest
 from tonnage.domain.requests.fleet import FleetRequest
@@ -30,5 +31,6 @@ REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "rent-or-buy": RentOrBuyRequest,
     "simulate": Simulation,
     "adopt": Adopt,
+    "calibrate": CalibrateRequest,
 }
 """By the name that `tonnage fields` and plan files use, in the order people meet them."""

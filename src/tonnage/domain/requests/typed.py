@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict
 __all__ = [
     "AdoptFields",
     "BatchFields",
+    "CalibrateFields",
     "FinetuneFields",
     "FitFields",
     "FleetFields",
@@ -430,3 +431,15 @@ class AdoptFields(TypedDict, total=False):
     percentile: Count | None
     tokens: Tokens | None
     provider: Names | None
+
+
+class CalibrateFields(TypedDict, total=False):
+    """What ran. Absent = as each measurement says."""
+
+    model: Names | None
+    accelerator: str | None
+    engine: str | None
+    engine_version: str | None
+    option: Names | None
+    weights: str | None
+    machine: str | None
