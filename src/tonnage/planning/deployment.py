@@ -138,7 +138,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     running = resolve_engine(engine, case.year)
     # Whoever makes a processor, no fit on the same maker's GPUs says anything about it.
     vendor = "" if accelerator.segment == "cpu" else accelerator.vendor
-    times = engine_times(_timed_as(case.engine), vendor=vendor, release=version)
+    times = engine_times(_timed_as(case.engine), vendor=vendor, architecture=accelerator.architecture, release=version)
     pool = kv_pool(
         model, accelerator, precision=precision, engine=running, layout=memory_layout,
         demand=Demand(context_tokens=max(1.0, case.isl + case.osl)),
@@ -165,6 +165,8 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         graphs=engine.cuda_graphs is not False,
         speculation=_speculation(engine),
         mixed_attention=mixed_attention(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
+        fused_attention=running.spec.fuses_attention(version),
+        two_batches=running.spec.overlaps_two_batches(version),
     )
     told = filter(None, (catalog.status_note(accelerator),))
     notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
