@@ -29,6 +29,7 @@ def decode_s(two_batches: bool, sequences: float) -> float:
 
 def test_wide_expert_parallelism_decodes_as_fast_as_was_published() -> None:
     assert AT.placement.two_batches
+    assert any("--enable-two-batch-overlap" in note for note in AT.notes)
     assert 0.85 < EACH / decode_s(True, EACH) / PUBLISHED_TOKENS_PER_S < 1.15
 
 

@@ -81,7 +81,6 @@ ENGINE: Final = EngineSpec(
     # vllm/v1/core/sched/scheduler.py; up to 0.7 vllm/core/scheduler.py and its block manager's watermark.
     scheduling=Scheduling(separate_whole_prompts=True, watermark=0.01, queues_batches=True),
     one_call_since=(0, 8),
-    two_batches_since=(0, 11),  # --enable-dbo, which its guide to wide expert parallelism sets
     vendors=("NVIDIA", "AMD", "Intel", "Google", "AWS"),
     least_capability=7.0,
     bench_tool="vllm bench",

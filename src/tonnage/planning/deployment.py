@@ -170,6 +170,9 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     )
     told = filter(None, (catalog.status_note(accelerator),))
     notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
+    if placement.two_batches and layout.ep > 1 and layout.dp > 1 and layout.tp * layout.dp > placement.domain:
+        notes = (*notes, f"{case.engine}: half of a step is exchanged between nodes beside the other "
+                 "(--enable-two-batch-overlap); without it steps are longer")  # fmt: skip
     if times.borrowed and own is None:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
     return Deployment(
