@@ -23,6 +23,7 @@ from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
+from tonnage.physics.collectives import distinct_groups, level_bytes
 from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import newton_schulz_flop, optimizer, step_bytes
@@ -239,14 +240,13 @@ def layer_exchanges(work: LayerWork, times: Times) -> list[Exchange]:
 def _expert_exchange_s(op: Operator, times: Times) -> float:
     """All-to-all of expert parallelism: inside the domain, and once per distinct domain between them."""
     links, per_domain = times.links, min(op.ranks, times.links.domain)
-    inside = op.message_bytes * (1 - 1 / per_domain) / (links.inside if per_domain <= links.linked else links.host)
-    domains = max(1, op.ranks // per_domain)
-    if domains == 1:
-        return inside + links.hop_s
+    rate = links.inside if per_domain <= links.linked else links.host
     copies = op.groups  # experts per token
-    distinct = float(domains * (1 - (1 - 1 / domains) ** copies))
-    outside = op.message_bytes / copies * distinct * (1 - 1 / domains) / links.outside
-    return max(inside, outside) + 4 * links.hop_s
+    crossing = distinct_groups(groups=max(1, op.ranks // per_domain), chosen=copies) / copies
+    sent = level_bytes(op.kind, op.message_bytes, ranks=op.ranks, per_domain=per_domain, crossing=crossing)
+    if op.ranks <= per_domain:
+        return sent.inside / rate + links.hop_s
+    return max(sent.inside / rate, sent.outside / links.outside) + 4 * links.hop_s
 
 
 def mean_turn_of(turns: list[tuple[int, Turn]]) -> Turn:
