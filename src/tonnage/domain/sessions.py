@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["CacheTier", "Reuse", "SessionClass", "SessionProfile", "Spread", "TierUse"]
+__all__ = [
+    "CacheSize", "CacheTier", "PrefixReuse", "Reuse", "RouteHits", "SessionClass", "SessionCosts", "SessionProfile",
+    "Spread", "TierShare", "TierUse",
+]  # fmt: skip
 
 Spread = tuple[tuple[float, float], ...]
 """A distribution by its quantiles: (share of draws that are no larger, value), both rising."""
@@ -88,3 +91,72 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def hit_rate(self) -> float:
         """Share of the prompt tokens that need not be computed. [-]"""
         return sum(tier.loaded_tokens for tier in self.tiers) / self.prompt_tokens if self.prompt_tokens else 0.0
+
+
+class TierShare(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One tier of a replica in the steady state."""
+
+    name: str
+    tokens: float
+    """Room for one replica's sessions. [tokens]"""
+    share: float
+    """Prompt tokens that it gives. [-]"""
+    load_s: float = 0.0
+    """Of a token. [s]"""
+
+
+class PrefixReuse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one replica at its capacity finds again of the prompts, behind a router that follows prefixes."""
+
+    rate_per_s: float
+    """Turns of the replica. [1/s]"""
+    hit_rate: float
+    """Share of the prompt tokens that are found in some tier and used. [-]"""
+    unbounded: float
+    """The same with room for everything: what the sessions themselves allow. [-]"""
+    computed_tokens: float
+    """Of a prompt on average; what is loaded counts by the time that it takes. [tokens]"""
+    computed_p95: float
+    kept_s: float
+    """How long the accelerators' own memory keeps what nobody asks for. [s]"""
+    tiers: tuple[TierShare, ...]
+    turns: float
+    """Of a session. [turns]"""
+
+
+class CacheSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the first option is with more or less room for cache."""
+
+    name: str
+    tokens: float
+    """Of one replica, all tiers together. [tokens]"""
+    hit_rate: float
+    rate_per_s: float
+    """Of one replica. [1/s]"""
+    replicas: int
+    usd_per_hour: float
+    now: bool = False
+    """The plan's own."""
+
+
+class RouteHits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much is found behind a router, by the played caches of all replicas."""
+
+    route: str
+    hit_rate: float
+
+
+class SessionCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the first option's sessions find again and cost, and what more cache would buy."""
+
+    profile: str
+    source: str
+    turns: float
+    """Of a session. [turns]"""
+    usd_per_session: float
+    usd_per_solved: float | None = None
+    """Absent where no success rate is given."""
+    without_reuse_usd_per_hour: float | None = None
+    """The same configuration where every prompt is computed in full; absent = it cannot serve then."""
+    sizes: tuple[CacheSize, ...] = ()
+    routes: tuple[RouteHits, ...] = ()

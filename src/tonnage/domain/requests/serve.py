@@ -9,6 +9,7 @@ import msgspec
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.domain.requests.common import ENGINES, FORMATS, MODEL, QUALITY, Filters, Lengths, LoadShape, Slo
 from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.sessions import SessionFields
 
 __all__ = ["Serve"]
 
@@ -27,6 +28,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
         Field(reads="count", high=1e9, help="people using it at once"),
         Field(name="think_time", reads="s", high=86400.0 * 7, help="seconds between two requests of one user"),
     ] = None
+    sessions: Annotated[SessionFields, Group()] = SessionFields()
     slo: Annotated[Slo, Group()] = Slo()
     shape: Annotated[LoadShape, Group()] = LoadShape()
     precisions: Annotated[tuple[str, ...], FORMATS] = ()

@@ -18,6 +18,7 @@ from tonnage.domain.simulate import SimulationTraffic
 from tonnage.domain.workload import Serve
 from tonnage.planning.replica import Replica
 from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
+from tonnage.planning.sessions.reuse import draw_reused
 from tonnage.simulation.capacity import Point
 from tonnage.simulation.simulated import Requests
 
@@ -93,7 +94,7 @@ def search_capacity(
     """The replica's capacity by simulation, searched from a `guess` such as the mean field's."""
     from tonnage.simulation import slo
 
-    few = front(request, requests, concurrency=guess.concurrency, close=close)
+    few = draw_reused(request, replica, requests=front(request, requests, concurrency=guess.concurrency, close=close))
     arrays = arrays_of(request, replica, requests=few)
     delivery = arrays.delivery_s
     s = request.slo

@@ -131,6 +131,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOp
         usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
         basis=str(replica.basis),
         sure=narrative.is_sure(request, capacity, basis=replica.basis),
+        reuse=replica.reuse,
     )
 
 

@@ -23,7 +23,8 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Rejection, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
-from tonnage.domain.workload import Serve
+from tonnage.domain.sessions import SessionCosts
+from tonnage.domain.workload import Lengths, Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import frontier
@@ -35,16 +36,17 @@ from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_e
 from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
-from tonnage.planning.replica import build_replica
+from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.break_even import serve_break_even
 from tonnage.planning.serve.day import fleet_day
-from tonnage.planning.serve.decide import best_of_each, decide_candidates, estimate_candidates
+from tonnage.planning.serve.decide import Priced, best_of_each, decide_candidates, estimate_candidates
 from tonnage.planning.serve.option import Candidate, bills_of, load_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
+from tonnage.planning.sessions.reuse import with_reuse
 from tonnage.planning.sites import Site, none_passes, sites
-from tonnage.simulation.capacity import at_concurrency, largest_concurrency
+from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
 
 __all__ = ["plan_serve"]
 
@@ -115,6 +117,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
         roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
         day=day,
+        sessions=_sessions(request, ranked, serving=serving, model=model, today=today),
         pools=apart,
         provenance=provenance(
             (option.bill for option in ranked),
@@ -125,6 +128,21 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
             ),
         ),
     )
+
+
+def _sessions(
+    request: Serve, ranked: tuple[ServeOption, ...], *, serving: list[Priced], model: Model, today: date
+) -> SessionCosts | None:
+    """What the first option's sessions cost, and what more cache would buy it."""
+    if not ranked or ranked[0].reuse is None:
+        return None
+    from tonnage.planning.sessions.buys import session_costs
+
+    first = ranked[0]
+    found = next(
+        one for one, option in serving if (option.configuration, option.bill) == (first.configuration, first.bill)
+    )
+    return session_costs(request, first, found=found, model=model, today=today)
 
 
 def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
@@ -188,9 +206,14 @@ def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iter
 
 def _outcome(request: Serve, model: Model, site: Site, configuration: Configuration) -> Candidate | Infeasible:
     """The configuration by the mean field: what one replica takes, or why it cannot serve."""
-    replica = build_replica(
-        model=model, accelerator=site.accelerator, configuration=configuration, lengths=request.lengths
-    )
+
+    def build(lengths: Lengths) -> Replica:
+        return build_replica(model=model, accelerator=site.accelerator, configuration=configuration, lengths=lengths)
+
+    def best_of(replica: Replica) -> Point | None:
+        return largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
+
+    replica = with_reuse(request, configuration, build=build, best_of=best_of)
     if not replica.verdict.ok or replica.times is None:
         return Infeasible(configuration=configuration, verdict=replica.verdict)
     load = load_of(request, replica)

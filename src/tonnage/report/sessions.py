@@ -1,0 +1,74 @@
+"""Sessions as blocks: what a plan's prompts find again and what cache buys; and what a log's sessions are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.domain.plan import ServePlan
+from tonnage.domain.sessions import CacheSize, SessionCosts
+from tonnage.report.document import Block, grid, listed, section
+from tonnage.report.wording import plural
+from tonnage.units import show
+
+__all__ = ["cache_line", "session_blocks"]
+
+SAVES: Final = 0.02
+"""Of the price, from which on more cache is told on the first screen. [-]"""
+TITLES: Final = {"accelerator": "accelerators", "host": "host memory", "nvme": "local disks", "store": "shared store"}
+
+
+def cache_line(plan: ServePlan) -> str:
+    """What the first option's prompts find again, and what that is worth, in a line; empty without sessions."""
+    found = plan.sessions
+    if found is None or not plan.options or plan.options[0].reuse is None:
+        return ""
+    reuse = plan.options[0].reuse
+    without = found.without_reuse_usd_per_hour
+    worth = f"; without reuse ${without:,.2f}/h" if without else "; without reuse it misses the objectives"
+    allowed = f"(sessions allow {reuse.unbounded:.0%})"
+    told = f"Prefix cache: {reuse.hit_rate:.0%} of prompt tokens found again {allowed}{worth}."
+    better = _worth_more(plan, found)
+    if better is not None:
+        told += f" With {better.name}: ${better.usd_per_hour:,.2f}/h."
+    return told
+
+
+def _worth_more(plan: ServePlan, found: SessionCosts) -> CacheSize | None:
+    """The smallest cache beyond the plan's that saves something."""
+    now = plan.options[0].bill.usd_per_hour
+    larger = [size for size in found.sizes if not size.now and size.tokens > _own(found)]
+    return next((size for size in larger if size.usd_per_hour < now * (1.0 - SAVES)), None)
+
+
+def _own(found: SessionCosts) -> float:
+    return next((size.tokens for size in found.sizes if size.now), 0.0)
+
+
+def session_blocks(plan: ServePlan) -> tuple[Block, ...]:
+    """Hits, tiers, money over cache size, routers, and the cost of a session."""
+    found = plan.sessions
+    if found is None or not plan.options or plan.options[0].reuse is None:
+        return ()
+    reuse = plan.options[0].reuse
+    each = f"${found.usd_per_session:.3g} a session of {plural(round(found.turns, 1), 'turn')}"
+    solved = f", ${found.usd_per_solved:.3g} a solved task" if found.usd_per_solved is not None else ""
+    lines = [
+        f"{each}{solved}, at the mean load",
+        f"{reuse.hit_rate:.1%} of prompt tokens are found again at {reuse.rate_per_s:.3g} requests/s of a replica; "
+        f"{reuse.computed_tokens:,.0f} of {plan.request.lengths.prompt_tokens:,.0f} tokens of a prompt are computed",
+        *(
+            f"{TITLES.get(tier.name, tier.name)}: {tier.tokens:,.0f} tokens give {tier.share:.1%}"
+            + (f", {show(tier.load_s * 1000, 's')} to load 1,000 tokens" if tier.load_s else "")
+            for tier in reuse.tiers
+        ),
+        f"the accelerators keep what nobody asks for during {show(reuse.kept_s, 's')}" if reuse.kept_s < 1e8
+        else "the accelerators have room for every session",
+        *(f"router {route.route}: {route.hit_rate:.1%} found behind all replicas" for route in found.routes),
+    ]  # fmt: skip
+    rows = [
+        (f"{size.name} (this plan)" if size.now else size.name, f"{size.tokens:,.0f}" if size.tokens < 1e11 else "–",
+         f"{size.hit_rate:.1%}", f"{size.rate_per_s:.3g}", f"{size.replicas:,}", f"{size.usd_per_hour:,.2f}")
+        for size in found.sizes
+    ]  # fmt: skip
+    heads = ["cache", "tokens a replica>", "found again>", "req/s a replica>", "replicas>", "$/h>"]
+    return (*listed("Sessions", lines), *section("What cache buys", grid(heads, rows)))
