@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 __all__ = [
-    "CacheSize", "CacheTier", "PrefixReuse", "Reuse", "RouteHits", "SessionClass", "SessionCosts", "SessionProfile",
-    "Spread", "TierShare", "TierUse",
+    "CacheSize", "CacheTier", "HitsAt", "PrefixReuse", "Reuse", "RouteHits", "SessionClass", "SessionCosts",
+    "SessionProfile", "Spread", "TierShare", "TierUse", "TraceSessions",
 ]  # fmt: skip
 
 Spread = tuple[tuple[float, float], ...]
@@ -160,3 +160,40 @@ class SessionCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The same configuration where every prompt is computed in full; absent = it cannot serve then."""
     sizes: tuple[CacheSize, ...] = ()
     routes: tuple[RouteHits, ...] = ()
+
+
+class HitsAt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Prompt tokens of a log's second half that a cache of some size has."""
+
+    tokens: float
+    """Room of the cache, which the first half has filled. [tokens]"""
+    hit_rate: float
+    """By the log's own blocks. [-]"""
+    predicted: float | None = None
+    """By sessions fitted to the first half, drawn anew. [-]"""
+
+
+class TraceSessions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the sessions of a request log are."""
+
+    schema: str
+    source: str
+    requests: int
+    span_s: float
+    prompt_tokens: float
+    """Mean. [tokens]"""
+    output_tokens: float
+    """Mean. [tokens]"""
+    sessions: int = 0
+    gap_s: float | None = None
+    """Median between two turns of a session. [s]"""
+    shared: float = 0.0
+    """Share of the prompt tokens that are beginnings which many sessions share. [-]"""
+    unbounded: float = 0.0
+    """Share of all prompt tokens that a cache with room for everything has. [-]"""
+    block_tokens: int | None = None
+    """Of the log's block ids; absent = it has none, and nothing says which prompts begin alike. [tokens]"""
+    curve: tuple[HitsAt, ...] = ()
+    profile: SessionProfile | None = None
+    """Fitted to the whole log."""
+    licence: str = ""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.plan import ServePlan
-from tonnage.domain.sessions import CacheSize, SessionCosts
-from tonnage.report.document import Block, grid, listed, section
+from tonnage.domain.sessions import CacheSize, SessionCosts, Spread, TraceSessions
+from tonnage.report.document import Block, Document, Headline, Note, Text, grid, listed, section
 from tonnage.report.wording import plural
 from tonnage.units import show
 
-__all__ = ["cache_line", "session_blocks"]
+__all__ = ["cache_line", "session_blocks", "trace_document"]
 
+TRUSTED: Final = 5.0
+"""Points by which halves of a log may differ before it is said."""
 SAVES: Final = 0.02
 """Of the price, from which on more cache is told on the first screen. [-]"""
 TITLES: Final = {"accelerator": "accelerators", "host": "host memory", "nvme": "local disks", "store": "shared store"}
@@ -72,3 +74,59 @@ def session_blocks(plan: ServePlan) -> tuple[Block, ...]:
     ]  # fmt: skip
     heads = ["cache", "tokens a replica>", "found again>", "req/s a replica>", "replicas>", "$/h>"]
     return (*listed("Sessions", lines), *section("What cache buys", grid(heads, rows)))
+
+
+def trace_document(found: TraceSessions) -> Document:
+    """A log's sessions: what they are, and what caches of some sizes have of its prompts."""
+    span = f"{found.requests:,} requests in {show(found.span_s, 's')}" if found.span_s > 0 else "1 request"
+    question = f"{found.source} · {span}, {found.prompt_tokens:,.0f} in / {found.output_tokens:,.0f} out"
+    cited = (Note(text=found.licence),) if found.licence else ()
+    if found.profile is None:
+        told = "No block ids (hash_ids): lengths and times are known, and not which prompts begin alike."
+        lines = (Text(text=question), Headline(text=told, good=False), *cited)
+        return Document(first=lines, why=())
+    turns = found.requests / max(1, found.sessions)
+    gap = f", {show(found.gap_s, 's')} apart (median)" if found.gap_s is not None else ""
+    answer = (
+        f"{found.sessions:,} sessions of {turns:.2g} turns{gap}; {found.unbounded:.1%} of prompt tokens are found "
+        "again with room for everything"
+    )
+    first: list[Block] = [Text(text=question), Headline(text=answer)]
+    if found.curve:
+        rows = [
+            (f"{at.tokens:,.0f}", f"{at.hit_rate:.1%}",
+             "–" if at.predicted is None else f"{at.predicted:.1%}",
+             "–" if at.predicted is None else f"{100 * (at.predicted - at.hit_rate):+.1f}")
+            for at in found.curve
+        ]  # fmt: skip
+        heads = ["cache, tokens>", "second half found>", "predicted from the first>", "points>"]
+        first.append(grid(heads, rows))
+        if (missed := _missed(found)) > TRUSTED:
+            first.append(Note(text=f"The halves differ by {missed:.0f} points: this log changes as it goes on, and a "
+                                   "part of it says little of what comes."))  # fmt: skip
+    first += cited
+    return Document(first=tuple(first), why=_classes(found))
+
+
+def _missed(found: TraceSessions) -> float:
+    """How far the first half's prediction is off, at most. [points]"""
+    return max((100 * abs(at.predicted - at.hit_rate) for at in found.curve if at.predicted is not None), default=0.0)
+
+
+def _classes(found: TraceSessions) -> tuple[Block, ...]:
+    """The fitted sessions, by the length of their first prompt."""
+    assert found.profile is not None
+    rows = [
+        (f"{one.share:.0%}", f"{_middle(one.first_tokens):,.0f}", f"{_middle(one.growth_tokens):,.0f}",
+         f"{_middle(one.output_tokens):,.0f}", " ".join(f"{chance:.0%}" for chance in one.go_on),
+         show(_middle(one.gap_s), "s"), f"{one.branch_share:.0%}")
+        for one in found.profile.classes
+    ]  # fmt: skip
+    heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "go on after turn 1 2 3+>", "gap>", "branch>"]
+    shared = [f"{tokens:,.0f} tokens begin {share:.0%} of the sessions" for tokens, share in found.profile.shared[:8]]
+    fitted = section("Fitted sessions (medians)", grid(heads, rows))
+    return (*fitted, *listed("Shared beginnings", shared or ["none that 2 % of the requests share"]))
+
+
+def _middle(spread: Spread) -> float:
+    return min(spread, key=lambda point: abs(point[0] - 0.5))[1]

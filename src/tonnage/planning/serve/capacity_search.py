@@ -76,6 +76,7 @@ def draw_requests(request: Serve) -> Requests:
     lengths, bursts = request.lengths, request.shape.dispersion
     asked = SimulationTraffic(
         profile=lengths.profile,
+        reuse=False,  # what caches give depends on the option: `draw_reused`
         prompt_tokens=None if lengths.profile else lengths.prompt_tokens,
         output_tokens=None if lengths.profile else lengths.output_tokens,
         rate_per_s=PATTERN_PER_S,
