@@ -265,7 +265,11 @@ def _sessions_assumed(request: Serve) -> list[str]:
     if profile is None:
         why = "as asked" if not request.sessions.reuse else "none is known of this traffic; state turns and turn_gap"
         return [f"every prompt is computed in full: prefix caching is on, and finds nothing ({why})"]
+    fields = request.sessions
+    slower = fields.kv_host_bytes or fields.kv_nvme_bytes or fields.kv_store_bytes
+    own = "cache beyond the accelerators is to be turned on in the engine; exported files leave it off"
     return [
+        *([own] if slower else []),
         f"sessions '{profile.name}': {profile.source}",
         "a router that follows prefixes: a session stays on its replica while loads are even",
         "hits are those of a warm cache at a replica's capacity, where it is shared by most sessions",
