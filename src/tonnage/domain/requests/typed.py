@@ -32,6 +32,7 @@ Count = float | str
 Whole = int | str
 Fraction = float | str
 Bytes = float | str
+BytesPerSecond = float | str
 Watts = float | str
 WattHours = float | str
 Usd = float | str
@@ -55,6 +56,18 @@ class ServeFields(TypedDict, total=False):
     concurrency: Count | None
     users: Count | None
     think_time: Seconds | None
+    reuse: bool | None
+    turns: Count | None
+    turn_gap: Seconds | None
+    system_prompt: Tokens | None
+    branching: Fraction | None
+    success_rate: Fraction | None
+    kv_host: Bytes | None
+    kv_host_link: BytesPerSecond | None
+    kv_nvme: Bytes | None
+    kv_nvme_link: BytesPerSecond | None
+    kv_store: Bytes | None
+    kv_store_link: BytesPerSecond | None
     ttft: Seconds | None
     tpot: Seconds | None
     e2e: Seconds | None

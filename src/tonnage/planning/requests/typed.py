@@ -23,6 +23,7 @@ UNITS: Final = {
     "integer": "Whole",
     "fraction": "Fraction",
     "bytes": "Bytes",
+    "bytes/s": "BytesPerSecond",
     "W": "Watts",
     "Wh": "WattHours",
     "USD": "Usd",
