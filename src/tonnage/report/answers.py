@@ -19,6 +19,7 @@ from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.plan import ServePlan
+from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.report import html
@@ -37,6 +38,7 @@ DOCUMENTS: Final[dict[type, str]] = {
     BatchPlan: "tonnage.report.batch:batch_document",
     LifecyclePlan: "tonnage.report.lifecycle:lifecycle_document",
     InferPlan: "tonnage.report.infer:infer_document",
+    RlPlan: "tonnage.report.rl:rl_document",
     FleetPlan: "tonnage.report.fleet:fleet_document",
     FitAnswer: "tonnage.report.fit:fit_document",
     RentOrBuy: "tonnage.report.cost:rent_or_buy_document",
@@ -53,6 +55,7 @@ EXPLANATIONS: Final[dict[type, str]] = {
     TrainPlan: "tonnage.report.train:explain_train_plan",
     BatchPlan: "tonnage.report.batch:explain_batch_plan",
     InferPlan: "tonnage.report.infer:explain_infer_plan",
+    RlPlan: "tonnage.report.rl:explain_rl_plan",
     FleetPlan: "tonnage.report.fleet:explain_fleet_plan",
     LifecyclePlan: "tonnage.report.lifecycle:explain_lifecycle_plan",
 }

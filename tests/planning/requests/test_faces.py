@@ -27,12 +27,12 @@ from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.requests.typed import typed_module
 
 COMMANDS = {
-    **{kind: ["plan", kind] for kind in ("serve", "batch", "train", "finetune", "infer", "lifecycle", "fleet")},
+    **{kind: ["plan", kind] for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet")},
     "fit": ["fit"],
     "rent-or-buy": ["cost", "rent-or-buy"],
 }
 FUNCTIONS = {
-    **{kind: f"plan_{kind}" for kind in ("serve", "batch", "train", "finetune", "infer", "lifecycle", "fleet")},
+    **{kind: f"plan_{kind}" for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet")},
     "fit": "fit",
     "rent-or-buy": "rent_or_buy",
     "simulate": "simulate",

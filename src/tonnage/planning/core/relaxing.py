@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.plan import RankedPlan
+from tonnage.domain.requests.rl import Rl
 from tonnage.domain.workload import Batch, Filters, FineTune, Serve, Train
 
 __all__ = ["answer_or_relax", "relaxations", "what_relaxing_buys"]
 
-Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer)
+Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer | Rl)
 Plan = TypeVar("Plan", bound=RankedPlan[Any, Any])
 
 FLAGS: Final = {
