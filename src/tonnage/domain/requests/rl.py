@@ -93,7 +93,13 @@ class Rl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rl"
     ] = 0.02
     headroom: Annotated[
         float,
-        Field(reads="fraction", group="Reliability", low=-1e-9, high=10.0, help="headroom for retries and experiments over the run"),
+        Field(
+            reads="fraction",
+            group="Reliability",
+            low=-1e-9,
+            high=10.0,
+            help="headroom for retries and experiments over the run",
+        ),
     ] = 0.1
     checkpoint: Annotated[Literal["async", "sync"], Field(group="Reliability", help="async or sync")] = "async"
     spares: Annotated[
