@@ -58,5 +58,9 @@ def export(plan: ServePlan | TrainPlan, option: ServeOption | TrainOption, *, to
     if kind not in module.TARGET.kinds:
         able = ", ".join(name for name, target in known_targets().items() if kind in target.kinds)
         raise BadRequest(f"{to} takes plans of kind {', '.join(module.TARGET.kinds)}, not '{kind}'; {kind}: {able}")
+    objective = getattr(plan.request, "objective", "sft")
+    if objective not in module.TARGET.objectives:
+        able = ", ".join(name for name, target in known_targets().items() if objective in target.objectives)
+        raise BadRequest(f"{to} files here say nothing of {objective}; {objective}: {able or 'none'}")
     files: dict[str, str] = module.export(plan, option)
     return files

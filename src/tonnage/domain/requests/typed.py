@@ -184,6 +184,8 @@ class FinetuneFields(TypedDict, total=False):
     """Adapt a model to a data set."""
 
     method: Literal["full", "lora", "qlora", "dora"] | None
+    objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"] | None
+    reference: Literal["model", "cached"] | None
     tokens: Tokens | None
     examples: Count | None
     epochs: Count | None
