@@ -49,10 +49,12 @@ if TYPE_CHECKING:
         InferFields,
         LifecycleFields,
         RentOrBuyFields,
+        RlFields,
         ServeFields,
         SimulateFields,
         TrainFields,
     )
+    from tonnage.domain.rl_plan import RlPlan
     from tonnage.domain.simulate import Simulated
     from tonnage.domain.train_plan import TrainPlan
     from tonnage.measure.train.probe import Probe
@@ -74,6 +76,7 @@ __all__ = [
     "plan_from_file",
     "plan_infer",
     "plan_lifecycle",
+    "plan_rl",
     "plan_serve",
     "plan_train",
     "predict",
@@ -165,6 +168,19 @@ def plan_infer(model: str, *, additions: Additions | None = None, **fields: Unpa
         A field is wrong. That nothing carries the load is an answer: `feasible` is False.
     """
     plan: InferPlan = _planned("infer", {"model": model, **fields}, additions=additions)
+    return plan
+
+
+def plan_rl(model: str, *, additions: Additions | None = None, **fields: Unpack[RlFields]) -> RlPlan:
+    """
+    Accelerators for rollout and training of reinforcement learning. Fields as in `tonnage plan rl --help`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That nothing does the steps is an answer: `feasible` is False.
+    """
+    plan: RlPlan = _planned("rl", {"model": model, **fields}, additions=additions)
     return plan
 
 

@@ -13,6 +13,7 @@ from tonnage.domain.requests.fit import FitRequest
 from tonnage.domain.requests.fleet import FleetRequest
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.lifecycle import LifecycleRequest
+from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.simulate import Simulation
 from tonnage.domain.requests.train import FineTune, Train
@@ -24,6 +25,7 @@ REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "batch": Batch,
     "train": Train,
     "finetune": FineTune,
+    "rl": Rl,
     "infer": Infer,
     "lifecycle": LifecycleRequest,
     "fleet": FleetRequest,

@@ -20,6 +20,7 @@ __all__ = [
     "InferFields",
     "LifecycleFields",
     "RentOrBuyFields",
+    "RlFields",
     "ServeFields",
     "SimulateFields",
     "TrainFields",
@@ -202,6 +203,8 @@ class FinetuneFields(TypedDict, total=False):
     """Adapt a model to a data set."""
 
     method: Literal["full", "lora", "qlora", "dora"] | None
+    objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"] | None
+    reference: Literal["model", "cached"] | None
     tokens: Tokens | None
     examples: Count | None
     epochs: Count | None
@@ -243,6 +246,63 @@ class FinetuneFields(TypedDict, total=False):
     image_px: Whole | None
     framework: str | None
     extend_context: bool | None
+    validation: Fraction | None
+    headroom: Fraction | None
+    checkpoint: Literal["async", "sync"] | None
+    spares: Whole | None
+
+
+class RlFields(TypedDict, total=False):
+    """So many steps of PPO, GRPO, RLOO or DAPO on a model."""
+
+    steps: Count | None
+    response_tokens: Tokens | None
+    max_response_tokens: Tokens | None
+    prompt_tokens: Tokens | None
+    algorithm: Literal["grpo", "rloo", "dapo", "ppo"] | None
+    prompts_per_step: Whole | None
+    responses_per_prompt: Whole | None
+    train_batch: Whole | None
+    staleness: Whole | None
+    partial_rollouts: bool | None
+    reference: bool | None
+    kept: Fraction | None
+    turns: Count | None
+    environment: Seconds | None
+    observation_tokens: Tokens | None
+    reward: Seconds | None
+    engine: str | None
+    framework: str | None
+    precision: str | None
+    rollout_precision: str | None
+    optimizer: str | None
+    deadline: Seconds | None
+    budget: Usd | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    count: Whole | None
+    rollout_count: Whole | None
     validation: Fraction | None
     headroom: Fraction | None
     checkpoint: Literal["async", "sync"] | None

@@ -23,6 +23,7 @@ from tonnage.domain.infer_plan import Infer
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill, Configuration, Provenance, RankedPlan, Rejection, RejectionCount
 from tonnage.domain.requests.common import Filters
+from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.physics.parameters import active_parameters, parameters
@@ -197,7 +198,7 @@ def _reason(verdict: Verdict) -> str:
 FILTERS: Final = (ACCELERATOR_TESTS.keys() | OFFER_TESTS.keys()) - REASONS.keys()
 
 
-Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer)
+Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer | Rl)
 Plan = TypeVar("Plan", bound=RankedPlan[Any, Any])
 
 FLAGS: Final = {
