@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from tonnage.domain.layout import Engine
+from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.measurement import Measurement
 from tonnage.domain.precision import Precision
 from tonnage.engines.registry import engines, find_engine
@@ -14,7 +14,7 @@ from tonnage.planning.calibrate.loads import Stack
 
 __all__ = ["FIELDS", "read_setting", "stacks_of"]
 
-FIELDS: Final = ("model", "accelerator", "engine", "engine_version", "options", "weights")
+FIELDS: Final = ("model", "accelerator", "engine", "engine_version", "options", "weights", "tp", "pp")
 
 
 def stacks_of(found: Sequence[Measurement], fields: Mapping[str, Any]) -> list[Stack]:
@@ -44,6 +44,7 @@ def stacks_of(found: Sequence[Measurement], fields: Mapping[str, Any]) -> list[S
             engine_version=fields.get("engine_version"),
             options=settings,
             precision=Precision(weights=weights) if weights else None,
+            layout=Layout(tp=fields.get("tp") or 1, pp=fields.get("pp") or 1),
         )
         for measurement, model in zip(found, models, strict=True)
     ]
