@@ -11,7 +11,10 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["CALIBRATE_SCHEMA", "Calibrated", "Calibration", "CalibrationError", "Stretch"]
+__all__ = [
+    "CALIBRATE_SCHEMA", "MEASURE_PLAN_SCHEMA", "Calibrated", "Calibration", "CalibrationError", "MeasurePlan",
+    "Proposal", "Stretch",
+]  # fmt: skip
 
 CALIBRATE_SCHEMA: Final = "tonnage.calibrate/1"
 
@@ -107,4 +110,38 @@ class Calibrated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Mean absolute error of all quantities. [-]"""
     after: float
     left_out: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+MEASURE_PLAN_SCHEMA: Final = "tonnage.measure_plan/1"
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One measurement worth making: one replica of an option of the plan, under a few loads."""
+
+    option: int
+    """Place in the plan, from 0."""
+    accelerator: str
+    engine: str
+    layout: str
+    precision: str
+    loads: tuple[float, ...]
+    """Requests at once, the plan's own load among them."""
+    minutes: float
+    usd: float
+    """Of the instance for these minutes. [USD]"""
+    sure_after: float
+    """Chance that the choice is right once this and all before it are measured, over what they may say. [-]"""
+
+
+class MeasurePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to measure before the money is spent, and when to stop."""
+
+    schema: str
+    sentence: str
+    sure_now: float
+    """Chance that the plan's first option is the cheapest that keeps the objectives, among those that compete. [-]"""
+    competing: int
+    """Options that may turn out cheaper or to be needed. [-]"""
+    proposals: tuple[Proposal, ...] = ()
     notes: tuple[str, ...] = ()
