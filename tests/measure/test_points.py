@@ -1,15 +1,21 @@
 """Rows as people paste them, metrics pages and the history, as measurements that a calibration takes."""
 
+import platform
 from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from tests.measure.diagnose.pages import vllm
-from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement, Point
+from tonnage.cli import root
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.measure.history import place_of, remember
 from tonnage.measure.points import read_pasted, read_points
+from tonnage.measure.share import shared_rows
+from tonnage.validation.rows import read_rows
+from tonnage.validation.scoring import score
 
 
 @pytest.mark.parametrize(
@@ -73,3 +79,35 @@ def test_the_history_is_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert msgspec.to_builtins(read_points([f"history:{number}"])[0].points) == msgspec.to_builtins(kept.points)
     with pytest.raises(BadRequest, match="history:N"):
         read_points(["history:last"])
+
+
+def test_shared_rows_tell_the_stack_and_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As written, read back by the scorer of published rows and predicted; nothing of the machine is in them."""
+    db = tmp_path / "own.sqlite"
+    monkeypatch.setenv("TONNAGE_HISTORY", str(db))
+    place = place_of()
+    assert place is not None
+    point = Point(
+        concurrency=8.0, requests=80, completed=80, prompt_tokens=1024, output_tokens=128,
+        ttft_s=Latency(mean=0.1, p99=0.4), tpot_s=Latency(mean=0.01), output_tokens_per_s=700.0,
+    )  # fmt: skip
+    failed = msgspec.structs.replace(point, failures={"refused": 60})
+    measured = Measurement(
+        schema=MEASUREMENT_SCHEMA, tool="x", model="secret-name", url="http://secret-host:8000",
+        date="2026-11-22T10:00:00", points=(point, failed),
+    )  # fmt: skip
+    number, out = remember(measured, place=place), tmp_path / "rows.csv"
+    given = ["history", "share", str(number), "--model", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "H100"]
+    asked = CliRunner().invoke(root, [*given, "--engine", "vllm", "-o", str(out)], input="n\n")
+    assert asked.exit_code == 0 and "closed_loop" in asked.output and not out.exists()
+    told = CliRunner().invoke(root, [*given, "--engine", "vllm", "-o", str(out), "--yes"])
+    assert told.exit_code == 0, told.output
+    text = out.read_text()
+    assert "secret" not in text and platform.node() not in text
+    rows = list(read_rows(out))
+    assert len(rows) == 1 and rows[0].id.startswith("OWN-")
+    assert (rows[0].cells["ttft_p99_ms"], rows[0].cells["requests_per_client"]) == ("400", "10")
+    scores = {item.quantity: item for item in score(rows)}
+    assert scores["tpot_ms"].measured == 10.0 and scores["tpot_ms"].predicted and not scores["tpot_ms"].reason
+    with pytest.raises(BadRequest, match="nothing to share"):
+        shared_rows(msgspec.structs.replace(measured, points=(failed,)), {})

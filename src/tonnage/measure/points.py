@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,6 +19,9 @@ from tonnage.domain.diagnosis import Evidence
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.errors import BadRequest, echo
 from tonnage.units import read
+
+if TYPE_CHECKING:
+    from tonnage.measure.history import Place
 
 __all__ = ["measurement_of_page", "read_pasted", "read_points"]
 
@@ -119,6 +122,7 @@ def read_points(
     *,
     lengths: tuple[float | None, float | None] = (None, None),
     window_s: float | None = None,
+    place: Place | None = None,
 ) -> list[Measurement]:
     """
     Everything that a calibration may rest on: reports of any tool, metrics pages, the history, pasted rows.
@@ -133,6 +137,8 @@ def read_points(
         Prompt and answer of pasted rows that state none. [tokens]
     window_s : float, optional
         How long a live page is read; absent = 10 s, of a Prometheus the last hour. [s]
+    place : Place, optional
+        The history that numbers mean; absent = the usual one.
 
     Raises
     ------
@@ -141,18 +147,18 @@ def read_points(
     """
     if not sources and not pasted:
         raise BadRequest("nothing measured: name a file, an address, history:N, or --point 'TPOT 21 ms at 32 clients'")
-    found = [_source(source, window_s) for source in sources]
+    found = [_source(source, window_s, place) for source in sources]
     prompt, answer = lengths
     return [*found, *(read_pasted(text, prompt_tokens=prompt, output_tokens=answer) for text in pasted)]
 
 
-def _source(source: str, window_s: float | None) -> Measurement:
+def _source(source: str, window_s: float | None, place: Place | None) -> Measurement:
     from tonnage.measure.diagnose.sources import Watch, evidence_from
     from tonnage.measure.importers import read_report
 
     kind, _, number = source.partition(":")
     if kind == "history":
-        return _kept(number)
+        return _kept(number, place)
     live = source.startswith(("http://", "https://"))
     if not live:
         path = Path(source)
@@ -196,10 +202,10 @@ def measurement_of_page(seen: Evidence, source: str) -> Measurement:
     )  # fmt: skip
 
 
-def _kept(number: str) -> Measurement:
+def _kept(number: str, place: Place | None) -> Measurement:
     from tonnage.measure.history import entry, place_of
 
-    place = place_of()
+    place = place or place_of()
     if place is None:
         raise BadRequest("history: TONNAGE_HISTORY is 'off'; name a file")
     if not number.isdigit():
