@@ -23,6 +23,7 @@ from tonnage.version import __version__
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
     from tonnage.domain.accelerator import Accelerator
+    from tonnage.domain.adoption import Adoption
     from tonnage.domain.batch_plan import BatchPlan
     from tonnage.domain.breakdown import Breakdown
     from tonnage.domain.calibration import Calibrated
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tonnage.domain.plan import ServePlan
     from tonnage.domain.published import Near
     from tonnage.domain.requests.typed import (
+        AdoptFields,
         BatchFields,
         FinetuneFields,
         FitFields,
@@ -68,6 +70,7 @@ __all__ = [
     "plan_batch",
     "plan_finetune",
     "plan_fleet",
+    "plan_from_file",
     "plan_infer",
     "plan_lifecycle",
     "plan_serve",
@@ -190,6 +193,32 @@ def plan_fleet(*, additions: Additions | None = None, **fields: Unpack[FleetFiel
     """
     plan: FleetPlan = _planned("fleet", fields, additions=additions)
     return plan
+
+
+def plan_from_file(
+    file: str, *, model: str | None = None, additions: Additions | None = None, **fields: Unpack[AdoptFields]
+) -> Adoption:
+    """
+    What a running deployment's own file does, and what should run instead. Fields as in `tonnage adopt --help`.
+
+    `file` is its path. `current` of the answer is what runs today as a plan, `better` the plan that should replace it.
+
+    Raises
+    ------
+    TonnageError
+        The file cannot be read, or does not say what only the user knows. That it cannot run is an answer: `feasible`
+        is False.
+    """
+    from tonnage.adopt import read_running
+    from tonnage.catalog import NOTHING
+    from tonnage.planning.adopt.adopt import adopt as answer
+    from tonnage.planning.files import read_text
+    from tonnage.planning.requests.adopt import adopt_request
+    from tonnage.report.answers import drawn
+
+    own, text = additions or NOTHING, read_text(file)
+    asked = adopt_request(_in_base_units("adopt", {"file": text, "model": model, **fields}), additions=own)
+    return drawn(answer(asked, read_running(text, name=file), additions=own))
 
 
 def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: Unpack[RentOrBuyFields]) -> RentOrBuy:

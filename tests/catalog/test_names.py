@@ -7,6 +7,7 @@ from tests.every_row import every_row
 
 from tonnage import catalog
 from tonnage.errors import BadRequest, UnknownName
+from tonnage.report.names import part_name, product
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,15 @@ def test_a_number_that_belongs_to_the_name_is_none() -> None:
         catalog.accelerator("1070 ti")
     with pytest.raises(UnknownName, match="no accelerator 'moon99'"):
         catalog.accelerator("4x moon99")
+
+
+@every_row(catalog.accelerators())
+def test_names_that_answers_print_are_taken_as_well(id: str) -> None:
+    """With the memory behind the name; a short name of a part with two limits of power means the plain one."""
+    assert catalog.accelerator(product(id)).id == id
+    assert catalog.accelerator(part_name(id)).id == id.removesuffix("-15w")
+
+
+def test_a_name_with_another_part_s_memory_is_none() -> None:
+    with pytest.raises(UnknownName, match="no accelerator 'MI300X 80 GB'"):
+        catalog.accelerator("MI300X 80 GB")

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from tonnage.cli import COMMANDS, root
-from tonnage.cli.option_aliases import OURS, ours
+from tonnage.cli.option_aliases import ours, theirs_by_ours
 
 
 @pytest.mark.parametrize("name", ["--gpu", "--GPU_type", "--device"])
@@ -31,4 +31,4 @@ def test_every_row_names_an_option_that_some_command_has() -> None:
         known |= {name for param in command.get_params(ctx) for name in param.opts}
         if isinstance(command, click.Group):
             waiting += [command.get_command(ctx, name) for name in command.list_commands(ctx)]
-    assert {f"--{our}" for our in OURS} <= known
+    assert {f"--{our}" for our in theirs_by_ours()} <= known

@@ -3,18 +3,18 @@
 import pytest
 from tools.calibration.rules_of_thumb import AS_OF, PAGE, page
 
-from tonnage.domain.published import FolkRule
-from tonnage.planning.folklore.rules import folklore
+from tonnage.domain.published import RuleOfThumb
+from tonnage.planning.rules_of_thumb.rules import rules_of_thumb
 
 
 @pytest.fixture(scope="module")
-def rules() -> tuple[FolkRule, ...]:
+def rules() -> tuple[RuleOfThumb, ...]:
     """Judged once: they ask for some sixty predictions and plans."""
-    return tuple(folklore(AS_OF))
+    return tuple(rules_of_thumb(AS_OF))
 
 
 @pytest.fixture(scope="module")
-def now(rules: tuple[FolkRule, ...]) -> str:
+def now(rules: tuple[RuleOfThumb, ...]) -> str:
     return page(rules)
 
 
@@ -25,7 +25,7 @@ def test_the_page_is_not_stale(now: str, request: pytest.FixtureRequest) -> None
     assert kept == now, "docs/rules-of-thumb.md moved: say why, then run `python -m tools.calibration.rules_of_thumb`"
 
 
-def test_every_rule_is_judged_with_numbers(rules: tuple[FolkRule, ...], now: str) -> None:
+def test_every_rule_is_judged_with_numbers(rules: tuple[RuleOfThumb, ...], now: str) -> None:
     assert len(rules) >= 20 and len({rule.id for rule in rules}) == len(rules)
     for rule in rules:
         assert rule.verdict in {"holds", "roughly", "depends", "fails"}

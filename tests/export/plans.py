@@ -11,7 +11,8 @@ from tonnage.domain.fleet import FleetDay, Valleys
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import PLAN_SCHEMA, Bill, Capacity, Configuration, Provenance, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
-from tonnage.domain.workload import Lengths, Serve
+from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.serve import Serve
 
 ENGINE = Engine(
     name="vllm",

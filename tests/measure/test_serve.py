@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.measure.stub import Stub, serving
 from tonnage.cli import root
 from tonnage.domain.measurement import Load
-from tonnage.domain.workload import Slo
+from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
 from tonnage.measure.records import Spec, read_log
 from tonnage.measure.serve import measure_serve

@@ -11,7 +11,7 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
-from tonnage.domain.workload import Lengths
+from tonnage.domain.requests.common import Lengths
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.planning.deployment import Deployment, reachable
 from tonnage.planning.deployment import resolve as deployment_of

@@ -6,7 +6,7 @@ from tonnage import catalog
 from tonnage.domain.case import InferCase, ServeCase, Traffic
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Configuration
-from tonnage.domain.workload import Lengths
+from tonnage.domain.requests.common import Lengths
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.planning.error_model import ErrorModel, correlation, infer_level, serve_load, structure, train_level
 from tonnage.planning.predict.predict import predict

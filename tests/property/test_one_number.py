@@ -14,9 +14,9 @@ import pytest
 from tonnage.catalog import NOTHING
 from tonnage.domain.case import Links, ServeCase, ServeResult, Traffic, TrainCase, TrainCaseLayout, TrainResult
 from tonnage.domain.plan import Configuration, ServeOption
+from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import Simulation, SimulationTraffic
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.domain.workload import Serve
 from tonnage.errors import TonnageError
 from tonnage.planning.ask import answer
 from tonnage.planning.predict.predict import predict

@@ -113,3 +113,24 @@ def test_a_card_shows_what_is_unknown_as_a_dash(capsys: pytest.CaptureFixture[st
     assert {"power –", "usable memory –", "ECC –", "host link pcie4, rate not published", "source a sheet"} <= set(
         lines
     )
+
+
+def test_where_somebody_reads_ids_are_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = Listing(
+        kind="offers",
+        columns=(Column(name="accelerator"), Column(name="provider")),
+        rows=(
+            {"accelerator": "mi300x", "provider": "gcp"},
+            {"accelerator": "rtx-4090", "provider": "runpod"},
+            {"accelerator": None, "provider": None},
+        ),
+        today="2026-09-01",
+    )
+    show_listing(listing)
+    assert "mi300x" in (piped := capsys.readouterr().out) and "RunPod" not in piped
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show_listing(listing)
+    seen = capsys.readouterr().out
+    assert "MI300X 192 GB" in seen and "Google Cloud (gcp)" in seen and "RunPod" in seen and "–" in seen

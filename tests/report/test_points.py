@@ -61,6 +61,23 @@ def test_cases_of_all_kinds_share_a_table_and_refused_ones_are_counted() -> None
     assert "TPOT: " in opened and "matrix products" in opened
 
 
+@pytest.mark.usefixtures("looked_at")
+def test_published_results_near_a_case_stand_on_its_first_screen() -> None:
+    seen = asked("predict", "--near", "3", given=json.dumps(CASE)).stdout
+    assert len(seen.splitlines()) <= 24 and "{" not in seen
+    assert "Published near this case" in seen and "differs in" in seen and seen.count("TPOT") > 1
+    several = asked("predict", "--near", "2", given="\n".join([json.dumps(CASE)] * 2)).stdout
+    assert "Published near" not in several.replace("Published results near each case: --why", "")
+    assert (
+        asked("predict", "--near", "2", "--why", given="\n".join([json.dumps(CASE)] * 2)).stdout.count(
+            "Published near Llama 3.1 8B Instruct"
+        )
+        == 2
+    )
+    lines = asked("predict", "--near", "2", "--json", given=json.dumps(CASE)).stdout
+    assert len(json.loads(lines)["near"]) == 2
+
+
 def test_a_pipe_gets_lines_and_so_does_a_terminal_that_asks(looked_at: None) -> None:
     seen = asked("predict", "--json", given=json.dumps(CASE)).stdout
     assert json.loads(seen)["fits"] is True

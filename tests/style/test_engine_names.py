@@ -24,7 +24,9 @@ ALLOWED = {
     "catalog/hub/dense.py": ({"maxtext"}, "an importer of other tools' configurations"),
     "catalog/hub/names.py": ({"hf", "unsloth", "megatron"}, "words of model names"),
     "measure/history.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
-    "planning/folklore/rules.py": ({"llamacpp", "tensorrt"}, "sayings about engines by name"),
+    "planning/rules_of_thumb/rules.py": ({"llamacpp", "tensorrt"}, "sayings about engines by name"),
+    "adopt/jobs.py": ({"axolotl", "trl"}, "reads the files of these programs"),
+    "adopt/manifests.py": ({"vllm"}, "what platforms that name no engine start"),
     "planning/simulate/replay.py": ({"vllm"}, "plays logs that one engine writes"),
 }
 """File, the names it may say, and why."""

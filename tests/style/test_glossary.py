@@ -20,7 +20,7 @@ SENTENCES = ("planning/", "domain/", "simulation/", "measure/", "export/")
 """Here a string without a blank is a name of code."""
 ALLOWED = {"headroom for retries and experiments"}
 """Phrases of the right column that hold one of the left."""
-COMMANDS = {"folklore", "flips"}
+COMMANDS = {"flips"}
 """Words of code that these files name where nobody reads them: names of modules and of fields."""
 
 

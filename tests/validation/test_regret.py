@@ -6,9 +6,9 @@ import pytest
 from tests.validation.samples import sample
 
 from tonnage.domain.accuracy import Regret
-from tonnage.report.out_of_sample import regret_page
+from tonnage.report.out_of_sample import confidence_page, regret_page
 from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.regret import Latencies, latencies_of, regrets
+from tonnage.validation.regret import Latencies, confidence_regrets, latencies_of, regrets, reliability
 from tonnage.validation.rows import Row, read_rows
 
 ROOT = Path(__file__).parents[2]
@@ -87,3 +87,28 @@ def test_left_out_predictions_decide_well_too() -> None:
     every = regrets(rows, said=latencies_of({key: item.predicted for key, item in stored.items()}))[-1]
     assert every.questions > 200 and every.median_reached >= 0.97
     assert every.median_reached > every.random + 0.2
+
+
+def test_a_confidence_passes_over_what_may_miss_its_limit() -> None:
+    guess = said(c8=8.0, c32=9.5, c64=9.9, c256=40.0)  # the third is 15 ms in truth
+    lines = {line.rule: line for line in confidence_regrets(ROWS, said=guess, widths=lambda id: 1.3, margins=True)}
+    at_10 = [(lines[rule].reached[0], lines[rule].kept[0]) for rule in ("chance 50%", "chance 90%", "margin 0%")]
+    assert at_10[0] == at_10[2] == (0.0, 0.0)  # by the estimate alone it picks that one
+    assert at_10[1][1] == 1.0 and 0.0 < at_10[1][0] < 1.0
+    assert [line.unanswered for line in lines.values() if "chance" in line.rule] == sorted(
+        line.unanswered for line in lines.values() if "chance" in line.rule
+    )
+
+
+def test_the_truth_with_any_confidence_keeps_every_limit() -> None:
+    for line in confidence_regrets(ROWS, said=TRUTH, widths=lambda id: 1.0001):
+        assert line.kept == (1.0,) * len(line.limits_ms) and min(line.reached) > 0.999
+    (one,) = reliability(ROWS, said=TRUTH, widths=lambda id: 1.0001)
+    assert one.held == 1.0 and one.said > 0.99 and one.high == 1.0
+
+
+def test_the_page_shows_reached_and_kept_by_limit() -> None:
+    lines = confidence_regrets(ROWS, said=TRUTH, widths=lambda id: 1.2)
+    page = "\n".join(confidence_page(lines, reliability(ROWS, said=TRUTH, widths=lambda id: 1.2)))
+    assert "| this fit | chance 80% |" in page and "100% / 100%" in page and "| chance said |" in page
+    assert confidence_page([], []) == []

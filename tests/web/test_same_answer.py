@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,17 @@ WORKLOADS = [
     {"name": "chat", "model": MODEL, "rate": "2/s", "traffic": "chat", "ttft": "1 s"},
     {"name": "night", "kind": "batch", "model": MODEL, "items": "50k", "window": "22-6"},
 ]
+COMMAND = f"vllm serve {MODEL} --max-model-len 16384 --max-num-seqs 64"
+
+
+def _adopted(file: str, **fields: Any) -> Any:
+    """Python takes the path of a file where the page takes its text."""
+    with tempfile.NamedTemporaryFile("w", suffix=".sh") as kept:
+        kept.write(file)
+        kept.flush()
+        return tonnage.plan_from_file(kept.name, **fields)
+
+
 ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "plan/serve": ({"model": MODEL, **SERVE}, tonnage.plan_serve),
     "plan/finetune": ({"model": MODEL, **FINETUNE}, tonnage.plan_finetune),
@@ -41,10 +53,12 @@ ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "plan/fleet": ({"workloads": WORKLOADS, "provider": "gcp", "region": "europe-west4", "accelerator": "L4"},
                    tonnage.plan_fleet),
     "fit": ({"model": MODEL, "accelerator": "H100", "context": "8k"}, tonnage.fit),
+    "local": ({"accelerator": "RTX 4090", "memory": "64 GB", "context": "8k"}, tonnage.local),
     "cost/rent-or-buy": ({"machine": "H100", "utilisation": "60 %", "country": "DE"}, tonnage.rent_or_buy),
     "simulate": (CASE, tonnage.simulate),
     "compare/ways": ({**CASE, "ways": {"small steps": {"engine_options": {"max_num_batched_tokens": 512}},
                                        "as it is": {}}}, tonnage.compare),
+    "adopt": ({"file": COMMAND, "accelerator": "H100", "rate": "2/s"}, _adopted),
 }  # fmt: skip
 
 
@@ -78,8 +92,13 @@ def _form(fields: dict[str, Any]) -> dict[str, str]:
 def _command(path: str, fields: dict[str, Any], folder: Path) -> list[str]:
     if path == "fit":
         return ["fit", MODEL, "-a", "H100", "--context", "8k"]
+    if path == "local":
+        return ["local", "-a", "RTX 4090", "--memory", "64 GB", "--context", "8k"]
     if path == "cost/rent-or-buy":
         return ["cost", "rent-or-buy", "H100", "--utilisation", "60 %", "--country", "DE"]
+    if path == "adopt":
+        (folder / "run.sh").write_text(fields["file"])
+        return ["adopt", str(folder / "run.sh"), "--accelerator", "H100", "--rate", "2/s"]
     file = folder / "request.json"
     kind = QUESTIONS[path].kind
     file.write_text(json.dumps({**({"plan": kind} if kind else {}), **fields}))

@@ -111,7 +111,9 @@ def test_every_example_runs_through_the_protocols_own_client(tmp_path: Path) -> 
             assert len(listed.model_dump_json(by_alias=True, exclude_none=True)) < MAX_LIST_BYTES
             assert {tool.name for tool in listed.tools} == {tool.name for tool in tool_list()}
             for tool in listed.tools:
-                assert tool.annotations.read_only_hint and not tool.annotations.destructive_hint
+                keeps = "plan_file" in tool.output_schema["properties"]
+                assert tool.annotations.read_only_hint is not keeps and tool.annotations.idempotent_hint
+                assert not tool.annotations.destructive_hint
                 (example,) = tool.input_schema["examples"]
                 found = await session.call_tool(tool.name, example)
                 assert not found.is_error, f"{tool.name}: {found.content[0].text}"

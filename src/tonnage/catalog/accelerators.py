@@ -8,6 +8,7 @@ every caller sees one mapping.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -18,8 +19,8 @@ import msgspec
 from tonnage.catalog import hardware, names, what_if
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, calibrations, file_states, tables
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
-from tonnage.domain.accelerator import STATUSES, Accelerator, Fact, Link
-from tonnage.errors import BadFact, BadRequest, UnknownName
+from tonnage.domain.accelerator import STATUSES, Accelerator, Fact, Link, parse_slice_name
+from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName
 from tonnage.units import GB, GiB, MiB
 
 __all__ = ["accelerator", "accelerators", "ambiguity", "predictable", "status_note"]
@@ -32,6 +33,9 @@ _PEAKS: Final = {
     **{f"{dtype}_top_per_s": dtype for dtype in ("int8", "int4")},
 }
 _TERA: Final = 1e12
+
+_MEMORY: Final = re.compile(r"\s(\d{1,4}) ?[Gg][Bb]\s*$")
+"""The size behind a name."""
 
 
 def accelerators(additions: Additions = NOTHING) -> Mapping[str, Accelerator]:
@@ -59,10 +63,24 @@ def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
     found = known.get(name)
     if found is not None:
         return found
-    split = hardware.parse_slice_name(name)
+    split = parse_slice_name(name)
     if split is not None:
         return _slice(accelerator(split[0], additions), split[1])
-    return known[names.resolve(name, _index(additions, file_states(additions))).id]
+    index = _index(additions, file_states(additions))
+    try:
+        return known[names.resolve(name, index).id]
+    except UnknownName:
+        stated = _MEMORY.search(name)
+        if stated is None:
+            raise
+        # "MI300X 192 GB", as answers name it: the part without its size, if that is its size.
+        try:
+            part = known[names.resolve(name[: stated.start()], index).id]
+        except TonnageError:
+            part = None
+        if part is None or float(stated[1]) not in {round(part.memory_bytes / unit) for unit in (GB, GiB)}:
+            raise
+        return part
 
 
 def predictable(name: str, additions: Additions = NOTHING) -> Accelerator:
@@ -116,7 +134,7 @@ def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
     True
     """
     known = accelerators(additions)
-    if name in known or hardware.parse_slice_name(name) is not None:
+    if name in known or parse_slice_name(name) is not None:
         return None
     match = names.resolve(name, _index(additions, file_states(additions)))
     if not match.others:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 
-from tonnage.catalog.published import quality_scores
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.machine import Download
 
@@ -38,6 +37,8 @@ def published_score(model: str) -> float | None:
 @cache
 def _scores() -> dict[str, float]:
     """By plain name; the best of several tunings of the same weights, for files come in the tuned one."""
+    from tonnage.catalog.published import quality_scores  # `fit` loads this module, and seldom asks for a score
+
     found: dict[str, float] = {}
     for score in quality_scores():
         if score.benchmark == BENCHMARK and score.variant == "bf16":

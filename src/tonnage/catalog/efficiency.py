@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.catalog.accelerators import accelerators
-from tonnage.catalog.hardware import multiprocessors_of_slice, parse_slice_name
-from tonnage.domain.accelerator import Accelerator
+from tonnage.catalog.hardware import multiprocessors_of_slice
+from tonnage.domain.accelerator import Accelerator, parse_slice_name
 from tonnage.domain.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact
@@ -347,8 +347,12 @@ def _plateau(name: str) -> float:
         if (place := header.index.get("gemm/bf16")) is None:
             continue
         grid = _grid(body[place[0] : sum(place)], "own", _OWN)
-        large = [[exp(at) >= least for at in axis] for axis, least in zip(grid.axes, (2048, 2048, 1024), strict=True)]
-        kept = [excess for excess, (n, k, m) in zip(grid.excess, product(*large), strict=True) if n and k and m]
+        n, k, m = (
+            [place for place, at in enumerate(axis) if exp(at) >= least]
+            for axis, least in zip(grid.axes, (2048, 2048, 1024), strict=True)
+        )
+        columns, depth = len(grid.axes[1]), len(grid.axes[2])
+        kept = [grid.excess[(row * columns + column) * depth + cell] for row, column, cell in product(n, k, m)]
         medians.append(_REACHED * exp(-LOG_STEP * median(kept)))
     return max(medians, default=_HALF_RATE_SHARE)
 

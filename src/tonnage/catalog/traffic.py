@@ -12,7 +12,7 @@ from functools import cache
 import msgspec
 
 from tonnage.catalog.rows import DATA, table
-from tonnage.domain.workload import Lengths
+from tonnage.domain.requests.common import Lengths
 from tonnage.errors import UnknownName
 
 __all__ = ["Profile", "Shape", "profile", "profiles", "shape", "shapes"]

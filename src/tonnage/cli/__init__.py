@@ -45,6 +45,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "sweep": ("tonnage.cli.sweep:sweep", "A grid of questions over many cores or machines."),
     "explain": ("tonnage.cli.explain:explain", "Where each number of an answer comes from."),
     "export": ("tonnage.cli.export:export", "Files that start a plan on an engine or orchestrator."),
+    "adopt": ("tonnage.cli.adopt:adopt", "What a running deployment's own file does, and what should run instead."),
     "check": ("tonnage.cli.check:check", "What changed against a kept plan: for continuous integration."),
     "accuracy": ("tonnage.cli.accuracy:accuracy", "Predicted against measured, by block."),
     "measure": ("tonnage.cli.measure:measure", "What an endpoint really does; reports of other tools; size from them."),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.showing import on_terminal, why_option
+from tonnage.cli.options import on_terminal, why_option
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ BY = ("engine", "accelerator", "family", "precision", "load")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable report (schema tonnage.accuracy/1).")
 @click.option("--rows", "rows_file", type=click.Path(dir_okay=False), help="Write every row and quantity as CSV.")
 @click.option("--markdown", type=click.Path(dir_okay=False), help="Write the report as a Markdown page.")
+@click.option(
+    "--figures", type=click.Path(dir_okay=False), help="Write the left-out figures as CSV, as the web page shows them."
+)
 @click.option("--block", "blocks", multiple=True, help="Only this block; may be given several times.")
 @click.option("--by", type=click.Choice(BY), help="Split each block further.")
 @click.option(
@@ -50,6 +53,7 @@ def accuracy(
     as_json: bool,
     rows_file: str | None,
     markdown: str | None,
+    figures: str | None,
     blocks: tuple[str, ...],
     by: str | None,
     leave_out: str | None,
@@ -94,12 +98,18 @@ def accuracy(
     groups += _layouts(wanted) if layouts or markdown else ()
     networks = () if limit or leave_out else _networks(wanted, scores, paths=paths, whole=not blocks)
     report = replace(
-        report, regret=tuple(_regret(wanted, scores)), logs=logs, training=groups, networks=networks,
+        report, regret=tuple(_regret(wanted, scores)), **_chances(wanted, scores), logs=logs,
+        training=groups, networks=networks,
         out_of_sample=OutOfSample() if limit or leave_out else out_of_sample(wanted, scores, root=_root(paths)),
     )  # fmt: skip
     if markdown:
         page = _page(wanted, scores, markdown=Path(markdown), paths=paths)
         Path(markdown).write_text(as_markdown(replace(report, blocks=report_of(scores).blocks), page), encoding="utf-8")
+    if figures:
+        from tonnage.report.out_of_sample import standing_rows
+
+        with Path(figures).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(standing_rows(report.out_of_sample))
     _print(report, why=why, as_json=as_json)
 
 
@@ -210,6 +220,21 @@ def _regret(rows: list[Row], scores: list[Score]) -> list[Regret]:
     return [*regrets(rows, said=said), *regrets(rows, said=said, by="engine")[-1:]]
 
 
+def _chances(rows: list[Row], scores: list[Score], *, who: str = "") -> dict[str, Any]:
+    """Decisions by chance, and how far those chances hold."""
+    from tonnage.validation.regret import confidence_regrets, latencies_of, reliability, widths_of
+
+    known = [item for item in scores if item.predicted]
+    said = latencies_of({(item.id, item.quantity): item.predicted for item in known if item.predicted})
+    widths = widths_of(
+        {(item.id, item.quantity): item.high / item.predicted for item in known if item.high and item.predicted}
+    )
+    return {
+        "confidence": tuple(confidence_regrets(rows, said=said, widths=widths, who=who, margins=not who)),
+        "reliability": tuple(reliability(rows, said=said, widths=widths, who=who)),
+    }
+
+
 def _training(rows: list[Row], scores: list[Score], *, failed: list[Score], root: Path) -> tuple[Figure, ...]:
     """Groups of training rows beside what they are to reach, those that no fit reads among them."""
     from tonnage.validation.left_out import left_out_predictions
@@ -272,7 +297,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
     from tonnage.report.accuracy import Page
     from tonnage.validation.baselines import baseline_scores
     from tonnage.validation.left_out import left_out_predictions, left_out_scores
-    from tonnage.validation.out_of_sample import set_aside
+    from tonnage.validation.out_of_sample import group_scores, set_aside
     from tonnage.validation.peers import FILE, NAME, compare_with_peer
     from tonnage.validation.regret import latencies_of, regrets
     from tonnage.validation.rows import read_rows
@@ -282,6 +307,12 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
     every = [row for path in paths for row in read_rows(path)]
     rivals = tuple((name, tuple(by_quantity(own))) for name, own in baseline_scores(rows, scores))
     stored = {kind: left_out_predictions(root, kind) for kind in LEAVE_OUT}
+    chances = [
+        _chances(rows, list(group_scores(rows, scores, root=root, kind=kind)), who=f"{kind} left out")
+        for kind in LEAVE_OUT
+        if stored[kind]
+    ]
+    chances.insert(0, _chances(rows, scores))
     unseen = [item for own in stored.values() for item in left_out_scores(scores, own)]
     return Page(
         overall=tuple(by_quantity(scores)),
@@ -296,6 +327,8 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
         },
         unseen=tuple(by_quantity(unseen)) if any(stored.values()) else (),
         aside=tuple(set_aside(rows, scores, every=every, root=root, predict=predict)),
+        confidence=tuple(line for own in chances for line in own["confidence"]),
+        reliability=tuple(line for own in chances for line in own["reliability"]),
         peer=NAME,
         peers=tuple(compare_with_peer(rows, scores, path=root / FILE, left_out=stored["family"])),
         regret=(

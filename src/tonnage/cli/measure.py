@@ -13,9 +13,9 @@ import click
 from tonnage.cli.history import keep
 from tonnage.cli.measure_points import plan, quick
 from tonnage.cli.measure_train import train
-from tonnage.cli.showing import why_option
+from tonnage.cli.options import why_option
 from tonnage.domain.measurement import Capacity, Load, Measurement
-from tonnage.domain.workload import Slo
+from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
 from tonnage.units import read
 

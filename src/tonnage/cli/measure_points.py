@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tonnage.cli.history import keep
-from tonnage.cli.showing import why_option, working
+from tonnage.cli.options import why_option, working
 from tonnage.units import read
 
 __all__ = ["plan", "quick"]

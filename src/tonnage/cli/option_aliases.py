@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Final
 
-from tonnage.domain.requests.aliases import ALIASES
-
-__all__ = ["OURS", "ours"]
+__all__ = ["ours", "theirs_by_ours"]
 
 _BESIDE_FIELDS: Final = {"plot": "chart picture", "output": "out save o-file"}
 """Options that belong to no field of a question: names that other programs give them."""
-OURS: Final = {
-    **{name.replace("_", "-"): theirs.split() for name, theirs in ALIASES.items()},
-    **{name: theirs.split() for name, theirs in _BESIDE_FIELDS.items()},
-}
-"""Our option: what others call it."""
+
+
+@cache
+def theirs_by_ours() -> Mapping[str, list[str]]:
+    """Our option: what others call it."""
+    from tonnage.domain.requests.field import ALIASES  # only who mistypes an option waits for it
+
+    fields = {name.replace("_", "-"): theirs for name, theirs in ALIASES.items()}
+    return {name: theirs.split() for name, theirs in (fields | _BESIDE_FIELDS).items()}
 
 
 def ours(name: str, known: Collection[str]) -> str | None:
@@ -30,4 +33,6 @@ def ours(name: str, known: Collection[str]) -> str | None:
         The command's own options, such as `--accelerator`.
     """
     plain = name.lstrip("-").lower().replace("_", "-")
-    return next((f"--{our}" for our, theirs in OURS.items() if plain in theirs and f"--{our}" in known), None)
+    return next(
+        (f"--{our}" for our, theirs in theirs_by_ours().items() if plain in theirs and f"--{our}" in known), None
+    )

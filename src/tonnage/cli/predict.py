@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.showing import on_terminal, working
+from tonnage.cli.options import on_terminal, working
 from tonnage.errors import BadFact, echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tonnage.catalog import Additions
     from tonnage.domain.case import Case, Result
+    from tonnage.domain.published import Near
+
+    Beside = Callable[[Case], tuple[Near, ...]]
 
 __all__ = ["predict"]
 
@@ -44,13 +46,14 @@ def predict(
 
     CASES holds one JSON object a line (or one JSON array, or a YAML list in a file named .yaml). Each is answered by
     one JSON object a line, in order; a line that cannot be answered gets {"error": …, "line": n}, and the exit code
-    is then 2. On a terminal a table is shown instead, unless --json or --near asks for the lines.
+    is then 2. On a terminal a table is shown instead, unless --json asks for the lines.
 
     \b
     {"kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
      "traffic": {"concurrency": 64}, "isl": 1024, "osl": 1024}
     """
     from tonnage.catalog import gather
+    from tonnage.planning.near import near
     from tonnage.planning.predict.case_lines import raw_cases
     from tonnage.planning.predict.predict import predict as one
 
@@ -59,13 +62,12 @@ def predict(
         with nullcontext(sys.stdin.buffer) if cases == "-" else Path(cases).open("rb") as file:
             listed = Path(cases).suffix.lower() in {".yaml", ".yml"}
             asked = partial(one, additions=additions, why=why)
-            if limit is not None:
-                asked = partial(_beside, asked, additions, limit)
+            beside = None if limit is None else partial(near, limit=limit, additions=additions)
             raw = raw_cases(file, yaml=listed)
-            if on_terminal() and limit is None and not as_json:
-                failed = _shown(raw, asked, why=why, every=every)
+            if on_terminal() and not as_json:
+                failed = _shown(raw, asked, beside, why=why, every=every)
             else:
-                failed = _written(raw, asked)
+                failed = _written(raw, asked if beside is None else partial(_with_near, asked, beside))
     except FileNotFoundError:
         raise BadFact(f"'{echo(cases)}' does not exist; name a file of cases, or - for standard input") from None
     if failed:
@@ -84,7 +86,9 @@ def _written(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Any]) -> bo
     return failed
 
 
-def _shown(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Result], *, why: bool, every: bool) -> bool:
+def _shown(
+    cases: Iterable[tuple[int, Any]], one: Callable[[Case], Result], beside: Beside | None, *, why: bool, every: bool
+) -> bool:
     """Predictions as a first screen; whether any case was refused."""
     import msgspec
 
@@ -97,7 +101,7 @@ def _shown(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Result], *, w
 
     def keeping(case: Case) -> Result:
         nonlocal last
-        last = Predicted(case, one(case))
+        last = Predicted(case, one(case), near=beside(case) if beside is not None else ())
         assert last.result is not None
         return last.result
 
@@ -110,11 +114,8 @@ def _shown(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Result], *, w
     return any(one.error for one in found)
 
 
-def _beside(one: Callable[[Case], Result], additions: Additions, limit: int, case: Case) -> Any:
+def _with_near(one: Callable[[Case], Result], beside: Beside, case: Case) -> Any:
     """The prediction with what others published near its case."""
     import msgspec
 
-    from tonnage.planning.near import near
-
-    result = msgspec.to_builtins(one(case))
-    return {**result, "near": near(case, limit=limit, additions=additions)}
+    return {**msgspec.to_builtins(one(case)), "near": beside(case)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 __all__ = [
-    "SCHEMA", "AccuracyReport", "BlockErrors", "Duel", "Figure", "GroupErrors", "LogErrors", "OutOfSample",
-    "PeerErrors", "Regret", "SetAside", "SkippedRow", "Standing",
+    "SCHEMA", "AccuracyReport", "BlockErrors", "ConfidenceRegret", "Duel", "Figure", "GroupErrors", "LogErrors",
+    "OutOfSample", "PeerErrors", "Regret", "Reliability", "SetAside", "SkippedRow", "Standing",
 ]  # fmt: skip
 
 SCHEMA = "tonnage.accuracy/1"
@@ -206,6 +206,37 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What picking at random among those that keep the limit would reach, median over questions."""
 
 
+class ConfidenceRegret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one rule reaches among measured configurations; a miss and no answer reach and keep nothing."""
+
+    who: str = ""
+    """Whose predictions; empty = ours."""
+    rule: str
+    """The least chance of keeping the limit, or the margin kept under it."""
+    questions: int
+    """Over all limits."""
+    unanswered: int
+    """Of them, those where no configuration passes the rule."""
+    limits_ms: tuple[float, ...]
+    reached: tuple[float, ...]
+    """By limit: mean share of the best measured rate."""
+    kept: tuple[float, ...]
+    """By limit: share of questions whose pick keeps it."""
+
+
+class Reliability(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Picks by the chance that was said of them, and what became of them."""
+
+    who: str = ""
+    low: float
+    high: float
+    plans: int
+    said: float
+    """Mean chance. [-]"""
+    held: float
+    """Share that kept the limit. [-]"""
+
+
 class LogErrors(msgspec.Struct, frozen=True, kw_only=True):
     """An engine's request log, played again: predicted over measured, less one, at each percentile."""
 
@@ -251,6 +282,9 @@ class AccuracyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Of those, predicted not to fit."""
     regret: tuple[Regret, ...] = ()
     """Decisions taken by these predictions, where serving points were scored."""
+    confidence: tuple[ConfidenceRegret, ...] = ()
+    """The same decided by chance, at several confidences."""
+    reliability: tuple[Reliability, ...] = ()
     training: tuple[Figure, ...] = ()
     """Groups of training rows beside what each is to reach, where training rows were scored."""
     networks: tuple[Figure, ...] = ()

@@ -11,7 +11,7 @@ from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.cost import EnergyUse
 from tonnage.domain.plan import Bill, Configuration, RankedPlan
-from tonnage.domain.workload import Batch
+from tonnage.domain.requests.serve import Batch
 
 __all__ = ["BatchOption", "BatchPlan", "TradeOff"]
 
@@ -55,8 +55,10 @@ class BatchOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     kg_co2: float | None = None
     basis: str = ""
     verdict: str = ""
+    chance: float | None = None
+    """Of keeping deadline and budget; absent where neither is given. [-]"""
     sure: bool = True
-    """The deadline holds at the slow end of the interval too."""
+    """The chance is at least the confidence asked for."""
     ties: bool = False
     """It may cost no more than the first, errors that both share left out."""
     limit_bytes: float | None = None

@@ -59,6 +59,10 @@ class InferOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What a driver leaves of one accelerator's memory. [bytes]"""
     needs: tuple[HostNeed, ...] = ()
     """What one instance must bring; empty where nobody rents it."""
+    chance: float | None = None
+    """Of carrying the load, and in time where a latency is asked for. [-]"""
+    sure: bool = True
+    """The chance is at least the confidence asked for."""
     verdict: str = ""
 
 

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tonnage.domain.workload import Slo
+from tonnage.domain.requests.common import Slo
 
 __all__ = [
     "CAPACITY_SCHEMA",

@@ -13,12 +13,13 @@ import msgspec
 
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Part, Quantity, Verdict
-from tonnage.domain.cost import BillingRules, EnergyUse, UnitCosts
+from tonnage.domain.cost import BillingRules, EnergyUse, TokensInstead, UnitCosts
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.money import OfferKind, Trust
 from tonnage.domain.precision import Precision
 from tonnage.domain.published import QualityChange
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 
 __all__ = [
     "PLAN_SCHEMA",
@@ -26,6 +27,7 @@ __all__ = [
     "BreakEven",
     "Capacity",
     "Choice",
+    "ConfidencePrice",
     "Configuration",
     "Decision",
     "LoadPoint",
@@ -134,6 +136,9 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The price is older than 90 days."""
     country: str = ""
     notes: str = ""
+    trust: Trust = "primary"
+    """Who says the price; what is not primary comes after every option whose price is."""
+    kind: OfferKind = "instance"
 
     @property
     def usd_per_hour(self) -> float:
@@ -162,8 +167,10 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     other_offers: tuple[Bill, ...] = ()
     verdict: str = ""
     """Why it leads, or why it lost to the option ranked first."""
+    chance: float | None = None
+    """Of meeting every objective at once, at the peak; absent where none is given. [-]"""
     sure: bool = True
-    """Its step times rest on measured kernels, or every objective holds at the far end of its interval too."""
+    """The chance is at least the confidence asked for."""
     ties: bool = False
     """It may cost no more than the first: the two cannot be told apart within the errors that they do not share."""
     limit_bytes: float | None = None
@@ -266,6 +273,15 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assumed: tuple[str, ...] = ()
 
 
+class ConfidencePrice(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cheapest option costs that meets every objective with at least this chance."""
+
+    confidence: float
+    usd_per_hour: float
+    accelerator: str
+    accelerators: int
+
+
 class SeparatePools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Disaggregated serving: prefill on some workers, decode on others; the cheapest such fleet, simulated."""
 
@@ -355,6 +371,8 @@ class ServePlan(
 
     frontier: tuple[int, ...] = ()
     """Indices of options that no other beats in cost and latency at once."""
+    confidence_prices: tuple[ConfidencePrice, ...] = ()
+    """Cost against confidence, among the options looked at; a confidence that none reaches is left out."""
     why_not_fewer: str = ""
     sizes: tuple[Sizing, ...] = ()
     """The first option with less and with more room."""
@@ -364,3 +382,5 @@ class ServePlan(
     """The first option over a day, a week, or bursts and pauses; absent when the load is not said to vary so."""
     pools: SeparatePools | None = None
     """Prefill and decode apart; absent when not asked for, or when no such fleet meets the objectives."""
+    tokens: TokensInstead | None = None
+    """Buying the tokens instead; absent where no provider states a price of them, or nothing serves the load."""

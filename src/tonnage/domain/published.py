@@ -3,15 +3,15 @@ What others measured and published, short enough to travel with the package.
 
 `Published` is a measured speed, and `Near` what of them is near a question. `QualityScore` is what lower precision, a
 smaller model or adapters cost in the quality of output: what changes is always a ratio of two scores of one source and
-one benchmark, and what nobody has published stays unknown: an absent `kept`, never 100 %. `FolkRule` is a rule of thumb
-beside what is computed for it and what somebody measured.
+one benchmark, and what nobody has published stays unknown: an absent `kept`, never 100 %. `RuleOfThumb` is a saying
+of the field beside what is computed for it and what somebody measured.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-__all__ = ["FolkRule", "Near", "Published", "QualityChange", "QualityScore"]
+__all__ = ["Near", "Published", "QualityChange", "QualityScore", "RuleOfThumb"]
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -102,7 +102,7 @@ class QualityChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Of the quality floor that was asked for; absent = no floor was given."""
 
 
-class FolkRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RuleOfThumb(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One rule that articles repeat, judged."""
 
     id: str

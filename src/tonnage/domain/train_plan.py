@@ -15,7 +15,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.cost import EnergyUse
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.plan import Bill, RankedPlan
-from tonnage.domain.workload import FineTune, Train
+from tonnage.domain.requests.train import FineTune, Train
 
 __all__ = [
     "Milestone",
@@ -163,8 +163,10 @@ class TrainOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     other_offers: tuple[Bill, ...] = ()
     verdict: str = ""
     notes: tuple[str, ...] = ()
+    chance: float | None = None
+    """Of keeping deadline and budget; absent where neither is given. [-]"""
     sure: bool = True
-    """Deadline and budget hold in nine of ten runs, memory keeps a reserve, and the architecture has been measured."""
+    """The chance is at least the confidence asked for, memory keeps a reserve, and the architecture was measured."""
     ties: bool = False
 
     @property
@@ -180,6 +182,8 @@ class TrainPlan(RankedPlan[Train | FineTune, TrainOption], frozen=True, kw_only=
     frontier: tuple[int, ...] = ()
     """Indices of options that no other beats in cost and time at once."""
     scaling: tuple[ScalingPoint, ...] = ()
+    faster: str = ""
+    """Other software, or 8-bit products, that would be much faster on the first option's accelerators."""
     stops_paying: str = ""
     """Where adding accelerators stops paying."""
     spot: str = ""

@@ -17,9 +17,10 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import checkpoint_of, offer_line
 from tonnage.export.text import label, safe_name
 
-__all__ = ["Job", "job"]
+__all__ = ["Job", "attention_of", "job"]
 
-FULL: Final = "full"
+FLASH_FROM: Final = 8
+"""First compute capability (major) that FlashAttention-2 runs on."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     spot: bool
     shape: dict[str, Any]
     """Layers, widths and vocabulary, where the plan knows them; empty otherwise."""
+    rotary_base: float | None = None
+    """Base of the rotary positions, where the plan knows it."""
+    capability: str = ""
+    """CUDA's compute capability, where the accelerator has one and it is known."""
+    vendor: str = ""
+    """Of the accelerator; empty = not known."""
     provider: str
     region: str
     instance_type: str
@@ -129,11 +136,25 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
         asynchronous=request.checkpoint == "async",
         spot=bill.term == "spot",
         shape=dict(plan.model.get("shape", {})),
+        rotary_base=plan.model.get("rotary_base"),
+        capability=str(plan.model.get("compute_capability", "")),
+        vendor=str(plan.model.get("vendor", "")),
         provider=bill.provider,
         region=bill.region,
         instance_type=bill.instance_type,
         lines=_lines(plan, option, model),
     )
+
+
+def attention_of(made: Job) -> str:
+    """
+    transformers' name of the attention that runs: FlashAttention-2 needs NVIDIA's Ampere (8.0) or newer, or AMD's CDNA.
+
+    Source: github.com/Dao-AILab/flash-attention, "Installation and features".
+    """
+    major = int(made.capability.partition(".")[0]) if made.capability[:1].isdigit() else None
+    flash = made.vendor == "amd" if major is None else major >= FLASH_FROM
+    return "flash_attention_2" if flash else "sdpa"
 
 
 def _lines(plan: TrainPlan, option: TrainOption, model: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import msgspec
 
 from tonnage.errors import BadRequest
 
-__all__ = ["Names", "Server", "Target", "names"]
+__all__ = ["Names", "Server", "Target", "accelerators_called", "names"]
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,3 +90,14 @@ def _rows() -> dict[str, Names]:
 def names(accelerator: str) -> Names:
     """The spellings of an accelerator; all empty where it is not in the table."""
     return _rows().get(accelerator) or Names(accelerator=accelerator, vendor="")
+
+
+def accelerators_called(word: str, *, by: str) -> tuple[str, ...]:
+    """
+    The accelerators that one target spells so; several where a spelling names a family (SkyPilot's A100).
+
+    >>> accelerators_called("NVIDIA-H100-80GB-HBM3", by="product")
+    ('h100-sxm5-80gb',)
+    """
+    folded = word.strip().lower()
+    return tuple(row.accelerator for row in _rows().values() if folded and getattr(row, by).lower() == folded)

@@ -11,8 +11,8 @@ from typing import Final, Literal
 import msgspec
 
 from tonnage.domain.measurement import CAPACITY_SCHEMA, Capacity, Measurement, Point
+from tonnage.domain.requests.common import Slo
 from tonnage.domain.train_measurement import TRAIN_BUDGET_SCHEMA, Phase, TrainBudget, TrainMeasurement, TrainRun
-from tonnage.domain.workload import Slo
 from tonnage.errors import BadRequest, Unmeasured
 from tonnage.measure.knee import badness, meets
 

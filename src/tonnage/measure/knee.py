@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from tonnage.domain.measurement import Knee, Latency, Point, turning_point
-from tonnage.domain.workload import Slo
+from tonnage.domain.requests.common import Slo
 
 __all__ = ["badness", "knee_of", "meets", "next_level"]
 

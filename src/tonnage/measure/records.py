@@ -17,7 +17,7 @@ import msgspec
 
 from tonnage.domain.diagnosis import Reading
 from tonnage.domain.measurement import Load, ServerState
-from tonnage.domain.workload import Slo
+from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.files import read_whole, refuse_heavy
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Load, Measurement, Point
-from tonnage.domain.workload import Slo
+from tonnage.domain.requests.common import Slo
 from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
 from tonnage.simulation.metrics import Objectives, Summary, e2e_s, goodput_per_s, summary, tpot_s, ttft_s

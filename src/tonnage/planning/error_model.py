@@ -18,7 +18,7 @@ Whether a number was simulated or computed in the steady state, and what else wa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
@@ -39,9 +39,15 @@ __all__ = [
     "Pair",
     "Ratio",
     "basis_of_tier",
+    "chance_of",
+    "chance_within",
     "correlation",
+    "end_at",
+    "end_of",
     "infer_level",
+    "joint_chance",
     "load_class",
+    "load_ends",
     "ratio",
     "serve_level",
     "serve_load",
@@ -59,6 +65,14 @@ BASIS_OF_TIER: Final[dict[Rung, Basis]] = {
 """How a number is founded whose kernels were measured on the accelerator itself, on kin of it, or nowhere."""
 NINETY: Final = 1.6448536269514722
 """Standard deviations from the mean to the end of a 90 % interval."""
+SHARED_BY_LATENCIES: Final = 0.25
+"""Of the variance of two latencies of one stack under one load, what both have in common: correlation of the errors of
+TTFT and TPOT on 2,411 published points, 0.19 to 0.30 by what is left out (log, 2026-11-22). [-]"""
+_SPAN: Final = 4.0
+_NODES: Final = 16
+"""Of the integral over the shared cause: standard deviations to each side, and steps; good to 1e-4. [-]"""
+_CERTAIN: Final = 2.0
+"""Times the way to the end of an interval, from which a limit holds for certain: 1 in 2,000. [-]"""
 _ONE_STEP_TOKENS: Final = 8192.0
 """Prompts that one step takes, by the usual chunk budget."""
 _MANY_STEPS: Final = 16.0
@@ -110,9 +124,90 @@ class ErrorModel(msgspec.Struct, frozen=True, kw_only=True):
         low, high = self.bounds(name, value)
         # Each side is as wide as its own end says.
         spread = math.log(high / value) if limit >= value else math.log(value / low)
-        if spread == 0.0:
-            return float(value <= limit)
-        return 0.5 * (1.0 + math.erf(math.log(limit / value) * NINETY / spread / math.sqrt(2.0)))
+        return chance_of(math.log(limit / value) / spread if spread else end_of(value <= limit))
+
+
+def chance_of(x: float) -> float:
+    """
+    Probability that an error goes no further than `x` times the way to the end of its 90 % interval. [-]
+
+    Examples
+    --------
+    >>> chance_of(0.0), round(chance_of(1.0), 6), chance_of(end_of(False))
+    (0.5, 0.95, 0.0)
+    """
+    return 0.5 * (1.0 + math.erf(x * NINETY / math.sqrt(2.0)))
+
+
+def chance_within(quantity: Quantity, limit: float | None) -> float:
+    """
+    Probability that a quantity turns out at most `limit`, by its own interval; certain without a limit. [-]
+
+    Examples
+    --------
+    >>> chance_within(Quantity(value=2.0, unit="s", low=1.0, high=4.0), 4.0)
+    0.95
+    """
+    if limit is None:
+        return 1.0
+    low, high, value = quantity.low, quantity.high, quantity.value
+    if low is None or high is None or min(low, value, limit) <= 0.0:
+        return float(value <= limit)
+    spread = math.log(high / value) if limit >= value else math.log(value / low)
+    return round(chance_of(math.log(limit / value) / spread if spread > 0.0 else end_of(value <= limit)), 12)
+
+
+def end_at(chance: float) -> float:
+    """
+    How far an error goes with a chance: what `chance_of` takes back. [-]
+
+    Examples
+    --------
+    >>> round(end_at(0.95), 4), round(chance_of(end_at(0.8)), 6)
+    (1.0, 0.8)
+    """
+    low, high = -4.0, 4.0
+    for _ in range(40):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if chance_of(middle) < chance else (low, middle)
+    return (low + high) / 2.0
+
+
+def end_of(holds: bool) -> float:
+    """How far an error may go where there is none: any way if the limit holds as predicted, nowhere if not. [-]"""
+    return math.inf if holds else -math.inf
+
+
+def joint_chance(ends: Sequence[float]) -> float:
+    """
+    Probability that all of several latencies of one stack keep their limits. [-]
+
+    Normal errors with one cause in common that makes up `SHARED_BY_LATENCIES` of their variance: never more than the
+    least of the chances, never less than their product, and rising in each.
+
+    Parameters
+    ----------
+    ends : sequence of float
+        For each latency, how far its error may go, as `chance_of` takes it. [-]
+
+    Examples
+    --------
+    >>> one = 0.78
+    >>> [round(joint_chance(ends), 2) for ends in ([one], [one, end_of(True)], [one, one], [one, end_of(False)])]
+    [0.9, 0.9, 0.82, 0.0]
+    """
+    least = min(map(chance_of, ends), default=1.0)
+    doubtful = [end * NINETY for end in ends if end < _CERTAIN]
+    if len(doubtful) < 2 or least <= 0.0:
+        return least
+    common, own = math.sqrt(SHARED_BY_LATENCIES), math.sqrt(2.0 * (1.0 - SHARED_BY_LATENCIES))
+    total = weights = 0.0
+    for i in range(_NODES + 1):
+        cause = _SPAN * (2.0 * i / _NODES - 1.0)
+        weight = math.exp(-cause * cause / 2.0)
+        weights += weight
+        total += weight * math.prod(0.5 * (1.0 + math.erf((end - common * cause) / own)) for end in doubtful)
+    return min(total / weights, least)
 
 
 def basis_of_tier(tier: Rung, *, overheads_borrowed: bool = False, calibrated: bool = False) -> Basis:
@@ -184,6 +279,15 @@ def load_class(in_flight: float, prompt_tokens: float) -> str:
     """
     steps = in_flight * prompt_tokens / _ONE_STEP_TOKENS
     return "light" if steps <= 1.0 else "steady" if steps <= _MANY_STEPS else "crowded"
+
+
+def load_ends(prompt_tokens: float) -> tuple[tuple[str, float], ...]:
+    """The classes of load in their order, each with the requests at once up to which it reaches."""
+    return (
+        ("light", _ONE_STEP_TOKENS / prompt_tokens),
+        ("steady", _MANY_STEPS * _ONE_STEP_TOKENS / prompt_tokens),
+        ("crowded", math.inf),
+    )
 
 
 def train_level(model: Model, *, basis: str, method: str, software: str) -> str:

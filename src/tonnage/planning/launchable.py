@@ -55,6 +55,7 @@ def launchable(
     if checkpoint is not None:
         facts["named"] = checkpoint
     if isinstance(plan, TrainPlan):
+        facts |= _accelerator_facts(plan.options[rank - 1].configuration.accelerator, additions)
         shape = {} if model is None else _shape(model)
         return msgspec.structs.replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
     option = plan.options[rank - 1]
@@ -66,6 +67,16 @@ def launchable(
     part = catalog.accelerator(configuration.accelerator, additions)
     filled = msgspec.structs.replace(configuration, engine=deploy(case, model=model, accelerator=part).engine)
     return msgspec.structs.replace(plan, model=facts), msgspec.structs.replace(option, configuration=filled)
+
+
+def _accelerator_facts(name: str, additions: Additions) -> dict[str, str]:
+    """What decides which kernels an exported file may ask for; nothing where the accelerator is not known any more."""
+    try:
+        part = catalog.accelerator(name, additions)
+    except TonnageError:
+        return {}
+    capability = {"compute_capability": part.compute_capability} if part.compute_capability else {}
+    return {"vendor": part.vendor.lower(), **capability}
 
 
 def _resolved(plan: ServePlan | TrainPlan, additions: Additions) -> Model | None:

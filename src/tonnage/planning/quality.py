@@ -19,7 +19,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import QualityChange
-from tonnage.domain.workload import Batch, Serve
+from tonnage.domain.requests.serve import Batch, Serve
 
 __all__ = ["apply_quality_floor", "changes_among", "judge_change", "quality_text", "weights_change"]
 

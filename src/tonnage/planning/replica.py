@@ -14,7 +14,7 @@ from tonnage.domain.efficiency import Rung
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
-from tonnage.domain.workload import Lengths
+from tonnage.domain.requests.common import Lengths
 from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
 from tonnage.planning.error_model import ErrorModel, load_class, serve_level
@@ -84,16 +84,17 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
         """
         The error model at a point of the steady state; `load` is given where requests arrive at a rate of their own.
         """
-        at = self.deployment
-        level = serve_level(
-            at.placement.model, basis=self.basis, load=load_class(point.concurrency, prompt_tokens),
-            engine=at.times.engine,
-        )  # fmt: skip
-        errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+        errors = self.errors_under(load_class(point.concurrency, prompt_tokens))
         if load is None or self.times is None:
             return errors
         queueing = queueing_of(self.times, load, rate_per_s=point.rate_per_s, error=errors.factor("tpot_s"))
         return msgspec.structs.replace(errors, queueing=queueing)
+
+    def errors_under(self, load: str) -> ErrorModel:
+        """The error model under a class of load, its queue apart."""
+        at = self.deployment
+        level = serve_level(at.placement.model, basis=self.basis, load=load, engine=at.times.engine)
+        return ErrorModel(kind="serve", level=level, calibration=at.calibration)
 
 
 def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:

@@ -10,16 +10,28 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tonnage.domain.accuracy import AccuracyReport, BlockErrors, Figure, PeerErrors, Regret, SetAside
+from tonnage.domain.accuracy import (
+    AccuracyReport,
+    BlockErrors,
+    ConfidenceRegret,
+    Figure,
+    PeerErrors,
+    Regret,
+    Reliability,
+    SetAside,
+)
 from tonnage.report.document import Block, Document, Headline, Note, Text, grid
 from tonnage.report.out_of_sample import (
     aside_page,
+    confidence_page,
+    confidence_rows,
     duel_rows,
     duel_sentence,
     log_page,
     log_rows,
     regret_page,
     regret_rows,
+    reliability_rows,
     standing_rows,
     standings_page,
 )
@@ -64,6 +76,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that figures leave out, and the figures with them."""
     regret: tuple[Regret, ...] = ()
     """Decisions by predictions, ours and those of fits that never saw the row's group."""
+    confidence: tuple[ConfidenceRegret, ...] = ()
+    reliability: tuple[Reliability, ...] = ()
 
 
 def sentence(report: AccuracyReport) -> str:
@@ -125,6 +139,9 @@ def as_text(report: AccuracyReport) -> str:
     if report.regret:
         parts += ["", "Picks by these predictions among measured configurations (tokens/s per accelerator):", ""]
         parts += [_aligned(regret_rows(report.regret))]
+    if report.confidence:
+        parts += ["", "Picks by their chance of keeping the limit, a miss or no answer counted as nothing:", ""]
+        parts += [_aligned(confidence_rows(report.confidence)), "", _aligned(reliability_rows(report.reliability))]
     if report.logs:
         parts += ["", "Request logs played again, predicted over measured, less one:", ""]
         parts += [_aligned(log_rows(report.logs))]
@@ -175,6 +192,7 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
         *networks_page(report.networks),
         *_peers(page),
         *regret_page(page.regret),
+        *confidence_page(page.confidence, page.reliability),
         *log_page(report.logs),
         "## Block by block, worst first",
         _blocks(report, page),

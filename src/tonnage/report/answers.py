@@ -5,58 +5,51 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from tonnage.domain.batch_plan import BatchPlan
-from tonnage.domain.compare import Check, Comparison
-from tonnage.domain.cost import RentOrBuy
-from tonnage.domain.diagnosis import Diagnosis
-from tonnage.domain.fit import FitAnswer
-from tonnage.domain.fleet_plan import FleetPlan
-from tonnage.domain.infer_plan import InferPlan
-from tonnage.domain.lifecycle import LifecyclePlan
-from tonnage.domain.machine import LocalAnswer
-from tonnage.domain.plan import ServePlan
-from tonnage.domain.simulate import Simulated
-from tonnage.domain.train_plan import TrainPlan
-from tonnage.report import html
-from tonnage.report.charts import Chart, charts_of
 from tonnage.report.document import Block, Document, Text
 from tonnage.report.terminal import print_blocks
 
+if TYPE_CHECKING:
+    from tonnage.report.charts import Chart
+
 __all__ = [
-    "DOCUMENTS", "EXPLANATIONS", "blocks_of", "document_of", "drawn", "explanation_of", "fragment", "plot",
+    "DOCUMENTS", "EXPLANATIONS", "blocks_of", "document_of", "drawn", "explains", "explanation_of", "fragment", "plot",
     "show", "show_document",
 ]  # fmt: skip
 
-DOCUMENTS: Final[dict[type, str]] = {
-    ServePlan: "tonnage.report.serve:serve_document",
-    TrainPlan: "tonnage.report.train:train_document",
-    BatchPlan: "tonnage.report.batch:batch_document",
-    LifecyclePlan: "tonnage.report.lifecycle:lifecycle_document",
-    InferPlan: "tonnage.report.infer:infer_document",
-    FleetPlan: "tonnage.report.fleet:fleet_document",
-    FitAnswer: "tonnage.report.fit:fit_document",
-    RentOrBuy: "tonnage.report.cost:rent_or_buy_document",
-    Simulated: "tonnage.report.simulation:simulation_document",
-    Diagnosis: "tonnage.report.diagnose:diagnosis_document",
-    Comparison: "tonnage.report.simulation:comparison_document",
-    Check: "tonnage.report.check:check_document",
-    LocalAnswer: "tonnage.report.local:local_document",
+DOCUMENTS: Final[dict[str, str]] = {
+    "ServePlan": "tonnage.report.serve:serve_document",
+    "TrainPlan": "tonnage.report.train:train_document",
+    "BatchPlan": "tonnage.report.batch:batch_document",
+    "LifecyclePlan": "tonnage.report.lifecycle:lifecycle_document",
+    "InferPlan": "tonnage.report.infer:infer_document",
+    "FleetPlan": "tonnage.report.fleet:fleet_document",
+    "FitAnswer": "tonnage.report.fit:fit_document",
+    "RentOrBuy": "tonnage.report.cost:rent_or_buy_document",
+    "Simulated": "tonnage.report.simulation:simulation_document",
+    "Diagnosis": "tonnage.report.diagnose:diagnosis_document",
+    "Comparison": "tonnage.report.simulation:comparison_document",
+    "Check": "tonnage.report.check:check_document",
+    "LocalAnswer": "tonnage.report.local:local_document",
+    "Adoption": "tonnage.report.adopt:adoption_document",
 }
-"""Kind of answer -> its report, as "module:function"; each takes the answer, `top` and `every`."""
+"""
+Name of an answer's type -> its report, as "module:function", so that one kind loads no other's; each report takes the
+answer, `top` and `every`.
+"""
 
-EXPLANATIONS: Final[dict[type, str]] = {
-    ServePlan: "tonnage.report.serve:explain_serve_plan",
-    TrainPlan: "tonnage.report.train:explain_train_plan",
-    BatchPlan: "tonnage.report.batch:explain_batch_plan",
-    InferPlan: "tonnage.report.infer:explain_infer_plan",
-    FleetPlan: "tonnage.report.fleet:explain_fleet_plan",
-    LifecyclePlan: "tonnage.report.lifecycle:explain_lifecycle_plan",
+EXPLANATIONS: Final[dict[str, str]] = {
+    "ServePlan": "tonnage.report.serve:explain_serve_plan",
+    "TrainPlan": "tonnage.report.train:explain_train_plan",
+    "BatchPlan": "tonnage.report.batch:explain_batch_plan",
+    "InferPlan": "tonnage.report.infer:explain_infer_plan",
+    "FleetPlan": "tonnage.report.fleet:explain_fleet_plan",
+    "LifecyclePlan": "tonnage.report.lifecycle:explain_lifecycle_plan",
 }
-"""Kind of plan -> the report that opens one of its options, or its bill where it has none to choose from."""
+"""Name of a plan's type -> the report that opens one of its options, or its bill where it has none to choose from."""
 
 Answer = TypeVar("Answer")
 
@@ -80,8 +73,13 @@ def explanation_of(plan: Any, *, rank: int = 1) -> Document:
     return document
 
 
-def _report(by: dict[type, str], answer: Any) -> Callable[..., Document]:
-    module, _, name = by[type(answer)].partition(":")
+def explains(answer: Any) -> bool:
+    """Whether its options can be opened one by one."""
+    return type(answer).__name__ in EXPLANATIONS
+
+
+def _report(by: dict[str, str], answer: Any) -> Callable[..., Document]:
+    module, _, name = by[type(answer).__name__].partition(":")
     report: Callable[..., Document] = getattr(importlib.import_module(module), name)
     return report
 
@@ -125,6 +123,9 @@ def fragment(answer: Any, *, picture: Callable[[Chart], str] | None = None) -> s
     picture : callable, optional
         The HTML that shows a chart; absent = the drawing itself, inline.
     """
+    from tonnage.report import html
+    from tonnage.report.charts import charts_of
+
     document = document_of(answer)
     good = getattr(answer, "feasible", getattr(answer, "fits", True))
     sentence = f'<p class="sentence{"" if good else " no"}" role="status">{html.escape(answer.sentence)}</p>'
@@ -142,6 +143,7 @@ def plot(answer: Any, path: str) -> None:
     BadRequest
         Another suffix, nothing to draw, the `plots` extra missing, or the file cannot be written.
     """
+    from tonnage.report.charts import charts_of
     from tonnage.report.picture import save
 
     page = fragment(answer) if path.lower().endswith(".html") else ""
@@ -149,8 +151,10 @@ def plot(answer: Any, path: str) -> None:
 
 
 def _opened(answer: Any) -> str:
-    if type(answer) not in EXPLANATIONS or not getattr(answer, "options", ()):
+    if type(answer).__name__ not in EXPLANATIONS or not getattr(answer, "options", ()):
         return ""
+    from tonnage.report import html
+
     blocks = explanation_of(answer).why
     return html.folded("Where each number comes from", html.report(blocks, without=answer.sentence))
 
@@ -171,4 +175,6 @@ def _as_html(answer: Any) -> str:
     """The answer as a notebook shows it; without the `plots` extra its tables stand for the pictures."""
     if importlib.util.find_spec("vl_convert") is not None:
         return fragment(answer)
+    from tonnage.report import html
+
     return fragment(answer, picture=lambda chart: f"<p>{html.escape(chart.title)}</p>")

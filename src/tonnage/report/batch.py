@@ -24,12 +24,11 @@ from tonnage.report.screen import (
 from tonnage.report.wording import (
     bounded,
     break_even_text,
-    chance,
     chosen,
     degrees,
     interval,
-    limits,
     made_note,
+    meter,
     money,
     need_text,
     parts_table,
@@ -90,18 +89,8 @@ def _recommendation(best: BatchOption) -> str:
 def _meters(plan: BatchPlan, best: BatchOption) -> list[Meter]:
     deadline, budget = plan.request.deadline_s, plan.request.budget_usd
     return [
-        Meter(
-            name="time", value=show(best.wall_s.value, "s"), interval=limits(best.wall_s),
-            limit=show(deadline, "s") if deadline else "",
-            chance=uncertain(chance(best.wall_s, deadline)) if deadline else "",
-            share=best.wall_s.value / deadline if deadline else None,
-        ),
-        Meter(
-            name="cost", value=money(best.cost.value), interval=limits(best.cost),
-            limit=show(budget, "USD") if budget else "",
-            chance=uncertain(chance(best.cost, budget)) if budget else "",
-            share=best.cost.value / budget if budget else None,
-        ),
+        meter("time", best.wall_s, limit=deadline),
+        meter("cost", best.cost, limit=budget),
         Meter(name="rate", value=show(best.replicas * best.items_per_s.value, "1/s")),
         Meter(name="per 1k items", value=f"${best.usd_per_thousand_items:,.3g}"),
         Meter(name="per 1M output tokens", value=f"${best.usd_per_million_output_tokens:,.3g}"),
@@ -126,14 +115,14 @@ def _table(options: list[BatchOption], rows: list[Pick]) -> Table:
             f"{o.usd_per_thousand_items:,.3g}",
             "" if o.kwh is None else f"{o.kwh:,.0f}",
             "" if o.kg_co2 is None else f"{o.kg_co2:,.0f}",
-            o.basis + ("" if o.sure else ", unsure"),
+            o.basis + ("" if o.chance is None else f", {uncertain(o.chance)}"),
             provider_name(o.bill.provider),
             o.bill.term,
             o.bill.region,
         )
         for label, o in zip(columns_of(rows), options, strict=True)
     ]
-    return Table(columns=columns, rows=tuple(cells))
+    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
 
 
 def _risks(plan: BatchPlan, best: BatchOption) -> list[str]:
@@ -163,15 +152,14 @@ def _spot(plan: BatchPlan) -> str:
 
 
 def _cheaper(plan: BatchPlan, best: BatchOption) -> str:
-    """The cheapest option that may miss the deadline within error."""
+    """The cheapest option that is less likely to be in time than asked for."""
     unsure = [option for option in plan.options if not option.sure and option.cost.value < best.cost.value]
     if not unsure:
         return ""
-    option, deadline = min(unsure, key=lambda each: each.cost.value), plan.request.deadline_s
-    kept = uncertain(chance(option.wall_s, deadline)) if deadline else ""
+    option = min(unsure, key=lambda each: each.cost.value)
     return (
-        f"Cheaper, less sure: {parts_of(option.accelerators, option.configuration.accelerator)} {option.bill.term}, "
-        f"{money(option.cost.value)} in {interval(option.wall_s)}{f', {kept} to keep the deadline' if kept else ''}."
+        f"Cheaper, less likely: {parts_of(option.accelerators, option.configuration.accelerator)} {option.bill.term}, "
+        f"{money(option.cost.value)} in {interval(option.wall_s)}, {uncertain(option.chance)} to be in time."
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
 from tonnage.report.document import Block, Column, Document, Meter, Table, listed, section
@@ -22,10 +24,10 @@ from tonnage.report.screen import (
 )
 from tonnage.report.wording import (
     bill_lines,
-    chance,
     chosen,
     ending,
     limits,
+    meter,
     money,
     parts_table,
     plural,
@@ -115,13 +117,10 @@ def _recommendation(best: InferOption) -> str:
 
 
 def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
-    limit, latency = plan.request.latency_s, best.latency_s
     battery = best.battery_h
     return [
-        Meter(
-            name="mean latency", value=show(latency.value, "s"), interval=limits(latency),
-            limit=show(limit, "s") if limit else "", share=latency.value / limit if limit else None,
-            chance=uncertain(chance(latency, limit)) if limit else "",
+        msgspec.structs.replace(
+            meter("mean latency", best.latency_s, limit=plan.request.latency_s), chance=uncertain(best.chance)
         ),
         Meter(
             name="capacity", value=f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace(
@@ -151,7 +150,7 @@ def _table(options: list[InferOption], rows: list[Pick]) -> Table:
         )
         for label, o in zip(columns_of(rows), options, strict=True)
     ]  # fmt: skip
-    return Table(columns=columns, rows=tuple(cells))
+    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
 
 
 def _cost(option: InferOption) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from tonnage.domain.listing import AcceleratorCard, Column, Hidden, Listing
 from tonnage.domain.money import STALE_AFTER_DAYS, is_stale
 from tonnage.units import show
 
-__all__ = ["show_card", "show_listing"]
+__all__ = ["cell_text", "show_card", "show_listing", "unit_text"]
 
 UNKNOWN: Final = "–"
 
@@ -81,7 +82,8 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
     today = date.fromisoformat(listing.today)
     heads = [_head(column) for column in columns]
     if listing.rows:
-        cells = [tuple(_cell(row[c.name], c.unit, today=today) for c in columns) for row in listing.rows]
+        said = _names() if sys.stdout.isatty() else {}
+        cells = [tuple(cell_text(_named(row, c, said), c.unit, today=today) for c in columns) for row in listing.rows]
         _print_table(heads, cells, fold=wide)
     hidden = sum(reason.rows for reason in listing.hidden)
     reasons = "; ".join(f"{reason.rows} {reason.reason}" for reason in listing.hidden)
@@ -92,10 +94,33 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
         print(f"* older than {STALE_AFTER_DAYS} days on {listing.today}")
 
 
+def _names() -> dict[str, Callable[[str], str]]:
+    """Column of ids -> how people write one, where somebody reads: commands take both. Models stay as repositories."""
+    from tonnage.report.names import part_name, provider_name
+
+    def provider(id: str) -> str:
+        name = provider_name(id)
+        return name if name.lower().replace("-", " ") == id.lower().replace("-", " ") else f"{name} ({id})"
+
+    def part(id: str) -> str:
+        return id if "/" in id else part_name(id)
+
+    return {"id": part, "accelerator": part, "provider": provider, "spot_provider": provider}
+
+
+def _named(row: Mapping[str, Any], column: Column, said: Mapping[str, Callable[[str], str]]) -> Any:
+    value = row[column.name]
+    return said[column.name](value) if value and column.name in said else value
+
+
 def _head(column: Column) -> Head:
     numeric = column.unit in _SCALES
-    unit = _SCALES[column.unit][1] if numeric else ""
-    return Head(column.name.replace("_", " "), ">" if numeric else "<", unit, column.name in {"price", "as_of"})
+    return Head(
+        column.name.replace("_", " "),
+        ">" if numeric else "<",
+        unit_text(column.unit),
+        column.name in {"price", "as_of"},
+    )
 
 
 def _print_table(heads: list[Head], rows: list[tuple[str, ...]], *, fold: bool) -> None:
@@ -156,7 +181,13 @@ def _print_folded(heads: list[Head], rows: list[tuple[str, ...]]) -> None:
     Console(highlight=False).print(table)
 
 
-def _cell(value: Any, unit: str, *, today: date) -> str:
+def unit_text(unit: str) -> str:
+    """What stands under the head of a column of numbers; empty for text."""
+    return _SCALES[unit][1] if unit in _SCALES else ""
+
+
+def cell_text(value: Any, unit: str, *, today: date) -> str:
+    """A value in the one unit of its column; a date older than 90 days carries a star."""
     if value is None or value == "":
         return UNKNOWN
     if unit == "yes/no":

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tonnage.domain.measurement import Capacity, DeviceMeasurement, Latency, Measurement, Point
+from tonnage.domain.requests.common import Slo
 from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
-from tonnage.domain.workload import Slo
 from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Table, Text, grid, listed, section
 from tonnage.units import show
 

@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tonnage.domain.accuracy import Duel, GroupErrors, LogErrors, OutOfSample, Regret, SetAside, Standing
+from tonnage.domain.accuracy import (
+    ConfidenceRegret,
+    Duel,
+    GroupErrors,
+    LogErrors,
+    OutOfSample,
+    Regret,
+    Reliability,
+    SetAside,
+    Standing,
+)
 
 __all__ = [
     "aside_page",
+    "confidence_page",
+    "confidence_rows",
     "duel_rows",
     "duel_sentence",
     "log_page",
     "log_rows",
     "regret_page",
     "regret_rows",
+    "reliability_rows",
     "standing_rows",
     "standings_page",
 ]
@@ -172,6 +185,8 @@ def _duel_percent(share: float | None) -> str:
     return "-" if share is None else f"{share * 100:.1f} %"
 
 
+USUAL_MS: Final = (20.0, 35.0, 50.0)
+"""Limits over which the mean is taken; 10 ms is met by few configurations. [ms]"""
 REGRET_HEADER = ("predicted by", "TPOT limit", "questions", "choices", "reached, median", "mean", "p10", "limit kept",
           "median if a miss is nothing", "at its own TPOT", "at random")  # fmt: skip
 
@@ -197,6 +212,60 @@ def regret_page(regrets: Sequence[Regret]) -> list[str]:
     header, *rows = regret_rows(regrets)
     lines = [header, tuple("---" for _ in header), *rows]
     return [_REGRET_HEAD, "\n".join("| " + " | ".join(line) + " |" for line in lines)]
+
+
+_CONFIDENCE_HEAD: Final = """### Decided by chance
+
+The same questions, answered as a plan answers them: the best among the configurations whose chance of keeping the limit
+is at least a confidence. Here a pick that misses its limit, and a question that no configuration passes, reach and keep
+nothing; *mean* is over 20, 35 and 50 ms. *Margin*: the rule tried before, a predicted TPOT so far under the limit.
+*Left out*: predictions, and widths where they are stored, of fits that never saw the row's group."""
+_RELIABILITY_HEAD: Final = """Picks at any of these confidences and limits, by the chance that was said of them, and how
+many kept the limit."""
+
+
+def confidence_rows(lines: Sequence[ConfidenceRegret]) -> list[tuple[str, ...]]:
+    """Header and one row per rule; none without lines."""
+    if not lines:
+        return []
+    limits = lines[0].limits_ms
+    header = ("predicted by", "rule", "questions", "unanswered", *(f"{ms:g} ms" for ms in limits), "mean")
+    return [header, *(_confidence_row(line) for line in lines)]
+
+
+def _confidence_row(line: ConfidenceRegret) -> tuple[str, ...]:
+    usual = [i for i, ms in enumerate(line.limits_ms) if ms in USUAL_MS]
+    means = [sum(values[i] for i in usual) / len(usual) for values in (line.reached, line.kept)]
+    pairs = [*zip(line.reached, line.kept, strict=True), (means[0], means[1])]
+    shares = (f"{reached:.0%} / {kept:.0%}" for reached, kept in pairs)
+    return (line.who or "this fit", line.rule, f"{line.questions}", f"{line.unanswered}", *shares)
+
+
+def reliability_rows(lines: Sequence[Reliability]) -> list[tuple[str, ...]]:
+    """Header and one row per range of chances; none without lines."""
+    header = ("predicted by", "chance said", "picks", "mean chance", "kept the limit")
+    rows = [
+        (
+            one.who or "this fit",
+            f"{one.low:.0%} to {one.high:.0%}",
+            f"{one.plans}",
+            f"{one.said:.0%}",
+            f"{one.held:.0%}",
+        )
+        for one in lines
+    ]
+    return [header, *rows] if rows else []
+
+
+def confidence_page(lines: Sequence[ConfidenceRegret], held: Sequence[Reliability]) -> list[str]:
+    """The section of the page on choosing by chance: reached / kept by limit, then the reliability of the chances."""
+    if not lines:
+        return []
+    tables = []
+    for rows in (confidence_rows(lines), reliability_rows(held)):
+        ruled = [rows[0], tuple("---" for _ in rows[0]), *rows[1:]] if rows else []
+        tables.append("\n".join("| " + " | ".join(row) + " |" for row in ruled))
+    return [_CONFIDENCE_HEAD, tables[0], _RELIABILITY_HEAD, tables[1]]
 
 
 def _regret_row(line: Regret) -> tuple[str, ...]:

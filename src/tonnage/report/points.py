@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import BREAKDOWN_SCHEMA, Breakdown
 from tonnage.domain.case import Case, InferCase, Latency, Result, ServeResult, TrainCase, TrainResult
+from tonnage.domain.published import Near
 from tonnage.report.breakdown import breakdown_document
-from tonnage.report.document import Block, Column, Document, Headline, Meter, Meters, Note, Table, Text, listed
+from tonnage.report.document import Block, Column, Document, Headline, Meter, Meters, Note, Section, Table, Text, listed
 from tonnage.report.names import engine_title, model_name, named, part_name, product
 from tonnage.report.wording import plural, span
 from tonnage.units import show
@@ -21,6 +22,8 @@ ROWS: Final = 12
 RANGES: Final = 3
 """Columns of a sweep whose range a first screen states."""
 MOST_NOTES: Final = 2
+MOST_NEAR: Final = 3
+"""Published results of a first screen; the rest stands under why."""
 NUMBERS: Final = {
     "ttft_s": ("TTFT", "s"), "tpot_s": ("TPOT", "s"), "e2e_s": ("end to end", "s"),
     "output_tokens_per_s": ("output tokens/s", ""), "step_s": ("step", "s"),
@@ -28,6 +31,12 @@ NUMBERS: Final = {
     "samples_per_s_per_accelerator": ("samples/s each", ""), "latency_s": ("latency", "s"),
 }  # fmt: skip
 """Field of a result -> what it is called and the unit it is shown in, in the order of columns."""
+NEAR_NUMBERS: Final = {
+    "ttft_ms": ("TTFT", " ms"), "tpot_ms": ("TPOT", " ms"), "e2e_ms": ("end to end", " ms"),
+    "output_tokens_per_s": ("output", " tokens/s"), "step_time_s": ("step", " s"), "samples_per_s": ("", " samples/s"),
+    "tokens_per_s_per_accel": ("", " tokens/s each"), "peak_mem_gb": ("peak memory", " GB"),
+}  # fmt: skip
+"""Measured number of a published result -> what it is called, and its unit."""
 
 
 SPARE: Final = (0, 4, 7, 8, 10, 11)
@@ -40,6 +49,8 @@ class Predicted(NamedTuple):
     case: Case | None = None
     result: Result | None = None
     error: str = ""
+    near: tuple[Near, ...] = ()
+    """Published results near the case, where they were asked for."""
 
 
 def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> Document:
@@ -49,6 +60,12 @@ def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> 
     first = _single(answered[0]) if len(found) == 1 and answered else _several(found, refused, every=every)
     rest = "All that is known, as JSON: --json. Parts of each number: --why, or tonnage explain."
     why: list[Block] = [*listed("Refused", refused)]
+    if len(found) == 1:
+        first = (*first, *_published(found[0], most=MOST_NEAR))
+        why += _published(found[0]) if len(found[0].near) > MOST_NEAR else ()
+    else:
+        why += [block for one in answered for block in _published(one, of=_case(one.case))]  # type: ignore[arg-type]
+        rest = f"Published results near each case: --why. {rest}" if any(one.near for one in found) else rest
     for one in answered:
         why += _opened(one)
     return named(Document(first=(*first, Note(text=rest)), why=tuple(why)))
@@ -68,6 +85,22 @@ def _single(one: Predicted) -> tuple[Block, ...]:
         Text(text=_case(one.case)), head, *([Meters(meters=tuple(meters))] if meters else []),
         *(Text(text=text) for text in (*told, *result.notes[:MOST_NOTES])),
     )  # fmt: skip
+
+
+def _published(one: Predicted, *, of: str = "this case", most: int | None = None) -> tuple[Section, ...]:
+    """Published results near a case, the nearest first: what was measured, what is not as asked, and the source."""
+    return listed(f"Published near {of}", map(_near, one.near[:most]))
+
+
+def _near(near: Near) -> str:
+    found = near.result
+    numbers = ", ".join(
+        f"{name} {_amount(value, '')}{unit}".strip()
+        for field, (name, unit) in NEAR_NUMBERS.items()
+        if (value := found.measured.get(field)) is not None
+    )
+    parts = f"{model_name(found.model)}, {found.count:g} x {part_name(found.accelerator)}"
+    return f"{parts}: {numbers or 'memory alone'}; differs in {', '.join(near.differs) or 'nothing'} ({found.source})"
 
 
 def _several(found: Sequence[Predicted], refused: Sequence[str], *, every: bool) -> tuple[Block, ...]:

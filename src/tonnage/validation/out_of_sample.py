@@ -32,6 +32,7 @@ __all__ = [
     "FIGURES",
     "KINDS",
     "group_errors",
+    "group_scores",
     "independent",
     "out_of_sample",
     "set_aside",
@@ -78,6 +79,14 @@ def without_group(
         else out
         for item, out in zip(scores, found, strict=True)
     ]
+
+
+def group_scores(rows: Iterable[Row], scores: Sequence[Score], *, root: Path, kind: str) -> list[Score]:
+    """The scores as predicted without the row's group of any kind, and as wide where such widths are stored."""
+    grouping = read_grouping(root)
+    if kind in {"source", "family"}:
+        return without_group(rows, scores, root=root, kind=kind, grouping=grouping)
+    return left_out_scores(scores, left_out_predictions(root, kind))
 
 
 def set_aside(

@@ -9,27 +9,43 @@ than a median error.
 
 A pick that turns out to miss its limit is not forgiven: it is counted, and a second share compares it with the best
 measured configuration at the TPOT that it really has.
+
+`confidence_regrets` asks the same of a plan's own rule: the best among those whose *chance* of keeping the limit is at
+least a confidence, a miss or no answer counted as nothing; beside it the rule that was tried before, a margin under the
+limit. `reliability` holds the chances against what happened.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from typing import Final, NamedTuple
 
-from tonnage.domain.accuracy import Regret
+from tonnage.domain.accuracy import ConfidenceRegret, Regret, Reliability
+from tonnage.planning.error_model import chance_of
 from tonnage.validation.grouping import group_by
 from tonnage.validation.metrics import quantile
 from tonnage.validation.rows import Row, number, text
 
-__all__ = ["LIMITS_MS", "Latencies", "latencies_of", "regrets"]
+__all__ = [
+    "LIMITS_MS", "Latencies", "Widths", "confidence_regrets", "latencies_of", "regrets", "reliability", "widths_of",
+]  # fmt: skip
 
 LIMITS_MS: Final = (10.0, 20.0, 35.0, 50.0)
 """Times per output token that are asked for. [ms]"""
+CONFIDENCES: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+DEFAULT: Final = 0.8
+MARGINS: Final = (0.0, 0.03, 0.06, 0.1, 0.15)
+"""Shares of the limit that a pick keeps below it: the rule that was tried before. [-]"""
+BINS: Final = (0.5, 0.6, 0.7, 0.75, 0.85, 0.95, 1.0)
+"""Chances of picks that are counted together."""
 SAME: Final = 1e-9
 
 Latencies = Callable[[str], tuple[float, float] | None]
 """Row id -> TTFT and TPOT [ms]; none where nothing was predicted."""
+Widths = Callable[[str], float | None]
+"""Row id -> the 90 % factor of its TPOT; none where there is no interval. [-]"""
 
 
 class _Point(NamedTuple):
@@ -40,6 +56,16 @@ class _Point(NamedTuple):
     """Output tokens per second and accelerator, measured."""
     said_tpot_ms: float | None
     said_rate: float
+    factor: float | None = None
+    """The 90 % factor of what was said."""
+
+    def chance(self, limit_ms: float) -> float:
+        """Of keeping a limit, as predicted. [-]"""
+        if self.said_tpot_ms is None:
+            return 0.0
+        if self.factor is None or self.factor <= 1.0:
+            return float(self.said_tpot_ms <= limit_ms)
+        return chance_of(math.log(limit_ms / self.said_tpot_ms) / math.log(self.factor))
 
 
 def regrets(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str = "") -> list[Regret]:
@@ -57,19 +83,118 @@ def regrets(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str = ""
     who : str, optional
         Whose predictions these are.
     """
-    questions = group_by(
-        [row for row in rows if row.layout == "serving"],
-        lambda row: tuple(text(row, name) for name in ("model_id", "accelerator_id", "isl", "osl", by) if name),
-    )
-    known = [
-        points
-        for own in questions.values()
-        if len(points := [p for row in own if (p := _point(row, said)) is not None]) > 1
-    ]
+    known = _questions(rows, said=said, by=by)
     picked = {limit: [pick for own in known if (pick := _picked(own, limit)) is not None] for limit in LIMITS_MS}
     lines = [_line(found, limit_ms=limit, by=by, who=who) for limit, found in picked.items() if found]
     every = [pick for found in picked.values() for pick in found]
     return [*lines, _line(every, limit_ms=None, by=by, who=who)] if every else []
+
+
+def _questions(
+    rows: Iterable[Row], *, said: Latencies, by: str = "", widths: Widths | None = None
+) -> list[list[_Point]]:  # fmt: skip
+    """The measured configurations of each question that has several."""
+    questions = group_by(
+        [row for row in rows if row.layout == "serving"],
+        lambda row: tuple(text(row, name) for name in ("model_id", "accelerator_id", "isl", "osl", by) if name),
+    )
+    found = ([p for row in own if (p := _point(row, said, widths)) is not None] for own in questions.values())
+    return [points for points in found if len(points) > 1]
+
+
+def confidence_regrets(
+    rows: Iterable[Row], *, said: Latencies, widths: Widths, who: str = "", margins: bool = False
+) -> list[ConfidenceRegret]:
+    """
+    One line per confidence: what choosing by it reaches and keeps under each limit; empty without serving points.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+    said : callable
+        What is predicted for a row.
+    widths : callable
+        How sure that is.
+    who : str, optional
+        Whose predictions these are.
+    margins : bool, optional
+        Lines for margins under the limit too.
+    """
+    known = _questions(rows, said=said, widths=widths)
+    if not known:
+        return []
+    found = [
+        _by_rule(known, _likely(confidence), who=who, rule=f"chance {confidence:.0%}") for confidence in CONFIDENCES
+    ]
+    if margins:
+        found += [_by_rule(known, _below(margin), who=who, rule=f"margin {margin:.0%}") for margin in MARGINS]
+    return found
+
+
+def reliability(rows: Iterable[Row], *, said: Latencies, widths: Widths, who: str = "") -> list[Reliability]:
+    """Picks at several confidences by the chance said of them, and how many of them kept their limit."""
+    picks: dict[tuple[int, float, int], tuple[float, bool]] = {}
+    for place, own in enumerate(_questions(rows, said=said, widths=widths)):
+        for limit in LIMITS_MS:
+            for confidence in CONFIDENCES:
+                pick = _pick_of(own, limit, _likely(confidence))
+                if pick is not None:
+                    picks[place, limit, own.index(pick)] = pick.chance(limit), pick.tpot_ms <= limit
+    found = []
+    for low, high in pairwise(BINS):
+        own_bin = [pick for pick in picks.values() if low <= pick[0] < high or (high == 1.0 and pick[0] == 1.0)]
+        if own_bin:
+            chances, held = zip(*own_bin, strict=True)
+            found.append(
+                Reliability(who=who, low=low, high=high, plans=len(own_bin), said=sum(chances) / len(own_bin),
+                            held=sum(held) / len(own_bin))
+            )  # fmt: skip
+    return found
+
+
+Allowed = Callable[[_Point, float], bool]
+
+
+def _likely(confidence: float) -> Allowed:
+    """Those whose chance is at least a confidence."""
+    return lambda point, limit_ms: point.chance(limit_ms) >= confidence - SAME
+
+
+def _below(margin: float) -> Allowed:
+    """Those that are predicted to stay so far below the limit."""
+    return lambda point, limit_ms: point.said_tpot_ms is not None and point.said_tpot_ms <= (1.0 - margin) * limit_ms
+
+
+def _pick_of(points: list[_Point], limit_ms: float, allowed: Allowed) -> _Point | None:
+    return max((p for p in points if allowed(p, limit_ms)), key=lambda p: p.said_rate, default=None)
+
+
+def _by_rule(known: list[list[_Point]], allowed: Allowed, *, who: str, rule: str) -> ConfidenceRegret:
+    """What a rule reaches and keeps under each limit; no answer reaches and keeps nothing."""
+    reached, kept, unanswered, questions = [], [], 0, 0
+    for limit in LIMITS_MS:
+        shares, held = [], 0
+        for points in known:
+            best = max((p.rate for p in points if p.tpot_ms <= limit), default=None)
+            if best is None:
+                continue
+            pick = _pick_of(points, limit, allowed)
+            good = pick is not None and pick.tpot_ms <= limit
+            shares.append(min(1.0, pick.rate / best) if pick is not None and good else 0.0)
+            held += good
+            unanswered += pick is None
+        questions += len(shares)
+        reached.append(sum(shares) / max(1, len(shares)))
+        kept.append(held / max(1, len(shares)))
+    return ConfidenceRegret(
+        who=who, rule=rule, questions=questions, unanswered=unanswered, limits_ms=LIMITS_MS,
+        reached=tuple(reached), kept=tuple(kept),
+    )  # fmt: skip
+
+
+def widths_of(values: Mapping[tuple[str, str], float]) -> Widths:
+    """Factors of the TPOT by row id, from a table by row id and quantity."""
+    return lambda id: values.get((id, "tpot_ms"))
 
 
 def latencies_of(values: Mapping[tuple[str, str], float]) -> Latencies:
@@ -121,7 +246,7 @@ def _picked(points: list[_Point], limit_ms: float) -> _Pick | None:
     )
 
 
-def _point(row: Row, said: Latencies) -> _Point | None:
+def _point(row: Row, said: Latencies, widths: Widths | None = None) -> _Point | None:
     ttft, tpot = number(row, "silicon_ttft_ms"), number(row, "silicon_tpot_ms")
     clients, accelerators, osl = (number(row, name) for name in ("concurrency", "num_accelerators", "osl_tokens"))
     if ttft is None or not tpot or not clients or not accelerators or not osl:
@@ -133,6 +258,7 @@ def _point(row: Row, said: Latencies) -> _Point | None:
         rate=each / _answer_s(ttft, tpot, osl),
         said_tpot_ms=None if guess is None else guess[1],
         said_rate=0.0 if guess is None else each / _answer_s(*guess, osl),
+        factor=None if widths is None else widths(row.id),
     )
 
 

@@ -40,6 +40,7 @@ TOOLS: Final[dict[str, str]] = {
     "rent_or_buy": "cost/rent-or-buy",
     "simulate_serving": "simulate",
     "compare_configurations": "compare/ways",
+    "adopt_deployment": "adopt",
 }
 """Name of a tool -> path of its question."""
 CATALOGUE_KINDS: Final = ("accelerators", "models", "offers", "providers")

@@ -77,6 +77,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """It asks other machines."""
     more: bool = False
     """It takes fields that are not listed."""
+    keeps: bool = False
+    """It keeps its plan as a file; the same plan in the same file."""
 
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of its arguments, with an example that runs."""
@@ -106,6 +108,7 @@ def _question_tool(name: str, question: Question) -> Tool:
         example={**nest_form_names(question.example), **quick},
         gives=PLAN if question.kind else HEADLINE,
         more=True,
+        keeps=bool(question.kind),
     )
 
 
@@ -231,9 +234,9 @@ async def _serve(jobs: Jobs) -> None:
     from mcp.server.stdio import stdio_server
 
     def offered(tool: Tool) -> Any:
-        # Nothing outside Tonnage's own folder changes, and the same question has the same answer.
+        # A plan is kept in Tonnage's own folder, nothing else changes; the same question has the same answer and file.
         hints = types.ToolAnnotations(
-            title=tool.title, read_only_hint=True, destructive_hint=False, idempotent_hint=True,
+            title=tool.title, read_only_hint=not tool.keeps, destructive_hint=False, idempotent_hint=True,
             open_world_hint=tool.open_world,
         )  # fmt: skip
         return types.Tool(

@@ -13,6 +13,7 @@ import pytest
 from tests.measure.diagnose import pages
 from tonnage.domain.diagnosis import Diagnosis
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.domain.requests.common import Slo
 from tonnage.domain.train_measurement import (
     TRAIN_MEASUREMENT_SCHEMA,
     DeviceActivity,
@@ -22,7 +23,6 @@ from tonnage.domain.train_measurement import (
     TrainMemory,
     TrainRun,
 )
-from tonnage.domain.workload import Slo
 from tonnage.measure.diagnose.judge import judge
 from tonnage.measure.diagnose.recorded import evidence_of_measurement, evidence_of_training
 from tonnage.measure.diagnose.sources import diagnose

@@ -14,12 +14,12 @@ from tonnage import catalog
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.plan import PLAN_SCHEMA
-from tonnage.domain.workload import Batch
+from tonnage.domain.requests.serve import Batch
 from tonnage.errors import BadRequest
 from tonnage.planning.batch.plan import LARGEST_FLEET, plan_batch
 from tonnage.planning.batch.runs import Job, instances_by, place_of, run_on
 from tonnage.planning.predict.serving import predict_serve
-from tonnage.planning.requests.batch import batch_request
+from tonnage.planning.requests.serve import batch_request
 
 TODAY = date(2026, 11, 21)
 NIGHTLY = {
@@ -49,8 +49,16 @@ def test_every_option_is_done_in_time_and_they_are_ranked_by_cost(nightly: Batch
         assert option.wall_s.value <= 8 * 3600
         assert option.wall_s.low is not None and option.wall_s.high is not None
         assert option.wall_s.low < option.wall_s.value < option.wall_s.high
-        assert option.sure is (option.wall_s.high <= 8 * 3600 * (1 + 1e-9))
+        assert option.chance is not None and option.sure is (option.chance >= 0.8 - 1e-4)
+        assert (option.chance >= 0.95) is (option.wall_s.high <= 8 * 3600 * (1 + 1e-3))
         assert option.replicas * option.configuration.layout.ranks == option.accelerators
+
+
+def test_more_confidence_never_costs_less() -> None:
+    first = [plan(confidence=f"{asked} %").options[0] for asked in (50, 80, 95)]
+    assert all(one.sure for one in first)
+    assert [one.cost.value for one in first] == sorted(one.cost.value for one in first)
+    assert [one.chance for one in first] == sorted(one.chance or 0.0 for one in first)
 
 
 def test_the_bill_is_the_sum_of_its_parts_and_of_its_hours(nightly: BatchPlan) -> None:

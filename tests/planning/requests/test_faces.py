@@ -30,12 +30,14 @@ COMMANDS = {
     **{kind: ["plan", kind] for kind in ("serve", "batch", "train", "finetune", "infer", "lifecycle", "fleet")},
     "fit": ["fit"],
     "rent-or-buy": ["cost", "rent-or-buy"],
+    "adopt": ["adopt"],
 }
 FUNCTIONS = {
     **{kind: f"plan_{kind}" for kind in ("serve", "batch", "train", "finetune", "infer", "lifecycle", "fleet")},
     "fit": "fit",
     "rent-or-buy": "rent_or_buy",
     "simulate": "simulate",
+    "adopt": "plan_from_file",
 }
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
-from tonnage.domain.workload import Serve
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.capacity_search import (
     PATTERN_PER_S,

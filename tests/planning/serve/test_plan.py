@@ -27,7 +27,7 @@ def chat() -> ServePlan:
 
 
 def test_options_are_ranked_by_cost_and_meet_the_objectives(chat: ServePlan) -> None:
-    ranks = [(not option.sure, option.bill.usd_per_hour) for option in chat.options]
+    ranks = [(option.bill.trust != "primary", not option.sure, option.bill.usd_per_hour) for option in chat.options]
     assert chat.feasible and ranks == sorted(ranks)
     for option in chat.options:
         assert option.capacity.ttft_s.value <= 1.0 and option.capacity.tpot_s.value <= 0.05
@@ -37,11 +37,38 @@ def test_options_are_ranked_by_cost_and_meet_the_objectives(chat: ServePlan) -> 
         assert option.cost.low is not None and option.cost.low <= option.cost.value <= (option.cost.high or 0)
 
 
-def test_sure_options_rest_on_measured_kernels_or_hold_within_error(chat: ServePlan) -> None:
+def test_the_chance_decides(chat: ServePlan) -> None:
+    asked = chat.request.confidence
+    assert asked == 0.8 and chat.options[0].sure
     for option in chat.options:
-        far = (option.capacity.ttft_s.high or 0) <= 1.0 and (option.capacity.tpot_s.high or 0) <= 0.05
-        assert option.sure is (far or option.basis == "calibrated")
-        assert far is ("within error" not in option.verdict.split(";", 1)[1])
+        assert option.chance is not None and 0.0 < option.chance <= 1.0
+        assert option.sure is (option.chance >= asked - 1e-9)
+        assert option.sure is ("only" not in option.verdict)
+
+
+def test_more_confidence_never_costs_less(chat: ServePlan) -> None:
+    prices = chat.confidence_prices
+    assert [one.confidence for one in prices] == sorted(one.confidence for one in prices) and len(prices) > 2
+    assert [one.usd_per_hour for one in prices] == sorted(one.usd_per_hour for one in prices)
+    here = next(one for one in prices if one.confidence == chat.request.confidence)
+    assert here.usd_per_hour == pytest.approx(chat.options[0].bill.usd_per_hour)
+
+
+def test_a_looser_objective_is_never_dearer() -> None:
+    # 500, 600 and 800 ms once cost $8.28, $2.58 and $5.16 an hour.
+    asked = {"model": "13B", "traffic": "chat", "rate": "2/s", "accelerator": "A100", "quick": True}
+    first = [
+        plan_serve(serve_request({**asked, "ttft": f"{ms} ms"}), today=TODAY).options[0] for ms in (500, 600, 800, 1500)
+    ]
+    assert all(one.sure for one in first)
+    costs = [one.bill.usd_per_hour for one in first]
+    assert costs == sorted(costs, reverse=True) and costs[-1] < costs[0]
+
+
+def test_without_objectives_nothing_is_said_of_chances() -> None:
+    asked = {"model": "13B", "traffic": "chat", "rate": "2/s", "accelerator": "A100", "quick": True}
+    found = plan_serve(serve_request(asked), today=TODAY)
+    assert all(option.chance is None and option.sure for option in found.options) and not found.confidence_prices
 
 
 def test_every_loser_says_why(chat: ServePlan) -> None:

@@ -65,6 +65,8 @@ _SUFFIXES: Final[tuple[tuple[str, str], ...]] = (
     (r"fp32|f32", "fp32"),
 )
 _SUFFIX: Final = tuple((re.compile(rf"(?:^|[-.:])(?:{pattern})$"), name) for pattern, name in _SUFFIXES)
+_HINT: Final = re.compile(r"bit|fp|nf4|qlora|float8|gptq|awq|w[48]a|int[48]|smoothquant|f16|f32|gguf|exl[23]|q\d")
+"""Stands in every suffix that names a format: most names of the catalogue have none, and are read at once."""
 _GGUF: Final = re.compile(r"[-.:](i?q\d(?:_[0-9a-z]+)*|bf16|f16|f32)$")
 _EXL: Final = re.compile(r"[-.:](exl[23])(?:[-.:](\d(?:\.\d+)?)bpw)?$|[-.:](\d(?:\.\d+)?)bpw[-.:](exl[23])$")
 _DATE: Final = re.compile(r"\d{4}|\d{6}|\d{8}")
@@ -136,6 +138,8 @@ def parse_name(name: str) -> ParsedName:
 
 def _precision(name: str, steps: list[str]) -> tuple[str, str | None]:
     """The name without its precision suffixes, and the format they mean: the innermost level, the last other one."""
+    if _HINT.search(name) is None:
+        return name, None
     found: str | None = None
     gguf = "gguf" in name
     while True:

@@ -8,7 +8,7 @@ import msgspec
 
 from tonnage.domain.requests.field import Field
 
-__all__ = ["ENGINES", "FORMATS", "MODEL", "QUALITY", "TERMS", "Filters", "Lengths", "LoadShape", "Slo"]
+__all__ = ["CONFIDENCE", "ENGINES", "FORMATS", "MODEL", "QUALITY", "TERMS", "Filters", "Lengths", "LoadShape", "Slo"]
 
 TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y", "block")
 
@@ -28,6 +28,13 @@ QUALITY: Final = Field(
     group="Model and engine",
     high=1.0,
     help="share of the score as released that weights in fewer bits must keep, as published: 99 %",
+)
+CONFIDENCE: Final = Field(
+    reads="fraction",
+    group="Objectives",
+    low=0.01,
+    high=0.99,
+    help="least chance of meeting every objective at once: 80 %; the cheapest option with it is the plan",
 )
 ENGINES: Final = Field(
     name="engine", reads="list", group="Model and engine", known="planned engines", help="serving engines to consider"

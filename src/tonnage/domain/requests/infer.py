@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from tonnage.domain.requests.common import FORMATS, MODEL, Filters
+from tonnage.domain.requests.common import CONFIDENCE, FORMATS, MODEL, Filters
 from tonnage.domain.requests.field import Field, Group
 
 __all__ = ["Infer", "Video"]
@@ -41,6 +41,8 @@ class Infer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     ]
     """Samples; seconds of audio for speech. [1/s]"""
     video: Annotated[Video | None, Group()] = None
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that carries the load in time with at least this chance. [-]"""
     latency_s: Annotated[
         float | None,
         Field(name="latency", reads="s", group="Objectives", high=86400.0, help="longest mean latency: 100 ms"),

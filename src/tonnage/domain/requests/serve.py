@@ -1,4 +1,4 @@
-"""The question of `tonnage plan serve`: answer requests as they come, under latency objectives."""
+"""The questions of `tonnage plan serve`, requests as they come, and of `tonnage plan batch`, items by a deadline."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from typing import Annotated, Literal
 import msgspec
 
 from tonnage.domain.layout import SERVING_ENGINE
-from tonnage.domain.requests.common import ENGINES, FORMATS, MODEL, QUALITY, Filters, Lengths, LoadShape, Slo
+from tonnage.domain.requests.common import (
+    CONFIDENCE,
+    ENGINES,
+    FORMATS,
+    MODEL,
+    QUALITY,
+    Filters,
+    Lengths,
+    LoadShape,
+    Slo,
+)
 from tonnage.domain.requests.field import Field, Group
 
-__all__ = ["Serve"]
+__all__ = ["Batch", "Serve"]
 
 
 class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="serve"):
@@ -28,6 +38,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
         Field(name="think_time", reads="s", high=86400.0 * 7, help="seconds between two requests of one user"),
     ] = None
     slo: Annotated[Slo, Group()] = Slo()
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that meets every objective at once with at least this chance. [-]"""
     shape: Annotated[LoadShape, Group()] = LoadShape()
     precisions: Annotated[tuple[str, ...], FORMATS] = ()
     """Weight formats that may be used; empty = the checkpoint's own and FP8 where the part multiplies it."""
@@ -90,3 +102,32 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     pools: Annotated[
         bool, Field(reads="flag", group="Search", help="also look for separate workers for prompts and for answers")
     ] = False
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="batch"):
+    """Finish N items by a deadline. They are independent, so that spot prices are looked at, too."""
+
+    model: Annotated[str, MODEL]
+    items: Annotated[float, Field(reads="count", high=1e13, help="prompts to answer: 50M")]
+    lengths: Annotated[Lengths, Group(usual={"traffic": "batch"})]
+    deadline_s: Annotated[
+        float | None,
+        Field(
+            name="deadline",
+            reads="s",
+            group="Objectives",
+            high=1e8,
+            help="all answers by then: 8 h; without it the cheapest is taken",
+        ),
+    ] = None
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
+    precisions: Annotated[tuple[str, ...], FORMATS] = ()
+    quality_floor: Annotated[float | None, QUALITY] = None
+    """Share of the score as released that other formats must keep by published evaluations. [-]"""
+    engines: Annotated[tuple[str, ...], ENGINES] = (SERVING_ENGINE,)
+    filters: Annotated[Filters, Group(usual={"term": ("on-demand", "spot")})] = Filters()
+    budget_usd: Annotated[
+        float | None,
+        Field(name="budget", reads="USD", group="Objectives", high=1e12, help="most to spend on the whole job"),
+    ] = None

@@ -6,13 +6,13 @@ from typing import Final
 
 import msgspec
 
-from tonnage.domain.requests.batch import Batch
+from tonnage.domain.requests.adopt import Adopt
 from tonnage.domain.requests.cost import RentOrBuyRequest
 from tonnage.domain.requests.fit import FitRequest
 from tonnage.domain.requests.fleet import FleetRequest
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.lifecycle import LifecycleRequest
-from tonnage.domain.requests.serve import Serve
+from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.simulate import Simulation
 from tonnage.domain.requests.train import FineTune, Train
 
@@ -29,5 +29,6 @@ REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "fit": FitRequest,
     "rent-or-buy": RentOrBuyRequest,
     "simulate": Simulation,
+    "adopt": Adopt,
 }
 """By the name that `tonnage fields` and plan files use, in the order people meet them."""

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from tonnage.domain.requests.common import MODEL, Filters
+from tonnage.domain.requests.common import CONFIDENCE, MODEL, Filters
 from tonnage.domain.requests.field import Field, Group
 
 __all__ = ["FineTune", "Train"]
@@ -58,6 +58,10 @@ _Headroom = Annotated[
         help="headroom for retries and experiments over the time of the run",
     ),
 ]
+_ExtendContext = Annotated[
+    bool,
+    Field(reads="flag", group="Training", help="sequences may be longer than the context that the model was made for"),
+]
 _Checkpoint = Annotated[Literal["async", "sync"], Field(group="Reliability", help="async or sync")]
 _Spares = Annotated[
     int | None, Field(reads="integer", group="Reliability", low=-1.0, high=1e5, help="instances beyond the job's own")
@@ -74,6 +78,8 @@ class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     global_batch: _GlobalBatch = None
     deadline_s: _Deadline = None
     budget_usd: _Budget = None
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precision: _Precision = "bf16"
     optimizer: _Optimizer = "adamw"
     restartable: _Restartable = True
@@ -82,6 +88,7 @@ class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Accelerators, when the user fixes it."""
     framework: _Framework = None
     """Software that runs it; absent = what such jobs usually run on."""
+    extend_context: _ExtendContext = False
     validation: _Validation = 0.01
     """Time of validation over that of training. [-]"""
     headroom: _Headroom = 0.1
@@ -110,6 +117,8 @@ class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     lora_rank: Annotated[int, Field(reads="integer", group="Training", high=65536, help="rank of the adapters")] = 16
     deadline_s: _Deadline = None
     budget_usd: _Budget = None
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precision: _Precision = "bf16"
     optimizer: _Optimizer = "adamw"
     restartable: _Restartable = True
@@ -130,6 +139,7 @@ class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     ] = None
     """Side of an image, for networks that take one. [px]"""
     framework: _Framework = None
+    extend_context: _ExtendContext = False
     validation: _Validation = 0.02
     headroom: _Headroom = 0.1
     checkpoint: _Checkpoint = "async"

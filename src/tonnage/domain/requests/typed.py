@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 __all__ = [
+    "AdoptFields",
     "BatchFields",
     "FinetuneFields",
     "FitFields",
@@ -57,6 +58,7 @@ class ServeFields(TypedDict, total=False):
     tpot: Seconds | None
     e2e: Seconds | None
     percentile: Count | None
+    confidence: Fraction | None
     peak_to_mean: Count | None
     day: Names | None
     on_for: Seconds | None
@@ -108,6 +110,7 @@ class BatchFields(TypedDict, total=False):
     output_tokens: Tokens | None
     traffic: str | None
     deadline: Seconds | None
+    confidence: Fraction | None
     precision: Names | None
     quality: Fraction | None
     engine: Names | None
@@ -145,6 +148,7 @@ class TrainFields(TypedDict, total=False):
     global_batch: Whole | None
     deadline: Seconds | None
     budget: Usd | None
+    confidence: Fraction | None
     precision: str | None
     optimizer: str | None
     restartable: bool | None
@@ -173,6 +177,7 @@ class TrainFields(TypedDict, total=False):
     provisioning: Seconds | None
     count: Whole | None
     framework: str | None
+    extend_context: bool | None
     validation: Fraction | None
     headroom: Fraction | None
     checkpoint: Literal["async", "sync"] | None
@@ -191,6 +196,7 @@ class FinetuneFields(TypedDict, total=False):
     lora_rank: Whole | None
     deadline: Seconds | None
     budget: Usd | None
+    confidence: Fraction | None
     precision: str | None
     optimizer: str | None
     restartable: bool | None
@@ -222,6 +228,7 @@ class FinetuneFields(TypedDict, total=False):
     packed: bool | None
     image_px: Whole | None
     framework: str | None
+    extend_context: bool | None
     validation: Fraction | None
     headroom: Fraction | None
     checkpoint: Literal["async", "sync"] | None
@@ -239,6 +246,7 @@ class InferFields(TypedDict, total=False):
     codec: Literal["h264", "hevc"] | None
     every: Whole | None
     decode: Literal["accelerator", "host", "none"] | None
+    confidence: Fraction | None
     latency: Seconds | None
     resolution: Whole | None
     seq_len: Whole | None
@@ -404,3 +412,21 @@ class SimulateFields(TypedDict, total=False):
     engine_options: Entry | None
     scheduler: Entry | None
     disaggregation: Entry | None
+
+
+class AdoptFields(TypedDict, total=False):
+    """A running deployment's own file, and what it does not say; absent = as the file says, or assumed and said so."""
+
+    accelerator: str | None
+    count: Whole | None
+    replicas: Whole | None
+    rate: PerSecond | None
+    traffic: str | None
+    prompt_tokens: Tokens | None
+    output_tokens: Tokens | None
+    ttft: Seconds | None
+    tpot: Seconds | None
+    e2e: Seconds | None
+    percentile: Count | None
+    tokens: Tokens | None
+    provider: Names | None

@@ -9,7 +9,7 @@ from tonnage.export.job import Job, job
 from tonnage.export.target import Target
 from tonnage.export.text import head, yaml_text
 
-__all__ = ["TARGET", "export"]
+__all__ = ["TARGET", "configuration", "export"]
 
 TARGET = Target(
     name="accelerate",
@@ -39,14 +39,15 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         script += ' \\\n  --machine_rank "${NODE_RANK:?0 on the first node}" \\\n'
         script += '  --main_process_ip "${LEADER_ADDRESS:?address of the first node}" --main_process_port 29500'
     return {
-        "accelerate.yaml": head(TARGET.title, TARGET.version, lines=made.lines) + yaml_text(_configuration(made)),
+        "accelerate.yaml": head(TARGET.title, TARGET.version, lines=made.lines) + yaml_text(configuration(made)),
         "launch.sh": "#!/usr/bin/env bash\n"
         + head(TARGET.title, TARGET.version, lines=notes)
         + f'{script} \\\n  "$SCRIPT" "$@"\n',
     }
 
 
-def _configuration(made: Job) -> dict[str, Any]:
+def configuration(made: Job) -> dict[str, Any]:
+    """The fields of Accelerate's own configuration."""
     sharded = made.layout.sharding not in ("none",) and made.count > 1
     kind = "FSDP" if sharded else "MULTI_GPU" if made.count > 1 else "NO"
     found: dict[str, Any] = {

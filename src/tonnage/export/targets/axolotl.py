@@ -6,11 +6,13 @@ from typing import Any, Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.export.job import Job, job
+from tonnage.export.job import Job, attention_of, job
+from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.text import head, yaml_text
+from tonnage.export.trainer import optimizer_called, settle_trainer, switched
 
-__all__ = ["TARGET", "export"]
+__all__ = ["OPTIONS", "TARGET", "export"]
 
 TARGET = Target(
     name="axolotl",
@@ -25,6 +27,24 @@ OPTIMIZERS: Final = {
     "adamw": "adamw_torch_fused", "adamw-8bit": "adamw_bnb_8bit", "adafactor": "adafactor", "lion": "lion_pytorch",
     "muon": "muon", "sgd": "sgd",
 }  # fmt: skip
+OPTIONS = Options(
+    programs=(("axolotl", "train"),),
+    values={
+        "base_model": ("model", str), "sequence_len": ("seq_len", whole), "micro_batch_size": ("micro_batch", whole),
+        "gradient_accumulation_steps": ("accumulation", whole), "max_steps": ("steps", whole),
+        "num_epochs": ("epochs", float),
+        "optimizer": ("optimizer", optimizer_called), "adapter": ("adapter", str), "lora_r": ("lora_rank", whole),
+        "save_steps": ("save_steps", whole), "tensor_parallel_size": ("tp", whole),
+        "context_parallel_size": ("cp", whole),
+        "expert_parallel_size": ("ep", whole), "dp_replicate_size": ("replicated", whole),
+        "deepspeed": ("stage_file", str),
+        "fsdp": ("fsdp", str), "fsdp_version": ("fsdp", str), "bf16": ("bf16", switched), "fp16": ("fp16", switched),
+        "gradient_checkpointing": ("recomputes", switched), "fsdp_config.reshard_after_forward": ("reshards", switched),
+        "fsdp_config.fsdp_sharding_strategy": ("fsdp", str),
+    },
+    flags={"load_in_4bit": ("four_bits", True), "peft_use_dora": ("dora", True), "sample_packing": ("packed", True)},
+    settle=settle_trainer,
+)  # fmt: skip
 ALPHA_PER_RANK: Final = 2
 """lora_alpha over lora_r: it scales the update and costs nothing."""
 LEARNING_RATE: Final = {True: 0.0002, False: 0.00002}
@@ -58,7 +78,7 @@ def _configuration(made: Job) -> dict[str, Any]:
         "bf16": made.precision != "fp16",
         "fp16": made.precision == "fp16",
         "gradient_checkpointing": made.recompute != "none",
-        "flash_attention": True,
+        "attn_implementation": attention_of(made),
         "save_steps": made.checkpoint_steps,
         "logging_steps": 1,
     }

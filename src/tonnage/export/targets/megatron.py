@@ -7,11 +7,12 @@ from typing import Any, Final
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.job import Job, job
+from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
 from tonnage.export.text import head, shell
 
-__all__ = ["TARGET", "arguments", "export"]
+__all__ = ["OPTIONS", "TARGET", "arguments", "export"]
 
 TARGET = Target(
     name="megatron",
@@ -27,7 +28,60 @@ PRECISIONS: Final[dict[str, tuple[str, ...]]] = {
     "fp8": ("--bf16", "--fp8-format", "hybrid"),
     "mxfp8": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"),
 }  # fmt: skip
+CONVERTED: Final = (
+    "WEIGHTS is the model to start from, converted by Megatron-LM's tools/checkpoint/convert.py (loader llama_mistral",
+    "or the model's own) or by Megatron-Bridge, for the tensor and pipeline degrees below.",
+)
+ROTARY: Final = (
+    "import sys; from transformers import AutoConfig; c = AutoConfig.from_pretrained(sys.argv[1]).get_text_config(); "
+    "r = getattr(c, 'rope_parameters', None) or {}; print(int(r.get('rope_theta') or c.rope_theta))"
+)
+"""Prints the rotary base of a model: transformers 5 keeps it in rope_parameters, 4 as rope_theta."""
 OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd", "muon": "muon"}
+
+
+def _settled(found: dict[str, Any]) -> dict[str, Any]:
+    """Precision of the switches, sharding of the distributed optimizer, the shape of the network under one name."""
+    found["method"] = "pretrain"
+    fp8 = found.pop("fp8", "")
+    half, brain = found.pop("fp16", False), found.pop("bf16", False)
+    found["precision"] = "mxfp8" if found.pop("fp8_recipe", "") == "mxfp8" else "fp8" if fp8 else \
+        "bf16" if brain else "fp16" if half else "fp32"  # fmt: skip
+    found["sharding"] = "fsdp" if found.pop("fsdp", False) else "zero1" if found.pop("distributed", False) else "none"
+    found["optimizer"] = {"adam": "adamw"}.get(found.get("optimizer", "adam"), found.get("optimizer"))
+    granularity = found.pop("granularity", "")
+    found["recompute"] = granularity or ("full" if found.pop("recomputes", False) else "none")
+    return found
+
+
+OPTIONS = Options(
+    programs=(("pretrain_gpt.py",), ("pretrain_mamba.py",)),
+    values={
+        "tensor_model_parallel_size": ("tp", whole), "pipeline_model_parallel_size": ("pp", whole),
+        "context_parallel_size": ("cp", whole), "expert_model_parallel_size": ("ep", whole),
+        "num_virtual_stages_per_pipeline_rank": ("vpp", whole), "micro_batch_size": ("micro_batch", whole),
+        "num_layers_per_virtual_pipeline_stage": ("layers_per_virtual_stage", whole),
+        "global_batch_size": ("global_batch", whole), "seq_length": ("seq_len", whole), "train_iters": ("steps", whole),
+        "train_samples": ("samples", whole), "optimizer": ("optimizer", str), "save_interval": ("save_steps", whole),
+        "fp8_format": ("fp8", str), "fp8_recipe": ("fp8_recipe", str), "recompute_granularity": ("granularity", str),
+        "num_layers": ("num_layers", whole), "hidden_size": ("hidden_size", whole),
+        "num_attention_heads": ("num_attention_heads", whole), "ffn_hidden_size": ("ffn_hidden_size", whole),
+        "num_query_groups": ("num_query_groups", whole), "kv_channels": ("kv_channels", whole),
+        "num_experts": ("num_experts", whole), "moe_router_topk": ("moe_router_topk", whole),
+        "moe_ffn_hidden_size": ("moe_ffn_hidden_size", whole), "rotary_base": ("rotary_base", whole),
+    },
+    flags={
+        "bf16": ("bf16", True), "fp16": ("fp16", True), "sequence_parallel": ("sequence_parallel", True),
+        "use_distributed_optimizer": ("distributed", True), "use_megatron_fsdp": ("fsdp", True),
+        "use_custom_fsdp": ("fsdp", True), "use_torch_fsdp2": ("fsdp", True),
+        "recompute_activations": ("recomputes", True),
+        "swiglu": ("swiglu", True), "group_query_attention": ("group_query_attention", True),
+        "untie_embeddings_and_output_weights": ("untie_embeddings_and_output_weights", True),
+        "qk_layernorm": ("qk_layernorm", True),
+    },
+    short={"fp8": "fp8_format"},
+    settle=_settled,
+)  # fmt: skip
 
 
 def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
@@ -41,20 +95,46 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         *made.lines,
         "DATA is what --data-path takes, TOKENIZER a Hugging Face id or folder, CHECKPOINTS a shared folder.",
         "Learning rate and schedule: add --lr and --lr-decay-style after the script's name.",
+        *(CONVERTED if made.method != "pretrain" else ()),
     ]
     needs = "".join(
         f': "${{{name}:?{what}}}"\n'
         for name, what in (
+            *(
+                (("WEIGHTS", "folder of the model's weights in Megatron's format"),)
+                if made.method != "pretrain"
+                else ()
+            ),
             ("DATA", "prefix of the tokenised data"),
             ("TOKENIZER", "id or folder of the tokenizer"),
             ("CHECKPOINTS", "shared folder for checkpoints"),
         )
     )
-    program = "pretrain_gpt.py \\\n  " + shell(arguments(made))
+    rotary, needed = _rotary(made)
+    program = "pretrain_gpt.py \\\n  " + shell(arguments(made)) + f" \\\n  {rotary}"
     program += ' \\\n  --data-path "$DATA" --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TOKENIZER" \\\n'
     program += '  --save "$CHECKPOINTS" --load "$CHECKPOINTS"'
-    body = f"set -euo pipefail\n{needs}export CUDA_DEVICE_MAX_CONNECTIONS=1\n{launcher(made, program=program)}\n"
+    program += ' \\\n  --pretrained-checkpoint "$WEIGHTS"' if made.method != "pretrain" else ""
+    body = (
+        f"set -euo pipefail\n{needs}{needed}export CUDA_DEVICE_MAX_CONNECTIONS=1\n{launcher(made, program=program)}\n"
+    )
     return {"pretrain.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + body}
+
+
+def _rotary(made: Job) -> tuple[str, str]:
+    """
+    The option of the rotary base, and the lines of shell that it needs.
+
+    Megatron-LM would take 10,000. Where the plan does not know the model's own, the script reads it from the model's
+    config.json when it starts, and stops where that does not say.
+    """
+    if made.rotary_base:
+        return f"--rotary-base {made.rotary_base:.0f}", ""
+    line = shell(["python3", "-c", ROTARY, made.model])
+    return (
+        '--rotary-base "$ROTARY_BASE"',
+        f'ROTARY_BASE="${{ROTARY_BASE:-$({line})}}"\n: "${{ROTARY_BASE:?rope_theta of the model}}"\n',
+    )
 
 
 def arguments(made: Job) -> list[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
+from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, names
 from tonnage.export.text import shell
 
-__all__ = ["TARGET", "export", "serve"]
+__all__ = ["OPTIONS", "TARGET", "export", "serve"]
 
 TARGET = Target(
     name="sglang",
@@ -22,6 +25,47 @@ TARGET = Target(
 _DTYPE = {"bf16": "bfloat16", "fp16": "half", "fp32": "float32"}
 _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8_e4m3"}
 JOIN_PORT = 20000
+
+
+def _counted(found: dict[str, Any]) -> dict[str, Any]:
+    """
+    Our degrees of SGLang's: its tensor degree counts the ranks of data-parallel attention too.
+
+    Without `--enable-dp-attention` its data parallelism is whole replicas behind its own router. A chunk of -1 is a
+    prompt at once.
+    """
+    dp, attention = found.pop("dp", 1), found.pop("dp_attention", False)
+    if dp > 1 and attention:
+        found |= {"tp": max(1, found.get("tp", 1) // dp), "dp": dp}
+    elif dp > 1:
+        found["replicas"] = dp
+    if (chunk := found.get("max_num_batched_tokens")) is not None and chunk <= 0:
+        del found["max_num_batched_tokens"]
+        found["chunked_prefill"] = False
+    return found
+
+
+OPTIONS = Options(
+    programs=(("sglang.launch_server",), ("sglang", "serve")),
+    images=("lmsysorg/sglang", "sglang"),
+    values={
+        "model_path": ("model", str), "tp_size": ("tp", whole), "pp_size": ("pp", whole), "dp_size": ("dp", whole),
+        "ep_size": ("ep", whole), "context_length": ("max_model_len", whole),
+        "max_running_requests": ("max_num_seqs", whole),
+        "chunked_prefill_size": ("max_num_batched_tokens", int), "mem_fraction_static": ("memory_fraction", number),
+        "page_size": ("block_tokens", whole), "dtype": ("dtype", str), "kv_cache_dtype": ("kv", str),
+        "quantization": ("quantization", str), "nnodes": ("nodes", whole),
+        "scheduler_recv_interval": ("receive_interval", whole),
+    },
+    flags={
+        "enable_dp_attention": ("dp_attention", True), "disable_radix_cache": ("prefix_caching", False),
+        "disable_cuda_graph": ("cuda_graphs", False), "enable_mixed_chunk": ("mixed_chunk", True),
+    },
+    short={"model": "model_path", "tp": "tp_size", "tensor_parallel_size": "tp_size", "pp": "pp_size", "dp": "dp_size",
+           "pipeline_parallel_size": "pp_size", "data_parallel_size": "dp_size", "ep": "ep_size",
+           "expert_parallel_size": "ep_size", "mem_frac": "mem_fraction_static"},
+    settle=_counted,
+)  # fmt: skip
 
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:

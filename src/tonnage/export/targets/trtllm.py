@@ -12,10 +12,11 @@ from typing import Any
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
+from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target
 from tonnage.export.text import shell
 
-__all__ = ["TARGET", "export", "serve"]
+__all__ = ["OPTIONS", "TARGET", "export", "serve"]
 
 TARGET = Target(
     name="trtllm",
@@ -28,6 +29,37 @@ TARGET = Target(
 
 _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8", "nvfp4": "nvfp4"}
 OPTIONS_FILE = "trtllm-options.yaml"
+
+
+def _counted(found: dict[str, Any]) -> dict[str, Any]:
+    """Our degrees of its own: with data-parallel attention every rank of tp_size holds attention of its own."""
+    if found.pop("attention_dp", False):
+        found |= {"dp": found.get("tp", 1), "tp": 1}
+    return found
+
+
+OPTIONS = Options(
+    programs=(("trtllm-serve", "serve"), ("trtllm-serve",)),
+    images=("tensorrt-llm/release", "tensorrt_llm"),
+    values={
+        "model": ("model", str), "tp_size": ("tp", whole), "pp_size": ("pp", whole), "ep_size": ("ep", whole),
+        "max_batch_size": ("max_num_seqs", whole), "max_num_tokens": ("max_num_batched_tokens", whole),
+        "max_seq_len": ("max_model_len", whole), "kv_cache_free_gpu_memory_fraction": ("memory_fraction", number),
+        "kv_cache_config.dtype": ("kv", str), "kv_cache_config.tokens_per_block": ("block_tokens", whole),
+        "kv_cache_config.free_gpu_memory_fraction": ("memory_fraction", number),
+    },
+    flags={
+        "kv_cache_config.enable_block_reuse": ("prefix_caching", True), "enable_chunked_prefill": ("chunked_prefill",
+        True),
+        "enable_attention_dp": ("attention_dp", True),
+    },
+    short={"tensor_parallel_size": "tp_size", "pipeline_parallel_size": "pp_size",
+           "moe_expert_parallel_size": "ep_size",
+           "kv_cache_dtype": "kv_cache_config.dtype"},
+    positional=True,
+    settle=_counted,
+)  # fmt: skip
+"""Flags of trtllm-serve, and what its options file holds, groups with a dot."""
 
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
+from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, names
 from tonnage.export.text import shell
 
-__all__ = ["TARGET", "export", "serve", "settings"]
+__all__ = ["OPTIONS", "TARGET", "export", "serve", "settings"]
 
 TARGET = Target(
     name="vllm",
@@ -24,6 +26,40 @@ TARGET = Target(
 _DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"}
 RAY_PORT = 6379
+
+
+def _counted(found: dict[str, Any]) -> dict[str, Any]:
+    """Expert parallelism is a switch in vLLM: the experts then lie on every rank of tp x dp."""
+    if found.pop("expert_parallel", False):
+        found["ep"] = found.get("tp", 1) * found.get("dp", 1)
+    return found
+
+
+OPTIONS = Options(
+    programs=(("vllm", "serve"), ("vllm.entrypoints.openai.api_server",), ("vllm.entrypoints.api_server",)),
+    images=("vllm-openai", "vllm/vllm", "llm-d", "rocm/vllm", "vllm-cpu"),
+    values={
+        "model": ("model", str), "model_tag": ("model", str), "tensor_parallel_size": ("tp", whole),
+        "pipeline_parallel_size": ("pp", whole), "data_parallel_size": ("dp", whole),
+        "max_model_len": ("max_model_len", whole),
+        "max_num_seqs": ("max_num_seqs", whole), "max_num_batched_tokens": ("max_num_batched_tokens", whole),
+        "gpu_memory_utilization": ("memory_fraction", number), "block_size": ("block_tokens", whole),
+        "dtype": ("dtype", str),
+        "kv_cache_dtype": ("kv", str), "quantization": ("quantization", str),
+    },
+    flags={
+        "enable_expert_parallel": ("expert_parallel", True), "enable_chunked_prefill": ("chunked_prefill", True),
+        "no_enable_chunked_prefill": ("chunked_prefill", False), "enable_prefix_caching": ("prefix_caching", True),
+        "no_enable_prefix_caching": ("prefix_caching", False), "enforce_eager": ("cuda_graphs", False),
+        "async_scheduling": ("async_scheduling", True), "no_async_scheduling": ("async_scheduling", False),
+    },
+    short={"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size",
+           "q": "quantization",
+           "ep": "enable_expert_parallel", "model_id": "model"},
+    positional=True,
+    settle=_counted,
+)  # fmt: skip
+"""As vLLM's own parser names them (`data/options/vllm.json`); KServe's runtime says --model_id."""
 
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Verdict
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import BreakEven
-from tonnage.domain.workload import Batch, Lengths
+from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.serve import Batch
 from tonnage.planning.batch.option import Work
 from tonnage.planning.batch.runs import Job, JobRun, Place, run_on
 from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced_option
@@ -33,7 +34,7 @@ LENGTHENED: Final = 5
 """Configurations whose rate is worked out at other lengths."""
 DOUBLINGS: Final = (-3, -2, -1, 0, 1, 2, 3)
 
-Sized = Callable[[Batch, Work, Place], tuple[JobRun, bool] | Verdict]
+Sized = Callable[[Batch, Work, Place], tuple[JobRun, float | None] | Verdict]
 Remade = Callable[[Batch, Work], Work | None]
 
 
@@ -126,7 +127,7 @@ def _asked(request: Batch, chances: Iterable[Candidate], sized: Sized) -> list[C
         outcome = sized(request, work, chance.place)
         if isinstance(outcome, Verdict):
             continue
-        run, sure = outcome
+        run, kept = outcome
         quick, slow = (
             run_on(work.job, chance.place, instances=run.instances, speed=speed)
             for speed in (work.job.factor, 1.0 / work.job.factor)
@@ -138,7 +139,7 @@ def _asked(request: Batch, chances: Iterable[Candidate], sized: Sized) -> list[C
                 low=min(run.usd, quick.usd),
                 high=max(run.usd, slow.usd),
                 told=_told(chance, run),
-                sure=sure,
+                sure=kept is None or kept >= request.confidence - 1e-4,
                 configuration=work.configuration,
             )
         )

@@ -8,12 +8,12 @@ from typing import Final
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, TradeOff
 from tonnage.domain.model import Model
-from tonnage.domain.workload import Batch
+from tonnage.domain.requests.serve import Batch
 from tonnage.optimize.frontier import frontier
 from tonnage.planning.batch.option import Found, Work
 from tonnage.planning.batch.runs import JobRun, Place, run_on
-from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken
-from tonnage.planning.core.rejections import nearness
+from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, nearness
+from tonnage.planning.core.ranking import whole_percent
 from tonnage.units import show
 
 MAX_KINDS: Final = 8
@@ -66,15 +66,19 @@ def led_by(option: BatchOption) -> str:
     return f"{name} for {show(option.cost.value, 'USD')} {when}"
 
 
-def lead(first: BatchOption) -> str:
+def lead(first: BatchOption, *, request: Batch) -> str:
     """Why the first option leads."""
-    certain = "even at the slow end of its interval" if first.sure else "by its estimate, though not within error"
-    return f"cheapest that finishes in time {certain}"
+    if first.chance is None:
+        return "cheapest (no deadline given)"
+    asked = whole_percent(request.confidence)
+    if not first.sure:
+        return f"cheapest by its estimate: in time with {whole_percent(first.chance)}, and none has {asked}"
+    return f"cheapest that is in time with at least {asked} ({whole_percent(first.chance)})"
 
 
-def risk(option: BatchOption, *, first: BatchOption) -> str:
-    """What may go wrong with an option that the first does not risk."""
-    return "may finish late within error" if first.sure and not option.sure else ""
+def risk(option: BatchOption) -> str:
+    """How likely an option is in time where that is less than asked for."""
+    return "" if option.chance is None or option.sure else f"in time with {whole_percent(option.chance)} only"
 
 
 def arithmetic(option: BatchOption) -> str:

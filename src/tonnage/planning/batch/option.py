@@ -11,10 +11,9 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import Bill, Configuration
-from tonnage.domain.workload import Lengths
+from tonnage.domain.requests.common import Lengths
 from tonnage.planning.batch.runs import Job, JobRun, Place, run_on
-from tonnage.planning.energy import energy_use
-from tonnage.planning.host import serving_needs
+from tonnage.planning.host import energy_use, serving_needs
 from tonnage.pricing.bills import bill
 from tonnage.pricing.energy import carbon_kg, energy_kwh
 
@@ -44,6 +43,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     work: Work
     place: Place
     run: JobRun
+    chance: float | None
     sure: bool
     step: int
     """Instances of one replica, or one that holds several."""
@@ -91,6 +91,7 @@ def option_of(found: Found, *, accelerator: Accelerator, today: date) -> BatchOp
         kwh=kwh,
         kg_co2=carbon_kg(kwh=kwh, grams_per_kwh=grid) if kwh is not None and grid is not None else None,
         basis=str(basis),
+        chance=found.chance,
         sure=found.sure,
         sources=place.sources,
         needs=serving_needs(work.configuration.layout, weight_bytes=job.weight_bytes, offer=place.offer),

@@ -2,7 +2,7 @@
 
 Nobody waits for a single answer, so replicas run full: each holds as many requests as its cache and its engine take,
 and finishes them at the saturated rate that `tonnage predict` gives for the same case. Instances follow from the
-deadline at the slow end of that rate's interval; start, interruptions and billing steps are on the bill.
+deadline at the rate that holds with the confidence asked for; start, interruptions and billing steps are on the bill.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration
-from tonnage.domain.workload import Batch, Serve
+from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
@@ -32,16 +32,23 @@ from tonnage.planning.batch.break_even import Candidate, batch_break_even
 from tonnage.planning.batch.option import Found, Work, option_of
 from tonnage.planning.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
 from tonnage.planning.core.choices import choices, job_traits
-from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.header import (
+    Infeasible,
+    answer_or_relax,
+    by_reason,
+    model_facts,
+    nearest_of_each,
+    provenance,
+    what_binds,
+)
 from tonnage.planning.core.ranking import surely_cheapest, with_verdicts
-from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, what_binds
-from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.deployment import case_of, deploy
-from tonnage.planning.error_model import ErrorModel, serve_level
+from tonnage.planning.error_model import ErrorModel, chance_of, end_at, serve_level
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.traffic import served_latency
 from tonnage.planning.sites import Site, sites
+from tonnage.pricing.bills import primary_first
 
 __all__ = ["LARGEST_FLEET", "plan_batch"]
 
@@ -53,6 +60,11 @@ SIZES_LOOKED_AT: Final = 3
 WORTH_THE_HASTE: Final = 1.05
 """Without a deadline, as many instances are taken as raise the cost by no more than this. [-]"""
 KEPT_PER_SITE: Final = 2
+ROUNDING: Final = 1e-9
+FAR: Final = 3.0
+"""Errors are followed so many times the way to the end of their interval. [-]"""
+NARROW: Final = 1e-4
+"""Of that, how closely a chance is found. [-]"""
 
 
 def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> BatchPlan:
@@ -97,7 +109,7 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
         found += here
         made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
         options += made
-    ranked = _with_verdicts(sorted(options, key=surely_cheapest))
+    ranked = _with_verdicts(request, primary_first(sorted(options, key=surely_cheapest)))
     by = narrative.BY_NEARNESS
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*refused, *nearest_of_each(missed, doing=doing, by=by), *excluded)
@@ -133,15 +145,15 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
     )
 
 
-def _with_verdicts(options: list[BatchOption]) -> tuple[BatchOption, ...]:
+def _with_verdicts(request: Batch, options: list[BatchOption]) -> tuple[BatchOption, ...]:
     """Ranked options with the reason for their place."""
     if not options:
         return ()
     return with_verdicts(
         tuple(options),
-        lead=narrative.lead(options[0]),
+        lead=narrative.lead(options[0], request=request),
         arithmetic=narrative.arithmetic,
-        risk=partial(narrative.risk, first=options[0]),
+        risk=narrative.risk,
     )
 
 
@@ -237,9 +249,12 @@ def _runs(request: Batch, site: Site, *, work: Work, chances: list[Candidate]) -
         if isinstance(outcome, Verdict):
             missed.append(Infeasible(configuration=work.configuration, verdict=outcome))
         else:
-            run, sure = outcome
+            run, kept = outcome
+            sure = kept is None or kept >= request.confidence - NARROW
             step = _step(work.job, place)
-            found.append(Found(work=work, place=place, run=run, sure=sure, step=step, fastest=chance.fastest))
+            found.append(
+                Found(work=work, place=place, run=run, chance=kept, sure=sure, step=step, fastest=chance.fastest)
+            )
     if not chances:
         missed.append(Infeasible(configuration=work.configuration, verdict=limits.no_offer(site, work.configuration)))
     return found, missed
@@ -269,23 +284,40 @@ def _offers(request: Batch, site: Site, job: Job) -> list[tuple[Offer, str]]:
     return [(offer, key[1]) for key, (_, offer) in cheapest.items()]
 
 
-def _sized(request: Batch, work: Work, place: Place) -> tuple[JobRun, bool] | Verdict:
-    """Instances for the deadline at the slow end of the interval, else at the estimate, else why not."""
+def _sized(request: Batch, work: Work, place: Place) -> tuple[JobRun, float | None] | Verdict:
+    """Instances that keep deadline and budget with the confidence asked for, else by the estimate, else why not."""
     job, most = work.job, _fleet(request, work.job, place)
     if most < 1:
         return narrative.too_many(request, work, place=place)
     if request.deadline_s is None:
-        run, sure = _without_haste(job, place, most), True
+        run = _without_haste(job, place, most)
     else:
-        slow = instances_by(job, place, deadline_s=request.deadline_s, speed=1.0 / job.factor)
+        speed = job.factor ** -end_at(request.confidence)
+        firm = instances_by(job, place, deadline_s=request.deadline_s, speed=min(1.0, speed))
         middle = instances_by(job, place, deadline_s=request.deadline_s, speed=1.0)
         if middle is None or middle > most:
             return narrative.too_late(request, place=place, fastest=run_on(job, place, instances=most))
-        sure = slow is not None and slow <= most
-        run = run_on(job, place, instances=slow if sure and slow is not None else middle)
+        run = run_on(job, place, instances=firm if firm is not None and firm <= most else middle)
     if request.budget_usd is not None and run.usd > request.budget_usd:
         return narrative.too_expensive(request, run, work=work)
-    return run, sure
+    return run, _chance(request, job, place, instances=run.instances)
+
+
+def _chance(request: Batch, job: Job, place: Place, *, instances: int) -> float | None:
+    """That so many instances keep deadline and budget, which one error of the rate decides; None without either."""
+    if request.deadline_s is None and request.budget_usd is None:
+        return None
+
+    def keeps(x: float) -> bool:
+        run = run_on(job, place, instances=instances, speed=job.factor**-x)
+        late = request.deadline_s is not None and run.wall_s > request.deadline_s * (1.0 + ROUNDING)
+        return not late and (request.budget_usd is None or run.usd <= request.budget_usd * (1.0 + ROUNDING))
+
+    low, high = -FAR, FAR
+    while high - low > NARROW:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if keeps(middle) else (low, middle)
+    return chance_of(high if high == FAR else low)
 
 
 def _without_haste(job: Job, place: Place, most: int) -> JobRun:

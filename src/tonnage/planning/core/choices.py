@@ -14,8 +14,8 @@ import msgspec
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.infer_plan import InferOption
 from tonnage.domain.plan import Choice, ServeOption
+from tonnage.domain.requests.serve import Serve
 from tonnage.domain.train_plan import TrainOption
-from tonnage.domain.workload import Serve
 from tonnage.simulation.autoscale import replicas_carrying
 
 __all__ = ["NEAR", "Traits", "choices", "infer_traits", "job_traits", "serve_traits"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
@@ -13,7 +14,7 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.train_plan import TrainConfiguration
 from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within
 
-__all__ = ["RankedOption", "at_risk", "surely_cheapest", "tie_with_first", "with_verdicts"]
+__all__ = ["RankedOption", "at_risk", "surely_cheapest", "tie_with_first", "whole_percent", "with_verdicts"]
 
 
 class RankedOption(Protocol):
@@ -34,8 +35,20 @@ class RankedOption(Protocol):
 Option = TypeVar("Option", bound=RankedOption)
 
 
+def whole_percent(share: float) -> str:
+    """
+    A chance in words: whole percent, never certainty.
+
+    Examples
+    --------
+    >>> whole_percent(0.8), whole_percent(0.9999), whole_percent(0.0)
+    ('80 %', '99 %', '1 %')
+    """
+    return f"{min(99.0, max(1.0, math.floor(100.0 * share + 1e-2))):.0f} %"
+
+
 def surely_cheapest(option: RankedOption) -> tuple[bool, float]:
-    """Order of the options: the sure ones first, then by cost."""
+    """Order of the options: those with the confidence asked for first, then by cost."""
     return not option.sure, option.cost.value
 
 
@@ -99,7 +112,7 @@ def tie_with_first(option: Option, first: Option, *, ranked_by: Callable[[Option
 
 
 def at_risk(options: Sequence[Option]) -> Option | None:
-    """The cheapest option that is not sure, where it costs less than a first that is."""
+    """The cheapest option without the confidence asked for, where it costs less than a first that has it."""
     if not options or not options[0].sure:
         return None
     cheaper = [option for option in options if not option.sure and option.cost.value < options[0].cost.value]

@@ -16,8 +16,6 @@ from tonnage.domain.fit import FitRequest, FitRow, Largest
 from tonnage.domain.model import Model
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import largest_whole
-from tonnage.planning.predict.infer_work import precision_of
-from tonnage.planning.predict.inference import batch_times, memory_of, setup_of
 from tonnage.units import show
 
 __all__ = ["PRECISION", "is_network", "network_row", "samples_of", "smallest_network"]
@@ -40,6 +38,9 @@ def network_row(
     model: Model, accelerator: Accelerator, *, request: FitRequest, additions: Additions = NOTHING
 ) -> FitRow:  # fmt: skip
     """One accelerator of a type with the batch asked for (one when not said), and the largest that fits."""
+    from tonnage.planning.predict.infer_work import precision_of  # `fit` of a language model does without
+    from tonnage.planning.predict.inference import batch_times, memory_of, setup_of
+
     if (request.tp or 1) * (request.pp or 1) * (request.dp or 1) > 1:
         raise BadRequest(f"{model.id} runs whole on each accelerator; leave out tp, pp and dp")
     if request.context is not None or request.solve == "context":

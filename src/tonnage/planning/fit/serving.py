@@ -16,13 +16,11 @@ from tonnage.domain.fit import FitRequest, FitRow, Largest
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import Precision, number_format
-from tonnage.engines.registry import engine_spec
-from tonnage.engines.settings import defaults, resolve_engine, unsupported_reason
+from tonnage.engines.registry import defaults, engine_spec, resolve_engine, unsupported_reason
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
-from tonnage.planning.host import offload_needs
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 
 __all__ = ["CONTEXT", "MAX_RANKS", "check_layout", "demand_of", "holds_it", "serving_row", "smallest_serving"]
@@ -111,6 +109,8 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
 def _offloaded(request: FitRequest, pool: KvPool, accelerator: Accelerator, *, ranks: int) -> Iterator[str]:
     """What cache beside the accelerators asks of their host."""
     if request.kv_offload_bytes:
+        from tonnage.planning.host import offload_needs
+
         yield offload_needs(
             bytes_each=request.kv_offload_bytes,
             ranks=ranks,

@@ -8,11 +8,10 @@ tried.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.case import TrainCase, TrainCaseLayout
@@ -26,9 +25,10 @@ from tonnage.physics.memory import checkpoint_precision, weight_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes
 from tonnage.planning.fit.network import is_network
-from tonnage.planning.train.search import KEPT_FREE
-from tonnage.planning.train.setup import Chosen, resolve_setup
 from tonnage.units import show
+
+if TYPE_CHECKING:
+    from tonnage.planning.train.setup import Chosen
 
 __all__ = ["purpose", "smallest_training", "training_assumptions", "training_row", "training_rules"]
 
@@ -139,6 +139,9 @@ def _least_count(request: FitRequest) -> int:
 
 def _choose(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> Chosen:
     """The job's setup; recomputation is part of the choice unless it is said."""
+    from tonnage.catalog.fitted import training_coefficients  # `fit` for serving does without
+    from tonnage.planning.train.setup import resolve_setup
+
     qlora = _method(request) == "qlora"
     case = TrainCase(
         model=model.id,
@@ -196,6 +199,8 @@ def _row(accelerator: Accelerator, chosen: Chosen, *, count: int) -> FitRow:
 
 def _tight(chosen: Chosen, limit: float) -> tuple[str, ...]:
     """A plan keeps some memory free where it can; what fits without that is said to be near the edge."""
+    from tonnage.planning.train.search import KEPT_FREE
+
     if not chosen.fits or chosen.memory.value <= (1.0 - KEPT_FREE) * limit:
         return ()
     return (f"less than {KEPT_FREE:.0%} stays free, about as much as a predicted peak is off",)

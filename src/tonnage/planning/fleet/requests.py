@@ -6,7 +6,8 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from tonnage.domain.fleet_plan import Bucket, FleetWorkload
-from tonnage.domain.workload import Lengths, Serve
+from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.serve import Serve
 from tonnage.simulation.simulated import Requests
 
 if TYPE_CHECKING:

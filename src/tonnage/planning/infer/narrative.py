@@ -13,6 +13,7 @@ from tonnage.domain.infer_plan import Infer, InferOption
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
 from tonnage.planning.core.header import infeasible_sentence
+from tonnage.planning.core.ranking import whole_percent
 from tonnage.units import show
 
 __all__ = ["assumptions", "binding_limit", "is_audio", "led_by", "load_of", "sentence", "smaller", "with_verdicts"]
@@ -80,7 +81,8 @@ def with_verdicts(options: tuple[InferOption, ...], request: Infer) -> tuple[Inf
                 each += f", decoders {option.decode_used:.0%} busy"
         idle = f"; {option.arithmetic_used:.1%} of its peak arithmetic"
         lead = ("lightest" if request.battery_wh else "cheapest") + " that carries the load" if not place else ""
-        told.append(replace(option, verdict=f"{lead or 'carries it too'}{each}{idle}"))
+        likely = "" if option.chance is None else f" with a chance of {whole_percent(option.chance)}"
+        told.append(replace(option, verdict=f"{lead or 'carries it too'}{likely}{each}{idle}"))
     return tuple(told)
 
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from datetime import date
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -33,16 +33,14 @@ from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.core.choices import choices, infer_traits
-from tonnage.planning.core.header import model_facts, provenance
-from tonnage.planning.core.rejections import by_reason
-from tonnage.planning.core.relaxing import answer_or_relax
-from tonnage.planning.energy import energy_use
-from tonnage.planning.host import offer_of, sampling_needs
+from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, provenance
+from tonnage.planning.error_model import end_at, end_of, joint_chance
+from tonnage.planning.host import energy_use, offer_of, sampling_needs
 from tonnage.planning.infer import narrative
 from tonnage.planning.predict.infer_work import precision_of, stages_of
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planning.sites import ACCELERATOR_TESTS, sites
-from tonnage.pricing.bills import HOURS_PER_MONTH, bill
+from tonnage.pricing.bills import HOURS_PER_MONTH, bill, primary_first
 from tonnage.simulation.offline import peak_of
 
 __all__ = ["BATCHES", "add_costs", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
@@ -80,6 +78,8 @@ BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LARGEST_FLEET: Final = 4096
 TEXT: Final = frozenset({"llm", "llm-moe", "hybrid-moe", "hybrid", "ssm", "vlm"})
 VISION: Final = ("cnn", "vision", "diffusion")
+MORE: Final = 0.5
+"""Of the accelerators that the load needs, how many more are tried for the latency. [-]"""
 IDLE: Final = 0.15
 """Share of the power limit that a part draws without work: T4 10 of 70 W, A100 50 to 60 of 400 W (nvidia-smi). [-]"""
 
@@ -115,7 +115,7 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
             else:
                 options.append(outcome)
     wanted = set(request.filters.accelerators)
-    everything = sorted(options, key=_order)
+    everything = primary_first(sorted(options, key=_order))
     parts, audio = catalog.accelerators(additions), narrative.is_audio(model)
     kept = (o for o in everything if not wanted or o.accelerator in wanted)
     ranked = narrative.with_verdicts(
@@ -239,30 +239,58 @@ def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> Inf
             label, "memory", f"a batch of 1 needs {need / 2**30:.1f} GiB of {usable / 2**30:.1f}", need - usable
         )
     decoded, decode_used = _decode(request, setup.accelerator)
-    spread = errors_of(setup).factor("samples_per_s")
-    best: tuple[int, int, Times, float] | None = None
+    best: _Sized | None = None
     quickest = math.inf
     for times in tried:
-        capacity = times.batch / times.interval_s * times.stages.per_sample
-        # As many as the load needs with the headroom kept, and at the low end of the capacity's interval without.
-        sure = capacity * min(1.0 - request.headroom, 1.0 / spread)
-        count = max(math.ceil(request.rate_per_s / sure - 1e-9), decoded, 1)
-        waits = mean_latency_s(request, times, count=count)
-        quickest = min(quickest, waits)
-        if request.latency_s is not None and waits > request.latency_s:
-            continue
-        if best is None or count < best[0]:
-            best = (count, decoded, times, waits)
+        for sized in _counts(request, setup, times, least=max(decoded, 1)):
+            quickest = min(quickest, sized.waits)
+            in_time = request.latency_s is None or sized.waits <= request.latency_s
+            if in_time and (best is None or sized.rank(request) < best.rank(request)):
+                best = sized
     if best is None:
         limit = request.latency_s or 0.0
         return _lost(label, "latency", f"answers take {quickest * 1e3:,.0f} ms at best", quickest - limit, unit="s")
-    if best[0] > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET):
-        return _lost(label, "count", f"needs {best[0]} accelerators", float(best[0]), unit="accelerators")
-    option = _made(request, setup, best, decode_used=decode_used, made=made)
+    if best.number > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET):
+        return _lost(label, "count", f"needs {best.number} accelerators", float(best.number), unit="accelerators")
+    option = _made(request, setup, best, decoded=(decoded, decode_used), made=made)
     if request.hours is not None and option.battery_h is not None and option.battery_h < request.hours:
         return _lost(label, "battery", f"the battery lasts {option.battery_h:.1f} h", request.hours - option.battery_h,
                      unit="h")  # fmt: skip
     return option
+
+
+class _Sized(NamedTuple):
+    """So many accelerators with one batch size, how long samples wait, and the chance that load and latency hold."""
+
+    number: int
+    times: Times
+    waits: float
+    chance: float
+
+    def rank(self, request: Infer) -> tuple[bool, int]:
+        """Those with the confidence asked for first, then the fewest."""
+        return self.chance < request.confidence, self.number
+
+
+def _counts(request: Infer, setup: Setup, times: Times, *, least: int) -> Iterator[_Sized]:
+    """
+    The count that the load needs, with the headroom kept and surely enough, and a few more where latency asks for them.
+    """
+    errors = errors_of(setup)
+    capacity = times.batch / times.interval_s * times.stages.per_sample
+    spread, slow = (math.log(errors.factor(name)) for name in ("samples_per_s", "latency_s"))
+    firm = capacity * min(1.0 - request.headroom, math.exp(-spread * end_at(request.confidence)))
+    first = max(math.ceil(request.rate_per_s / firm - 1e-9), least)
+    for count in range(first, first + 1 + math.ceil(first * MORE)):
+        waits = mean_latency_s(request, times, count=count)
+        ends = [math.log(capacity * count / request.rate_per_s) / spread if spread else end_of(True)]
+        if request.latency_s is not None:
+            room = math.log(request.latency_s / waits)
+            ends.append(room / slow if slow else end_of(room >= 0.0))
+        sized = _Sized(count, times, waits, joint_chance(ends))
+        yield sized
+        if sized.chance >= request.confidence:
+            break
 
 
 def mean_latency_s(request: Infer, times: Times, *, count: int) -> float:
@@ -290,9 +318,10 @@ def _decoder_source(request: Infer, part: Accelerator) -> str:
 
 
 def _made(
-    request: Infer, setup: Setup, best: tuple[int, int, Times, float], *, decode_used: float | None, made: list[Bill]
+    request: Infer, setup: Setup, best: _Sized, *, decoded: tuple[int, float | None], made: list[Bill]
 ) -> InferOption:  # fmt: skip
-    count, decoded, times, waits = best
+    count, times, waits, chance = best
+    decoders, decode_used = decoded
     capacity = times.batch / times.interval_s * times.stages.per_sample
     spread = errors_of(setup).factor("samples_per_s")
     used = request.rate_per_s / (capacity * count)
@@ -318,12 +347,14 @@ def _made(
         batch=times.batch,
         capacity_per_s=Quantity(value=capacity, unit="1/s", basis=setup.basis).within(spread),
         latency_s=Quantity(value=waits, unit="s", basis=setup.basis).within(errors_of(setup).factor("latency_s")),
+        chance=chance,
+        sure=chance >= request.confidence,
         used=used,
         arithmetic_used=samples * flop / (peak * count),
         memory=memory_of(setup, times),
         limit_bytes=setup.accelerator.driver_memory_bytes,
         basis=setup.basis.value,
-        binds="decode" if decoded == count and decoded > 1 else "inference" if count > 1 else "one is enough",
+        binds="decode" if decoders == count and decoders > 1 else "inference" if count > 1 else "one is enough",
         streams_per_accelerator=streams,
         decode_used=None if decode_used is None else decode_used / count,
         bill=_cheapest(made, count),
@@ -361,13 +392,15 @@ def _cheapest(made: list[Bill], count: int) -> Bill | None:
     return min(grown, key=lambda one: one.usd_per_hour, default=None)
 
 
-def _order(option: InferOption) -> tuple[bool, float, float]:
-    """From a battery the lightest first; else rented before bought, the cheapest first, then the lightest."""
+def _order(option: InferOption) -> tuple[bool, bool, float, float]:
+    """
+    Those likely enough first. From a battery the lightest; else rented before bought, the cheapest, then the lightest.
+    """
     draw = option.power_w or math.inf
     if option.battery_h is not None:
-        return False, draw, 0.0
+        return not option.sure, False, draw, 0.0
     cost = option.bill.usd_per_hour if option.bill is not None else option.price_usd or math.inf
-    return option.bill is None, cost, draw
+    return not option.sure, option.bill is None, cost, draw
 
 
 def _lost(label: str, limit: str, reason: str, short: float | None = None, *, unit: str = "bytes") -> Rejection:

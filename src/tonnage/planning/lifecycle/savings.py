@@ -24,8 +24,9 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.precision import number_format
 from tonnage.domain.published import QualityChange
+from tonnage.domain.requests.serve import Serve
+from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.domain.workload import FineTune, Serve, Train
 from tonnage.errors import TonnageError
 from tonnage.physics.parameters import parameters
 from tonnage.planning.quality import judge_change, weights_change

@@ -14,7 +14,6 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.domain.requests.batch import Batch
 from tonnage.domain.requests.common import Filters, Lengths
 from tonnage.domain.requests.field import fields_of, groups_of, usual_of
 from tonnage.domain.requests.fleet import (
@@ -27,12 +26,11 @@ from tonnage.domain.requests.fleet import (
     OwnMachine,
 )
 from tonnage.domain.requests.infer import Infer
-from tonnage.domain.requests.serve import Serve
+from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.errors import BadRequest, UnitError, UnknownName, echo
 from tonnage.planning.requests.infer import infer_request
 from tonnage.planning.requests.reading import build, in_base_units, read_fields
-from tonnage.planning.requests.serve import serve_request
-from tonnage.planning.requests.workload import read_filters, read_shape
+from tonnage.planning.requests.serve import read_filters, read_shape, serve_request
 
 __all__ = ["fleet_request"]
 

@@ -19,11 +19,13 @@ from msgspec.structs import replace
 
 from tonnage.domain.model import Model
 from tonnage.domain.plan import BreakEven, Configuration, ServeOption
-from tonnage.domain.workload import Lengths, Serve
+from tonnage.domain.requests.common import Lengths, Slo
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced_option
-from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.core.header import Infeasible
 from tonnage.planning.replica import Replica, build_replica
-from tonnage.planning.serve.option import Candidate, bills_of, load_of, replicas_of, share_of
+from tonnage.planning.serve.chance import Curve, Odds
+from tonnage.planning.serve.option import SEATS, Candidate, bills_of, has_objectives, load_of, replicas_of, share_of
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, largest_concurrency
 from tonnage.units import show
@@ -50,9 +52,17 @@ class _PlacedReplica(msgspec.Struct, frozen=True, kw_only=True):
     configuration: Configuration
     replica: Replica
     scale: float
-    sure: bool
+    curve: Curve
+    odds: dict[Slo, Odds]
+    """Objectives -> its chances under them; filled as they are asked for."""
     bills: dict[int, float]
     """Replicas -> what they cost; filled as they are asked for. [USD/h]"""
+
+    def odds_under(self, slo: Slo) -> Odds:
+        """Its chances under some objectives."""
+        if slo not in self.odds:
+            self.odds[slo] = Odds(self.curve, slo)
+        return self.odds[slo]
 
 
 def serve_break_even(
@@ -85,7 +95,10 @@ def serve_break_even(
         return ()
     few = _few(request, found)
     ask = partial(_contenders, today=today)
-    flips = [*break_even_prices([priced_option(option) for option in options]), *_another_replica(request, options[0])]
+    flips = [
+        *break_even_prices([priced_option(option) for option in options]),
+        *_another_replica(request, options[0], firm=_firm(request, options[0], few)),
+    ]
     late = _late(request, missed, open_sites=open_sites, model=model)
     for (axis, changed), chances in (
         *((each, few) for each in _loads(request)), *((each, [*few, *late]) for each in _objectives(request))
@@ -142,9 +155,10 @@ def _contenders(request: Serve, chances: Iterable[_PlacedReplica], *, today: dat
         times, load = chance.replica.times, load_of(request, chance.replica)
         if times is None or load.max_concurrency < 1:
             continue
-        best, _ = largest_concurrency(times, load)
-        made = None if best is None else _contender(request, chance, best=_scaled(best, chance.scale), today=today)
-        found += [made] if made is not None else []
+        best, binds = largest_concurrency(times, load)
+        if best is not None:
+            made = _contender(request, chance, best=_scaled(best, chance.scale), binds=binds, today=today)
+            found += [made] if made is not None else []
     return found
 
 
@@ -152,9 +166,15 @@ def _scaled(best: Point, scale: float) -> Point:
     return replace(best, rate_per_s=best.rate_per_s * scale, concurrency=best.concurrency * scale)
 
 
-def _contender(request: Serve, chance: _PlacedReplica, *, best: Point, today: date) -> Contender | None:
+def _contender(
+    request: Serve, chance: _PlacedReplica, *, best: Point, binds: str, today: date
+) -> Contender | None:  # fmt: skip
     error = chance.replica.rate_factor
-    counts = [replicas_of(request, best, factor=factor) for factor in (1.0, error, 1.0 / error)]
+    firm = chance.odds_under(request.slo).capacity(request.confidence) * chance.scale
+    counts = [
+        replicas_of(request, best, factor=factor, firm=firm, seats=binds in SEATS)
+        for factor in (1.0, error, 1.0 / error)
+    ]
     usd, low, high = (_usd(request, chance, count, today) for count in counts)
     ranks = chance.configuration.layout.ranks
     most, budget = request.filters.max_count, request.budget_usd_per_h
@@ -163,7 +183,7 @@ def _contender(request: Serve, chance: _PlacedReplica, *, best: Point, today: da
     c = chance.configuration
     told = f"{counts[0] * ranks} x {c.accelerator} ({c.precision.weights}) at {show(usd, 'USD/h')}"
     return Contender(
-        name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=chance.sure, configuration=c
+        name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=firm > 0.0, configuration=c
     )
 
 
@@ -186,7 +206,7 @@ def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list
     ranked = sorted(found, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))
     counts: dict[str, int] = {}
     kept: list[_PlacedReplica] = []
-    for candidate, option in ranked:
+    for candidate, _ in ranked:
         name = _name(candidate.configuration)
         if counts.get(name, 0) >= OF_ONE or len(kept) >= CONTENDERS or candidate.replica.times is None:
             continue
@@ -197,7 +217,7 @@ def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list
         kept.append(
             _PlacedReplica(
                 site=candidate.site, configuration=candidate.configuration, replica=candidate.replica,
-                scale=candidate.best.rate_per_s / guess.rate_per_s, sure=option.sure, bills={},
+                scale=candidate.best.rate_per_s / guess.rate_per_s, curve=candidate.odds.curve, odds={}, bills={},
             )
         )  # fmt: skip
     return kept
@@ -216,9 +236,9 @@ def _late(
         if site is None or c.accelerator in kept or len(kept) >= LATE:
             continue
         replica = build_replica(model=model, accelerator=site.accelerator, configuration=c, lengths=request.lengths)
-        sure = str(replica.basis) in {"measured", "calibrated"}
+        curve = Curve(request, replica, load=load_of(request, replica))
         kept[c.accelerator] = _PlacedReplica(
-            site=site, configuration=c, replica=replica, scale=1.0, sure=sure, bills={}
+            site=site, configuration=c, replica=replica, scale=1.0, curve=curve, odds={}, bills={}
         )
     return list(kept.values())
 
@@ -290,18 +310,24 @@ def _between(points: Sequence[tuple[float, float]], share: float) -> float | Non
     return float(a ** (1.0 - t) * b**t)
 
 
-def _another_replica(request: Serve, best: ServeOption) -> list[BreakEven]:
+def _firm(request: Serve, first: ServeOption, chances: Iterable[_PlacedReplica]) -> float | None:
+    """The load that one replica of the first option meets surely enough, where that limits it."""
+    if not first.sure or not has_objectives(request):
+        return None
+    own = next((each for each in chances if each.configuration == first.configuration), None)
+    return None if own is None else own.odds_under(request.slo).capacity(request.confidence) * own.scale
+
+
+def _another_replica(request: Serve, best: ServeOption, *, firm: float | None) -> list[BreakEven]:
     """The mean rate from which the first option needs one more replica."""
     if request.rate_per_s is None:
         return []
     share = best.capacity.max_rate_per_s
     working = request.rate_per_s * request.shape.peak_to_mean / share_of(request, best.replicas)
-    most, low, high = (
-        None if each is None else each * working * (1.0 - request.headroom) / request.shape.peak_to_mean
-        for each in (share.value, share.low, share.high)
-    )
-    assert most is not None
+    error = 1.0 if share.high is None else share.high / share.value
+    able = share.value * (1.0 - request.headroom)
+    most = (min(able, firm) if firm else able) * working / request.shape.peak_to_mean
     return [
         BreakEven(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas are needed",
-             low=low, high=high, now=request.rate_per_s)
+             low=most / error, high=most * error, now=request.rate_per_s)
     ]  # fmt: skip

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tonnage.domain.plan import LoadPoint, SimulatedCapacity
+from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
-from tonnage.domain.workload import Serve
 from tonnage.planning.replica import Replica
 from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
 from tonnage.simulation.capacity import Point

@@ -18,7 +18,7 @@ from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.cost import BillingRules
 from tonnage.domain.fleet import FleetDay, FleetWay, Valleys
 from tonnage.domain.plan import ServeOption
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.cold_start import cold_start
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.pricing.terms import billing_rules, mean_charged_s

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from tonnage.domain.plan import Configuration, ServeOption
-from tonnage.domain.workload import Serve
-from tonnage.planning.core.rejections import Infeasible
+from tonnage.domain.plan import ConfidencePrice, Configuration, ServeOption
+from tonnage.domain.requests.serve import Serve
+from tonnage.planning.core.header import Infeasible
 from tonnage.planning.serve import limits
-from tonnage.planning.serve.option import Candidate, add_costs, bills_of, option_of, replicas_of, share_of
+from tonnage.planning.serve.option import Candidate, add_costs, bills_of, has_objectives, needed_of, option_of, share_of
 
 if TYPE_CHECKING:
     from tonnage.planning.serve.capacity_search import SearchedCapacity
+    from tonnage.simulation.capacity import Point
     from tonnage.simulation.simulated import Requests
 
 __all__ = ["MARGIN", "best_of_each", "decide_candidates", "estimate_candidates"]
@@ -38,6 +39,10 @@ BEYOND: Final = 1.25
 CONTENDERS: Final = 8
 """Sure options after which a candidate that is dearer at best is no longer simulated: as many as are shown."""
 KEPT_PER_SITE: Final = 3
+CONFIDENCE_STEPS: Final = (-0.2, -0.1, 0.1, 0.15)
+"""Other confidences that are priced, from the one asked for. [-]"""
+LEAST: Final = 0.5
+MOST: Final = 0.99
 
 Priced = tuple[Candidate, ServeOption]
 
@@ -138,7 +143,7 @@ def _name(configuration: Configuration) -> str:
 
 def _least_cost(request: Serve, candidate: Candidate, *, today: date, margin: float) -> float:
     """What it costs if one replica takes `margin` times what is known. [USD/h]"""
-    replicas = replicas_of(request, candidate.best, factor=margin)
+    replicas = needed_of(request, candidate, factor=margin)
     ranks = candidate.configuration.layout.ranks
     bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
     return bills[0].usd_per_hour if bills else math.inf
@@ -152,14 +157,22 @@ def _simulated(request: Serve, candidate: Candidate, *, tested: SearchedCapacity
         limit = tested.found.limit if tested.found.limit in {"ttft", "tpot", "e2e"} else "ttft"
         missing = limits.misses_objective(request, tested.alone, limit=limit)
         return Infeasible(configuration=candidate.configuration, verdict=missing, alone=tested.alone)
-    share = share_of(request, replicas_of(request, tested.best))
-    point = point_at(request, tested, share=share)
-    return replace(candidate, best=tested.best, binds=tested.found.limit, simulated=tested.found, point=point)
+    scale = candidate.scale * _ratio(request, tested.best, over=candidate.best)
+    found = replace(candidate, best=tested.best, binds=tested.found.limit, simulated=tested.found, scale=scale)
+    point = point_at(request, tested, share=share_of(request, needed_of(request, found)))
+    return replace(found, point=point)
+
+
+def _ratio(request: Serve, found: Point, *, over: Point) -> float:
+    """How much more load one capacity takes than another. [-]"""
+    if request.rate_per_s is not None:
+        return found.rate_per_s / over.rate_per_s
+    return found.concurrency / over.concurrency
 
 
 def _priced(request: Serve, candidate: Candidate, *, today: date) -> Priced | Infeasible:
     """The candidate as an option on the cheapest offer, or the limit of the request that it breaks."""
-    replicas = replicas_of(request, candidate.best)
+    replicas = needed_of(request, candidate)
     configuration = candidate.configuration
     ranks = configuration.layout.ranks
     bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
@@ -171,8 +184,39 @@ def _priced(request: Serve, candidate: Candidate, *, today: date) -> Priced | In
     return candidate, option_of(request, candidate, bills=bills)
 
 
+def confidence_prices(request: Serve, found: list[Priced], *, today: date) -> tuple[ConfidencePrice, ...]:
+    """What other confidences cost, ten points apart: the cheapest option that has each of them."""
+    if not has_objectives(request):
+        return ()
+    asked = request.confidence
+    levels = sorted({round(asked + step, 4) for step in CONFIDENCE_STEPS if LEAST <= asked + step <= MOST} | {asked})
+    # At another confidence nothing costs less than at the least one: in that order, the search ends early.
+    order = sorted((pair[0] for pair in found), key=lambda c: _least_cost(request, c, today=today, margin=math.inf))
+    return tuple(price for level in levels if (price := _price_of(request, order, level, today=today)) is not None)
+
+
+def _price_of(request: Serve, order: list[Candidate], confidence: float, *, today: date) -> ConfidencePrice | None:
+    best: ConfidencePrice | None = None
+    for candidate in order:
+        ranks = candidate.configuration.layout.ranks
+        if best is not None and _least_cost(request, candidate, today=today, margin=math.inf) >= best.usd_per_hour:
+            break
+        if not candidate.firm(request, confidence):
+            continue
+        replicas = needed_of(request, candidate, confidence=confidence)
+        bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
+        if not bills or limits.beyond_limits(request, replicas * ranks, bills=bills):
+            continue
+        if best is None or bills[0].usd_per_hour < best.usd_per_hour:
+            best = ConfidencePrice(
+                confidence=confidence, usd_per_hour=bills[0].usd_per_hour,
+                accelerator=candidate.configuration.accelerator, accelerators=replicas * ranks,
+            )  # fmt: skip
+    return best
+
+
 def _rank(option: ServeOption) -> tuple[bool, float, float]:
-    """Those on measured kernels, or that hold within error, come first; then the cheapest, at one price the faster."""
+    """Those that meet the objectives surely enough come first; then the cheapest, at one price the faster."""
     return not option.sure, option.bill.usd_per_hour, option.capacity.tpot_s.value
 
 

@@ -13,10 +13,10 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill, Configuration
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest
-from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.core.header import Infeasible
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point
 from tonnage.units import show

@@ -9,13 +9,13 @@ import math
 from typing import Final
 
 from tonnage.catalog import NOTHING, Additions
-from tonnage.domain.answer import Basis, Verdict
+from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.model import Model
-from tonnage.domain.plan import Capacity, Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
-from tonnage.domain.workload import Serve
+from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
-from tonnage.planning.core.ranking import at_risk
+from tonnage.planning.core.ranking import at_risk, whole_percent
 from tonnage.planning.replica import Replica
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.simulation.autoscale import replicas_carrying
@@ -28,7 +28,6 @@ __all__ = [
     "binds_text",
     "cheaper_at_risk",
     "following_text",
-    "is_sure",
     "lead",
     "led_by",
     "risk",
@@ -42,50 +41,45 @@ MIN_SAVED: Final = 0.01
 """Of the first option's cost, from which on separate pools are told in the first sentence. [-]"""
 
 
-def is_sure(request: Serve, capacity: Capacity, *, basis: Basis) -> bool:
-    """Whether step times rest on measured kernels, or TTFT and TPOT hold at the far end of their intervals too."""
-    return basis in {Basis.MEASURED, Basis.CALIBRATED} or _holds_within_error(request, capacity)
-
-
-def _holds_within_error(request: Serve, capacity: Capacity) -> bool:
-    limits = ((capacity.ttft_s, request.slo.ttft_s), (capacity.tpot_s, request.slo.tpot_s))
-    return all(limit is None or (latency.high or latency.value) <= limit for latency, limit in limits)
-
-
 def led_by(option: ServeOption) -> str:
     """An option in a few words."""
     name = f"{option.accelerators} x {option.configuration.accelerator}"
     return f"{name} at {show(option.bill.usd_per_hour, 'USD/h')} ({option.bill.term})"
 
 
-def lead(first: ServeOption) -> str:
+def lead(first: ServeOption, *, request: Serve) -> str:
     """Why the first option leads."""
-    what = "cheapest that meets the objectives and rests on measured kernels, or holds within error"
-    return what if first.sure else "cheapest by its estimates, which no measured kernels support"
+    if first.chance is None:
+        return "cheapest at this load; no objective was given"
+    asked = whole_percent(request.confidence)
+    if not first.sure:
+        return (
+            f"cheapest by its estimates: all objectives hold with {whole_percent(first.chance)}, and none has {asked}"
+        )
+    return f"cheapest that meets every objective with at least {asked} ({whole_percent(first.chance)})"
 
 
 def cheaper_at_risk(request: Serve, options: tuple[ServeOption, ...]) -> str:
-    """The cheapest option that may miss an objective, when it costs less than the first, which will not."""
+    """The cheapest option that is less likely to meet the objectives than asked for, when it costs less."""
     best = at_risk(options)
     if best is None:
         return ""
     price = show(best.bill.usd_per_hour, "USD/h")
-    return f"{best.accelerators} x {best.configuration.accelerator} at {price}: {_risk(request, best)}"
+    return f"{best.accelerators} x {best.configuration.accelerator} at {price}: {risk(best, request=request)}"
 
 
 def risk(option: ServeOption, *, request: Serve) -> str:
-    """Which latency may miss its objective within error; empty where none does."""
-    return "" if _holds_within_error(request, option.capacity) else _risk(request, option)
-
-
-def _risk(request: Serve, option: ServeOption) -> str:
+    """How likely it is to meet every objective where that is less than asked for; empty otherwise."""
+    if option.chance is None or option.sure:
+        return ""
     c, slo = option.capacity, request.slo
     found = [
         f"{name} may reach {show(latency.high or latency.value, 's', digits=2)}"
         for name, latency, limit in (("TTFT", c.ttft_s, slo.ttft_s), ("TPOT", c.tpot_s, slo.tpot_s))
         if limit is not None and (latency.high or latency.value) > limit
     ]
-    return f"within error {' and '.join(found)} ({option.basis})"
+    far = f": {' and '.join(found)} within error" if found else ""
+    return f"meets every objective with {whole_percent(option.chance)} only{far} ({option.basis})"
 
 
 def arithmetic(option: ServeOption) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.breakdown import Evidence, Node
-from tonnage.domain.workload import Lengths
+from tonnage.domain.requests.common import Lengths
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.replica import LEAST_PREFILL, decode_tokens, drafting_grid, prefill_tokens, steady_state

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from datetime import date
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,19 +18,26 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
-from tonnage.domain.workload import Serve
-from tonnage.planning.energy import energy_use
-from tonnage.planning.host import offer_of, serving_needs
+from tonnage.domain.requests.serve import Serve
+from tonnage.planning.host import energy_use, offer_of, serving_needs
 from tonnage.planning.replica import Replica, concurrency_limit
 from tonnage.planning.serve import narrative
+from tonnage.planning.serve.chance import Odds
 from tonnage.planning.sites import Site
-from tonnage.pricing.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
+from tonnage.pricing.bills import HOURS_PER_MONTH, bill, by_trust_and_cost, usd_per_hour_of
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
 from tonnage.simulation.autoscale import fleet_of, replicas_carrying
 from tonnage.simulation.capacity import Point, ReplicaLoad, at_concurrency, at_rate
 
-__all__ = ["Candidate", "add_costs", "bills_of", "load_of", "option_of", "replicas_of", "share_of", "working_of"]
+__all__ = [
+    "Candidate", "add_costs", "bills_of", "has_objectives", "load_of", "needed_of", "option_of", "replicas_of",
+    "share_of", "working_of",
+]  # fmt: skip
+
+SEATS: Final = frozenset({"kv", "batch"})
+"""What binds where only room for more requests is missing."""
+ROUNDING: Final = 1e-9
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +53,18 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     simulated: SimulatedCapacity | None = None
     point: Point | None = None
     """What requests see at the planned load, where it was simulated."""
+    odds: Odds
+    """Of meeting the objectives, by the mean field."""
+    scale: float = 1.0
+    """Simulated capacity over the mean field's. [-]"""
+
+    def chance(self, request: Serve, replicas: int) -> float | None:
+        """That so many replicas meet every objective at the peak; None without objectives. [-]"""
+        return self.odds.chance(share_of(request, replicas) / self.scale) if has_objectives(request) else None
+
+    def firm(self, request: Serve, confidence: float | None = None) -> float:
+        """The load that one replica meets with the confidence asked for; 0 = none. [1/s or requests]"""
+        return self.odds.capacity(request.confidence if confidence is None else confidence) * self.scale
 
 
 def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
@@ -62,14 +82,43 @@ def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
     )
 
 
-def replicas_of(request: Serve, best: Point, *, factor: float = 1.0) -> int:
-    """Replicas for the peak with the wanted headroom, plus spares, if capacity is `factor` times what is predicted."""
-    peak = request.shape.peak_to_mean / (1.0 - request.headroom)
+def has_objectives(request: Serve) -> bool:
+    """Whether a latency is limited."""
+    return (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) != (None, None, None)
+
+
+def replicas_of(
+    request: Serve, best: Point, *, factor: float = 1.0, firm: float | None = None, seats: bool = False
+) -> int:
+    """
+    Replicas for the peak: within their predicted capacity less the headroom, and within what they meet surely enough.
+
+    Parameters
+    ----------
+    best : Point
+        At the predicted capacity of one replica.
+    factor : float, optional
+        Capacities are so many times what is predicted. [-]
+    firm : float, optional
+        The load that one replica meets with the confidence asked for; none, or 0, asks for headroom alone.
+    seats : bool, optional
+        Nothing but room for more requests binds: a stated number in flight takes its seats and no headroom.
+    """
+    peak = request.shape.peak_to_mean
     if request.rate_per_s is not None:
-        needed = request.rate_per_s * peak / (best.rate_per_s * factor)
+        load, full, kept = request.rate_per_s * peak, best.rate_per_s, request.headroom
     else:
-        needed = (request.concurrency or 1.0) * peak / (best.concurrency * factor)
+        load, full, kept = (request.concurrency or 1.0) * peak, best.concurrency, 0.0 if seats else request.headroom
+    needed = load / (full * factor * (1.0 - kept))
+    if firm:
+        needed = max(needed, load / (firm * factor))
     return fleet_of(max(1, math.ceil(needed - 1e-9)), spare=request.spare_replicas, zones=request.zones)
+
+
+def needed_of(request: Serve, found: Candidate, *, factor: float = 1.0, confidence: float | None = None) -> int:
+    """Replicas of a candidate: as many as its predicted capacity and the confidence call for."""
+    firm = found.firm(request, confidence) if has_objectives(request) else None
+    return replicas_of(request, found.best, factor=factor, firm=firm, seats=found.binds in SEATS)
 
 
 def working_of(request: Serve, replicas: int) -> int:
@@ -93,7 +142,7 @@ def bills_of(site: Site, *, replicas: int, ranks: int, request: Serve, today: da
         for term in request.filters.terms
         if offer.usd_per_hour(term) is not None
     ]
-    return sorted((b for b in made if isinstance(b, Bill)), key=lambda b: b.usd_per_hour)
+    return sorted((b for b in made if isinstance(b, Bill)), key=by_trust_and_cost)
 
 
 def _holds(offer: Offer, ranks: int, site: Site) -> bool:
@@ -101,10 +150,10 @@ def _holds(offer: Offer, ranks: int, site: Site) -> bool:
     return offer.count >= ranks or (offer.count == site.per_node and ranks % offer.count == 0)
 
 
-def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOption:
-    """The option with as many replicas as it needs, on the first of its bills."""
+def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: int | None = None) -> ServeOption:
+    """The option with as many replicas as it needs, or as there are already, on the first of its bills."""
     replica, best = found.replica, found.best
-    replicas, ranks = replicas_of(request, best), found.configuration.layout.ranks
+    replicas, ranks = replicas or needed_of(request, found), found.configuration.layout.ranks
     working, share = working_of(request, replicas), share_of(request, replicas)
     steady = _mean_field_at(request, replica, share)
     point = found.point or steady
@@ -115,6 +164,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOp
     tokens_per_s = mean_rate * request.lengths.output_tokens
     capacity = _capacity(request, found, point=point, steady=steady)
     cost = _cost_interval(request, bills[0], found=found)
+    chance = found.chance(request, replicas)
     return ServeOption(
         configuration=found.configuration,
         replicas=replicas,
@@ -130,7 +180,8 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill]) -> ServeOp
         usd_per_month=cost.value * HOURS_PER_MONTH,
         usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
         basis=str(replica.basis),
-        sure=narrative.is_sure(request, capacity, basis=replica.basis),
+        chance=chance,
+        sure=chance is None or chance >= request.confidence - ROUNDING,
     )
 
 
@@ -148,7 +199,7 @@ def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
     error = replica.rate_factor
     # The value planned with is the lower bound of the simulation's own interval.
     more = found.simulated.high_per_s / found.simulated.low_per_s if found.simulated else 1.0
-    fewest, most = (replicas_of(request, found.best, factor=factor) for factor in (error * more, 1.0 / error))
+    fewest, most = (needed_of(request, found, factor=factor) for factor in (error * more, 1.0 / error))
     return Quantity(
         value=made.usd_per_hour,
         unit="USD/h",

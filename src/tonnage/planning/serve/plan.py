@@ -9,9 +9,10 @@ keeps its reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,38 +24,44 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Rejection, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import frontier
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.choices import choices, serve_traits
-from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.header import (
+    Infeasible,
+    answer_or_relax,
+    by_reason,
+    model_facts,
+    nearest_of_each,
+    nearness,
+    provenance,
+)
 from tonnage.planning.core.ranking import with_verdicts
-from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, nearness
-from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.replica import build_replica
 from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.break_even import serve_break_even
+from tonnage.planning.serve.chance import Curve, Odds
 from tonnage.planning.serve.day import fleet_day
-from tonnage.planning.serve.decide import best_of_each, decide_candidates, estimate_candidates
+from tonnage.planning.serve.decide import best_of_each, confidence_prices, decide_candidates, estimate_candidates
 from tonnage.planning.serve.option import Candidate, bills_of, load_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
+from tonnage.planning.serve.tokens import tokens_instead
 from tonnage.planning.sites import Site, none_passes, sites
+from tonnage.pricing.bills import primary_first
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 
-__all__ = ["plan_serve"]
+__all__ = ["outcome_of", "plan_serve", "serve_options"]
 
 LARGEST_REPLICA = 32
 """Accelerators of the largest replica looked at: four nodes of eight. [accelerators]"""
 BY_NEARNESS = nearness({"budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4})
 """Configurations that hold the model come nearer than those that do not."""
-EFFICIENT_SIZES = 2
-"""Doublings of a layout looked at beyond the smallest that fits: larger ones cost more for the same load,
-but reach tighter objectives, so they are looked at further only while an objective is missed."""
 
 
 def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> ServePlan:
@@ -79,13 +86,8 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     limits.check_context(model, request)
     allowed, refused, no_format = apply_quality_floor(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
-    outcomes = [outcome for site in open_sites for outcome in _outcomes(allowed, model, site)]
-    candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
-    missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
-    found = (estimate_candidates if request.quick else decide_candidates)(request, candidates, today=today)
-    missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
-    serving = [pair for pair in found if not isinstance(pair, Infeasible)]
-    ranked = _with_verdicts(request, tuple(best_of_each(request, serving)))
+    search = _searched(request, allowed, model, open_sites=open_sites, today=today)
+    outcomes, serving, missed, ranked = search
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*refused, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
     binding = no_format or _binding(request, missed, excluded)
@@ -100,6 +102,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         options=ranked,
         frontier=frontier(ranked, objectives=(_cost, lambda o: o.capacity.tpot_s.value, _ttft)),
         cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
+        confidence_prices=confidence_prices(request, serving, today=today),
         why_not_fewer=narrative.why_not_fewer(request, ranked),
         choices=choices([serve_traits(request, option) for option in ranked]),
         sizes=narrative.sizes(request, ranked),
@@ -107,7 +110,13 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         rejected_by_reason=by_reason(rejected),
         trail=narrative.trail(request, ranked, missed_memory=_missed_memory(missed)),
         break_even=serve_break_even(
-            request, ranked, found=serving, missed=missed, open_sites=open_sites, model=model, today=today
+            request,
+            ranked,
+            found=_equally_confirmed(serving, ranked),
+            missed=missed,
+            open_sites=open_sites,
+            model=model,
+            today=today,
         ),
         binding=None if ranked else binding,
         evaluated=len(outcomes),
@@ -116,6 +125,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
         day=day,
         pools=apart,
+        tokens=tokens_instead(request, ranked, model=model.id),
         provenance=provenance(
             (option.bill for option in ranked),
             today=today,
@@ -127,16 +137,56 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     )
 
 
+class _Search(NamedTuple):
+    """What the search for options found."""
+
+    outcomes: list[Candidate | Infeasible]
+    serving: list[tuple[Candidate, ServeOption]]
+    missed: list[Infeasible]
+    ranked: tuple[ServeOption, ...]
+
+
+def _searched(
+    request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date
+) -> _Search:  # fmt: skip
+    """Every configuration of every site, by averages or simulated, and the options among them in their order."""
+    outcomes = [outcome for site in open_sites for outcome in _outcomes(allowed, model, site)]
+    candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
+    missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
+    found = (estimate_candidates if request.quick else decide_candidates)(request, candidates, today=today)
+    missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
+    serving = [pair for pair in found if not isinstance(pair, Infeasible)]
+    ranked = _with_verdicts(request, tuple(primary_first(best_of_each(request, serving))))
+    return _Search(outcomes, serving, missed, ranked)
+
+
+def serve_options(request: Serve, *, additions: Additions = catalog.NOTHING, today: date) -> tuple[ServeOption, ...]:
+    """The options of the plan in their order, without what explains them: what a sweep over many plans asks for."""
+    model = resolve(request.model, additions=additions)
+    limits.check_context(model, request)
+    allowed, _, no_format = apply_quality_floor(request, model)
+    open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
+    return _searched(request, allowed, model, open_sites=open_sites, today=today).ranked
+
+
 def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
     """Ranked options with the reason for their place."""
     if not options:
         return ()
     return with_verdicts(
         options,
-        lead=narrative.lead(options[0]),
+        lead=narrative.lead(options[0], request=request),
         arithmetic=narrative.arithmetic,
         risk=partial(narrative.risk, request=request),
     )
+
+
+def _equally_confirmed(
+    serving: list[tuple[Candidate, ServeOption]], ranked: tuple[ServeOption, ...]
+) -> list[tuple[Candidate, ServeOption]]:
+    """What serves the load at a price as well confirmed as the first's: no other may come before it."""
+    trust = ranked[0].bill.trust if ranked else "primary"
+    return [pair for pair in serving if pair[1].bill.trust == trust] or serving
 
 
 def _cost(option: ServeOption) -> float:
@@ -148,13 +198,12 @@ def _ttft(option: ServeOption) -> float:
 
 
 def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Infeasible]:
-    """Every configuration of one site, small layouts first, stopping where larger ones only cost more."""
+    """Every configuration of one site, small layouts first."""
     for engine in request.engines:
         worth = limits.precisions(request, model, accelerator=site.accelerator, engine=engine)
         if not worth:
             yield _without_kernels(request, site, engine)
         for precision in worth:
-            served = 0
             for layout in _layouts(request, model, site, layered=engine_spec(engine).layered):
                 configuration = Configuration(
                     accelerator=site.accelerator.id,
@@ -163,11 +212,7 @@ def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | 
                     engine=Engine(name=engine, max_model_len=request.max_context),
                     intra_link=site.intra_link,
                 )
-                outcome = _outcome(request, model, site, configuration)
-                yield outcome
-                served += isinstance(outcome, Candidate)
-                if served > EFFICIENT_SIZES:
-                    break
+                yield outcome_of(request, model, site=site, configuration=configuration)
 
 
 def _without_kernels(request: Serve, site: Site, engine: str) -> Infeasible:
@@ -186,7 +231,7 @@ def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iter
     return replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=layered)
 
 
-def _outcome(request: Serve, model: Model, site: Site, configuration: Configuration) -> Candidate | Infeasible:
+def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
     """The configuration by the mean field: what one replica takes, or why it cannot serve."""
     replica = build_replica(
         model=model, accelerator=site.accelerator, configuration=configuration, lengths=request.lengths
@@ -205,7 +250,8 @@ def _outcome(request: Serve, model: Model, site: Site, configuration: Configurat
         return Infeasible(configuration=configuration, verdict=missing, alone=alone)
     if not bills_of(site, replicas=1, ranks=configuration.layout.ranks, request=request, today=date.min):
         return Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
-    return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds)
+    odds = Odds(Curve(request, replica, load=load), request.slo)
+    return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds, odds=odds)
 
 
 def _missed_memory(missed: list[Infeasible]) -> bool:

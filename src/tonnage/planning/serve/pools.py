@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from tonnage.domain.plan import SeparatePools, ServeOption
-from tonnage.domain.workload import Serve
+from tonnage.domain.requests.serve import Serve
 from tonnage.planning.replica_arrays import ReplicaArrays
 from tonnage.planning.serve.option import Candidate, bills_of, replicas_of, share_of
 from tonnage.simulation.capacity import Point

@@ -8,7 +8,7 @@ import msgspec
 
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.layout import Engine, Layout
-from tonnage.domain.workload import Lengths
+from tonnage.domain.requests.common import Lengths
 from tonnage.errors import BadRequest
 from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.efficiency import weakest_rung

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tonnage.domain.case import Latency
+from tonnage.domain.requests.common import Lengths, Slo
 from tonnage.domain.simulate import SIMULATE_SCHEMA, CapacityFound, FleetSeen, Occupancy, Simulated, Simulation
-from tonnage.domain.workload import Lengths, Slo
 from tonnage.errors import BadRequest
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.error_model import ErrorModel, load_class, serve_level

@@ -21,6 +21,7 @@ from tonnage.planning.core.break_even import (
     contender,
     priced_option,
 )
+from tonnage.planning.error_model import chance_within
 from tonnage.planning.train.search import KEPT_FREE
 from tonnage.units import show
 
@@ -38,6 +39,7 @@ def train_break_even(
     deadline_s: float,
     budget_usd: float | None,
     stated: bool,
+    confidence: float,
 ) -> tuple[BreakEven, ...]:
     """
     Every input at which the first option stops being the first.
@@ -53,11 +55,13 @@ def train_break_even(
     budget_usd : float, optional
     stated : bool
         Whether the deadline is the request's own.
+    confidence : float
+        The least chance of keeping both. [-]
     """
     if not options:
         return ()
     few = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MAX_OPTIONS]
-    asked = _asked(few, fastest=math.isinf(deadline_s))
+    asked = _asked(few, fastest=math.isinf(deadline_s), confidence=confidence)
     found: list[BreakEven] = []
     if math.isfinite(deadline_s):
         found += break_even_prices([priced_option(option) for option in options])
@@ -77,7 +81,9 @@ def train_break_even(
     return tuple(found)
 
 
-def _asked(few: Sequence[TrainOption], *, fastest: bool) -> Callable[[float, float | None, float], list[Contender]]:
+def _asked(
+    few: Sequence[TrainOption], *, fastest: bool, confidence: float
+) -> Callable[[float, float | None, float], list[Contender]]:
     """What each is worth by a deadline, within a budget, at a multiple of the work."""
 
     def at(deadline_s: float, budget_usd: float | None, work: float) -> list[Contender]:
@@ -86,7 +92,7 @@ def _asked(few: Sequence[TrainOption], *, fastest: bool) -> Callable[[float, flo
             wall, usd = _times(option.run.wall_s, work), _times(option.cost, work)
             if wall.value > deadline_s or (budget_usd is not None and usd.value > budget_usd):
                 continue
-            sure = _firm(option) and option.run.wall_p90_s * work <= deadline_s
+            sure = _firm(option) and min(chance_within(wall, deadline_s), chance_within(usd, budget_usd)) >= confidence
             found.append(contender(_name(option), cost=wall if fastest else usd, told=_told(option, wall, usd),
                                    sure=sure, configuration=option.configuration))  # fmt: skip
         return found

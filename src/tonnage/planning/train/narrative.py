@@ -9,10 +9,10 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.plan import Decision
 from tonnage.domain.precision import number_format
+from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption
-from tonnage.domain.workload import FineTune, Train
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
-from tonnage.planning.core.ranking import at_risk
+from tonnage.planning.core.ranking import at_risk, whole_percent
 from tonnage.planning.train.job import PATIENCE_S, TrainContext
 from tonnage.planning.train.machine import stored_told
 from tonnage.planning.train.scaling import setup_of
@@ -99,12 +99,14 @@ def _risk(option: TrainOption) -> str:
     full = option.memory.value / option.limit_bytes
     if full > 1.0 - KEPT_FREE:
         return f"its peak fills {full:.0%} of the memory, and peaks are predicted within a few percent"
-    return f"P90 of its time is {show(option.run.wall_p90_s, 's')}"
+    kept = "" if option.chance is None else f"keeps deadline and budget with {whole_percent(option.chance)} only; "
+    return f"{kept}P90 of its time is {show(option.run.wall_p90_s, 's')}"
 
 
 def lead(asked: TrainContext, first: TrainOption) -> str:
     request = asked.request
-    certain = "at P90" if first.sure else "by its estimate, though not at P90"
+    certain = "by its estimate" if first.chance is None else f"with a chance of {whole_percent(first.chance)}"
+    certain += "" if first.sure else f", and none has {whole_percent(request.confidence)}"
     if request.deadline_s is not None and request.budget_usd is not None:
         return f"cheapest that meets deadline and budget {certain}"
     if request.deadline_s is not None:

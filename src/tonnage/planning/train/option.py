@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
@@ -16,6 +17,7 @@ from tonnage.domain.train_plan import Milestone, Run, TrainConfiguration, TrainO
 from tonnage.domain.training import TrainSetup
 from tonnage.optimize.train_layouts import Arrangement, Found
 from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
+from tonnage.planning.error_model import chance_within
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.machine import storage_line
 from tonnage.planning.train.places import Rental
@@ -26,11 +28,13 @@ from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
 from tonnage.simulation.run import Cluster, RunSpec, run_over_time
 from tonnage.units import show
 
-__all__ = ["InfeasibleRun", "evaluate", "run_of", "timeline"]
+__all__ = ["InfeasibleRun", "evaluate", "option_of_setup", "run_of", "timeline"]
 
 ACCELERATORS_PER_RATED_NODE: Final = 8
 SPARES_FROM: Final = 16
 """Instances of a job from which spares are kept when the request does not say; BLOOM kept 4 for 48."""
+
+ROUNDING: Final = 1e-9
 
 
 class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +58,7 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
         return [_no_arrangement(asked, rental, found)]
     outcomes: list[TrainOption | InfeasibleRun] = []
     for term in dict.fromkeys(made.term for made in rental.bills):
-        option = _option(asked, rental, found.best[0], term=term)
+        option = option_of_setup(asked, rental, best=found.best[0], term=term)
         beyond = _beyond(asked, option)
         if beyond is None:
             outcomes.append(option)
@@ -104,7 +108,7 @@ def run_of(
         spares = math.ceil(broken) if instances >= SPARES_FROM and term != "spot" else 0
     return run_over_time(
         RunSpec(
-            steps=asked.job.steps,
+            steps=asked.job.steps_of(setup.global_batch),
             step_s=step_s,
             step_factor=step_factor,
             validation=request.validation,
@@ -143,7 +147,8 @@ def _date(start: date, after_s: float) -> str:
         return ""
 
 
-def _option(asked: TrainContext, rental: Rental, best: Arrangement, *, term: str) -> TrainOption:
+def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, term: str) -> TrainOption:
+    """One setup on the offers of one term: its step, its run, its bill."""
     setup, place = best.setup, rental.place
     job = TrainingJob(model=asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
     step, error, memory, basis = job.step(), job.errors.factor("step_s"), job.memory(), job.basis
@@ -161,9 +166,9 @@ def _option(asked: TrainContext, rental: Rental, best: Arrangement, *, term: str
     aside = sum(line.value for line in stored)
     share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
     low, high = (run.wall_s.low or 0.0) * share, (run.wall_s.high or 0.0) * share
-    rate = asked.job.global_batch * asked.job.seq_len / place.count
+    rate = setup.global_batch * asked.job.seq_len / place.count
     power = place.accelerator.power_w
-    return TrainOption(
+    option = TrainOption(
         configuration=_configuration(rental, setup),
         accelerators=place.count,
         step_s=step,
@@ -184,10 +189,20 @@ def _option(asked: TrainContext, rental: Rental, best: Arrangement, *, term: str
         basis=str(basis),
         other_offers=tuple(entry[0] for entry in priced[1:4]),
         notes=rental.notes,
+        # Widths of unmeasured architectures come from measured ones: their chance is no better known than their speed.
         sure=basis == Basis.CALIBRATED
-        and memory.value <= (1.0 - KEPT_FREE) * place.accelerator.driver_memory_bytes
-        and _holds(asked, run.wall_p90_s, made.usd_per_hour * run.wall_p90_s * share / 3600),
+        and memory.value <= (1.0 - KEPT_FREE) * place.accelerator.driver_memory_bytes,
     )  # fmt: skip
+    return _judged(asked, option)
+
+
+def _judged(asked: TrainContext, option: TrainOption) -> TrainOption:
+    """The option with its chance: time and cost follow from one step time, so that the less likely of them decides."""
+    request = asked.request
+    if request.deadline_s is None and request.budget_usd is None:
+        return option
+    chance = min(chance_within(option.run.wall_s, request.deadline_s), chance_within(option.cost, request.budget_usd))
+    return replace(option, chance=chance, sure=option.sure and chance >= request.confidence - ROUNDING)
 
 
 def _usd(asked: TrainContext, made: Bill, run: Run) -> float:
@@ -242,11 +257,6 @@ def _configuration(rental: Rental, setup: TrainSetup) -> TrainConfiguration:
         intra_link=place.intra_link,
         inter_bytes_per_s=place.inter_bytes_per_s,
     )
-
-
-def _holds(asked: TrainContext, wall_s: float, usd: float) -> bool:
-    deadline, budget = asked.request.deadline_s, asked.request.budget_usd
-    return (deadline is None or wall_s <= deadline) and (budget is None or usd <= budget)
 
 
 def _beyond(asked: TrainContext, option: TrainOption) -> Verdict | None:

@@ -1,0 +1,338 @@
+"""Servers in the documents of orchestrators: Kubernetes, KServe, Ray Serve, Helm values, Compose, SkyPilot, dstack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tonnage.adopt.commands import Started, as_arguments, find_started, release_of, serving, serving_script
+from tonnage.adopt.documents import path_in
+from tonnage.adopt.machine import machine_of_labels, machine_of_words
+from tonnage.adopt.shell import expanded, read_script
+from tonnage.domain.adoption import Machine, Running
+
+__all__ = ["running_in"]
+
+Document = dict[str, Any]
+
+ENGINE_OF_PLATFORMS: Final = "vllm"
+"""What Ray Serve's LLM API, KServe's Hugging Face runtime and the production stack start."""
+_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
+_PODS: Final = frozenset({"Pod", "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "LeaderWorkerSet"})
+
+
+def running_in(documents: list[Document]) -> Running | None:
+    """The server that some documents describe; None where none of them does."""
+    if any("kind" in document and "apiVersion" in document for document in documents):
+        return _kubernetes(documents)
+    for read in _OTHERS:
+        for document in documents:
+            if (found := read(document)) is not None:
+                return found
+    return None
+
+
+# Kubernetes
+
+
+def _kubernetes(documents: list[Document]) -> Running | None:
+    found = [running for document in documents if (running := _workload(document)) is not None]
+    if not found:
+        return None
+    first = found[0]
+    notes = list(first.notes)
+    if len(found) > 1:
+        notes.append(f"{len(found) - 1} more servers in the file were not read: adopt each from a file of its own")
+    scaler = next((d for d in documents if d.get("kind") in {"HorizontalPodAutoscaler", "ScaledObject"}), None)
+    if scaler is not None:
+        low, high = _scaled(scaler)
+        notes.append(f"an autoscaler keeps {low} to {high} replicas; {max(low, high)} are taken, as at the peak")
+        return replace(first, replicas=max(low, high, 1), notes=tuple(notes))
+    return replace(first, notes=tuple(notes))
+
+
+def _scaled(document: Document) -> tuple[int, int]:
+    spec = document.get("spec") or {}
+    low = spec.get("minReplicas", spec.get("minReplicaCount", 1))
+    high = spec.get("maxReplicas", spec.get("maxReplicaCount", 1))
+    return int(low if isinstance(low, int) else 1), int(high if isinstance(high, int) else 1)
+
+
+def _workload(document: Document) -> Running | None:
+    kind = str(document.get("kind", ""))
+    if kind == "InferenceService":
+        return _kserve(document)
+    if kind == "RayService":
+        inner = path_in(document, "spec", "serveConfigV2")
+        from tonnage.adopt.documents import documents_of
+
+        served = documents_of(inner, where="serveConfigV2") if isinstance(inner, str) else []
+        return next((found for one in served if (found := _ray_serve(one)) is not None), None)
+    if kind not in _PODS:
+        return None
+    spec = document.get("spec") or {}
+    group = spec.get("leaderWorkerTemplate") if kind == "LeaderWorkerSet" else None
+    if group is not None:
+        template = group.get("leaderTemplate") or group.get("workerTemplate") or {}
+        nodes = int(group.get("size") or 1)
+    else:
+        template, nodes = (document if kind == "Pod" else spec.get("template") or {}), 1
+    pod = template.get("spec") or {}
+    replicas = spec.get("replicas", spec.get("parallelism", 1)) if kind != "Pod" else 1
+    return _pod(pod, format=f"Kubernetes {kind}", replicas=int(replicas or 1), nodes=nodes)
+
+
+def _pod(pod: Document, *, format: str, replicas: int, nodes: int) -> Running | None:
+    """The first container that starts a server."""
+    for container in pod.get("containers") or []:
+        if not isinstance(container, dict):
+            continue
+        environment = {
+            str(entry.get("name")): str(entry["value"]) for entry in container.get("env") or []
+            if isinstance(entry, dict) and entry.get("value") is not None
+        }  # fmt: skip
+        words = [
+            _expanded(str(word), environment) for name in ("command", "args") for word in _list(container.get(name))
+        ]
+        machine = replace(
+            machine_of_labels(_labels(pod)), count=_reserved(container.get("resources") or {}), nodes=nodes
+        )
+        found = _started(words, str(container.get("image") or ""), environment, format, machine, replicas)
+        if found is not None:
+            return found
+    return None
+
+
+def _started(
+    words: list[str], image: str, environment: Mapping[str, str], format: str, machine: Machine, replicas: int
+) -> Running | None:
+    """The server of a container: a script in its command, a program, or the image's entry point."""
+    import shlex
+
+    script = read_script(shlex.join(words), variables=environment)
+    inside = serving_script(script, format=format, machine=machine, replicas=replicas) if len(words) > 1 else None
+    if inside is not None:
+        return inside if inside.version else replace(inside, version=release_of(image))
+    started = find_started(words, image=image)
+    if started is None:
+        return None
+    return serving(started, format=format, machine=machine, replicas=replicas)
+
+
+def _expanded(word: str, environment: Mapping[str, str]) -> str:
+    """$(NAME) is a variable of the container, $$ a dollar."""
+    named = re.sub(r"(?<!\$)\$\((\w+)\)", lambda found: environment.get(found[1], found[0]), word)
+    return expanded(named.replace("$$", "$"), environment)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else str(value).split()
+
+
+def _reserved(resources: Document) -> int | None:
+    for part in ("limits", "requests"):
+        values = resources.get(part) or {}
+        for name in _GPUS:
+            if str(values.get(name, "")).isdigit():
+                return int(values[name])
+    return None
+
+
+def _labels(pod: Document) -> dict[str, str]:
+    """Labels that a node must have: by the selector, or by what affinity requires."""
+    found = {str(name): str(value) for name, value in (pod.get("nodeSelector") or {}).items()}
+    terms = path_in(
+        pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
+    )
+    for term in terms if isinstance(terms, list) else []:
+        for expression in path_in(term, "matchExpressions") or []:
+            values = path_in(expression, "values")
+            if path_in(expression, "operator") == "In" and isinstance(values, list) and values:
+                found.setdefault(str(expression.get("key")), str(values[0]))
+    return found
+
+
+def _kserve(document: Document) -> Running | None:
+    predictor = path_in(document, "spec", "predictor") or {}
+    model = predictor.get("model") or {}
+    replicas = max(1, int(predictor.get("maxReplicas") or predictor.get("minReplicas") or 1))
+    if not model:
+        return _pod(predictor, format="KServe InferenceService", replicas=replicas, nodes=1)
+    arguments = [str(word) for word in _list(model.get("args"))]
+    uri = str(model.get("storageUri") or "")
+    if uri:
+        arguments.insert(0, f"--model={uri}")
+    machine = replace(machine_of_labels(_labels(predictor)), count=_reserved(model.get("resources") or {}))
+    started = Started(program=ENGINE_OF_PLATFORMS, arguments=tuple(arguments))
+    return serving(started, format="KServe InferenceService", machine=machine, replicas=replicas)
+
+
+# Others
+
+
+def _ray_serve(document: Document) -> Running | None:
+    """Ray Serve's LLM API: applications of `llm_configs`, each with the engine's own arguments."""
+    for application in document.get("applications") or []:
+        config = path_in(application, "args", "llm_configs", 0)
+        if not isinstance(config, dict):
+            continue
+        source = path_in(config, "model_loading_config", "model_source") or path_in(
+            config, "model_loading_config", "model_id"
+        )
+        replicas = path_in(config, "deployment_config", "num_replicas")
+        if not isinstance(replicas, int):
+            replicas = path_in(config, "deployment_config", "autoscaling_config", "max_replicas")
+        arguments = [f"--model={source}", *as_arguments(config.get("engine_kwargs") or {})]
+        started = Started(program=ENGINE_OF_PLATFORMS, arguments=tuple(arguments))
+        return serving(
+            started, format="Ray Serve configuration",
+            machine=machine_of_words(str(config.get("accelerator_type") or ""), by="ray"),
+            replicas=replicas if isinstance(replicas, int) else 1,
+        )  # fmt: skip
+    return None
+
+
+def _production_stack(document: Document) -> Running | None:
+    """Values of vLLM's production-stack chart."""
+    spec = path_in(document, "servingEngineSpec", "modelSpec", 0)
+    if not isinstance(spec, dict):
+        return None
+    config = dict(spec.get("vllmConfig") or {})
+    extra = [str(word) for word in config.pop("extraArgs", None) or []]
+    named = {re.sub(r"(?<!^)(?=[A-Z])", "-", str(name)).lower(): value for name, value in config.items()}
+    started = Started(
+        program=ENGINE_OF_PLATFORMS,
+        arguments=(f"--model={spec.get('modelURL')}", *as_arguments(named), *extra),
+        version=release_of(f"{spec.get('repository', '')}:{spec.get('tag', '')}"),
+    )
+    machine = replace(machine_of_labels(_labels(spec)), count=_whole(spec.get("requestGPU")))
+    return serving(
+        started, format="production-stack values", machine=machine, replicas=_whole(spec.get("replicaCount")) or 1
+    )
+
+
+def _compose(document: Document) -> Running | None:
+    services = document.get("services")
+    if not isinstance(services, dict):
+        return None
+    found: list[Running] = []
+    for service in services.values():
+        if not isinstance(service, dict):
+            continue
+        environment = _environment(service.get("environment"))
+        words = [
+            expanded(str(word).replace("$$", "$"), environment)
+            for name in ("entrypoint", "command") for word in _words(service.get(name))
+        ]  # fmt: skip
+        machine = Machine(count=_compose_devices(service))
+        running = _started(words, str(service.get("image") or ""), environment, "Compose file", machine, 1)
+        if running is not None:
+            found.append(running)
+    if not found:
+        return None
+    alike = [one for one in found if one.values() == found[0].values() and one.model == found[0].model]
+    notes = (
+        *found[0].notes,
+        *(
+            [f"{len(found) - len(alike)} more servers with other settings were not read"]
+            if len(found) > len(alike)
+            else []
+        ),
+    )
+    return replace(found[0], replicas=len(alike), notes=notes)
+
+
+def _words(value: Any) -> list[str]:
+    import shlex
+
+    if isinstance(value, list):
+        return [str(word) for word in value]
+    try:
+        return shlex.split(str(value)) if value is not None else []
+    except ValueError:
+        return str(value).split()
+
+
+def _environment(value: Any) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {str(name): str(text) for name, text in value.items() if text is not None}
+    pairs = [str(entry).partition("=") for entry in value or []] if isinstance(value, list) else []
+    return {name: text for name, equals, text in pairs if equals}
+
+
+def _compose_devices(service: Document) -> int | None:
+    devices = path_in(service, "deploy", "resources", "reservations", "devices", 0)
+    if isinstance(devices, dict):
+        ids, count = devices.get("device_ids"), devices.get("count")
+        return len(ids) if isinstance(ids, list) else _whole(count)
+    return None
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if str(value).isdigit() else None
+
+
+def _skypilot(document: Document) -> Running | None:
+    resources = document.get("resources")
+    if not isinstance(document.get("run"), str) or not isinstance(resources, dict):
+        return None
+    environment = {**_environment(document.get("envs")), **_environment(document.get("secrets"))}
+    asked = resources.get("accelerators")
+    name = next(iter(asked), "") if isinstance(asked, dict | list) else str(asked or "")
+    count = asked.get(name) if isinstance(asked, dict) else None
+    name, _, after = str(name).strip("{} ").partition(":")
+    infra = str(resources.get("infra") or resources.get("cloud") or "").split("/")
+    machine = replace(
+        machine_of_words(name.strip(), by="skypilot"), count=_whole(count if count is not None else after or 1),
+        nodes=_whole(document.get("num_nodes")) or 1, provider=infra[0] if infra[0] not in ("k8s",
+        "kubernetes") else "",
+        region=infra[1] if len(infra) > 1 and infra[1] != "*" else str(resources.get("region") or ""),
+        instance_type=str(resources.get("instance_type") or ""), spot=resources.get("use_spot") is True,
+    )  # fmt: skip
+    service = document.get("service") or {}
+    policy = path_in(service, "replica_policy") or {}
+    replicas = (
+        _whole(service.get("replicas")) or _whole(policy.get("max_replicas")) or _whole(policy.get("min_replicas")) or 1
+    )
+    variables = {
+        **environment,
+        "SKYPILOT_NUM_GPUS_PER_NODE": str(machine.count or 1),
+        "SKYPILOT_NUM_NODES": str(machine.nodes),
+    }
+    script = read_script(document["run"], variables=variables)
+    found = serving_script(script, format="SkyPilot task", machine=machine, replicas=replicas)
+    image = str(resources.get("image_id") or "")
+    return found if found is None or found.version else replace(found, version=release_of(image))
+
+
+def _dstack(document: Document) -> Running | None:
+    commands, kind = document.get("commands"), document.get("type")
+    if kind not in {"service", "task"} or not isinstance(commands, list):
+        return None
+    gpu = path_in(document, "resources", "gpu")
+    words = (
+        gpu
+        if isinstance(gpu, dict)
+        else dict(zip(("name", "memory", "count"), str(gpu or "").split(":"), strict=False))
+    )
+    count = _whole(words.get("count")) or next(
+        (_whole(part) for part in str(gpu).split(":")[1:] if part.isdigit()), None
+    )
+    machine = replace(
+        machine_of_words(str(words.get("name") or ""), by="dstack", memory=str(words.get("memory") or "")), count=count
+    )
+    script = read_script(
+        "\n".join(map(str, commands)),
+        variables={**_environment(document.get("env")), "DSTACK_GPUS_NUM": str(count or 1)},
+    )
+    return serving_script(
+        script, format="dstack configuration", machine=machine, replicas=_whole(document.get("replicas")) or 1
+    )
+
+
+_OTHERS: Final[tuple[Callable[[Document], Running | None], ...]] = (
+    _ray_serve, _production_stack, _compose, _skypilot, _dstack,
+)  # fmt: skip

@@ -1,0 +1,232 @@
+"""
+Which commands would a shell script start? Read, never run.
+
+Enough of bash for launch scripts as people write them: continued lines, comments, assignments, arrays, `${NAME:-else}`,
+`$((A * B))` of whole numbers, and scripts inside `bash -c`. What a script computes otherwise stays as it is written, so
+that whoever reads the commands sees the `$` and can say what is missing. Loops and conditions are read through: each
+branch's commands come in the order of the file.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+__all__ = ["Command", "Script", "expanded", "read_script"]
+
+MOST_WORDS: Final = 20_000
+"""Of a script's commands together."""
+DEEPEST: Final = 4
+"""Scripts inside `bash -c` inside scripts."""
+_ASSIGNED: Final = re.compile(
+    r"(?:export\s+|declare\s+(?:-\w+\s+)?|local\s+|readonly\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.S
+)
+_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:(:?[-=?])([^}]*))?\}|([A-Za-z_]\w*))")
+_ARRAY: Final = re.compile(r"\$\{([A-Za-z_]\w*)\[[@*]\]\}")
+_SUM: Final = re.compile(r"\$\(\(([^()]*)\)\)")
+_TERMS: Final = re.compile(r"\s*\$?\{?([A-Za-z_]\w*|\d+)\}?\s*([-+*/]|$)")
+_DOCUMENT: Final = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
+_WRITTEN: Final = re.compile(r"(?<!<)>{1,2}\s*[\"']?([^\s\"'<>|;&]+)")
+_ENDS: Final = frozenset({";", "&", "&&", "||", "|", ";;", "(", ")"})
+_WORDS: Final = frozenset(
+    {"then", "else", "do", "fi", "done", "if", "while", "for", "!", "{", "}", "exec", "nohup", "time"}
+)
+_SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash"})
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """One simple command, words as the program would get them."""
+
+    words: tuple[str, ...]
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True):
+    """What a script would start, and what it says to a scheduler."""
+
+    commands: tuple[Command, ...]
+    directives: tuple[str, ...] = ()
+    """Arguments of #SBATCH lines, one text a line."""
+    files: Mapping[str, str] = {}
+    """Files that the script writes before its program starts: `cat > NAME << EOF`, `printf %s TEXT > NAME`."""
+
+
+def read_script(text: str, *, variables: Mapping[str, str] | None = None, depth: int = 0) -> Script:
+    """The commands of a script; `variables` are those that its surroundings set (a manifest's `env`)."""
+    known = dict(variables or {})
+    arrays: dict[str, list[str]] = {}
+    commands: list[Command] = []
+    directives: list[str] = []
+    lines, written = _lines(text)
+    files = {expanded(name, known): content for name, content in written.items()}
+    total = 0
+    for line in lines:
+        if line.lstrip().startswith("#"):
+            found = re.match(r"\s*#SBATCH\s+(.*)", line)
+            directives += [expanded(found[1].partition(" #")[0].strip(), known)] if found else []
+            continue
+        if _assigned(line, known, arrays):
+            continue
+        counted = _SUM.sub(lambda found: _sum(found, known), line)
+        for words in _split(counted):
+            filled = _filled(words, known, arrays)
+            total += len(filled)
+            if total > MOST_WORDS:
+                break
+            inner = _inner_script(filled)
+            if inner is not None and depth < DEEPEST:
+                nested = read_script(inner, variables=known, depth=depth + 1)
+                commands += nested.commands
+                files |= nested.files
+            elif filled[:1] == ["printf"] and ">" in filled[:-1]:
+                files[filled[-1]] = filled[filled.index(">") - 1]
+            elif filled:
+                commands.append(Command(words=tuple(filled)))
+    return Script(commands=tuple(commands), directives=tuple(directives), files=files)
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """The text with the variables that are known in place of their names; `${NAME:-else}` is else where it is not."""
+
+    def value(found: re.Match[str]) -> str:
+        name, how, otherwise = found[1] or found[4], found[2] or "", found[3] or ""
+        if variables.get(name):
+            return variables[name]
+        return otherwise if how.endswith(("-", "=")) else found[0]
+
+    for _ in range(DEEPEST):
+        text, before = _VARIABLE.sub(value, _SUM.sub(lambda found: _sum(found, variables), text)), text
+        if text == before:
+            break
+    return text
+
+
+def _sum(found: re.Match[str], variables: Mapping[str, str]) -> str:
+    """Whole numbers joined by + - * / from left to right, as launch scripts count ranks; anything else stays."""
+    total, sign, place, text = 0, "+", 0, found[1].strip()
+    while place < len(text):
+        term = _TERMS.match(text, place)
+        number = variables.get(term[1], term[1]) if term else ""
+        if term is None or not number.isdigit() or (sign == "/" and int(number) == 0):
+            return found[0]
+        n = int(number)
+        total = {"+": total + n, "-": total - n, "*": total * n, "/": total // (n or 1)}[sign]
+        sign, place = term[2] or "+", term.end()
+    return str(total)
+
+
+def _lines(text: str) -> tuple[list[str], dict[str, str]]:
+    """Logical lines (continuations joined, arrays and quotes kept whole), and the here-documents by their files."""
+    lines: list[str] = []
+    files: dict[str, str] = {}
+    pending = ""
+    rest = iter(text.replace("\r\n", "\n").split("\n"))
+    for raw in rest:
+        if not pending and raw.lstrip().startswith("#"):
+            lines.append(raw)
+            continue
+        line = pending + raw
+        pending = ""
+        if line.rstrip().endswith("\\"):
+            pending = line.rstrip()[:-1] + " "
+            continue
+        if _is_open(line):
+            pending = line + "\n"
+            continue
+        document = _DOCUMENT.search(line)
+        if document is not None:
+            name = _WRITTEN.search(line)
+            content = []
+            for inner in rest:
+                if inner.strip() == document[1]:
+                    break
+                content.append(inner)
+            files[name[1] if name else ""] = "\n".join(content)
+            continue
+        lines.append(line)
+    return [*lines, *([pending] if pending else [])], files
+
+
+def _is_open(line: str) -> bool:
+    """A quote or an array that goes on in the next line."""
+    if re.match(r"\s*(?:export\s+|declare\s+-\w+\s+)?[A-Za-z_]\w*\+?=\((?!.*\))", line, re.S):
+        return True
+    try:
+        shlex.split(line, comments=True)
+    except ValueError:
+        return True
+    return False
+
+
+def _assigned(line: str, known: dict[str, str], arrays: dict[str, list[str]]) -> bool:
+    """An assignment alone on its line is remembered."""
+    found = _ASSIGNED.fullmatch(line.strip())
+    if found is None:
+        return False
+    name, more, value = found[1], bool(found[2]), found[3].strip()
+    if value.startswith("("):
+        words = _words(re.sub(r"(?m)(^|\s)#.*$", " ", value.strip()[1:].rstrip(") \t\n")))
+        arrays[name] = [*(arrays.get(name, []) if more else []), *_filled(words, known, arrays)]
+        return True
+    words = _words(value)
+    if len(words) > 1 and not value.startswith(("$", '"', "'")):
+        return False  # NAME=value command …
+    if len(words) <= 1:
+        text = expanded("".join(words), known)
+        known[name] = known.get(name, "") + text if more else text
+        return True
+    return False
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError:
+        return text.split()
+
+
+def _split(line: str) -> list[list[str]]:
+    """The simple commands of a line."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split, lexer.commenters = True, "#"
+    found: list[list[str]] = [[]]
+    try:
+        words = list(lexer)
+    except ValueError:
+        words = line.split()
+    for word in words:
+        if word in _ENDS:
+            found.append([])
+        elif found[-1] or word not in _WORDS:
+            found[-1].append(word)
+    return [words for words in found if words]
+
+
+def _filled(words: list[str], known: Mapping[str, str], arrays: Mapping[str, list[str]]) -> list[str]:
+    """Words with variables and arrays in place; a bare variable of several words is several words, as in bash."""
+    filled: list[str] = []
+    for word in words:
+        array = _ARRAY.fullmatch(word)
+        if array is not None and array[1] in arrays:
+            filled += arrays[array[1]]
+            continue
+        text = expanded(word, known)
+        bare = _VARIABLE.fullmatch(word) is not None
+        filled += _words(text) if bare and text != word and not text.lstrip().startswith("{") else [text]
+    return filled
+
+
+def _inner_script(words: list[str]) -> str | None:
+    """The script that `bash -c SCRIPT` holds, whatever stands before the shell (srun, a container's entry point)."""
+    for place, word in enumerate(words[:-1]):
+        if word.rsplit("/", 1)[-1] in _SHELLS:
+            flags = place + 1
+            while flags < len(words) and words[flags].startswith("-") and not words[flags].rstrip().endswith("c"):
+                flags += 1
+            if flags + 1 < len(words) and re.fullmatch(r"-\w*c", words[flags]):
+                return words[flags + 1]
+            return None
+    return None

@@ -1,0 +1,163 @@
+"""
+How an engine's own options are read back: the other direction of what its target writes.
+
+A target that starts a program has an `OPTIONS`: which words and images start it, and which of its options is which of
+our settings. `read_options` sorts an argument list into settings, options that change no number here, and options
+that the release whose list is kept (`data/options`) does not know.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.domain.adoption import Setting
+from tonnage.errors import BadRequest, echo, nearest
+
+__all__ = ["Options", "Read", "number", "read_options", "whole"]
+
+_SCALES: Final = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+_NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)")
+_NO: Final = frozenset({"false", "0", "no", "off"})
+_OPTION: Final = re.compile(r"--?[A-Za-z][\w.-]*\Z")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of one program that matter to a plan; names without dashes, "_" for "-"."""
+
+    programs: tuple[tuple[str, ...], ...]
+    """Words that start it: ("vllm", "serve"). The last may be the name of a Python module after -m."""
+    images: tuple[str, ...] = ()
+    """Parts of container images whose entry point it is."""
+    values: Mapping[str, tuple[str, Callable[[str], Any]]] = {}
+    """Option -> our setting, and how its text is read."""
+    flags: Mapping[str, tuple[str, bool]] = {}
+    """Option without a value -> our setting, and what it then is."""
+    short: Mapping[str, str] = {}
+    """One-dash or abbreviated spelling -> option."""
+    words: Mapping[str, str] = {}
+    """Beginning of an argument that is no option -> our setting, which its rest is."""
+    positional: bool = False
+    """The first argument that is no option is the model."""
+    settle: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    """What several settings mean together, where the program counts otherwise than we do."""
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """An argument list, sorted."""
+
+    settings: tuple[Setting, ...] = ()
+    ignored: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def number(text: str) -> float:
+    """
+    A number as engines read it: 0.9, 32768, 32k (1,000 each), 32K (1,024 each).
+
+    Raises
+    ------
+    BadRequest
+        It is none.
+    """
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None:
+        raise BadRequest(f"'{echo(text)}' is no number")
+    return float(found[1]) * _SCALES.get(found[2], 1)
+
+
+def whole(text: str) -> int:
+    """The same for counts."""
+    return round(number(text))
+
+
+def read_options(argv: Sequence[str], options: Options, *, program: str) -> Read:
+    """
+    The arguments of a program, sorted into settings, what changes nothing here, and what its release does not know.
+
+    A value that cannot be read (a variable that the file does not set) is named among the unknown.
+    """
+    known = known_options(program)
+    settings: list[Setting] = []
+    ignored: list[str] = []
+    unknown: list[str] = []
+    for name, value, written in _pairs(argv, options, known):
+        if name in options.flags:
+            field, meant = options.flags[name]
+            settings.append(Setting(name=field, value=meant ^ (str(value).lower() in _NO), written=written))
+        elif name in options.words and value is not None:
+            settings.append(Setting(name=options.words[name], value=value, written=written))
+        elif name in options.values and value is not None:
+            field, read = options.values[name]
+            try:
+                settings.append(Setting(name=field, value=read(value), written=written))
+            except BadRequest:
+                unknown.append(written)
+        elif not known or name in known:
+            ignored.append(written)
+        else:
+            close = nearest(name, sorted(known), count=1)
+            unknown.append(written + (f" (--{close[0].replace('_', '-')}?)" if close else ""))
+    found = Read(settings=tuple(settings), ignored=tuple(ignored), unknown=tuple(unknown))
+    return found if options.settle is None else _settled(found, options.settle)
+
+
+def _settled(found: Read, settle: Callable[[dict[str, Any]], dict[str, Any]]) -> Read:
+    """Settings that mean something together take their meaning; each keeps the words it was read from."""
+    words = {setting.name: setting.written for setting in found.settings}
+    meant = settle({setting.name: setting.value for setting in found.settings})
+    settings = tuple(
+        Setting(name=name, value=value, written=words.get(name, ", ".join(words.values())))
+        for name, value in meant.items()
+    )
+    return msgspec.structs.replace(found, settings=settings)
+
+
+def _pairs(argv: Sequence[str], options: Options, known: frozenset[str]) -> list[tuple[str, str | None, str]]:
+    """Option, value and both as written; "--a=b", "--a b", and "--a" where nothing follows or another option does."""
+    found: list[tuple[str, str | None, str]] = []
+    place = 0
+    positional = options.positional
+    while place < len(argv):
+        word = argv[place]
+        place += 1
+        head, equals, tail = word.partition("=")
+        if not _OPTION.match(head):
+            begun = next((begins for begins in options.words if word.startswith(begins)), None)
+            if begun is not None:
+                found.append((begun, word.removeprefix(begun), word))
+            if positional and not word.startswith("-"):
+                found.append(("model", word, word))
+                positional = False
+            continue
+        name = head.lstrip("-").replace("-", "_")
+        name = options.short.get(name, name)
+        if equals:
+            found.append((name, tail, word))
+        elif name in options.flags or place == len(argv) or _OPTION.match(argv[place]):
+            found.append((name, None, word))
+        else:
+            values = [argv[place]]
+            place += 1
+            if name not in options.values:  # options of several values change no number here
+                while place < len(argv) and not argv[place].startswith("-"):
+                    values.append(argv[place])
+                    place += 1
+            found.append((name, values[0], " ".join([word, *values])))
+    return found
+
+
+@cache
+def known_options(program: str) -> frozenset[str]:
+    """Every option of the program's release, spelled as in `Options`; empty where no list is kept."""
+    try:
+        text = files("tonnage.export").joinpath(f"data/options/{program}.json").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(name.lstrip("-").replace("-", "_") for name in json.loads(text)["options"])

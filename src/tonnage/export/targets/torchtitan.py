@@ -1,0 +1,144 @@
+"""torchtitan: a script that launches one of its own flavours with the plan's parallelism, batches, recomputation."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.errors import BadRequest
+from tonnage.export.job import Job, job
+from tonnage.export.options import Options, whole
+from tonnage.export.target import Target
+from tonnage.export.targets.torchrun import launcher
+from tonnage.export.text import head, shell
+
+__all__ = ["FLAVOURS", "OPTIONS", "TARGET", "arguments", "export"]
+
+TARGET = Target(
+    name="torchtitan",
+    title="torchtitan",
+    version="0.3.0",
+    files=("train.sh",),
+    start="bash train.sh, on every node",
+    kinds=("train",),
+    source="torchtitan.config.configs, torchtitan.models.*.config_registry, 0.3.0",
+)
+FLAVOURS: Final = {
+    "Llama-3.1-8B": ("llama3", "llama3_8b", (32, 4096, 32, 8, 14336, 0)),
+    "Llama-3.1-70B": ("llama3", "llama3_70b", (80, 8192, 64, 8, 28672, 0)),
+    "Llama-3.1-405B": ("llama3", "llama3_405b", (126, 16384, 128, 8, 53248, 0)),
+    "Qwen3-0.6B": ("qwen3", "qwen3_0_6b", (28, 1024, 16, 8, 3072, 0)),
+    "Qwen3-1.7B": ("qwen3", "qwen3_1_7b", (28, 2048, 16, 8, 6144, 0)),
+    "Qwen3-14B": ("qwen3", "qwen3_14b", (40, 5120, 40, 8, 17408, 0)),
+    "Qwen3-32B": ("qwen3", "qwen3_32b", (64, 5120, 64, 8, 25600, 0)),
+    "Qwen3-30B-A3B": ("qwen3", "qwen3_30b_a3b", (48, 2048, 32, 4, 768, 128)),
+}
+"""
+Model -> module, configuration, and what the registry of 0.3.0 builds: layers, width, heads, key-value heads,
+feed-forward width (of an expert), experts. Rotary base and scaling are the flavour's own, those of the model named.
+"""
+
+
+def _settled(found: dict[str, Any]) -> dict[str, Any]:
+    """What its settings mean together: the catalogue's name of a flavour, sharding of its two data-parallel degrees."""
+    found["method"] = "pretrain"
+    module, flavour = str(found.pop("module", "")), str(found.pop("flavour", ""))
+    found["model"] = _MODELS.get(f"{module}_{flavour}".lower().replace(".", "_"), _MODELS.get(flavour.lower(), ""))
+    replicate, shard = found.pop("replicate", 1), found.pop("shard", -1)
+    found["sharding"] = "none" if shard == 1 else "hsdp" if replicate > 1 else "fsdp"
+    mode = str(found.pop("mode", "")).lower()
+    found["recompute"] = {"full": "full", "selective": "selective", "none": "none"}.get(mode, mode or "none")
+    return found
+
+
+_MODELS: Final = {
+    **{flavour: model for model, (_, flavour, _) in FLAVOURS.items()},
+    "llama3_8b": "Llama-3.1-8B", "llama3_70b": "Llama-3.1-70B", "llama3_405b": "Llama-3.1-405B",
+    "qwen3_30b-a3b": "Qwen3-30B-A3B",
+}  # fmt: skip
+"""Configuration, or module and flavour of releases before 0.3 -> the network it builds."""
+
+OPTIONS = Options(
+    programs=(("torchtitan.train",), ("torchtitan/train.py",), ("run_train.sh",)),
+    values={
+        "module": ("module", str), "config": ("flavour", str), "model.name": ("module", str),
+        "model.flavor": ("flavour", str),
+        "training.local_batch_size": ("micro_batch", whole), "training.batch_size": ("micro_batch", whole),
+        "training.global_batch_size": ("global_batch", int), "training.seq_len": ("seq_len", whole),
+        "training.steps": ("steps", whole), "optimizer.name": ("optimizer", lambda name: name.lower()),
+        "parallelism.tensor_parallel_degree": ("tp", whole), "parallelism.pipeline_parallel_degree": ("pp", whole),
+        "parallelism.context_parallel_degree": ("cp", whole), "parallelism.expert_parallel_degree": ("ep", whole),
+        "parallelism.data_parallel_replicate_degree": ("replicate", int),
+        "parallelism.data_parallel_shard_degree": ("shard", int), "activation_checkpoint.mode": ("mode", str),
+        "checkpoint.interval": ("save_steps", whole),
+    },
+    words={"activation_checkpoint:": "mode"},
+    settle=_settled,
+)  # fmt: skip
+
+
+def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+    """`train.sh`."""
+    made = job(plan, option)
+    made.only(TARGET.title, vpp=1)
+    module, flavour = _flavour(made)
+    notes = [
+        *made.lines,
+        f"Trains torchtitan's own {flavour}; ASSETS is a folder with the model's tokenizer and configuration.",
+        "Learning rate and data: add --optimizer.* and --dataloader.* after the script's name.",
+    ]
+    argv = ["--module", module, "--config", flavour, *arguments(made)]
+    program = "-m torchtitan.train \\\n  " + shell(argv) + ' \\\n  --hf_assets_path "$ASSETS"'
+    body = f'set -euo pipefail\n: "${{ASSETS:?folder of the tokenizer}}"\n{launcher(made, program=program)}\n'
+    return {"train.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + body}
+
+
+def arguments(made: Job) -> list[str]:
+    """
+    The arguments of torchtitan.train beside its flavour.
+
+    Raises
+    ------
+    BadRequest
+        A precision, an optimizer or a sharding that its configurations do not choose by a flag.
+    """
+    if made.precision != "bf16":
+        raise BadRequest(f"torchtitan chooses {made.precision} by a configuration of its own; export to megatron")
+    if made.optimizer != "adamw":
+        raise BadRequest(f"torchtitan's configurations train with adamw, not {made.optimizer}; export to megatron")
+    layout = made.layout
+    replicate = {"none": layout.dp, "hsdp": made.nodes}.get(layout.sharding, 1)
+    pairs: dict[str, Any] = {
+        "training.local_batch_size": made.micro_batch * (made.accumulation if layout.pp > 1 else 1),
+        "training.global_batch_size": made.global_batch,
+        "training.seq_len": made.seq_len,
+        "training.steps": made.steps,
+        "parallelism.data_parallel_replicate_degree": replicate,
+        "parallelism.data_parallel_shard_degree": layout.dp // replicate,
+        "parallelism.fsdp_reshard_after_forward": "never" if layout.sharding in ("zero1", "zero2") else "default",
+        "parallelism.tensor_parallel_degree": layout.tp,
+        "parallelism.pipeline_parallel_degree": layout.pp,
+        "parallelism.pipeline_parallel_microbatch_size": made.micro_batch if layout.pp > 1 else None,
+        "parallelism.context_parallel_degree": layout.cp,
+        "parallelism.expert_parallel_degree": layout.ep,
+        "checkpoint.interval": made.checkpoint_steps,
+        "checkpoint.async_mode": "async" if made.asynchronous else "disabled",
+    }
+    found = [part for name, value in pairs.items() if value is not None for part in (f"--{name}", str(value))]
+    return ["--checkpoint.enable", *found, f"activation_checkpoint:{made.recompute}"]
+
+
+def _flavour(made: Job) -> tuple[str, str]:
+    name = made.model.rsplit("/", 1)[-1].removesuffix("-Instruct").removesuffix("-Base").removeprefix("Meta-")
+    module, flavour, built = FLAVOURS.get(name, ("", "", ()))
+    shape = made.shape
+    planned = (
+        shape.get("num_layers", 0), shape.get("hidden_size", 0), shape.get("num_attention_heads", 0),
+        shape.get("num_query_groups", shape.get("num_attention_heads", 0)), shape.get("ffn_hidden_size", 0),
+        shape.get("num_experts", 0),
+    )  # fmt: skip
+    if not flavour or planned != built:
+        raise BadRequest(
+            f"torchtitan {TARGET.version} has no flavour of {made.name} ({', '.join(FLAVOURS)}); export to megatron"
+        )
+    return module, flavour

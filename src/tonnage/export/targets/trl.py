@@ -1,0 +1,99 @@
+"""TRL: the configuration of `trl sft` for full, LoRA, QLoRA and DoRA fine-tuning, and Accelerate's beside it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.errors import BadRequest
+from tonnage.export.job import Job, attention_of, job
+from tonnage.export.options import Options, whole
+from tonnage.export.target import Target
+from tonnage.export.targets.accelerate import configuration
+from tonnage.export.text import head, yaml_text
+from tonnage.export.trainer import OPTIMIZER_NAMES, optimizer_called, settle_trainer, switched
+
+__all__ = ["OPTIONS", "TARGET", "export"]
+
+TARGET = Target(
+    name="trl",
+    title="TRL",
+    version="1.16.0",
+    files=("sft.yaml", "accelerate.yaml", "launch.sh"),
+    start="bash launch.sh, on every node",
+    kinds=("finetune",),
+    source="trl.SFTConfig, trl.ModelConfig, 1.16.0; transformers.TrainingArguments, 5.23.0",
+)
+ALPHA_PER_RANK: Final = 2
+LEARNING_RATE: Final = {True: 0.0002, False: 0.00002}
+"""Where to start with adapters, and without: those of TRL's examples for supervised fine-tuning (SFT, "PEFT")."""
+
+OPTIONS = Options(
+    programs=(("trl", "sft"), ("sft.py",), ("trl", "dpo"), ("dpo.py",)),
+    values={
+        "model_name_or_path": ("model", str), "max_length": ("seq_len", whole), "max_seq_length": ("seq_len", whole),
+        "per_device_train_batch_size": ("micro_batch", whole), "gradient_accumulation_steps": ("accumulation", whole),
+        "max_steps": ("steps", int), "num_train_epochs": ("epochs", float), "optim": ("optimizer", optimizer_called),
+        "lora_r": ("lora_rank", whole), "save_steps": ("save_steps", whole), "deepspeed": ("stage_file", str),
+        "fsdp": ("fsdp", str), "bf16": ("bf16", switched), "fp16": ("fp16", switched),
+        "gradient_checkpointing": ("recomputes", switched),
+    },
+    flags={"use_peft": ("adapter", True), "load_in_4bit": ("four_bits", True), "use_dora": ("dora", True),
+           "packing": ("packed", True), "bf16": ("bf16", True), "fp16": ("fp16", True),
+           "gradient_checkpointing": ("recomputes", True)},
+    settle=settle_trainer,
+)  # fmt: skip
+
+
+def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+    """`sft.yaml`, `accelerate.yaml` and `launch.sh`."""
+    made = job(plan, option)
+    made.only(TARGET.title, tp=1, pp=1, cp=1, ep=1)
+    if made.optimizer not in OPTIMIZER_NAMES:
+        raise BadRequest(f"TRL has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZER_NAMES)}")
+    notes = [*made.lines, "Put your data into `dataset_name`; learning_rate is a start, not a part of the plan."]
+    script = "set -euo pipefail\nexec trl sft --config sft.yaml --accelerate_config accelerate.yaml"
+    if made.nodes > 1:
+        script += ' \\\n  --machine_rank "${NODE_RANK:?0 on the first node}" \\\n'
+        script += '  --main_process_ip "${LEADER_ADDRESS:?address of the first node}" --main_process_port 29500'
+    return {
+        "sft.yaml": head(TARGET.title, TARGET.version, lines=notes) + yaml_text(_sft(made)),
+        "accelerate.yaml": head(TARGET.title, TARGET.version, lines=made.lines) + yaml_text(configuration(made)),
+        "launch.sh": "#!/usr/bin/env bash\n"
+        + head(TARGET.title, TARGET.version, lines=made.lines)
+        + f'{script} "$@"\n',
+    }
+
+
+def _sft(made: Job) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "model_name_or_path": made.model,
+        "dataset_name": "your-name/your-data",
+        "output_dir": f"./{made.name}-{made.method}",
+        "max_length": made.seq_len,
+        "packing": made.packed,
+        "per_device_train_batch_size": made.micro_batch,
+        "gradient_accumulation_steps": made.accumulation,
+        "max_steps": made.steps,
+        "optim": OPTIMIZER_NAMES[made.optimizer],
+        "learning_rate": LEARNING_RATE[made.adapters],
+        "bf16": made.precision == "bf16",
+        "fp16": made.precision == "fp16",
+        "gradient_checkpointing": made.recompute != "none",
+        "attn_implementation": attention_of(made),
+        "save_strategy": "steps",
+        "save_steps": made.checkpoint_steps,
+        "logging_steps": 1,
+        "use_peft": made.adapters,
+    }
+    if made.adapters:
+        rank = made.lora_rank or 16
+        found |= {
+            "lora_r": rank,
+            "lora_alpha": ALPHA_PER_RANK * rank,
+            "lora_dropout": 0.0,
+            "lora_target_modules": ["all-linear"],
+            "load_in_4bit": made.method == "qlora",
+            "use_dora": made.method == "dora",
+        }
+    return found

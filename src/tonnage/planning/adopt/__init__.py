@@ -1,0 +1,1 @@
+"""What runs today, as a plan of one option, and the plan that should replace it."""

@@ -1,0 +1,128 @@
+"""
+From a running deployment to what should run: what it does today, by prediction, and the better plan with its saving.
+
+The load is what the user states; else what today's replicas carry within the objectives, so that the better plan does
+the same work. Everything that the file does not say is assumed once, for both, and listed. Both are ranked by averages
+(the mean-field approximation), so that their difference is not one of method; `command` asks for the whole plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Final
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.domain.adoption import ADOPTION_SCHEMA, Adoption, Machine, Running, Saving, ServeSides, TrainSides
+from tonnage.domain.requests.adopt import Adopt
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.adopt.serve import served_today
+from tonnage.planning.adopt.train import trained_today
+from tonnage.units import show
+
+__all__ = ["adopt"]
+
+WORTH: Final = 0.01
+"""A saving below this share of today's cost is none: prices move more. [-]"""
+
+
+def adopt(
+    request: Adopt, running: Running, *, additions: Additions = catalog.NOTHING, today: date | None = None
+) -> Adoption:
+    """
+    What runs, what it does, and what should run.
+
+    Parameters
+    ----------
+    request : Adopt
+        What the file does not say.
+    running : Running
+        What it says, as `tonnage.adopt` reads it.
+    additions : Additions
+        The user's own accelerators, models and offers.
+    today : date, optional
+        The day prices are aged from.
+
+    Raises
+    ------
+    TonnageError
+        Model or accelerator cannot be known: the sentence says which field names it.
+    """
+    day = today or date.today()
+    accelerator = _accelerator(request, running.machine, additions)
+    if running.kind == "serve":
+        found = served_today(request, running, accelerator=accelerator, additions=additions, today=day)
+    else:
+        found = trained_today(request, running, accelerator=accelerator, additions=additions, today=day)
+    sides = found.sides
+    saving = _saving(sides)
+    return Adoption(
+        schema=ADOPTION_SCHEMA,
+        sentence=_sentence(running, sides, saving, found.findings),
+        running=running,
+        assumed=found.assumed,
+        findings=found.findings,
+        feasible=sides.current is not None and found.carries,
+        serve=sides if isinstance(sides, ServeSides) else None,
+        train=sides if isinstance(sides, TrainSides) else None,
+        saving=saving,
+        command=found.command,
+    )
+
+
+def _accelerator(request: Adopt, machine: Machine, additions: Additions) -> str:
+    """The accelerator's id: as the user says, as the file says, or as the only offer of its instance type has it."""
+    if request.accelerator is not None:
+        return catalog.predictable(request.accelerator, additions).id
+    for name in machine.accelerators:
+        try:
+            return catalog.predictable(name, additions).id
+        except TonnageError:
+            continue
+    offered = {
+        offer.accelerator for offer in catalog.offers(additions=additions)
+        if machine.instance_type and offer.instance_type.lower() == machine.instance_type.lower()
+    }  # fmt: skip
+    if len(offered) == 1:
+        return catalog.predictable(offered.pop(), additions).id
+    said = (
+        f"says '{machine.words}', which names no accelerator of the catalogue"
+        if machine.words
+        else "does not say what it runs on"
+    )
+    raise BadRequest(f"accelerator is missing: the file {said}; give it, for example H100")
+
+
+def _saving(sides: ServeSides | TrainSides) -> Saving | None:
+    """What the better plan's first option costs less; None where that is next to nothing."""
+    if sides.current is None or sides.better is None or not sides.better.options:
+        return None
+    if isinstance(sides, ServeSides):
+        before, after = sides.current.options[0].usd_per_month, sides.better.options[0].usd_per_month
+    else:
+        before, after = sides.current.options[0].cost.value, sides.better.options[0].cost.value
+    if before <= 0 or (before - after) / before < WORTH:
+        return None
+    return Saving(
+        usd=before - after, share=(before - after) / before, unit="month" if isinstance(sides, ServeSides) else "run"
+    )
+
+
+def _sentence(running: Running, sides: ServeSides | TrainSides, saving: Saving | None, findings: Sequence[str]) -> str:
+    """The answer in one sentence."""
+    current, better = sides.current, sides.better
+    if current is None:
+        after = f" {better.sentence}" if better is not None and better.feasible else ""
+        return f"What the {running.format} starts cannot run: {findings[0] if findings else 'it does not fit'}.{after}"
+    option = current.options[0]
+    cost = show(option.bill.usd_per_hour, "USD/h")
+    now = f"Today {option.accelerators} x {option.configuration.accelerator} at {cost} ({option.bill.provider})"
+    if saving is None or better is None:
+        return f"{now}: nothing cheaper does the same."
+    first = better.options[0]
+    then = f"{first.accelerators} x {first.configuration.accelerator} at {show(first.bill.usd_per_hour, 'USD/h')}"
+    per = "a month" if saving.unit == "month" else "on the run"
+    return (
+        f"{now}; {then} ({first.bill.provider}) does the same and saves ${saving.usd:,.0f} {per} ({saving.share:.0%})."
+    )

@@ -1,0 +1,294 @@
+"""A running server as a plan of one option, and the plan for the same load."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import date
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.catalog import Additions, traffic
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.adoption import Running, ServeSides
+from tonnage.domain.answer import Verdict
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model, Moe
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration, ServeOption, ServePlan
+from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.requests.adopt import Adopt
+from tonnage.domain.requests.common import Filters, Lengths, Slo
+from tonnage.domain.requests.serve import Serve
+from tonnage.engines.registry import planned_engines
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.adopt.found import Found
+from tonnage.planning.core.header import Infeasible, model_facts, provenance
+from tonnage.planning.deployment import settled_precision
+from tonnage.planning.serve import narrative
+from tonnage.planning.serve.option import add_costs, bills_of, option_of
+from tonnage.planning.serve.plan import outcome_of, plan_serve
+from tonnage.planning.sites import Site, sites
+from tonnage.units import show
+
+__all__ = ["served_today"]
+
+USUAL_OBJECTIVES: Final = Slo(ttft_s=1.0, tpot_s=0.05)
+"""Of chat, where the user states none: MLPerf's interactive limits lie on either side (assumed, and said so). [s]"""
+_FORMATS: Final = {
+    "awq_marlin": "awq", "gptq_marlin": "gptq", "bitsandbytes": "nf4", "w8a8_int8": "int8", "w8a8_fp8": "fp8",
+    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp8_inc": "fp8", "q8_0": "gguf-q8_0", "q4_0": "gguf-q4_0", "f16": "fp16",
+    "f32": "fp32", "mxfp4": "mxfp4",
+}  # fmt: skip
+"""Engines' names of formats that are not ours. What is not here and is no format of ours is the checkpoint's own."""
+_WIDE: Final = frozenset({"bf16", "fp16", "fp32"})
+
+
+def served_today(request: Adopt, running: Running, *, accelerator: str, additions: Additions, today: date) -> Found:
+    """
+    Today's server under the load it carries or is said to carry, and what would carry it better.
+
+    Raises
+    ------
+    TonnageError
+        The model is not known, or nobody in the catalogue rents the accelerator.
+    """
+    model, name = _model(request, running, additions)
+    assumed, findings = list(running.notes), []
+    serve = _request(request, running, model, name, accelerator=accelerator, assumed=assumed)
+    configuration, replicas, said = _configuration(running, model, accelerator, request)
+    findings += said
+    site = _site(request, running, accelerator, additions, assumed)
+    configuration = replace(configuration, intra_link=site.intra_link)
+    outcome = outcome_of(serve, model, site=site, configuration=configuration)
+    if isinstance(outcome, Infeasible) and outcome.verdict.limit in {"ttft", "tpot"} and not _has_objectives(request):
+        assumed.append(
+            f"no objectives: {_objectives(serve.slo)} are missed by a lone request ({outcome.verdict.reason})"
+        )
+        serve = replace(serve, slo=Slo(percentile=serve.slo.percentile))
+        outcome = outcome_of(serve, model, site=site, configuration=configuration)
+    if isinstance(outcome, Infeasible):
+        findings.append(
+            f"{outcome.verdict.reason}" + (f" (nearest: {outcome.verdict.nearest})" if outcome.verdict.nearest else "")
+        )
+        serve = serve if serve.rate_per_s else replace(serve, rate_per_s=1.0)
+        better = _better(serve, configuration, request.providers, additions=additions, today=today)
+        return Found(sides=ServeSides(better=better), assumed=tuple(assumed), findings=tuple(findings), carries=False,
+                     command=_command(serve))  # fmt: skip
+    most = outcome.best.rate_per_s * replicas
+    carried = most * (1.0 - serve.headroom)
+    carries = serve.rate_per_s is None or serve.rate_per_s <= most
+    if serve.rate_per_s is None:
+        assumed.append(
+            f"load: {show(carried, '1/s')}, what {replicas} replica{'s' if replicas > 1 else ''} carry within "
+            f"the objectives "
+            f"with {serve.headroom:.0%} kept free (--rate states yours)"
+        )
+        serve = replace(serve, rate_per_s=carried)
+    elif not carries:
+        findings.append(
+            f"carries at most {show(most, '1/s')} within the objectives, and {show(serve.rate_per_s, '1/s')} arrive"
+        )
+    # What is reserved is paid for, used or not.
+    ranks = max(configuration.layout.ranks, (running.machine.count or 0) * running.machine.nodes)
+    bills = bills_of(site, replicas=replicas, ranks=ranks, request=serve, today=today)
+    at = serve if carries else replace(serve, rate_per_s=most * 0.999)
+    option = replace(option_of(at, outcome, bills=bills, replicas=replicas), accelerators=replicas * ranks)
+    current = _plan(at, model, add_costs(at, option, accelerator=site.accelerator), additions=additions, today=today)
+    better = _better(serve, configuration, request.providers, additions=additions, today=today)
+    here = (option.bill.provider,)
+    stated = bool(request.providers or running.machine.provider or running.machine.instance_type)
+    nearby = None
+    if stated and better.options and better.options[0].bill.provider != here[0]:
+        nearby = _better(serve, configuration, here, additions=additions, today=today)
+    return Found(sides=ServeSides(current=current, better=better, nearby=nearby), carries=carries,
+    assumed=tuple(assumed),
+                 findings=tuple(findings), command=_command(serve))  # fmt: skip
+
+
+def _model(request: Adopt, running: Running, additions: Additions) -> tuple[Model, str]:
+    """The network, and the name it is known by: the file's own, so that what is exported loads the same weights."""
+    name = request.model or running.model
+    if "$" in name:
+        raise BadRequest(f"the file takes the model from '{name}', which it does not set; give --model")
+    bare = name.rsplit("/", 1)[-1].removesuffix("-GGUF").removesuffix("-gguf").removesuffix(".gguf")
+    try:
+        return resolve(name, additions=additions), name
+    except TonnageError as error:
+        try:
+            return resolve(bare, additions=additions), bare
+        except TonnageError:
+            raise BadRequest(f"{error}; --model names the network where the file's own name is not known") from None
+
+
+def _request(
+    request: Adopt, running: Running, model: Model, name: str, *, accelerator: str, assumed: list[str]
+) -> Serve:
+    """The load and the objectives, as stated or assumed; without a rate where none is stated."""
+    profile = traffic.profile(request.profile or "chat").lengths
+    if request.prompt_tokens and request.output_tokens:
+        lengths = Lengths(prompt_tokens=request.prompt_tokens, output_tokens=request.output_tokens)
+    else:
+        lengths = msgspec.structs.replace(
+            profile, prompt_tokens=request.prompt_tokens or profile.prompt_tokens,
+            output_tokens=request.output_tokens or profile.output_tokens,
+        )  # fmt: skip
+    longest = running.value("max_model_len") or model.max_context
+    if longest and lengths.prompt_tokens + lengths.output_tokens > longest:
+        raise BadRequest(
+            f"prompts of {lengths.prompt_tokens:,.0f} and answers of {lengths.output_tokens:,.0f} tokens are "
+            f"beyond the "
+            f"{longest:,} tokens that the server takes; give --prompt-tokens and --output-tokens"
+        )
+    slo = request.slo
+    if not _has_objectives(request):
+        slo = replace(USUAL_OBJECTIVES, percentile=slo.percentile)
+        assumed.append(f"objectives: {_objectives(slo)} (--ttft and --tpot state yours)")
+    if not (request.profile or request.prompt_tokens):
+        assumed.append(
+            f"chat: {lengths.prompt_tokens:,.0f} prompt and {lengths.output_tokens:,.0f} output tokens on average "
+            "(--traffic, or --prompt-tokens and --output-tokens)"
+        )
+    return Serve(
+        model=name,
+        lengths=lengths,
+        rate_per_s=request.rate_per_s,
+        slo=slo,
+        engines=(running.program,) if running.program in planned_engines() else planned_engines()[:1],
+        filters=Filters(accelerators=(accelerator,)),
+        quick=True,
+    )
+
+
+def _has_objectives(request: Adopt) -> bool:
+    return any(limit is not None for limit in (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s))
+
+
+def _objectives(slo: Slo) -> str:
+    named = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s))
+    return f"p{slo.percentile:g} " + ", ".join(f"{name} <= {show(limit, 's')}" for name, limit in named if limit)
+
+
+def _configuration(
+    running: Running, model: Model, accelerator: str, request: Adopt
+) -> tuple[Configuration, int, list[str]]:
+    """How one replica is arranged, how many there are, and what the file does that nobody wants."""
+    values = running.values()
+    degrees = {name: int(values.get(name, 1)) for name in ("tp", "pp", "dp", "ep")}
+    replicas = request.replicas or running.replicas
+    moe = any(isinstance(group.feed_forward, Moe) for group in model.layers)
+    if degrees["dp"] > 1 and not moe:
+        replicas, degrees["dp"] = replicas * degrees["dp"], 1
+    if values.get("split") == "layer" and (running.machine.count or 1) > 1:
+        degrees["pp"] = running.machine.count or 1
+    layout = Layout(**degrees)
+    findings = []
+    reserved = (running.machine.count or 0) * running.machine.nodes
+    used = layout.ranks * (degrees["dp"] if not moe else 1)
+    if reserved > used and running.format != "Slurm script":
+        findings.append(
+            f"{reserved} accelerators are reserved for a replica of {used}: {reserved - used} idle (tp {layout.tp})"
+        )
+    if 0 < reserved < used:
+        findings.append(f"a replica needs {used} accelerators (tp x pp x dp) and {reserved} are reserved for it")
+    options = {name: values[name] for name in Engine.__struct_fields__ if name in values}
+    engine = msgspec.convert({**options, "name": running.program, "version": running.version}, Engine)
+    configuration = Configuration(
+        accelerator=accelerator, layout=layout, precision=_precision(running, model), engine=engine
+    )
+    return configuration, replicas, findings
+
+
+def _precision(running: Running, model: Model) -> Precision:
+    """The formats that run: the checkpoint's own, but for what the file sets."""
+    own = settled_precision(None, model)
+    stated = running.value("weights") or _format(str(running.value("quantization") or ""))
+    kv = _format(str(running.value("kv") or ""))
+    dtype = _format(str(running.value("dtype") or ""))
+    if stated and stated not in (own.weights, own.experts):
+        own = Precision(
+            weights=stated, kv=own.kv, activations="bf16" if number_format(stated).weight_only else own.activations
+        )
+    elif dtype in _WIDE and own.weights in _WIDE:
+        own = replace(own, weights=dtype, activations=dtype, kv=dtype)
+    return replace(own, kv=kv) if kv else own
+
+
+def _format(name: str) -> str:
+    """Our name of a format; empty where the engine takes the checkpoint's ("auto", compressed-tensors, modelopt)."""
+    key = _FORMATS.get(name.lower(), name.lower())
+    try:
+        return number_format(key).name if key else ""
+    except TonnageError:
+        return ""
+
+
+def _site(request: Adopt, running: Running, accelerator: str, additions: Additions, assumed: list[str]) -> Site:
+    """Where it is rented: the file's instance type, provider and region as far as the catalogue lists them."""
+    machine = running.machine
+    wanted = request.providers or ((machine.provider,) if machine.provider else ())
+    filters = Filters(accelerators=(accelerator,), terms=("spot",) if machine.spot else ("on-demand",))
+    found, refused = sites(filters, additions=additions)
+    if wanted or not found:  # hosts of strangers count where the file names them, or where nobody else rents it
+        found, refused = sites(replace(filters, community=True), additions=additions)
+    if not found:
+        why = refused[0].verdict.reason if refused else "no offer"
+        raise BadRequest(
+            f"nobody in the catalogue rents {accelerator} ({why}): its cost cannot be known; add an offer with "
+            f"--additions"
+        )
+    site = max(found, key=lambda one: (one.intra_link is None, one.per_node))
+    tests: list[tuple[str, Any]] = [
+        ("provider " + ", ".join(wanted), lambda o: not wanted or o.provider in wanted),
+        (f"instance type {machine.instance_type}",
+         lambda o: not machine.instance_type or o.instance_type.lower() == machine.instance_type.lower()),
+        (f"region {machine.region}", lambda o: not machine.region or o.region == machine.region),
+    ]  # fmt: skip
+    offers = site.offers
+    for what, test in tests:
+        left = tuple(offer for offer in offers if test(offer))
+        if left:
+            offers = left
+        else:
+            assumed.append(f"the catalogue has no offer of {accelerator} with {what}: the cheapest stands for it")
+    if not (wanted or machine.instance_type):
+        assumed.append(f"rented at the cheapest offer of {accelerator} (--provider states yours)")
+    return replace(site, offers=offers)
+
+
+def _plan(serve: Serve, model: Model, option: ServeOption, *, additions: Additions, today: date) -> ServePlan:
+    """Today's deployment as a plan: what explains, exports and checks plans takes it."""
+    named = replace(option, verdict="what runs today")
+    return ServePlan(
+        schema=PLAN_SCHEMA,
+        feasible=True,
+        sentence=narrative.sentence(serve, (named,), binding=Verdict(ok=True)).replace("Rent", "Today", 1),
+        request=serve,
+        model=model_facts(model),
+        options=(named,),
+        evaluated=1,
+        provenance=provenance(
+            [option.bill], today=today, assumed=narrative.assumptions(serve, model, additions=additions)
+        ),
+    )
+
+
+def _better(
+    serve: Serve, configuration: Configuration, providers: tuple[str, ...], *, additions: Additions, today: date
+) -> ServePlan:
+    """The plan for the same load on any accelerator, at any provider or at those named."""
+    weights = configuration.precision.weights
+    narrow = number_format(weights).weight_only or number_format(weights).bits < 8
+    filters = Filters(providers=providers, terms=serve.filters.terms)
+    wanted = replace(serve, filters=filters, precisions=(weights,) if narrow else ())
+    return plan_serve(wanted, additions=additions, today=today)
+
+
+def _command(serve: Serve) -> str:
+    lengths, slo = serve.lengths, serve.slo
+    words = ["tonnage", "plan", "serve", serve.model, "--rate", show(serve.rate_per_s or 1.0, "1/s").replace(" ", "")]
+    words += ["--prompt-tokens", f"{lengths.prompt_tokens:.0f}", "--output-tokens", f"{lengths.output_tokens:.0f}"]
+    for name, limit in (("--ttft", slo.ttft_s), ("--tpot", slo.tpot_s), ("--e2e", slo.e2e_s)):
+        words += [name, show(limit, "s")] if limit else []
+    words += ["--engine", *serve.engines]
+    return shlex.join(words)

@@ -1,0 +1,123 @@
+"""Files after public examples are adopted, exported to the program they start, and read again: the same settings."""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sweeps import FULL
+
+from tonnage import export
+from tonnage.adopt import read_running
+from tonnage.domain.adoption import Adoption, Running
+from tonnage.domain.plan import ServePlan
+from tonnage.planning.adopt.adopt import adopt
+from tonnage.planning.launchable import launchable
+from tonnage.planning.requests.adopt import adopt_request
+from tonnage.report.answers import document_of
+from tonnage.report.terminal import print_blocks
+
+FILES = Path(__file__).parent / "files"
+NAMES = sorted(path.name for path in FILES.iterdir())
+TODAY = date(2026, 11, 22)
+LLAMA_405B = "meta-llama/Llama-3.1-405B-Instruct"
+MORE: dict[str, dict[str, Any]] = {
+    "vllm-quickstart.sh": {"accelerator": "H100"},
+    "vllm-docker.sh": {"accelerator": "L40S"},
+    "vllm-pipeline.sh": {"accelerator": "H100", "model": LLAMA_405B},
+    "vllm-experts.sh": {"accelerator": "H200"},
+    "vllm-options.yaml": {"accelerator": "H100"},
+    "leaderworkerset.yaml": {"model": LLAMA_405B},
+    "production-stack.yaml": {"accelerator": "A100"},
+    "compose.yaml": {"accelerator": "H100"},
+    "sglang-two-nodes.sh": {"accelerator": "H100"},
+    "trtllm.sh": {"accelerator": "H100", "model": "meta-llama/Llama-3.3-70B-Instruct"},
+    "llamacpp.sh": {"accelerator": "RTX 4090"},
+    "axolotl-qlora.yaml": {"accelerator": "A100", "tokens": "20M"},
+    "trl-sft.yaml": {"accelerator": "H100", "count": 8, "tokens": "20M"},
+    "torchtitan.toml": {"accelerator": "H100", "count": 8},
+    "megatron.sh": {"accelerator": "H100"},
+}
+"""File -> what it does not say."""
+DIFFER = {
+    "axolotl-qlora.yaml": {"epochs"},
+    "trl-sft.yaml": {"epochs"},
+    "torchtitan.toml": {"optimizer"},
+    "megatron.sh": {"samples"},
+}
+"""Settings that are written otherwise: epochs and samples as steps, and a default of the program is left to it."""
+SAMPLE = (
+    NAMES if FULL else ["compose.yaml", "kubernetes-idle.yaml", "megatron.sh", "sglang-two-nodes.sh", "trl-sft.yaml"]
+)
+
+
+def read(name: str) -> Running:
+    return read_running((FILES / name).read_text(encoding="utf-8"), name=name)
+
+
+@cache
+def adopted(name: str) -> Adoption:
+    fields = {**MORE.get(name, {}), "file": (FILES / name).read_text(encoding="utf-8")}
+    return adopt(adopt_request(fields), read(name), today=TODAY)
+
+
+def test_there_are_twenty_files_and_each_says_where_it_comes_from() -> None:
+    assert len(NAMES) >= 20
+    heads = ["".join((FILES / name).read_text(encoding="utf-8").splitlines()[:2]) for name in NAMES]
+    assert all("# After " in head and "." in head.partition("# After ")[2] for head in heads)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_adopted_and_exported_it_has_the_same_settings(name: str) -> None:
+    found, before = adopted(name), read(name)
+    assert found.current is not None, found.findings
+    # The checkpoint is the file's own; formats that no engine makes while loading must be named.
+    checkpoint = before.model if before.kind == "serve" else None
+    made, option = launchable(found.current, checkpoint=checkpoint)
+    files = export.export(made, option, to=before.program)
+    text = next(text for file, text in files.items() if file.endswith((".sh", ".yaml")))
+    after = read_running(text, name=next(iter(files)))
+    told = {setting: value for setting, value in before.values().items() if after.value(setting) != value}
+    assert set(told) <= DIFFER.get(name, set()), told
+    assert (
+        after.model in (before.model, MORE.get(name, {}).get("model"), getattr(made.request, "model", ""))
+        or not before.model
+    )
+    assert not after.unknown
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_first_screen_says_what_was_read_assumed_and_what_should_run(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = adopted(name)
+    print_blocks(document_of(found).first, width=100)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    text = " ".join(" ".join(lines).split())
+    assert text.startswith("Read: ") and read(name).format in text
+    assert "today" in text and ("better" in text or "next" in text)
+    assert found.sentence.split()[0] in text and all(note[:20] in text for note in found.findings[:2])
+
+
+def test_what_is_reserved_and_idle_is_said_and_paid() -> None:
+    found = adopted("kubernetes-idle.yaml")
+    assert any("4 accelerators are reserved for a replica of 2: 2 idle" in finding for finding in found.findings)
+    assert isinstance(found.current, ServePlan)
+    option = found.current.options[0]
+    assert option.accelerators == 12 and option.bill.instances * option.bill.accelerators_per_instance >= 12
+    assert found.saving is not None and found.saving.share > 0.4
+
+
+def test_a_stated_load_beyond_what_it_carries_is_a_finding() -> None:
+    name = "kubernetes-vllm.yaml"
+    fields = {"file": (FILES / name).read_text(encoding="utf-8"), "rate": "50/s"}
+    found = adopt(adopt_request(fields), read(name), today=TODAY)
+    assert not found.feasible and found.current is not None
+    assert any("50/s arrive" in finding for finding in found.findings)
+    assert isinstance(found.better, ServePlan) and found.better.feasible
+    best = found.better.options[0]
+    assert best.replicas * best.capacity.max_rate_per_s.value >= 50
