@@ -172,7 +172,7 @@ def _all(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
         for name, changes in what_if.parse_overrides(additions.overrides).items():
             changed = names.resolve(name, index).id
             known[changed] = what_if.override(known[changed], changes)
-    for own in calibrations(additions) if additions.paths else ():
+    for own in calibrations(additions) if additions.paths and additions.calibrated else ():
         part = known.get(own.accelerator)
         if part is None:
             raise UnknownName("accelerator of a calibration", own.accelerator, known=known)

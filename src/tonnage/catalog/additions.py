@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 VARIABLE: Final = "TONNAGE_CATALOG"
+NO_CALIBRATION: Final = "none"
 SECTIONS: Final = ("accelerator", "offer", "model", "calibration")
 """Lists a file may hold, one table per thing."""
 
@@ -53,6 +54,8 @@ class Additions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     paths: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
+    calibrated: bool = True
+    """Whether the calibrations in the files count; False shows what they change."""
 
 
 NOTHING: Final = Additions()
@@ -107,10 +110,17 @@ def user_folder() -> Path:
 
 
 def gather(*, paths: tuple[str, ...] = (), overrides: tuple[str, ...] = ()) -> Additions:
-    """The given files and overrides, and the user's own folders before them."""
+    """
+    The given files and overrides, and the user's own folders before them.
+
+    A path `none` (`--calibration none`) leaves every calibration out, those of the user's folders too.
+    """
     own = [user_folder()] if user_folder().is_dir() else []
     named = [Path(os.environ[VARIABLE])] if os.environ.get(VARIABLE) else []
-    return Additions(paths=(*map(str, (*own, *named)), *paths), overrides=overrides)
+    files = tuple(path for path in paths if path != NO_CALIBRATION)
+    return Additions(
+        paths=(*map(str, (*own, *named)), *files), overrides=overrides, calibrated=len(files) == len(paths)
+    )
 
 
 def tables(additions: Additions, section: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -162,9 +172,13 @@ def _read(path: str, _changed: int, _size: int) -> dict[str, list[dict[str, Any]
 
 
 _FACTORS: Final = ("memory", "compute")
-_TIMES: Final = {"step": "step_s", "request": "request_s"}
+_FURTHER: Final = ("attention", "host", "links")
+"""Factors that files of tonnage.calibration/1 lack: 1 there."""
+_TIMES: Final = {"step": "step_s", "sequence": "sequence_s", "request": "request_s"}
+CALIBRATION_SCHEMA: Final = "tonnage.calibration/2"
+_SCHEMAS: Final = ("tonnage.calibration/1", CALIBRATION_SCHEMA)
 _TEXTS: Final = ("accelerator", "engine", "date", "machine", "engine_version")
-_OTHERS: Final = ("models", "points", "spread", "factors")
+_OTHERS: Final = ("schema", "models", "points", "spread", "factors", "carried", "carried_factors")
 _MAX_FACTOR: Final = 1e4
 """A factor beyond this is a slip of the pen."""
 
@@ -182,14 +196,19 @@ def calibrations(additions: Additions) -> tuple[Calibration, ...]:
 
 
 def _from_table(given: Mapping[str, Any], *, where: str) -> Calibration:
-    allowed = (*_FACTORS, *_TIMES, *_TEXTS, *_OTHERS)
+    allowed = (*_FACTORS, *_FURTHER, *_TIMES, *_TEXTS, *_OTHERS)
     for field in given:
         if field not in allowed:
             raise BadFact(f"{where}: {UnknownName('field', field, known=allowed)}")
     for field in ("accelerator", "engine", *_FACTORS):
         if field not in given:
             raise BadFact(f"{where}: {field} is missing; `tonnage calibrate` writes a whole file")
-    numbers = {name: _factor(given[name], name, where) for name in _FACTORS}
+    if given.get("schema", CALIBRATION_SCHEMA) not in _SCHEMAS:
+        raise BadFact(
+            f"{where}: schema '{echo(given['schema'])}' is none of {', '.join(_SCHEMAS)}; a later release of Tonnage "
+            "may have written it"
+        )
+    numbers = {name: _factor(given[name], name, where) for name in (*_FACTORS, *_FURTHER) if name in given}
     for name, field in _TIMES.items():
         if name in given:
             numbers[field] = read(str(given[name]), "s", field=f"{where}: {name}")
@@ -198,13 +217,19 @@ def _from_table(given: Mapping[str, Any], *, where: str) -> Calibration:
             stretch=Stretch(**numbers),
             **{name: str(given[name]) for name in _TEXTS if name in given},
             spread={k: float(v) for k, v in given.get("spread", {}).items()},
-            factors={k: max(1.0, _factor(v, f"factors.{k}", where)) for k, v in given.get("factors", {}).items()},
+            factors=_widths(given, "factors", where),
+            carried=min(1.0, _factor(given.get("carried", 1.0), "carried", where)),
+            carried_factors=_widths(given, "carried_factors", where),
             models=tuple(str(name) for name in given.get("models", ())),
             points=int(given.get("points", 0)),
             source=where.rpartition(":")[0],
         )
     except (TypeError, ValueError, AttributeError) as error:
         raise BadFact(f"{where}: {echo(error)}; `tonnage calibrate` writes a whole file") from None
+
+
+def _widths(given: Mapping[str, Any], name: str, where: str) -> dict[str, float]:
+    return {k: max(1.0, _factor(v, f"{name}.{k}", where)) for k, v in given.get(name, {}).items()}
 
 
 def _factor(value: Any, name: str, where: str) -> float:
@@ -221,6 +246,7 @@ def calibration_toml(found: Calibration) -> str:
         "# catalogue's times of the engine; every question about this engine on this accelerator takes them.",
         "",
         "[[calibration]]",
+        f"schema = {_quoted(CALIBRATION_SCHEMA)}",
         f"accelerator = {_quoted(found.accelerator)}",
         f"engine = {_quoted(found.engine)}",
         *([f"engine_version = {_quoted(found.engine_version)}"] if found.engine_version else []),
@@ -229,11 +255,17 @@ def calibration_toml(found: Calibration) -> str:
         f"models = [{', '.join(_quoted(name) for name in found.models)}]",
         f"points = {found.points}",
         f"memory = {s.memory:.5g}",
+        f"attention = {s.attention:.5g}",
         f"compute = {s.compute:.5g}",
+        f"links = {s.links:.5g}",
+        f"host = {s.host:.5g}",
         f'step = "{s.step_s * 1e6:.5g} us"',
+        *([] if s.sequence_s is None else [f'sequence = "{s.sequence_s * 1e6:.5g} us"']),
         f'request = "{s.request_s * 1e6:.5g} us"',
         *(f"spread.{name} = {value:.4g}" for name, value in found.spread.items()),
         *(f"factors.{name} = {value:.5g}" for name, value in found.factors.items()),
+        f"carried = {found.carried:.4g}",
+        *(f"carried_factors.{name} = {value:.5g}" for name, value in found.carried_factors.items()),
         "",
     ]
     return "\n".join(lines)

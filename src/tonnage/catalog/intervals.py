@@ -21,7 +21,7 @@ import msgspec
 from tonnage.catalog.rows import DATA, table
 from tonnage.errors import BadFact, UnknownName
 
-__all__ = ["KINDS", "Cause", "causes", "factor", "factor_of", "factors"]
+__all__ = ["KINDS", "Cause", "Priors", "causes", "factor", "factor_of", "factors", "priors"]
 
 KINDS: Final = ("serve", "train", "infer")
 
@@ -37,6 +37,15 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """What two stacks must have in common to share it: accelerator, software, or both."""
     share: float
     """Of the variance of ln(measured / predicted). [-]"""
+
+
+class Priors(msgspec.Struct, frozen=True, kw_only=True):
+    """Before anything is measured: how far the numbers of one run lie from the catalogue's."""
+
+    widths: dict[str, float]
+    """By cause: standard deviation of its logarithm. [-]"""
+    noise: dict[str, float]
+    """By quantity: the same of what no cause explains of one measured number. [-]"""
 
 
 @lru_cache(maxsize=1024)
@@ -121,3 +130,15 @@ def causes(kind: str) -> tuple[Cause, ...]:
     if not found or not 0 <= sum(cause.share for cause in found) < 1:
         raise BadFact(f"intervals/causes.csv: the shares of {kind} must be given and sum to less than 1")
     return found
+
+
+@cache
+def priors(kind: str) -> Priors:
+    """Widths of the causes that a user's own measurements settle, and of what they leave."""
+    rows = [row for row in table(DATA / "intervals" / "priors.csv") if row["kind"] == kind]
+    by: dict[str, dict[str, float]] = {"cause": {}, "noise": {}}
+    for row in rows:
+        by[row["of"]][row["name"]] = float(row["width"])
+    if not rows or min(width for own in by.values() for width in own.values()) <= 0:
+        raise BadFact(f"intervals/priors.csv: the widths of {kind} must be given and above 0")
+    return Priors(widths=by["cause"], noise=by["noise"])

@@ -11,13 +11,18 @@ import click
 from tonnage.cli.options import Grouped, request_options, why_option, working
 from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.requests.field import fields_of
+from tonnage.units import read
 
 __all__ = ["calibrate"]
 
 
 @click.command(cls=Grouped)
-@click.argument("measurements", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.argument("measurements", nargs=-1, metavar="[MEASUREMENTS]...")
 @request_options(CalibrateRequest, argument="")
+@click.option("--point", "pasted", multiple=True, metavar="TEXT", help="a row as it stands: 'TPOT 21 ms at 32 clients'")
+@click.option("--isl", type=float, help="prompt tokens of pasted rows that state none")
+@click.option("--osl", type=float, help="answer tokens of pasted rows that state none")
+@click.option("--window", default="10s", show_default=True, help="how long a metrics page is read")
 @click.option("--out", type=click.Path(dir_okay=False), help="file to write; the user folder's without this")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.calibrate/1")
@@ -26,15 +31,17 @@ __all__ = ["calibrate"]
               help="your own accelerators, offers and calibrations")  # fmt: skip
 def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     """
-    Fit an engine on an accelerator to MEASUREMENTS: any file that `tonnage measure import` reads.
+    Fit an engine on an accelerator to MEASUREMENTS: any file that `tonnage measure import` reads, the address of a
+    live metrics page or Prometheus, `history:12`; and rows as people paste them (--point). One is enough.
 
-    A few numbers are fitted (what memory bounds, what arithmetic bounds, host time of a step and of a request), held
-    to the catalogue by its own spread. The file written is a file of additions: in the user folder every later plan,
-    prediction and simulation of that engine on that accelerator takes it; elsewhere name it with --additions.
+    A few causes are fitted (what memory bounds, attention, arithmetic, host of a step and of a sequence, start of a
+    request, links), held to the catalogue by what its own runs scatter. The file written is a file of additions: in
+    the user folder every later plan, prediction and simulation of that engine on that accelerator takes it; elsewhere
+    name it with --calibration. `--calibration none` leaves all out, to see the difference.
     """
     from tonnage.catalog import gather
     from tonnage.catalog.additions import saved_calibration
-    from tonnage.measure.importers import read_report
+    from tonnage.measure.points import read_points
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
     from tonnage.report.answers import show_document
@@ -42,7 +49,8 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     from tonnage.report.document import as_json as json_text
     from tonnage.report.wording import plural
 
-    found = [read_report(Path(path)) for path in measurements]
+    window_s = read(options["window"], "s", field="--window")
+    found = read_points(measurements, options["pasted"], lengths=(options["isl"], options["osl"]), window_s=window_s)
     additions = gather(paths=options["folders"], overrides=options["overrides"])
     asked = calibrate_request(
         {field.name: options[field.name] for field in fields_of(CalibrateRequest)}, additions=additions

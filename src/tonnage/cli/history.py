@@ -116,3 +116,47 @@ def export(ctx: click.Context, kind: str | None, model: str | None, output: str 
         click.echo(f"tonnage: left out: {why}", err=True)
     if wrong:
         ctx.exit(2)
+
+
+@history.command()
+@click.argument("numbers", nargs=-1, required=True, type=int)
+@click.option("--model", required=True, help="model that ran, as every question takes it")
+@click.option("--accelerator", required=True, help="accelerator it ran on: id or name")
+@click.option("--engine", help="engine; as the server said of itself without this")
+@click.option("--engine-version", help="release of the engine")
+@click.option("--weights", help="format of the weights, where not the checkpoint's own: fp8, int4, …")
+@click.option("--tp", type=click.IntRange(1), help="tensor-parallel ranks of the replica")
+@click.option("--pp", type=click.IntRange(1), help="pipeline stages of it")
+@click.option("--output", "-o", type=click.Path(dir_okay=False), default="own-points.csv", show_default=True)
+@click.option("--yes", is_flag=True, help="write without asking")
+@click.pass_context
+def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> None:
+    """
+    Measured servers (NUMBERS of `history list`) as rows of measurements/: no host, address, machine or prompt.
+
+    Every field is shown before it is written. `tonnage accuracy FILE` scores them; CONTRIBUTING.md says how rows come
+    in by a pull request.
+    """
+    from tonnage.catalog import accelerator, hub
+    from tonnage.measure.points import read_points
+    from tonnage.measure.share import as_csv, shared_rows
+    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
+
+    found = read_points([f"history:{number}" for number in numbers], place=_place(ctx))
+    told = ("model", "accelerator", "engine", "engine_version", "weights", "tp", "pp")
+    asked = calibrate_request({name: options[name] for name in told})
+    rows = []
+    for measured, stack in zip(found, stacks_of(found, asked), strict=True):
+        model = hub.resolve(str(stack.model))
+        weights = stack.precision.weights if stack.precision is not None else model.native_dtype
+        rows += shared_rows(measured, {
+            "model_id": model.id, "accelerator_id": accelerator(stack.accelerator).id, "engine": stack.engine,
+            "engine_version": stack.engine_version, "weight_precision": weights, "tp": stack.layout.tp,
+            "pp": stack.layout.pp,
+        })  # fmt: skip
+    text = as_csv(rows)
+    click.echo(text, nl=False)
+    if not options["yes"] and not click.confirm(f"These are all fields. Write them to {options['output']}?", err=True):
+        return
+    Path(options["output"]).write_text(text, encoding="utf-8")
+    click.echo(f"written to {options['output']}; score them with `tonnage accuracy {options['output']}`", err=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from tonnage.cli.history import keep
+from tonnage.cli.measure_points import plan, quick
 from tonnage.cli.measure_train import train
 from tonnage.cli.options import why_option
 from tonnage.domain.measurement import Capacity, Load, Measurement
@@ -33,7 +34,8 @@ def measure() -> None:
     """What a serving endpoint really does: measure it, read reports of other tools, size from them."""
 
 
-measure.add_command(train)
+for command in (train, plan, quick):
+    measure.add_command(command)
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

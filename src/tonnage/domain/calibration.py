@@ -1,7 +1,8 @@
 """What a user's own measurements say of an engine on an accelerator: a few factors, how sure, from when and where.
 
 A `Stretch` is the few numbers that measurements may set; everything else stays the physics'. A `Calibration` is a
-stretch with its uncertainty, stored as one `[[calibration]]` table beside the user's own accelerators.
+stretch with its uncertainty, stored as one `[[calibration]]` table beside the user's own accelerators. It holds whole
+for the models that were measured; for others of the same stack only the part that stacks share (`for_model`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["CALIBRATE_SCHEMA", "Calibrated", "Calibration", "CalibrationError", "Stretch"]
+__all__ = [
+    "CALIBRATE_SCHEMA", "MEASURE_PLAN_SCHEMA", "Calibrated", "Calibration", "CalibrationError", "MeasurePlan",
+    "Proposal", "Stretch",
+]  # fmt: skip
 
 CALIBRATE_SCHEMA: Final = "tonnage.calibrate/1"
 
@@ -20,12 +24,20 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
     memory: float = 1.0
     """Factor on what memory bandwidth bounds, attention over the cache included. [-]"""
+    attention: float = 1.0
+    """Further factor on attention over the cache. [-]"""
     compute: float = 1.0
     """Factor on what arithmetic bounds, attention over prompts included. [-]"""
     step_s: float = 0.0
     """Host time of a step. [s]"""
+    host: float = 1.0
+    """Factor on all other host work of a step: launches, what overlaps with the accelerator. [-]"""
+    sequence_s: float | None = None
+    """Host time of a step for each running sequence; absent = as the catalogue has it. [s]"""
     request_s: float = 0.0
     """Added to the first token of a request. [s]"""
+    links: float = 1.0
+    """Factor on collectives. [-]"""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,6 +51,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """By number of the stretch: standard deviation of its logarithm, priors and measurements together. [-]"""
     factors: dict[str, float] = {}
     """By predicted quantity: the 90 % factor of predictions made with this calibration. [-]"""
+    carried: float = 1.0
+    """Of the stretch, in logarithms, what holds for models that were not measured. [-]"""
+    carried_factors: dict[str, float] = {}
+    """As `factors`, for models that were not measured; empty = the same. [-]"""
     date: str = ""
     machine: str = ""
     engine_version: str | None = None
@@ -48,6 +64,20 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Loads measured. [-]"""
     source: str = ""
     """The file it was read from."""
+
+    def for_model(self, model: str) -> Calibration:
+        """
+        As it holds for a model: whole where it was measured, else the share that models of one stack have in common.
+
+        Examples
+        --------
+        >>> own = Calibration(accelerator="a", engine="e", stretch=Stretch(), models=("seen",), carried=0.5)
+        >>> own.for_model("seen").carried, own.for_model("other").carried
+        (1.0, 0.5)
+        """
+        if not self.models or model in self.models:
+            return msgspec.structs.replace(self, carried=1.0)
+        return msgspec.structs.replace(self, factors=self.carried_factors or self.factors)
 
 
 class CalibrationError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,6 +92,8 @@ class CalibrationError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     after: float
     left_out: float | None = None
     """Predicted by a calibration that did not see this load; absent below three loads."""
+    weight: float = 1.0
+    """How much it counts: 1 as the others, towards 0 where no cause explains it beside them. [-]"""
 
 
 class Calibrated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,4 +110,38 @@ class Calibrated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Mean absolute error of all quantities. [-]"""
     after: float
     left_out: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+MEASURE_PLAN_SCHEMA: Final = "tonnage.measure_plan/1"
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One measurement worth making: one replica of an option of the plan, under a few loads."""
+
+    option: int
+    """Place in the plan, from 0."""
+    accelerator: str
+    engine: str
+    layout: str
+    precision: str
+    loads: tuple[float, ...]
+    """Requests at once, the plan's own load among them."""
+    minutes: float
+    usd: float
+    """Of the instance for these minutes. [USD]"""
+    sure_after: float
+    """Chance that the choice is right once this and all before it are measured, over what they may say. [-]"""
+
+
+class MeasurePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to measure before the money is spent, and when to stop."""
+
+    schema: str
+    sentence: str
+    sure_now: float
+    """Chance that the plan's first option is the cheapest that keeps the objectives, among those that compete. [-]"""
+    competing: int
+    """Options that may turn out cheaper or to be needed. [-]"""
+    proposals: tuple[Proposal, ...] = ()
     notes: tuple[str, ...] = ()

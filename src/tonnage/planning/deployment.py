@@ -150,9 +150,9 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         ),
         case.links.intra,
     )
-    own = calibration_of(accelerator, engine.name)
+    own = calibration_of(accelerator, engine.name, model=model.id)
     shipped = with_async_scheduling(Overheads(**times.values), engine.async_scheduling)
-    overheads = overheads_under(shipped, own.stretch if own else None)
+    overheads = overheads_under(shipped, own.stretch, carried=own.carried) if own else shipped
     placement = Placement(
         model=model,
         accelerator=reachable(accelerator, kernels.multiprocessors, reach=overheads.reach_bytes_per_s),
@@ -322,24 +322,47 @@ def _layouts(case: ServeCase) -> tuple[Layout, Layout]:
     return layout, layout
 
 
-def calibration_of(accelerator: Accelerator, engine: str) -> Calibration | None:
-    """The user's own calibration of an engine on an accelerator; absent where there is none."""
-    return accelerator.calibrations.get(engine)
+def calibration_of(accelerator: Accelerator, engine: str, *, model: str) -> Calibration | None:
+    """The user's own calibration of an engine on an accelerator, as it holds for a model; absent where none is."""
+    own = accelerator.calibrations.get(engine)
+    return None if own is None else own.for_model(model)
 
 
-def overheads_under(base: Overheads, stretch: Stretch | None) -> Overheads:
-    """The catalogue's overheads with the user's factors on them; host times replace the catalogue's."""
+def overheads_under(base: Overheads, stretch: Stretch | None, *, carried: float = 1.0) -> Overheads:
+    """
+    The catalogue's overheads with the user's factors on them; host times replace the catalogue's.
+
+    `carried`: of the way from the catalogue to the stretch, in logarithms, how much is gone. [-]
+    """
     if stretch is None:
         return base
+
+    def factor(value: float) -> float:
+        return math.exp(carried * math.log(value))
+
+    def time(own: float | None, known: float) -> float:
+        if own is None or carried >= 1.0:
+            return known if own is None else own
+        return own**carried * known ** (1.0 - carried) if known > 0.0 and own > 0.0 else known + carried * (own - known)
+
+    memory, compute, host = factor(stretch.memory), factor(stretch.compute), factor(stretch.host)
     return msgspec.structs.replace(
         base,
-        memory=base.memory * stretch.memory,
-        attention=base.attention * stretch.memory,
-        touch=base.touch * stretch.memory,
-        compute=base.compute * stretch.compute,
-        prefill_attention=base.prefill_attention * stretch.compute,
-        step_s=stretch.step_s,
-        request_s=stretch.request_s,
+        memory=base.memory * memory,
+        attention=base.attention * memory * factor(stretch.attention),
+        touch=base.touch * memory,
+        compute=base.compute * compute,
+        prefill_attention=base.prefill_attention * compute,
+        collective=base.collective * factor(stretch.links),
+        step_s=time(stretch.step_s, base.step_s),
+        sequence_s=time(stretch.sequence_s, base.sequence_s),
+        request_s=time(stretch.request_s, base.request_s),
+        hidden_s=base.hidden_s * host,
+        launch_s=base.launch_s * host,
+        kernel_s=base.kernel_s * host,
+        prefill_launch_s=base.prefill_launch_s * host,
+        prefill_routed_s=base.prefill_routed_s * host,
+        prefill_kernel_s=base.prefill_kernel_s * host,
     )
 
 
@@ -349,20 +372,21 @@ def note_of(own: Calibration | None) -> tuple[str, ...]:
         return ()
     s = own.stretch
     where = f" on {own.machine}" if own.machine else ""
+    share = f", of which {own.carried:.0%} hold for another model" if own.carried < 1.0 else ""
     return (
         f"{own.engine} on {own.accelerator} as calibrated {own.date}{where} from {own.points} loads of "
         f"{', '.join(own.models) or 'own models'}: x{s.memory:.3g} what memory bounds, x{s.compute:.3g} what "
-        f"arithmetic bounds, {s.step_s * 1e3:.3g} ms of host a step ({own.source or 'not stored'})",
+        f"arithmetic bounds, {s.step_s * 1e3:.3g} ms of host a step{share} ({own.source or 'not stored'})",
     )
 
 
-def notes_among(configurations: Iterable[Configuration], *, additions: Additions) -> tuple[str, ...]:
-    """The same for every stack among some configurations."""
+def notes_among(configurations: Iterable[Configuration], *, model: str, additions: Additions) -> tuple[str, ...]:
+    """The same for every stack among some configurations of a model."""
     known = accelerators(additions)
     stacks = dict.fromkeys((c.accelerator, c.engine.name) for c in configurations)
     return tuple(
         note
         for part, engine in stacks
         if part in known and known[part].calibrations
-        for note in note_of(known[part].calibrations.get(engine))
+        for note in note_of(calibration_of(known[part], engine, model=model))
     )

@@ -6,14 +6,17 @@ import math
 
 import msgspec
 
-from tonnage.domain.calibration import Calibrated, CalibrationError
+from tonnage.domain.calibration import Calibrated, CalibrationError, MeasurePlan
 from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.domain.measurement import History
 from tonnage.report.document import Block, Command, Document, Headline, Note, Text, grid, listed, section
 from tonnage.report.names import named
 from tonnage.units import show
 
-__all__ = ["calibrated_document", "history_document", "refreshed_document", "refreshed_models_document"]
+__all__ = [
+    "calibrated_document", "history_document", "measure_plan_document", "refreshed_document",
+    "refreshed_models_document",
+]  # fmt: skip
 
 FIRST_ROWS = 10
 """Loads of the first screen."""
@@ -66,6 +69,21 @@ def _row(error: CalibrationError) -> tuple[str, ...]:
         measured,
         *("–" if x is None else f"{x / error.measured - 1.0:+.0%}" for x in shares),
     )
+
+
+def measure_plan_document(found: MeasurePlan) -> Document:
+    """What to measure, in order, and what it makes of the chance that the choice is right."""
+    rows = [
+        (str(place), p.accelerator, p.engine, p.layout, p.precision,
+         ", ".join(f"{load:g}" for load in p.loads), f"{p.minutes:g}", f"{p.usd:.2f}", f"{p.sure_after:.0%}")
+        for place, p in enumerate(found.proposals, start=1)
+    ]  # fmt: skip
+    heads = ["", "accelerator~", "engine", "layout", "format", "at once", "min>", "USD>", "then right>"]
+    first: list[Block] = [Headline(text=found.sentence), *([grid(heads, rows)] if rows else [])]
+    if rows:
+        first.append(Command(text="Measure with `tonnage measure quick URL`; plan again with what it wrote."))
+    first.append(Note(text=f"{found.competing} options compete. Notes: --why."))
+    return named(Document(first=tuple(first), why=tuple(listed("Notes", found.notes))))
 
 
 def history_document(history: History) -> Document:

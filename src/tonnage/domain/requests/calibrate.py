@@ -50,6 +50,11 @@ class CalibrateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
             help="format of the weights, where not the checkpoint's own: fp8, int4, …",
         ),
     ] = None
+    tp: Annotated[
+        int | None,
+        Field(reads="integer", group="Layout", help="tensor-parallel ranks of the replica that was measured"),
+    ] = None
+    pp: Annotated[int | None, Field(reads="integer", group="Layout", help="pipeline stages of it")] = None
     machine: Annotated[
         str | None, Field(group="Accelerators", help="name of the machine to remember; this one's without it")
     ] = None

@@ -515,4 +515,6 @@ class CalibrateFields(TypedDict, total=False):
     engine_version: str | None
     option: Names | None
     weights: str | None
+    tp: Whole | None
+    pp: Whole | None
     machine: str | None

@@ -1,34 +1,46 @@
 """The user's measurements -> a calibration of their stack, with errors before, after and left out.
 
-The interval that predictions get with it pools what the catalogue's calibrated cases scatter (as four loads' worth)
-with what the loads themselves say when each is predicted by the others, and adds the doubt about the numbers.
+Intervals follow from the posterior: the uncertainty that is left in the causes, as each quantity is made of them, and
+what no cause explains. A model that was not measured gets the part of the stretch that models of one stack share, and
+an interval that keeps the rest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+import numpy as np
+
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.intervals import Priors, causes, priors
 from tonnage.domain.calibration import CALIBRATE_SCHEMA, Calibrated, Calibration, CalibrationError, Stretch
 from tonnage.domain.measurement import Measurement
 from tonnage.errors import BadRequest
-from tonnage.planning.calibrate.fit import NAMES, Fit, fit, prior_of, stretch_of
-from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of
+from tonnage.planning.calibrate.fit import Fit, fit, shares_of, stretch_of, widened, without
+from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
+from tonnage.planning.calibrate.posterior import NAMES
 from tonnage.planning.error_model import NINETY, ErrorModel
-from tonnage.simulation.overheads import Overheads, with_async_scheduling
+from tonnage.simulation.overheads import Overheads
 
 __all__ = ["calibrate"]
 
 _LEFT_OUT: Final = 3
 """Loads from which on each is predicted by the others. [-]"""
-_PRIOR_LOADS: Final = 4.0
-"""Loads that the catalogue's spread counts as, beside the user's own. [-]"""
-_WORDS: Final = {"memory": "memory", "compute": "arithmetic", "step_s": "host of a step", "request_s": "start"}
+_OUTLIER: Final = 0.35
+"""Weight below which a number is told as one that nothing else explains: four standard deviations and more. [-]"""
+_WORDS: Final = {
+    "memory": "memory", "compute": "arithmetic", "host": "host of a step", "sequence": "host of a sequence",
+    "request": "start", "links": "links",
+}  # fmt: skip
 _UNITS: Final = {"ttft_s": "s", "tpot_s": "s", "output_tokens_per_s": "tokens/s"}
+_SAME_AS: Final = {
+    "e2e_s": "ttft_s", "requests_per_s": "output_tokens_per_s", "total_tokens_per_s": "output_tokens_per_s"
+}  # fmt: skip
+"""Quantities as sure as another."""
 
 
 def calibrate(
@@ -44,29 +56,34 @@ def calibrate(
     Raises
     ------
     TonnageError
-        Something is unknown, the measurements are of several stacks, or none of their loads can be used.
+        Something is unknown, the measurements are of several stacks, none of their loads can be used, or a number
+        contradicts what the accelerator can do.
     """
     loads = [load for found, stack in measured for load in loads_of(found, stack, additions=additions)]
     first = _one_stack(loads)
-    basis = first.level.partition(":")[2]
-    prior = prior_of(
-        with_async_scheduling(Overheads(**first.at.times.values), first.at.engine.async_scheduling),
-        memory=_deviation("tpot_s", f"assumed:{basis}"), compute=_deviation("ttft_s", f"assumed:{basis}"),
-    )  # fmt: skip
-    found = fit(loads, prior)
-    alone = [fit([x for x in loads if x is not load], prior) for load in loads] if len(loads) >= _LEFT_OUT else []
-    catalogue = _catalogue(first)
-    errors = _errors(loads, found.stretch, catalogue, [other.stretch for other in alone])
+    base, known = shipped_overheads(first.at), f"calibrated:{first.level.partition(':')[2]}"
+    further = [_further(name, first.level, known) for name in ("tpot_s", "ttft_s")]
+    prior = widened(priors("serve"), memory=further[0], compute=further[1])
+    found = fit(loads, base=base, priors=prior)
+    several = len(loads) >= _LEFT_OUT
+    alone = [without(found, place, base=base, priors=prior) for place in range(len(loads))] if several else []
+    errors = _errors(loads, found, base, alone)
+    models = tuple(dict.fromkeys(load.model for load in loads))
+    carried, near, far = _sure(
+        loads, found, usual=_deviation("tpot_s", known) / _deviation("tpot_s", first.level), models=len(models)
+    )
     own = Calibration(
         accelerator=first.at.placement.accelerator.id,
         engine=first.at.engine.name,
         engine_version=first.at.case.engine_version,
         stretch=found.stretch,
-        spread=dict(zip(NAMES, found.spread, strict=True)),
-        factors={name: _factor(name, first.level, errors, found) for name in (*_UNITS, "e2e_s", "requests_per_s")},
+        spread=_spread(found),
+        factors=near,
+        carried=carried,
+        carried_factors=far,
         date=today or datetime.now(UTC).date().isoformat(),
         machine=machine,
-        models=tuple(dict.fromkeys(load.model for load in loads)),
+        models=models,
         points=len(loads),
     )
     before, after = (_mean([abs(getattr(e, name) / e.measured - 1.0) for e in errors]) for name in ("before", "after"))
@@ -75,14 +92,58 @@ def calibrate(
         schema=CALIBRATE_SCHEMA,
         sentence=_sentence(own, before=before, after=after, left=_mean(left) if left else None),
         calibration=own,
-        prior=stretch_of(prior.centre),
-        prior_spread=dict(zip(NAMES, prior.spread, strict=True)),
+        prior=stretch_of([0.0] * len(NAMES), base),
+        prior_spread=_numbers(prior.widths),
         errors=tuple(errors),
         before=before,
         after=after,
         left_out=_mean(left) if left else None,
-        notes=_notes(loads, own),
+        notes=(*_outliers(errors), *_notes(loads, own, prior)),
     )
+
+
+def _sure(
+    loads: Sequence[MeasuredLoad], found: Fit, *, usual: float, models: int
+) -> tuple[float, dict[str, float], dict[str, float]]:
+    """
+    What is carried to other models, and the 90 % factors for the measured ones and for those.
+
+    Of the catalogue's variance on calibrated stacks, models on one stack share the causes of `causes.csv`; what a less
+    known part (`usual`, the ratio of the two spreads) is further off, all models share.
+    """
+    share = 1.0 - (1.0 - sum(cause.share for cause in causes("serve"))) * min(1.0, usual) ** 2
+    carried = models * share / (1.0 + (models - 1) * share)
+    near: dict[str, float] = {}
+    far: dict[str, float] = {}
+    rows: dict[str, list[tuple[float, ...]]] = {}
+    for load in loads:
+        for name, row in shares_of(load.predicted, list(found.found.mean), base=shipped_overheads(load.at)).items():
+            rows.setdefault(name, []).append(row)
+    for name, shares in rows.items():
+        matrix = np.array(shares)
+        left = float(np.mean(np.einsum("ij,jk,ik->i", matrix, found.found.covariance, matrix)))
+        noise = found.found.noise[name] ** 2
+        before = max(0.0, _deviation(name, loads[0].level) ** 2 - noise)
+        near[name] = math.exp(NINETY * math.sqrt(left + noise))
+        kept = (1.0 - carried * share) * before + carried**2 * left + noise
+        far[name] = max(near[name], math.exp(NINETY * math.sqrt(kept)))
+    for name, other in _SAME_AS.items():
+        if other in near:
+            near[name], far[name] = near[other], far[other]
+    return carried, near, far
+
+
+def _numbers(widths: Mapping[str, float]) -> dict[str, float]:
+    """Standard deviations under the names of the stretch."""
+    return {name: widths[_CAUSE.get(name, name)] for name in _STRETCH}
+
+
+_STRETCH: Final = ("memory", "compute", "step_s", "request_s", "links")
+_CAUSE: Final = {"step_s": "host", "request_s": "request"}
+
+
+def _spread(found: Fit) -> dict[str, float]:
+    return _numbers({name: math.sqrt(found.found.covariance[i, i]) for i, name in enumerate(NAMES)})
 
 
 def _one_stack(loads: Sequence[MeasuredLoad]) -> MeasuredLoad:
@@ -93,42 +154,43 @@ def _one_stack(loads: Sequence[MeasuredLoad]) -> MeasuredLoad:
     return loads[0]
 
 
-def _catalogue(load: MeasuredLoad) -> Stretch:
-    """The stretch that leaves the catalogue's numbers as they are."""
-    base = with_async_scheduling(Overheads(**load.at.times.values), load.at.engine.async_scheduling)
-    return Stretch(step_s=base.step_s, request_s=base.request_s)
+def _deviation(name: str, level: str) -> float:
+    """Standard deviation of the logarithm behind a quantity's 90 % factor."""
+    return math.log(ErrorModel(kind="serve", level=level).factor(name)) / NINETY
 
 
-def _deviation(quantity: str, level: str) -> float:
-    """Standard deviation of the logarithm behind a 90 % factor."""
-    return math.log(ErrorModel(kind="serve", level=level).factor(quantity)) / NINETY
+def _further(name: str, level: str, known: str) -> float:
+    """What a level's error has beyond that of another, as a standard deviation of its own."""
+    return math.sqrt(max(0.0, _deviation(name, level) ** 2 - _deviation(name, known) ** 2))
 
 
 def _errors(
-    loads: Sequence[MeasuredLoad], after: Stretch, before: Stretch, alone: Sequence[Stretch]
+    loads: Sequence[MeasuredLoad], found: Fit, base: Overheads, alone: Sequence[Stretch]
 ) -> list[CalibrationError]:  # fmt: skip
-    found = []
+    errors, weights = [], iter(found.found.weights)
+    before = stretch_of([0.0] * len(NAMES), base)
     for place, load in enumerate(loads):
-        first, second = load.predicted(before), load.predicted(after)
+        first, second = load.predicted(before), load.predicted(found.stretch)
         third = load.predicted(alone[place]) if alone else {}
-        found += [
+        errors += [
             CalibrationError(
-                model=load.model, load=load.name, quantity=name, unit=_UNITS[name], measured=value, before=first[name],
-                after=second[name], left_out=third.get(name),
+                model=load.model, load=load.name, quantity=name, unit=_UNITS[name], measured=load.measured[name],
+                before=first[name], after=second[name], left_out=third.get(name), weight=next(weights),
             )
-            for name, value in load.measured.items()
-            if name in first and name in second
+            for name in second
+            if name in load.measured and name in first
         ]  # fmt: skip
-    return found
+    return errors
 
 
-def _factor(name: str, level: str, errors: Sequence[CalibrationError], found: Fit) -> float:
-    """The 90 % factor of a quantity predicted with the calibration."""
-    seen = name if name in _UNITS else {"e2e_s": "ttft_s"}.get(name, "output_tokens_per_s")
-    known = _deviation(name, level) ** 2
-    own = [math.log((e.left_out or e.after) / e.measured) ** 2 for e in errors if e.quantity == seen]
-    pooled = (_PRIOR_LOADS * known + sum(own)) / (_PRIOR_LOADS + len(own))
-    return math.exp(NINETY * math.sqrt(pooled + found.doubt**2))
+def _outliers(errors: Sequence[CalibrationError]) -> list[str]:
+    return [
+        f"{e.model.rpartition('/')[2]}, {e.load}: {e.quantity.partition('_')[0].upper()} measured "
+        f"{e.measured / e.after:.2f} times what all other numbers say; it hardly counts. Was something else running, "
+        "a prompt cached, the server still warming up?"
+        for e in errors
+        if e.weight < _OUTLIER
+    ]
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -138,14 +200,15 @@ def _mean(values: Sequence[float]) -> float:
 def _sentence(own: Calibration, *, before: float, after: float, left: float | None) -> str:
     s = own.stretch
     held = f", {left:.0%} on loads left out" if left is not None else ""
+    sure = f"; TPOT is now known within {own.factors['tpot_s'] - 1.0:.0%}" if "tpot_s" in own.factors else ""
     return (
         f"{own.engine} on {own.accelerator}: mean error {before:.0%} before, {after:.0%} after{held}; "
         f"x{s.memory:.3g} on what memory bounds, x{s.compute:.3g} on what arithmetic bounds, "
-        f"{s.step_s * 1e3:.3g} ms of host a step."
+        f"{s.step_s * 1e3:.3g} ms of host a step{sure}."
     )
 
 
-def _notes(loads: Sequence[MeasuredLoad], own: Calibration) -> tuple[str, ...]:
+def _notes(loads: Sequence[MeasuredLoad], own: Calibration, prior: Priors) -> tuple[str, ...]:
     notes = []
     if len(loads) < _LEFT_OUT:
         notes.append(
@@ -153,8 +216,12 @@ def _notes(loads: Sequence[MeasuredLoad], own: Calibration) -> tuple[str, ...]:
             "memory from arithmetic from host"
         )
     if len(own.models) == 1:
-        notes.append("One model was measured: a second of another size would test what carries over.")
-    unsure = [name for name, spread in own.spread.items() if spread > math.log(1.5)]
+        notes.append(
+            f"One model was measured: others on this stack get {own.carried:.0%} of it, and wider intervals; a second "
+            "model would test what carries over."
+        )
+    before = _numbers(prior.widths)
+    unsure = [_CAUSE.get(name, name) for name, spread in own.spread.items() if spread > 0.8 * before[name]]
     if unsure:
         told = ", ".join(_WORDS[name] for name in unsure)
         notes.append(f"These loads say little about: {told}; the catalogue's stands.")

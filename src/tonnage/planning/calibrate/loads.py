@@ -1,12 +1,13 @@
 """Measured loads as cases: what each point of a measurement would be predicted to be, under any stretch.
 
-The step grid of a load is opened once; a trial of the fit prices it and plays the traffic.
+The step grid of a load is opened once; a trial of the fit prices it and plays the traffic. What no software can reach
+(a token in less time than its weights take to be read) is refused before anything is fitted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -14,21 +15,29 @@ import msgspec
 from tonnage.catalog import Additions
 from tonnage.domain.calibration import Stretch
 from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.layout import Layout
 from tonnage.domain.measurement import Measurement, Point
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
 from tonnage.errors import BadRequest
+from tonnage.physics.transformer import step_work
 from tonnage.planning.deployment import Deployment, overheads_under, resolve
-from tonnage.planning.error_model import serve_level, serve_load
+from tonnage.planning.error_model import basis_of_tier, serve_level, serve_load
+from tonnage.planning.replica import decode_tokens
 from tonnage.planning.serve.traffic import grid_of, under_load
 from tonnage.simulation.overheads import Overheads, with_async_scheduling
 from tonnage.simulation.steps import StepTable, step_table
 
-__all__ = ["QUANTITIES", "MeasuredLoad", "Stack", "loads_of"]
+__all__ = ["QUANTITIES", "MeasuredLoad", "Predictor", "Stack", "loads_of", "shipped_overheads", "under_stretch"]
 
 QUANTITIES: Final = ("ttft_s", "tpot_s", "output_tokens_per_s")
+Predictor = Callable[[Stretch], dict[str, float]]
 _FAILING: Final = 0.05
 """Share of failed requests above which a load is not what it says. [-]"""
+_IN_CACHE_BYTES: Final = 1e9
+"""Weights of a rank below which caches (96 MB on consumer parts, more on processors) may hold a good part. [bytes]"""
+_DATA_SHEET: Final = 0.95
+"""A bandwidth may be understated by this much: boosted memory clocks, rounded sheets. [-]"""
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +49,8 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     engine_version: str | None = None
     options: dict[str, Any] = {}
     precision: Precision | None = None
+    layout: Layout = Layout()
+    """Of one replica."""
 
 
 class MeasuredLoad(NamedTuple):
@@ -48,9 +59,10 @@ class MeasuredLoad(NamedTuple):
     model: str
     name: str
     measured: dict[str, float]
-    predicted: Callable[[Stretch], dict[str, float]]
+    predicted: Predictor
     at: Deployment
     level: str
+    """Of its error, before anything is calibrated."""
 
 
 def loads_of(found: Measurement, stack: Stack, *, additions: Additions) -> list[MeasuredLoad]:
@@ -95,7 +107,7 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     case = ServeCase(
         model=stack.model, accelerator=stack.accelerator, traffic=traffic, isl=point.prompt_tokens,
         osl=point.output_tokens, precision=stack.precision, engine=stack.engine, engine_version=stack.engine_version,
-        engine_options=stack.options, length_spread=_spread(point),
+        engine_options=stack.options, length_spread=_spread(point), layout=stack.layout,
     )  # fmt: skip
     at = resolve(case, additions=additions)
     if not at.pool.verdict.ok:
@@ -103,9 +115,28 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
             f"{at.placement.model.id} on {stack.accelerator}: {at.pool.verdict.reason}; what was measured ran"
         )
     load = serve_load(case.traffic, in_flight=case.traffic.concurrency or 1.0, prompt_tokens=case.isl)
-    level = serve_level(at.placement.model, basis="calibrated", load=load, engine=at.times.engine)
-    named = stack.model if isinstance(stack.model, str) else stack.model.id
-    return MeasuredLoad(named, name, known, _predictor(at, list(known)), at, level)
+    rung = step_table(grid_of(at), shipped_overheads(at)).rung
+    basis = basis_of_tier(rung, overheads_borrowed=at.times.borrowed)
+    level = serve_level(at.placement.model, basis=basis, load=load, engine=at.times.engine)
+    _refuse_impossible(known.get("tpot_s"), at, name)
+    return MeasuredLoad(at.placement.model.id, name, known, under_stretch(at), at, level)
+
+
+def _refuse_impossible(tpot_s: float | None, at: Deployment, name: str) -> None:
+    """A token takes at least as long as the weights that it passes take to be read once."""
+    if tpot_s is None or at.engine.speculative_tokens:
+        return
+    one = decode_tokens(at, 1.0, context=1.0)
+    d = at.placement
+    work = step_work(d.model, one, precision=d.precision, layout=d.layout, domain=d.domain)
+    read = sum(op.read_bytes * op.count for op in work if op.flop)
+    least = read / d.accelerator.memory_bytes_per_s
+    if read > _IN_CACHE_BYTES and tpot_s < _DATA_SHEET * least:
+        raise BadRequest(
+            f"TPOT {tpot_s * 1e3:.3g} ms at {name} contradicts {d.accelerator.name}: reading the "
+            f"{read / 1e9:.3g} GB of {d.precision.weights} weights that each rank holds takes {least * 1e3:.3g} ms; "
+            "check the model, --weights, --tp, and whether tokens were drafted (--option speculative_tokens=N)"
+        )
 
 
 def _spread(point: Point) -> tuple[float, float] | None:
@@ -115,8 +146,14 @@ def _spread(point: Point) -> tuple[float, float] | None:
     return point.output_least / point.output_tokens, min(2.0, point.output_most / point.output_tokens)
 
 
-def _predictor(at: Deployment, names: Sequence[str]) -> Callable[[Stretch], dict[str, float]]:
-    grid, base = grid_of(at), with_async_scheduling(Overheads(**at.times.values), at.engine.async_scheduling)
+def shipped_overheads(at: Deployment) -> Overheads:
+    """The catalogue's overheads of the engine as it runs, without any calibration."""
+    return with_async_scheduling(Overheads(**at.times.values), at.engine.async_scheduling)
+
+
+def under_stretch(at: Deployment) -> Predictor:
+    """What a deployment is predicted to do under any stretch, by quantity."""
+    grid, base = grid_of(at), shipped_overheads(at)
 
     def predicted(stretch: Stretch) -> dict[str, float]:
         overheads = overheads_under(base, stretch)
@@ -127,6 +164,6 @@ def _predictor(at: Deployment, names: Sequence[str]) -> Callable[[Stretch], dict
             "tpot_s": seen.tpot_s,
             "output_tokens_per_s": seen.requests_per_s * at.case.osl,
         }
-        return {name: max(all_of[name], 1e-9) for name in names if math.isfinite(all_of[name])}
+        return {name: max(value, 1e-9) for name, value in all_of.items() if math.isfinite(value)}
 
     return predicted

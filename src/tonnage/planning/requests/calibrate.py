@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from tonnage.catalog import NOTHING, Additions
-from tonnage.domain.layout import Engine
+from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.measurement import Measurement
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.calibrate import CalibrateRequest
@@ -52,6 +52,7 @@ def stacks_of(found: Sequence[Measurement], asked: CalibrateRequest) -> list[Sta
             engine_version=asked.engine_version,
             options=settings,
             precision=Precision(weights=asked.weights) if asked.weights else None,
+            layout=Layout(tp=asked.tp or 1, pp=asked.pp or 1),
         )
         for measurement, model in zip(found, models, strict=True)
     ]

@@ -141,7 +141,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
             today=today,
             assumed=(
                 *narrative.assumptions(request, model, additions=additions),
-                *notes_among((o.configuration for o in ranked), additions=additions),
+                *notes_among((o.configuration for o in ranked), model=model.id, additions=additions),
             ),
         ),
     )

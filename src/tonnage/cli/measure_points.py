@@ -1,0 +1,102 @@
+"""`tonnage measure plan` and `measure quick`: what is worth measuring, and five minutes that calibrate."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tonnage.cli.history import keep
+from tonnage.cli.options import why_option, working
+from tonnage.units import read
+
+__all__ = ["plan", "quick"]
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@why_option
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.measure_plan/1).")
+def plan(file: str, as_json: bool, why: bool) -> None:
+    """
+    Which measurements most raise the chance that a serving plan's choice is right (FILE of `tonnage plan serve -o`).
+
+    Two or three at most, each with its loads, minutes and dollars; none where no measurement would change the choice.
+    """
+    from tonnage.domain.plan import ServePlan
+    from tonnage.errors import BadRequest
+    from tonnage.planning.calibrate.worth import measure_plan
+    from tonnage.planning.plans import read_plan
+    from tonnage.report.answers import show_document
+    from tonnage.report.calibrate import measure_plan_document
+    from tonnage.report.document import as_json as json_text
+
+    given = read_plan(file)
+    if not isinstance(given, ServePlan):
+        raise BadRequest(
+            "measure plan: takes a plan of `tonnage plan serve`; other kinds have no operating point to measure"
+        )
+    with working("weighing what measurements may say"):
+        found = measure_plan(given)
+    if as_json:
+        click.echo(json_text(found))
+    else:
+        show_document(measure_plan_document(found), why=why)
+
+
+@click.command()
+@click.argument("url")
+@click.option("--model", required=True, help="Name of the model as the server knows it.")
+@click.option("--as", "known_as", help="Name of the model as every question takes it; --model's without this.")
+@click.option("--accelerator", required=True, help="Accelerator it runs on: id, name, or one of your own.")
+@click.option("--engine", help="Engine; as the server's metrics say without this.")
+@click.option("--engine-version", help="Release of the engine.")
+@click.option("--option", "settings", multiple=True, metavar="NAME=VALUE", help="Engine setting: max_num_seqs=16")
+@click.option("--weights", help="Format of the weights, where not the checkpoint's own: fp8, int4, …")
+@click.option("--tp", type=click.IntRange(1), help="Tensor-parallel ranks of the replica.")
+@click.option(
+    "--most", type=click.IntRange(2), default=32, show_default=True, help="Requests at once of the third point."
+)
+@click.option("--isl", type=int, default=1024, show_default=True, help="Prompt tokens.")
+@click.option("--osl", type=int, default=128, show_default=True, help="Answer tokens.")
+@click.option("--time", "duration", default="5 min", show_default=True, help="Of all three points together, at most.")
+@click.option("--key-env", help="Environment variable that holds the API key (OPENAI_API_KEY without this).")
+@click.option("--output", type=click.Path(file_okay=False), default=".", help="Folder of the three files of results.")
+@click.option("--out", type=click.Path(dir_okay=False), help="File of the calibration; the user folder's without this.")
+@why_option
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.calibrate/1).")
+def quick(url: str, **options: Any) -> None:
+    """
+    Three points of the endpoint at URL (alone, some, many at once), and the calibration they make, in five minutes.
+
+    Every later plan and prediction of this engine on this accelerator takes it; `--calibration none` leaves it out.
+    """
+    from tonnage.catalog import gather
+    from tonnage.catalog.additions import saved_calibration
+    from tonnage.measure.quick import measure_quick, quick_specs
+    from tonnage.planning.calibrate.calibrate import calibrate as answer
+    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
+    from tonnage.report.answers import show_document
+    from tonnage.report.calibrate import calibrated_document
+    from tonnage.report.document import as_json as json_text
+
+    specs = quick_specs(
+        url, options["model"], lengths=(options["isl"], options["osl"]), most=options["most"],
+        duration_s=read(options["duration"], "s", field="--time"),
+    )  # fmt: skip
+    with working("measuring three loads"):
+        measured = measure_quick(specs, Path(options["output"]), key_env=options["key_env"])
+    keep(measured)
+    told = {name: options[name] for name in ("accelerator", "engine", "engine_version", "weights", "tp")}
+    model = options["known_as"] or options["model"]
+    asked = calibrate_request({**told, "model": model, "option": options["settings"]})
+    stacks = stacks_of([measured], asked)
+    with working("fitting"):
+        fitted = answer([(measured, stacks[0])], additions=gather(), machine=platform.node())
+    path = saved_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)
+    if options["as_json"]:
+        click.echo(json_text(fitted))
+    else:
+        show_document(calibrated_document(fitted, path=str(path), own=options["out"] is None), why=options["why"])

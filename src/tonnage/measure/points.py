@@ -1,0 +1,216 @@
+"""
+A row that somebody pastes: "TPOT 21 ms at 32 clients", "TTFT 0.4 s, 1.2k tok/s with 64 users, 2048/256 tokens".
+
+What is read: TTFT, TPOT (or ITL, ms per token) and output tokens per second; a load in clients (users, streams,
+concurrency) or requests per second; lengths as prompt/answer. Nothing is guessed: what remains of the text is refused
+by name, so that no number is lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tonnage.domain.diagnosis import Evidence
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.errors import BadRequest, echo
+from tonnage.units import read
+
+if TYPE_CHECKING:
+    from tonnage.measure.history import Place
+
+__all__ = ["measurement_of_page", "read_pasted", "read_points"]
+
+_NUMBER: Final = r"(?P<value>\d[\d,]*(?:\.\d+)?(?:[kK](?![a-zA-Z]))?)"
+_NAMED: Final = _NUMBER.replace("value", "named")
+_TIME: Final = rf"\s*(?:is|of|=|:)?\s*{_NUMBER}\s*(?P<unit>us|µs|ms|s)\b"
+_PER_S: Final = r"\s*(?:/|per )\s*s(?:ec(?:ond)?)?\b"
+_CLIENTS: Final = r"concurrent(?: (?:users|requests|clients))?|clients?|users?|streams?|requests at once|at once"
+_PATTERNS: Final = {
+    "ttft_s": rf"\b(?:mean |median |avg )?(?:ttft|time to first token){_TIME}",
+    "tpot_s": rf"\b(?:mean |median |avg )?(?:tpot|itl|time per (?:output )?token){_TIME}",
+    "output_tokens_per_s": rf"(?:\bthroughput\s*(?:is|of|=|:)?\s*)?{_NUMBER}\s*(?:output\s+)?tok(?:en)?s?{_PER_S}",
+    "rate_per_s": rf"{_NUMBER}\s*(?:(?:req(?:uest)?s?|queries){_PER_S}|rps\b|qps\b)",
+    "concurrency": rf"(?:\bconcurrency\s*(?:of|=|:)?\s*{_NAMED}|{_NUMBER}\s*(?:{_CLIENTS}))\b",
+    "lengths": r"(?P<prompt>\d[\d,]*)\s*(?:/|in\s*[,+/]?\s*|prompt\s*[,+/]\s*)\s*(?P<answer>\d[\d,]*)"
+    r"(?:\s*(?:out|answer))?(?:\s*tokens?)?",
+}
+_FILLING: Final = re.compile(r"[\s,;.@()]+|\b(?:at|with|and|for|tokens?|mean|median|on|the|a)\b", re.IGNORECASE)
+_EACH: Final = 10
+"""Requests a client, as public benchmarks send: enough to be steady. [requests]"""
+
+
+def read_pasted(text: str, *, prompt_tokens: float | None = None, output_tokens: float | None = None) -> Measurement:
+    """
+    One load as a measurement.
+
+    Parameters
+    ----------
+    text : str
+        The row.
+    prompt_tokens, output_tokens : float, optional
+        Lengths where the row states none. [tokens]
+
+    Raises
+    ------
+    BadRequest
+        A part is not understood, or lengths, load or every measured number is missing.
+
+    Examples
+    --------
+    >>> point = read_pasted("TPOT 21 ms at 32 clients", prompt_tokens=1024, output_tokens=256).points[0]
+    >>> point.tpot_s.mean, point.concurrency
+    (0.021, 32.0)
+    """
+    if len(text) > 500:
+        raise BadRequest(f"a pasted row has {len(text)} characters; give one load, in at most 500")
+    found, rest = _taken(text)
+    left = _FILLING.sub("", rest)
+    if left:
+        raise BadRequest(
+            f"'{echo(text)}': '{echo(left)}' is not understood; write as 'TTFT 300 ms, TPOT 21 ms at 32 clients, "
+            "1024/256 tokens'"
+        )
+    prompt, answer = found.get("prompt", prompt_tokens), found.get("answer", output_tokens)
+    if not prompt or not answer:
+        raise BadRequest(f"'{echo(text)}': lengths are missing; add '1024/256 tokens' (prompt/answer)")
+    if ("concurrency" in found) == ("rate_per_s" in found):
+        raise BadRequest(f"'{echo(text)}': name one load, 'at 32 clients' or 'at 4 requests/s'")
+    if not {"ttft_s", "tpot_s", "output_tokens_per_s"} & set(found):
+        raise BadRequest(f"'{echo(text)}': nothing measured; name TTFT, TPOT or tokens/s")
+    clients = found.get("concurrency")
+    requests = round(_EACH * (clients or 10.0))
+    point = Point(
+        rate_per_s=found.get("rate_per_s"), concurrency=clients, requests=requests, completed=requests,
+        prompt_tokens=prompt, output_tokens=answer, output_tokens_per_s=found.get("output_tokens_per_s"),
+        ttft_s=Latency(mean=found["ttft_s"]) if "ttft_s" in found else None,
+        tpot_s=Latency(mean=found["tpot_s"]) if "tpot_s" in found else None,
+    )  # fmt: skip
+    return Measurement(schema=MEASUREMENT_SCHEMA, tool="pasted", points=(point,), notes=(f"as pasted: {echo(text)}",))
+
+
+def _taken(text: str) -> tuple[dict[str, float], str]:
+    """Numbers by name, and what no pattern takes."""
+    found: dict[str, float] = {}
+    for name, pattern in _PATTERNS.items():
+        match = re.search(pattern, text, re.IGNORECASE)
+        if match is None:
+            continue
+        text = text[: match.start()] + " " + text[match.end() :]
+        parts = match.groupdict()
+        if name == "lengths":
+            found |= {"prompt": _number(parts["prompt"]), "answer": _number(parts["answer"])}
+        elif parts.get("unit"):
+            found[name] = read(f"{_number(parts['value']):.12g} {parts['unit'].replace('µ', 'u')}", "s", field=name)
+        else:
+            found[name] = _number(parts["value"] or parts.get("named") or "")
+    return found, text
+
+
+def _number(text: str) -> float:
+    thousands = text[-1:] in {"k", "K"}
+    return float(text.rstrip("kK").replace(",", "")) * (1000.0 if thousands else 1.0)
+
+
+def read_points(
+    sources: Sequence[str],
+    pasted: Sequence[str] = (),
+    *,
+    lengths: tuple[float | None, float | None] = (None, None),
+    window_s: float | None = None,
+    place: Place | None = None,
+) -> list[Measurement]:
+    """
+    Everything that a calibration may rest on: reports of any tool, metrics pages, the history, pasted rows.
+
+    Parameters
+    ----------
+    sources : sequence of str
+        Files that `read_report` knows, saved metrics pages, addresses of live ones or of a Prometheus, "history:12".
+    pasted : sequence of str, optional
+        Rows as they stand.
+    lengths : tuple, optional
+        Prompt and answer of pasted rows that state none. [tokens]
+    window_s : float, optional
+        How long a live page is read; absent = 10 s, of a Prometheus the last hour. [s]
+    place : Place, optional
+        The history that numbers mean; absent = the usual one.
+
+    Raises
+    ------
+    TonnageError
+        There is none, or one cannot be read.
+    """
+    if not sources and not pasted:
+        raise BadRequest("nothing measured: name a file, an address, history:N, or --point 'TPOT 21 ms at 32 clients'")
+    found = [_source(source, window_s, place) for source in sources]
+    prompt, answer = lengths
+    return [*found, *(read_pasted(text, prompt_tokens=prompt, output_tokens=answer) for text in pasted)]
+
+
+def _source(source: str, window_s: float | None, place: Place | None) -> Measurement:
+    from tonnage.measure.diagnose.sources import Watch, evidence_from
+    from tonnage.measure.importers import read_report
+
+    kind, _, number = source.partition(":")
+    if kind == "history":
+        return _kept(number, place)
+    live = source.startswith(("http://", "https://"))
+    if not live:
+        path = Path(source)
+        if not path.is_file():
+            raise BadRequest(
+                f"'{echo(source)}' is neither a file, an address such as http://127.0.0.1:8000, nor history:N"
+            )
+        with path.open("rb") as file:
+            start = file.read(64).lstrip()
+        if not start.startswith(b"# ") and not re.match(rb"[A-Za-z_:][\w:]*(\{|\s+\d)", start):
+            return read_report(path)
+    return measurement_of_page(evidence_from(source, watch=Watch(window_s=window_s)), source)
+
+
+def measurement_of_page(seen: Evidence, source: str) -> Measurement:
+    """
+    The mean load that a server's own metrics tell, as so many requests at once.
+
+    Raises
+    ------
+    BadRequest
+        They lack lengths, the requests that ran, or both latencies.
+    """
+    needed = {
+        "requests that ran": seen.running, "prompt tokens": seen.prompt_tokens, "output tokens": seen.output_tokens
+    }  # fmt: skip
+    missing = [name for name, value in needed.items() if not value]
+    if missing or not (seen.ttft_s or seen.tpot_s):
+        lacks = ", ".join([*missing, *([] if seen.ttft_s or seen.tpot_s else ["TTFT and TPOT"])])
+        raise BadRequest(f"{echo(source)}: its metrics lack {lacks} of answered requests; was it idle?")
+    requests = max(1, round(seen.requests or 1.0))
+    point = Point(
+        concurrency=max(1.0, seen.running or 1.0), requests=requests, completed=requests,
+        prompt_tokens=seen.prompt_tokens, output_tokens=seen.output_tokens,
+        ttft_s=Latency(mean=seen.ttft_s) if seen.ttft_s else None,
+        tpot_s=Latency(mean=seen.tpot_s) if seen.tpot_s else None,
+    )  # fmt: skip
+    return Measurement(
+        schema=MEASUREMENT_SCHEMA, tool="metrics", model=seen.model, points=(point,),
+        notes=(f"mean of {echo(source)} over what it has seen",),
+    )  # fmt: skip
+
+
+def _kept(number: str, place: Place | None) -> Measurement:
+    from tonnage.measure.history import entry, place_of
+
+    place = place or place_of()
+    if place is None:
+        raise BadRequest("history: TONNAGE_HISTORY is 'off'; name a file")
+    if not number.isdigit():
+        raise BadRequest(f"history:{echo(number)}: write history:N with a number of `tonnage history list`")
+    found = entry(place, int(number))
+    if found.kind != "serve" or found.document is None:
+        raise BadRequest(f"history:{number} is of kind {found.kind}; a calibration takes measured servers")
+    return msgspec.json.decode(found.document, type=Measurement)

@@ -1,0 +1,298 @@
+"""
+How much do one, three, six measured points of a run teach about the rest of it? Published rows as a user's points.
+
+    python tools/calibration/few_points.py            the table of docs/accuracy.md, about five minutes on one core
+    python tools/calibration/few_points.py --fit      the widths of catalog/data/intervals/priors.csv, printed
+    python tools/calibration/few_points.py --shares   the shares of the causes in every number again, first
+
+A run is what one user has: one source, model, accelerator, engine, release and formats; degrees, lengths and loads
+vary. Every number stands on fits that never saw the run's model family (`left_out.csv.gz`), and the widths of causes
+and noise are fitted without it too (families in five folds). The points are chosen one after another as `tonnage
+measure plan` does: each where it lessens the variance left in the whole run most. All other rows of the run are scored.
+The baseline is a plain shift of the logarithm: the mean residual of the points, by quantity.
+
+Writes docs/accuracy.points.csv. The shares are kept in tools/calibration/few_points.csv.gz.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tonnage.catalog.intervals import Priors, priors
+from tonnage.domain.case import ServeCase
+from tonnage.errors import TonnageError
+from tonnage.planning.calibrate.choose import next_point
+from tonnage.planning.calibrate.fit import shares_of
+from tonnage.planning.calibrate.loads import shipped_overheads, under_stretch
+from tonnage.planning.calibrate.posterior import NAMES, Seen, posterior, spread_of
+from tonnage.planning.deployment import resolve
+from tonnage.planning.error_model import NINETY
+from tonnage.validation.cases import case_of, kind_of
+from tonnage.validation.grouping import group_by, labels_of, read_grouping
+from tonnage.validation.left_out import left_out_predictions
+from tonnage.validation.quantities import measured_numbers
+from tonnage.validation.rows import Row, number, read_rows, text
+from tonnage.validation.scoring import score
+
+ROOT: Final = Path(__file__).parents[2]
+SHARES: Final = ROOT / "tools" / "calibration" / "few_points.csv.gz"
+PAGE: Final = ROOT / "docs" / "accuracy.points.csv"
+QUANTITIES: Final = {
+    "tpot_ms": "tpot_s", "ttft_ms": "ttft_s", "output_tokens_per_s": "output_tokens_per_s",
+    "total_tokens_per_s": "output_tokens_per_s",
+}  # fmt: skip
+POINTS: Final = (1, 3, 6)
+LEAST: Final = 8
+"""Rows that a run has at least."""
+MOST: Final = 32
+"""Rows of a run that count; of a larger one so many at random, so that no run outweighs the others."""
+FOLDS: Final = 5
+KERNELS: Final = 0.7
+HOST: Final = 1.5
+"""Widest priors: kernels are known within a factor of two, host times within four or five. What the evidence asks for
+beyond says only that a cause is small in most numbers, and makes a single point move it absurdly far. [log]"""
+WIDEST: Final = dict.fromkeys(("memory", "attention", "compute", "links"), KERNELS) | dict.fromkeys(
+    ("host", "sequence", "request"), HOST
+)
+
+
+class Point(NamedTuple):
+    """One row of a run: its numbers, as measured beside the prediction without the family."""
+
+    id: str
+    family: str
+    run: tuple[str, ...]
+    seen: tuple[Seen, ...]
+
+
+def main() -> None:
+    """Score, or fit the widths."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--shares", action="store_true")
+    given = parser.parse_args()
+    if given.shares or not SHARES.exists():
+        store_shares()
+    runs = [own for own in group_by(points(), lambda p: p.run).values() if len(own) >= LEAST]
+    if given.fit:
+        found = fitted(runs)
+        print({name: round(width, 3) for name, width in (found.widths | found.noise).items()})
+        return
+    lines = table(runs)
+    with PAGE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Line._fields)
+        writer.writerows(lines)
+    for line in lines:
+        print(*line)
+
+
+def rows() -> list[Row]:
+    """Usable rows of one served stack that print a time per token, at most `MOST` of a run."""
+    found = []
+    for path in sorted((ROOT / "measurements").glob("*.csv.gz")):
+        for row in read_rows(path):
+            if row.usable and kind_of(row) == "serve" and text(row, "disaggregated") != "1":
+                names = {one.quantity for one in measured_numbers(row) if one.value}
+                if "tpot_ms" in names and not number(row, "cached_tokens"):
+                    found.append(row)
+    runs = [own for own in group_by(found, run_of).values() if len(own) >= LEAST]
+    return [row for own in runs for row in (Random(1).sample(own, MOST) if len(own) > MOST else own)]
+
+
+def run_of(row: Row) -> tuple[str, ...]:
+    """What one user has: source, model, part, engine, release, formats."""
+    labels = labels_of(row)
+    version = text(row, "engine_version") or text(row, "backend_version")
+    formats = (text(row, "weight_precision"), text(row, "kv_precision"))
+    return (row.block, labels.model, labels.accelerator, labels.engine, version, *formats)
+
+
+def store_shares() -> None:
+    """By row and quantity: derivative of the prediction's logarithm by each cause."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["id", "quantity", *NAMES])
+    for row in rows():
+        try:
+            case = case_of(row)
+            if isinstance(case, ServeCase):
+                for quantity, shares in shares_of_case(case).items():
+                    writer.writerow([row.id, quantity, *(f"{x:.4g}" if abs(x) >= 5e-4 else "0" for x in shares)])
+        except TonnageError:
+            continue  # what cannot be predicted is counted by `tonnage accuracy`
+    with SHARES.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+        packed.write(out.getvalue().encode())
+
+
+def shares_of_case(case: ServeCase) -> dict[str, tuple[float, ...]]:
+    """The same of a case."""
+    at = resolve(case)
+    if not at.pool.verdict.ok:
+        return {}
+    return shares_of(under_stretch(at), [0.0] * len(NAMES), base=shipped_overheads(at))
+
+
+def points() -> list[Point]:
+    """Every row with its residuals and shares."""
+    with gzip.open(SHARES, "rt", encoding="utf-8", newline="") as file:
+        shares = {
+            (line["id"], line["quantity"]): tuple(float(line[name]) for name in NAMES) for line in csv.DictReader(file)
+        }
+    stored, grouping = left_out_predictions(ROOT, "family"), read_grouping(ROOT)
+    found = []
+    chosen = rows()
+    shipped = {(s.id, s.quantity): s for s in score(chosen)}
+    for row in chosen:
+        seen: dict[str, Seen] = {}
+        for one in measured_numbers(row):
+            name, of = QUANTITIES.get(one.quantity), shipped.get((row.id, one.quantity))
+            own = shares.get((row.id, name or ""))
+            if name is None or own is None or name in seen or of is None or of.predicted is None or not one.value:
+                continue
+            without = stored.get((row.id, one.quantity))
+            predicted = without.predicted if without is not None else of.predicted
+            seen[name] = Seen(name, math.log(one.value / predicted), own)
+        if seen:
+            found.append(Point(row.id, grouping.family(row), run_of(row), tuple(seen.values())))
+    return found
+
+
+def fitted(runs: Sequence[Sequence[Point]], start: Priors | None = None) -> Priors:
+    """The widths under which the residuals of the runs are most probable, each run counting as the root of its rows."""
+    best = start or priors("serve")
+    least, steps = _unlikely(runs, best), dict.fromkeys([*best.widths, *best.noise], 0.5)
+    for _ in range(6):
+        for name in steps:
+            for sign in (1.0, -1.0):
+                tried = _scaled(best, name, math.exp(sign * steps[name]))
+                if any(tried.widths[name] > most for name, most in WIDEST.items()):
+                    continue
+                value = _unlikely(runs, tried)
+                if value < least:
+                    best, least = tried, value
+                    break
+            else:
+                steps[name] /= 2.0
+    return best
+
+
+def _scaled(known: Priors, name: str, by: float) -> Priors:
+    if name in known.widths:
+        return msgspec.structs.replace(known, widths={**known.widths, name: known.widths[name] * by})
+    return msgspec.structs.replace(known, noise={**known.noise, name: known.noise[name] * by})
+
+
+def _unlikely(runs: Sequence[Sequence[Point]], of: Priors) -> float:
+    """Negative logarithm of the evidence; residuals beyond a factor of three count as that."""
+    total = 0.0
+    for run in runs:
+        seen = [one for point in run for one in point.seen]
+        shares = np.array([one.shares for one in seen]) * np.array([of.widths[name] for name in NAMES])
+        noise = np.array([of.noise[one.quantity] ** 2 for one in seen])
+        residuals = np.clip(np.array([one.residual for one in seen]), -1.1, 1.1)
+        factor = np.linalg.cholesky(shares @ shares.T + np.diag(noise))
+        white = np.linalg.solve(factor, residuals)
+        total += float(0.5 * white @ white + np.log(np.diag(factor)).sum()) / math.sqrt(len(run))
+    return total
+
+
+class Line(NamedTuple):
+    """One line of the table."""
+
+    quantity: str
+    points: int
+    runs: int
+    rows: int
+    before: str
+    shift: str
+    after: str
+    before_p90: str
+    shift_p90: str
+    after_p90: str
+    covered: str
+    worse: str
+    """Runs whose median error grew by more than two points."""
+
+
+class Errors(NamedTuple):
+    """Of the rows of a run that were not measured: errors before, by a shift, after, and whether intervals held."""
+
+    before: list[float]
+    shift: list[float]
+    after: list[float]
+    held: list[bool]
+
+
+def table(runs: Sequence[Sequence[Point]]) -> list[Line]:
+    """By quantity and number of points."""
+    families = sorted({run[0].family for run in runs})
+    Random(7).shuffle(families)
+    folds = [set(families[place::FOLDS]) for place in range(FOLDS)]
+    known = {i: fitted([run for run in runs if run[0].family not in fold]) for i, fold in enumerate(folds)}
+    found: dict[tuple[str, int], list[Errors]] = {}
+    for run in runs:
+        of = known[next(i for i, fold in enumerate(folds) if run[0].family in fold)]
+        for count in POINTS:
+            for quantity, errors in scored(run, of, count).items():
+                found.setdefault((quantity, count), []).append(errors)
+    return [_line(quantity, count, own) for (quantity, count), own in sorted(found.items())]
+
+
+def scored(run: Sequence[Point], of: Priors, count: int) -> Mapping[str, Errors]:
+    """The rest of a run, given some chosen points."""
+    chosen: list[int] = []
+    candidates = [point.seen for point in run]
+    for _ in range(count):
+        chosen.append(next_point(candidates, of, taken=chosen))
+    taught = [one for place in chosen for one in candidates[place]]
+    after = posterior(taught, of)
+    found: dict[str, Errors] = {}
+    for one in _others(run, chosen):
+        said = float(after.mean @ np.array(one.shares))
+        same = [item.residual for item in taught if item.quantity == one.quantity]
+        shift = sum(same) / len(same) if same else 0.0
+        errors = found.setdefault(one.quantity, Errors([], [], [], []))
+        errors.before.append(abs(math.expm1(-one.residual)))
+        errors.shift.append(abs(math.expm1(shift - one.residual)))
+        errors.after.append(abs(math.expm1(said - one.residual)))
+        errors.held.append(abs(said - one.residual) <= NINETY * spread_of(after, one.shares, quantity=one.quantity))
+    return found
+
+
+def _others(run: Sequence[Point], chosen: Sequence[int]) -> Iterator[Seen]:
+    for place, point in enumerate(run):
+        if place not in chosen:
+            yield from point.seen
+
+
+def _line(quantity: str, count: int, own: Sequence[Errors]) -> Line:
+    def every(name: str) -> list[float]:
+        return [value for errors in own for value in getattr(errors, name)]
+
+    def shown(values: Sequence[float], share: float) -> str:
+        return f"{float(np.quantile(values, share)):.4f}"
+
+    before, shift, after, held = (every(name) for name in Errors._fields)
+    worse = [median(errors.after) - median(errors.before) > 0.02 for errors in own]
+    return Line(
+        quantity, count, len(own), len(after), shown(before, 0.5), shown(shift, 0.5), shown(after, 0.5),
+        shown(before, 0.9), shown(shift, 0.9), shown(after, 0.9), f"{sum(held) / len(held):.3f}",
+        f"{sum(worse) / len(worse):.3f}",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
