@@ -196,6 +196,11 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             help="most to spend, on average over the hours",
         ),
     ] = None
+    max_kinds: Annotated[
+        int | None,
+        Field(reads="integer", group="Accelerators", high=64, help="most kinds of accelerator in the fleet"),
+    ] = None
+    """Hosts without accelerators do not count."""
     quick: Annotated[
         bool,
         Field(
