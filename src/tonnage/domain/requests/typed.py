@@ -88,6 +88,8 @@ class ServeFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     headroom: Fraction | None
     spare_replicas: Whole | None
     zones: Whole | None
@@ -134,6 +136,8 @@ class BatchFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     budget: Usd | None
 
 
@@ -171,6 +175,8 @@ class TrainFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     count: Whole | None
     framework: str | None
     extend_context: bool | None
@@ -218,6 +224,8 @@ class FinetuneFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     count: Whole | None
     tokens_per_example: Tokens | None
     packed: bool | None
@@ -273,6 +281,8 @@ class InferFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     battery: WattHours | None
     hours: Count | None
 
@@ -315,6 +325,8 @@ class FleetFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     zones: Whole | None
     lost_zones: Whole | None
     budget: UsdPerHour | None
