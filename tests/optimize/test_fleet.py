@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, cheapest_fleet
+from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, cheapest_fleet, least_cost
 
 EXACT = 1e-6
 
@@ -287,3 +287,12 @@ def test_slices_and_cores_have_room_in_every_zone() -> None:
     assert cheapest_fleet(problem).cost == pytest.approx(2.0)
     narrow = replace(problem, machines=(one(cores=1.0),), ways=(replace(way, cores=1.0),))
     assert cheapest_fleet(narrow).cost == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_least_cost_is_near_and_no_fleet_undercuts_it(seed: int) -> None:
+    problem = instance(seed, periods=2)
+    least, fleet = least_cost(problem), cheapest_fleet(problem, gap=0.0)
+    assert (least is not None) == fleet.feasible
+    if least is not None:
+        assert 0.5 * fleet.cost <= least <= fleet.cost * (1.0 + 1e-9)

@@ -11,6 +11,7 @@ from tonnage.catalog import NOTHING
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.money import Offer
 from tonnage.domain.requests.common import Filters
+from tonnage.errors import TonnageError
 from tonnage.planning.requests.reading import read_fields
 from tonnage.planning.requests.serve import read_filters
 from tonnage.planning.sites import sites
@@ -72,3 +73,34 @@ def test_two_filters_leave_what_each_leaves(one: str, other: str) -> None:
 
 def test_no_filter_is_the_default() -> None:
     assert read_filters({}, NOTHING) == Filters()
+
+
+def test_your_own_price_stands_beside_the_book_and_passes_its_filters() -> None:
+    own = {"accelerator": "H100,MI300A", "price": "MI300A=$2.50/h,h100=2.1", "country": "FI"}
+    found = {offer.accelerator: offer for _, offer in passing(**own) if offer.provider == "yours"}
+    assert {name: offer.usd_per_hour("on-demand") for name, offer in found.items()} == {
+        "mi300a": pytest.approx(4 * 2.5),
+        "h100-sxm5-80gb": pytest.approx(8 * 2.1),
+    }
+    filters = read_filters(read_fields({"accelerator": "MI300A"}, Filters), NOTHING)
+    (missing,) = (one for one in sites(filters, additions=NOTHING)[1] if one.what == "mi300a")
+    assert missing.verdict.nearest == "add yours: --price 'mi300a=$2.50/h'"
+
+
+def test_a_discount_is_of_its_provider_alone() -> None:
+    full = {(o.provider, o.instance_type, o.region): o for _, o in passing()}
+    less = {(o.provider, o.instance_type, o.region): o for _, o in passing(discount="aws=30 %")}
+    assert full.keys() == less.keys()
+    for name, offer in less.items():
+        factor = 0.7 if name[0] == "aws" else 1.0
+        for price, before in zip(offer.prices, full[name].prices, strict=True):
+            assert price.usd_per_hour == pytest.approx(factor * before.usd_per_hour)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"price": "H100"}, {"price": "H100=-1"}, {"price": "H9000=2"}, {"discount": "aws=130 %"}, {"discount": "x=3 %"}],
+)
+def test_prices_and_discounts_that_mean_nothing_are_refused(fields: dict[str, str | bool]) -> None:
+    with pytest.raises(TonnageError):
+        passing(**fields)

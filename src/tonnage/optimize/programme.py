@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from tonnage.optimize.programme_cuts import Cover, Point, Room, violated_cuts
 
-__all__ = ["Column", "Programme", "Row", "Solved", "solve"]
+__all__ = ["Column", "Programme", "Row", "Solved", "is_large", "lower_bound", "solve"]
 
 WHOLE_AT_MOST: Final = 200
 """Whole-number columns up to which HiGHS takes the programme as it is. [-]"""
@@ -121,6 +121,17 @@ def solve(programme: Programme, *, gap: float = 0.01, nodes: int | None = None, 
     return _solve_by_period(programme, gap=gap, nodes=nodes or NODES, near=near)
 
 
+def lower_bound(programme: Programme) -> float | None:
+    """What no solution undercuts, by the tightened relaxation alone; none where nothing satisfies the rows."""
+    tight = _tighten(programme)
+    return None if tight is None else tight.relaxed.cost
+
+
+def is_large(programme: Programme) -> bool:
+    """Whether a solution takes seconds, for the programme is too large to be given to HiGHS at once."""
+    return programme.periods > 1 and sum(column.whole for column in programme.columns) > SMALL_COLUMNS
+
+
 def _solve_whole(
     programme: Programme, *, gap: float, nodes: int, start: tuple[float, ...] | None = None, few: bool = False
 ) -> Solved:
@@ -163,7 +174,7 @@ def _solve_by_period(programme: Programme, *, gap: float, nodes: int, near: bool
         if best.gap <= gap or count > WHOLE_AT_ONCE:
             return best
         few = cut._replace(columns=_nearby_columns(programme, tight.relaxed, first))
-        better = _solve_whole(few, gap=gap, start=first, nodes=NEARBY_NODES, few=True)
+        better = _solve_whole(few, gap=gap, start=first, nodes=1 if near else NEARBY_NODES, few=True)
         if better.values is not None and better.cost < cost:
             first, best = better.values, Solved(better.values, better.cost, min(bound, better.cost))
         if best.gap <= gap or (near and best.gap <= GOOD_GAP and count > SMALL_COLUMNS):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -20,7 +20,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.providers import is_community
 from tonnage.domain.accelerator import Accelerator, Link
 from tonnage.domain.answer import Verdict
-from tonnage.domain.money import Offer, OfferKind, Provider
+from tonnage.domain.money import Offer, OfferKind, Price, Provider
 from tonnage.domain.plan import Rejection
 from tonnage.domain.requests.common import Filters
 from tonnage.pricing.terms import billing_rules, stated_step_s
@@ -39,6 +39,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     offers: tuple[Offer, ...]
 
 
+YOURS: Final = "yours"
+"""Provider of offers at the user's own price."""
 NOT_ALWAYS_ON: Final = frozenset({"consumer", "apple"})
 """Segments not meant for a data centre, from which the GeForce driver licence excludes its boards."""
 _SECONDS: Final = re.compile(r"\d+")
@@ -93,26 +95,31 @@ def sites(
     """
     providers = catalog.providers()
     rented: dict[str, list[Offer]] = {}
+    less = {name: 1.0 - share for name, share in _pairs(filters.discounts)}
     for offer in catalog.offers(additions=additions):
         if not offer.history:
-            rented.setdefault(offer.accelerator, []).append(offer)
+            rented.setdefault(offer.accelerator, []).append(_discounted(offer, less.get(offer.provider, 1.0)))
     open_sites: list[Site] = []
     excluded: list[Rejection] = []
     for accelerator in catalog.accelerators(additions).values():
-        offers = rented.get(accelerator.id, [])
+        offers, own = rented.get(accelerator.id, []), _own_offer(filters, accelerator)
         wanted = accelerator.id in filters.accelerators
-        if not offers and not wanted:
+        if not offers and not wanted and own is None:
             continue
         failed = next((name for name, test in ACCELERATOR_TESTS.items() if not test(filters, accelerator)), None)
         if failed is not None:
             excluded.append(_excluded(accelerator, failed, "does not pass"))
             continue
         passing, last = _passing(filters, [o for o in offers if o.kind not in without], providers)
+        passing = [*([] if own is None else [own]), *passing]
         if passing:
             open_sites += _by_link(accelerator, _confirmed(passing, filters.terms))
         else:
-            why = f"removes the last of {len(offers)} offers" if offers else "has no offer in the catalogue"
-            excluded.append(_excluded(accelerator, last, why))
+            excluded.append(
+                _excluded(accelerator, last, f"removes the last of {len(offers)} offers")
+                if offers
+                else Rejection(what=accelerator.id, verdict=_no_price(accelerator))
+            )
     return tuple(open_sites), tuple(excluded)
 
 
@@ -122,6 +129,10 @@ def none_passes(excluded: Iterable[Rejection], *, usual: str = "filter") -> Verd
 
     Filters are tried in order; whatever fails at a later one passed all before, so that dropping that one is enough.
     """
+    excluded = tuple(excluded)
+    unpriced = [loser.verdict for loser in excluded if loser.verdict.nearest and loser.verdict.limit == "offer"]
+    if unpriced:
+        return unpriced[0]
     order = [*ACCELERATOR_TESTS, *OFFER_TESTS]
     counts = Counter(loser.verdict.limit or usual for loser in excluded)
     last = max(counts, key=lambda name: (order.index(name) if name in order else -1, counts[name]), default=usual)
@@ -162,6 +173,48 @@ def _by_link(accelerator: Accelerator, offers: list[Offer]) -> list[Site]:
         )
         for link, group in kinds.items()
     ]
+
+
+def _pairs(texts: Iterable[str]) -> Iterator[tuple[str, float]]:
+    for text in texts:
+        name, _, value = text.rpartition("=")
+        yield name, float(value)
+
+
+def _discounted(offer: Offer, factor: float) -> Offer:
+    """The offer at what its provider takes from this user."""
+    if factor == 1.0:
+        return offer
+    prices = tuple(replace(price, usd_per_hour=price.usd_per_hour * factor) for price in offer.prices)
+    said = f"with your discount of {(1.0 - factor) * 100:.3g} %"
+    return replace(offer, prices=prices, notes="; ".join(filter(None, (offer.notes, said))))
+
+
+def _own_offer(filters: Filters, accelerator: Accelerator) -> Offer | None:
+    """A machine of the usual size at the user's own price; none where the user names none."""
+    price = dict(_pairs(filters.own_prices)).get(accelerator.id)
+    if price is None:
+        return None
+    count = accelerator.max_per_node or 1
+    return Offer(
+        provider=YOURS,
+        instance_type=f"{count} x {accelerator.id}",
+        accelerator=accelerator.id,
+        count=float(count),
+        prices=tuple(Price(term=term, usd_per_hour=price * count) for term in filters.terms[:1]),
+        as_of="today",
+        as_of_kind="exact",
+        source="your price",
+        licence="own",
+    )
+
+
+def _no_price(accelerator: Accelerator) -> Verdict:
+    """Nobody in the book sells it."""
+    return Verdict(
+        ok=False, limit="offer", reason=f"no price of {accelerator.id} is known",
+        nearest=f"add yours: --price '{accelerator.id}=$2.50/h'",
+    )  # fmt: skip
 
 
 def _confirmed(offers: list[Offer], terms: Sequence[str]) -> list[Offer]:

@@ -75,7 +75,7 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
         lines=(line,),
         as_of=offer.as_of,
         as_of_kind=offer.as_of_kind,
-        stale=is_stale(offer.as_of, today=today),
+        stale=offer.as_of != "today" and is_stale(offer.as_of, today=today),
         notes=offer.notes,
         trust=offer.trust_of(term),
         kind=offer.kind,

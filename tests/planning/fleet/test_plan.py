@@ -234,3 +234,22 @@ def test_what_makes_no_sense_is_one_teaching_sentence(values: dict[str, Any]) ->
     with pytest.raises(TonnageError) as caught:
         fleet_request(values)
     assert "\n" not in str(caught.value) and len(str(caught.value)) > 20
+
+
+def test_no_more_kinds_than_asked_for() -> None:
+    two = planned(CHAT, AGENT, max_kinds="2")
+    one = planned(CHAT, AGENT, max_kinds="1")
+    assert len({line.accelerator for line in two.instances}) == 2
+    assert one.feasible and len({line.accelerator for line in one.instances}) == 1
+    assert one.bill is not None and two.bill is not None and one.bill.value >= two.bill.value
+
+
+def test_what_a_kind_less_would_cost_by_bounds_is_no_fleet_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {one.name.split(":")[0]: one for one in mixed().alternatives}
+    for where in ("alternatives", "plan"):
+        monkeypatch.setattr(f"tonnage.planning.fleet.{where}.takes_long", lambda problem: True)
+    quick = {one.name.split(":")[0]: one for one in planned(CHAT, AGENT).alternatives}
+    assert quick.keys() == found.keys()
+    for name, one in quick.items():
+        assert one.usd_per_month == pytest.approx(found[name].usd_per_month, rel=0.15), name
+    assert any("no fleet was sought" in one.what for one in quick.values())

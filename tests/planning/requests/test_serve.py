@@ -99,3 +99,15 @@ def test_every_field_has_help_and_reads_something_known() -> None:
 
     for field in request_fields(Serve):
         assert field.help and field.reads in {*DIMENSIONS, "text", "list", "flag", "integer"}
+
+
+@pytest.mark.parametrize("written", ["50", "$50", "50 USD", "50$", "$50/h", "36500 USD/month"])
+def test_a_budget_without_a_time_is_of_the_hour_that_the_option_names(written: str) -> None:
+    made = serve_request({"model": "13B", "rate": "2/s", "traffic": "chat", "budget": written})
+    assert made.budget_usd_per_h == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("written", ["50 EUR", "fifty", "50/s"])
+def test_a_budget_of_another_unit_is_refused(written: str) -> None:
+    with pytest.raises(TonnageError, match="budget"):
+        serve_request({"model": "13B", "rate": "2/s", "traffic": "chat", "budget": written})

@@ -242,3 +242,20 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ),
     ] = None
     """Longest time from the order to the instance, as published. [s]"""
+    own_prices: Annotated[
+        tuple[str, ...],
+        Field(
+            name="price",
+            reads="list",
+            group="Offers",
+            help="your own price of an accelerator-hour, on machines of its usual size: H100=$2.10/h",
+        ),
+    ] = ()
+    """"ID=USD/h"; they pass every filter on offers."""
+    discounts: Annotated[
+        tuple[str, ...],
+        Field(
+            name="discount", reads="list", group="Offers", help="what a provider takes off its prices for you: aws=30 %"
+        ),
+    ] = ()
+    """"PROVIDER=share"."""

@@ -84,6 +84,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     """What other programs call it; `fields_of` takes them from their table."""
     short: str = ""
     """One-letter option."""
+    bare: bool = False
+    """An amount that names no time is of the field's: '50' and '$50' are $50/h."""
     whole: bool = False
     """The attribute is an integer."""
     default: Any = None

@@ -188,9 +188,19 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     budget_usd_per_h: Annotated[
         float | None,
         Field(
-            name="budget", reads="USD/h", group="Objectives", high=1e7, help="most to spend, on average over the hours"
+            name="budget",
+            reads="USD/h",
+            bare=True,
+            group="Objectives",
+            high=1e7,
+            help="most to spend, on average over the hours",
         ),
     ] = None
+    max_kinds: Annotated[
+        int | None,
+        Field(reads="integer", group="Accelerators", high=64, help="most kinds of accelerator in the fleet"),
+    ] = None
+    """Hosts without accelerators do not count."""
     quick: Annotated[
         bool,
         Field(

@@ -92,7 +92,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     ] = None
     """From the decision to start a replica until its first token; absent = computed. [s]"""
     budget_usd_per_h: Annotated[
-        float | None, Field(name="budget", reads="USD/h", group="Objectives", high=1e7, help="most to spend")
+        float | None, Field(name="budget", reads="USD/h", bare=True, group="Objectives", high=1e7, help="most to spend")
     ] = None
     max_context: Annotated[
         int | None, Field(name="context", reads="tokens", high=1e8, help="longest context that must fit")

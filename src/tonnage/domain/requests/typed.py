@@ -105,6 +105,8 @@ class ServeFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     headroom: Fraction | None
     spare_replicas: Whole | None
     zones: Whole | None
@@ -152,6 +154,8 @@ class BatchFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     budget: Usd | None
 
 
@@ -190,6 +194,8 @@ class TrainFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     count: Whole | None
     framework: str | None
     extend_context: bool | None
@@ -240,6 +246,8 @@ class FinetuneFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     count: Whole | None
     tokens_per_example: Tokens | None
     packed: bool | None
@@ -353,6 +361,8 @@ class InferFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     battery: WattHours | None
     hours: Count | None
 
@@ -395,9 +405,12 @@ class FleetFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     zones: Whole | None
     lost_zones: Whole | None
     budget: UsdPerHour | None
+    max_kinds: Whole | None
     quick: bool | None
     workloads: Entries | None
     own: Entries | None

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetAlternative, FleetLimit, FleetRequest
 from tonnage.domain.plan import Rejection
-from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
+from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet, least_cost, takes_long
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.narrative import kinds_of
@@ -25,10 +25,12 @@ __all__ = [
     "Other",
     "alternatives",
     "binds",
+    "bound_scale",
     "cheaper",
     "ends",
     "nobody_serves",
     "over_budget",
+    "over_kinds",
     "what_stops",
 ]
 
@@ -63,12 +65,27 @@ def ends(
     factor = math.exp(sum(math.log(one) for one in factors) / len(factors))
     if asked.request.quick:
         return fleet.cost / factor, fleet.cost * factor
+    scale = bound_scale(solution[0], fleet)
     found = []
     for speed in (factor, 1.0 / factor):
         problem, _ = problem_of(replace(asked, speed=speed))
-        other = cheapest_fleet(problem, gap=GAP, near=True)
-        found.append(other.cost if other.feasible else None)
+        found.append(_cost(problem, scale))
     return found[0], found[1]
+
+
+def bound_scale(problem: FleetProblem, fleet: Fleet) -> float | None:
+    """Cost of the answer over its problem's bound where another fleet would take seconds to find; else absent. [-]"""
+    least = least_cost(problem) if takes_long(problem) else None
+    return fleet.cost / least if least else None
+
+
+def _cost(problem: FleetProblem, scale: float | None) -> float | None:
+    """What the cheapest fleet of a variant costs, or by its bound about so; absent where none carries the load."""
+    if scale is None:
+        other = cheapest_fleet(problem, gap=GAP, near=True)
+        return other.cost if other.feasible else None
+    least = least_cost(problem)
+    return None if least is None else least * scale
 
 
 class Other(NamedTuple):
@@ -87,13 +104,15 @@ class Beside(NamedTuple):
     fleet: Fleet
     tried: dict[str, Fleet]
     """Those found before, by the condition that they keep."""
+    scale: float | None = None
+    """`bound_scale` of the answer."""
 
 
 def alternatives(beside: Beside) -> tuple[Other, ...]:
     """The cheapest of one kind of accelerator, with a kind less, at one provider, without spot or commitments."""
     asked, fleet = beside.asked, beside.fleet
     kinds = kinds_of(asked, fleet)
-    every = range(len(asked.held))
+    every = sorted(_kept(asked))
     found: list[Other | None] = [_of_one_kind(beside, kinds)]
     if len(kinds) > 1:
         rare = kinds[-1]
@@ -124,6 +143,8 @@ def cheaper(found: Iterable[Other], fleet: Fleet) -> Other | None:
 
 def _under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
     fleet = beside.tried.get(name)
+    if fleet is None and beside.scale is not None:
+        return _by_bound(beside, name, narrowed)
     if fleet is None:
         fleet = beside.tried[name] = _found(beside, narrowed)
     if _keeps(beside.fleet, narrowed) and fleet.cost >= beside.fleet.cost * (1.0 - SAME):
@@ -139,6 +160,20 @@ def _under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
     what = "this fleet" if fleet is beside.fleet else f"on {kinds}"
     row = FleetAlternative(name=name, usd_per_month=usd, more=more, what=what)
     return Other(row, fleet if narrowed.loss else None)
+
+
+def _by_bound(beside: Beside, name: str, narrowed: FleetContext) -> Other:
+    """What a condition costs by the bounds of both problems, where a fleet would take seconds to find."""
+    if _keeps(beside.fleet, narrowed) and narrowed.loss == beside.asked.loss:
+        cost: float | None = beside.fleet.cost
+    else:
+        cost = _cost(problem_of(narrowed)[0], beside.scale)
+    if cost is None:
+        return Other(FleetAlternative(name=name, what="no such fleet carries the load"))
+    usd = cost / sum(beside.problem.hours) * HOURS_PER_MONTH
+    more = cost / beside.fleet.cost - 1.0 if beside.fleet.cost > 0 else None
+    what = "this fleet" if cost == beside.fleet.cost else "by the bounds of both: no fleet was sought"
+    return Other(FleetAlternative(name=name, usd_per_month=usd, more=more, what=what))
 
 
 def _keeps(fleet: Fleet, narrowed: FleetContext) -> bool:
@@ -175,7 +210,7 @@ def _of_one_kind(beside: Beside, used: list[str]) -> Other:
     able.sort(key=lambda kind: used.index(kind) if kind in used else len(used))
     found = []
     for kind in able[:MAX_KINDS]:
-        kept = tuple(m for m, held in enumerate(asked.held) if held.host_only or held.site.accelerator.id == kind)
+        kept = tuple(m for m in sorted(_kept(asked)) if _of_kind(asked, m, kind))
         one = _under(beside, f"one kind alone: {kind}", narrowed=replace(asked, kept=kept))
         if one.row.usd_per_month is not None:
             found.append(one)
@@ -186,6 +221,10 @@ def _of_one_kind(beside: Beside, used: list[str]) -> Other:
     rest = [f"{one.row.name.rpartition(': ')[2]} {_apart(one.row)}" for one in ranked[1:4]]
     what = "the best; " + ", ".join(rest) if rest else "the only one that can"
     return ranked[0]._replace(row=replace(ranked[0].row, what=what))
+
+
+def _of_kind(asked: FleetContext, m: int, kind: str) -> bool:
+    return asked.held[m].host_only or asked.held[m].site.accelerator.id == kind
 
 
 def _apart(one: FleetAlternative) -> str:
@@ -199,7 +238,7 @@ def _at_one_provider(beside: Beside) -> Other | None:
         return None
     found = []
     for provider in sorted(providers):
-        kept = tuple(m for m, held in enumerate(asked.held) if held.own or held.offer.provider == provider)
+        kept = tuple(m for m in sorted(_kept(asked)) if asked.held[m].own or asked.held[m].offer.provider == provider)
         found.append(_under(beside, f"one provider alone: {provider}", narrowed=replace(asked, kept=kept)))
     able = [one for one in found if one.row.usd_per_month is not None]
     if not able:
@@ -215,7 +254,7 @@ def _without_terms(asked: FleetContext, terms: tuple[str, ...]) -> FleetContext:
 
 def binds(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetLimit, ...]:
     """Limits that are used up, and what more of each would save in a month."""
-    cost = fleet.cost
+    cost, scale = fleet.cost, bound_scale(problem, fleet)
     trials: list[tuple[str, str, FleetProblem]] = []
     for q, quota in enumerate(problem.quotas):
         sizes = [problem.machines[m].slots for m in quota.machines]
@@ -235,10 +274,10 @@ def binds(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[
             trials.append((name, what, replace(problem, pools=pools)))
     found = []
     for name, what, other in trials[:MAX_LIMITS]:
-        better = cheapest_fleet(other, gap=GAP, near=True)
-        saved = (cost - better.cost) / sum(problem.hours) * HOURS_PER_MONTH if better.feasible else 0.0
+        better = _cost(other, scale)
+        saved = (cost - better) / sum(problem.hours) * HOURS_PER_MONTH if better is not None else 0.0
         # Less than the gap of the two is no saving that can be told from none.
-        if better.feasible and cost - better.cost > GAP / 2.0 * cost:
+        if better is not None and cost - better > GAP / 2.0 * cost:
             found.append(FleetLimit(name=name, relaxed=what, saves_usd_per_month=saved))
     return tuple(sorted(found, key=lambda limit: -limit.saves_usd_per_month))
 
@@ -262,6 +301,19 @@ def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
         reason=f"the cheapest fleet found costs {show(usd_per_hour, 'USD/h')} on average, the budget is "
         f"{show(budget, 'USD/h')}",
         nearest=f"a budget of {show(usd_per_hour, 'USD/h')}",
+    )  # fmt: skip
+
+
+def over_kinds(asked: FleetContext, fleet: Fleet) -> Verdict | None:
+    """The verdict when no fleet of so few kinds of accelerator was found."""
+    kinds, most = kinds_of(asked, fleet), asked.request.max_kinds
+    if most is None or len(kinds) <= most:
+        return None
+    return Verdict(
+        ok=False, limit="max_kinds", short_by=float(len(kinds) - most), unit="kinds",
+        reason=f"no fleet of at most {most} kinds of accelerator carries the load: leaving out {kinds[-1]} as well, "
+        "the least used, none does",
+        nearest=f"max_kinds {len(kinds)}: {', '.join(kinds)}",
     )  # fmt: skip
 
 

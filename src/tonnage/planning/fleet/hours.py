@@ -15,7 +15,7 @@ from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload, HourRange
 
 __all__ = ["Hours", "hours_of", "ranges"]
 
-MAX_PERIODS: Final = 8
+MAX_PERIODS: Final = 6
 DAY: Final = 24
 
 

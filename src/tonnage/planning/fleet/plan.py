@@ -18,12 +18,12 @@ from tonnage.catalog import Additions
 from tonnage.catalog.rows import data_version
 from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
-from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet
+from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet, least_cost, takes_long
 from tonnage.planning.core.header import Infeasible, by_reason
 from tonnage.planning.fleet import alternatives, narrative
 from tonnage.planning.fleet.candidate import Candidate, candidates, simulate_chances, worth
 from tonnage.planning.fleet.hours import hours_of
-from tonnage.planning.fleet.narrative import bill_of, instances_of, replicas_of
+from tonnage.planning.fleet.narrative import bill_of, instances_of, kinds_of, replicas_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of
 from tonnage.planning.fleet.samples import sample_candidates
 from tonnage.planning.fleet.stock import stock
@@ -35,7 +35,11 @@ from tonnage.version import __version__
 __all__ = ["plan_fleet"]
 
 GAP: Final = 0.01
+LARGE_GAP: Final = 0.04
+"""Of a problem whose fleets take seconds to find: near enough, and said. [-]"""
 QUICK_GAP: Final = 0.1
+EQUAL: Final = 0.01
+"""Share of the cost for which a kind of accelerator more is not worth its keep: what two searches differ by. [-]"""
 """Of a quick plan, which says how far it may be from the least cost. [-]"""
 ROUNDS: Final = 4
 """Times that what was picked unsimulated is simulated and the programme asked again."""
@@ -107,11 +111,14 @@ def plan_fleet(
     known: Known = {}
     if not request.quick:
         asked = replace(asked, chances=tuple(simulate_chances(request, found, names=near, known=known)))
-    asked, solution, checks = _settled(asked, known)
+    asked, solution, checks = _simplest(_settled(asked, known), known)
     if not solution[2].feasible:
         binding = alternatives.what_stops(asked)
         return replace(base, simulated=_simulations(asked), binding=binding, sentence=narrative.refusal(binding))
     settled: Settled = (asked, solution, checks)
+    over = alternatives.over_kinds(asked, solution[2])
+    if over is not None:
+        return replace(base, simulated=_simulations(asked), binding=over, sentence=narrative.refusal(over))
     if request.quick:
         return _answer(base, settled, beside=())
     settled, beside = _bettered(settled, known)
@@ -152,7 +159,8 @@ def _bettered(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlter
 
 def _beside(settled: Settled, tried: dict[str, Fleet]) -> tuple[alternatives.Other, ...]:
     asked, (problem, _, fleet), _ = settled
-    return alternatives.alternatives(alternatives.Beside(asked, problem, fleet, tried))
+    scale = alternatives.bound_scale(problem, fleet)
+    return alternatives.alternatives(alternatives.Beside(asked, problem, fleet, tried, scale))
 
 
 def _adopted(settled: Settled, fleet: Fleet, *, known: Known) -> tuple[Settled, str]:
@@ -212,13 +220,48 @@ def _settled(asked: FleetContext, known: Known) -> Settled:
     return asked, solution, checks
 
 
+def _simplest(settled: Settled, known: Known) -> Settled:
+    """
+    The fleet without its least used kinds of accelerator: those beyond `max_kinds`, and those that save nearly nothing.
+
+    Kinds are left out one after the other, the least used first: a fleet of fewer may be found otherwise, and none that
+    costs much less. What a bound shows to cost more is not looked for.
+    """
+    while settled[1][2].feasible:
+        asked, (problem, _, fleet), checks = settled
+        kinds = kinds_of(asked, fleet)
+        most = asked.request.max_kinds
+        must = most is not None and len(kinds) > most
+        # Where a fleet takes seconds to find, the alternatives say what a kind less costs.
+        if len(kinds) < 2 or (not must and (asked.request.quick or takes_long(problem))):
+            break
+        every = range(len(asked.held)) if asked.kept is None else asked.kept
+        kept = tuple(m for m in every if asked.held[m].site.accelerator.id != kinds[-1])
+        narrowed = replace(asked, kept=kept)
+        least = least_cost(problem_of(narrowed)[0])
+        if least is None or (not must and least > fleet.cost * (1.0 + EQUAL)):
+            break
+        other = _settled(narrowed, known)
+        again = other[1][2]
+        worse = sum(not one.meets for one in other[2]) > sum(not one.meets for one in checks)
+        if not again.feasible or (not must and (worse or again.cost > fleet.cost * (1.0 + EQUAL))):
+            break
+        bound = again.bound if must else min(fleet.bound, again.cost)
+        settled = other[0], (other[1][0], other[1][1], replace(again, bound=bound)), other[2]
+    return settled
+
+
 def _solved(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:
     """The cheapest fleet, all of whose replicas are simulated."""
     earlier: tuple[FleetProblem, Fleet] | None = None
     for again in range(ROUNDS):
         problem, behind = problem_of(asked)
-        # The first round only says what is worth simulating.
-        fleet = cheapest_fleet(problem, gap=QUICK_GAP if asked.request.quick else GAP, near=not again)
+        # The first round only says what is worth simulating; a large problem is content with a good fleet throughout.
+        large = takes_long(problem)
+        rough = asked.request.quick or (large and not again)
+        fleet = cheapest_fleet(
+            problem, gap=QUICK_GAP if rough else LARGE_GAP if large else GAP, near=large or not again
+        )
         # A further search may end at a dearer one.
         if earlier and earlier[1].cost < fleet.cost and _stands(earlier[1], problem, before=earlier[0]):
             fleet = replace(earlier[1], bound=min(fleet.bound, earlier[1].cost))
@@ -228,7 +271,7 @@ def _solved(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:
         unsure = _unsure(asked, behind, fleet)
         if unsure:
             asked = _surer(asked, unsure, known)
-        elif again or fleet.gap <= GAP:
+        elif again or fleet.gap <= (LARGE_GAP if large else GAP):
             break
     return asked, (problem, behind, fleet)
 

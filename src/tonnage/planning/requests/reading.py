@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -270,6 +271,10 @@ def _stated(default: Any) -> Any:
     return type(default)(repr(default)) if type(default) in {int, float} else default
 
 
+_AMOUNT: Final = re.compile(r"\$?\s*[\d.,_]+\s*(USD|usd|\$)?")
+"""Money of no time: "50", "$50", "50 USD"."""
+
+
 def _read(value: Any, field: Field) -> Any:
     if field.reads == "flag":
         return _flag(value, field)
@@ -287,6 +292,8 @@ def _read(value: Any, field: Field) -> Any:
             raise UnknownName(field.name, str(value), known=field.choices)
         # One object for one word: defaults are left out of files by identity, whichever face the word came through.
         return sys.intern(text)
+    if field.bare and not isinstance(value, bool) and _AMOUNT.fullmatch(str(value).strip()):
+        value = f"{str(value).strip().removesuffix('$')}/h"
     number = units.read(value, _dimension(field), field=field.name)
     if not field.low < number <= field.high:
         raise BadRequest(f"{field.name}: '{echo(value)}' is out of range; expected {_range(field)}")

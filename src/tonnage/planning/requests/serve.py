@@ -18,7 +18,7 @@ from tonnage.domain.requests.common import Filters, Lengths, LoadShape
 from tonnage.domain.requests.field import usual_of
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.sessions import SessionFields
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planning.requests.reading import build, need_model, read_fields
 
 __all__ = ["batch_request", "read_filters", "read_lengths", "read_shape", "serve_request"]
@@ -104,7 +104,34 @@ def read_filters(given: Mapping[str, Any], additions: Additions = catalog.NOTHIN
     both = set(filters.accelerators) & set(filters.exclude_accelerators)
     if both:
         raise BadRequest(f"accelerator '{min(both)}' is both wanted and excluded; drop one of the two")
-    return filters
+    if not filters.own_prices and not filters.discounts:
+        return filters
+    priced = (_pair("price", text, "USD/h", example="H100=$2.10/h") for text in filters.own_prices)
+    cut = (_pair("discount", text, "fraction", example="aws=30 %") for text in filters.discounts)
+    known = catalog.providers()
+    return msgspec.structs.replace(
+        filters,
+        own_prices=tuple(f"{catalog.accelerator(name, additions).id}={value!r}" for name, value in priced),
+        discounts=tuple(f"{_provider(name, known)}={value!r}" for name, value in cut),
+    )
+
+
+def _pair(field: str, text: str, dimension: str, *, example: str) -> tuple[str, float]:
+    """A name and its quantity, written "H100=$2.10/h"."""
+    name, equals, amount = text.partition("=")
+    if not equals or not name.strip():
+        raise BadRequest(f"{field}: '{echo(text)}' is no NAME=VALUE; write for example '{example}'")
+    bare = amount.strip().removeprefix("$").replace(".", "", 1).isdigit() and dimension == "USD/h"
+    value = units.read(f"{amount.strip()}/h" if bare else amount, dimension, field=field)
+    if not 0 < value < (1.0 if dimension == "fraction" else 1e5):
+        raise BadRequest(f"{field}: '{echo(text)}' is out of range; write for example '{example}'")
+    return name.strip(), value
+
+
+def _provider(name: str, known: Mapping[str, Any]) -> str:
+    if name.lower() not in known:
+        raise UnknownName("provider", name, known=known)
+    return name.lower()
 
 
 SECONDS_BETWEEN_REQUESTS: Final = 60.0

@@ -21,7 +21,7 @@ from tonnage.domain.plan import Bill, Rejection
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Filters
 from tonnage.engines.training import usual_software
-from tonnage.planning.sites import Site
+from tonnage.planning.sites import YOURS, Site
 from tonnage.planning.train.search import Place, runs_on
 from tonnage.pricing.bills import bill, by_trust_and_cost
 
@@ -114,7 +114,7 @@ def _joined(site: Site, offer: Offer, count: int) -> tuple[int, float | None, bo
         return size, offer.network_bytes_per_s / size, False
     provider = catalog.providers().get(offer.provider)
     stated = provider.facts.get("infiniband_or_equiv", "").lower() if provider else ""
-    fast = site.accelerator.link.domain > 1 and any(name in stated for name in _FABRICS)
+    fast = site.accelerator.link.domain > 1 and (offer.provider == YOURS or any(name in stated for name in _FABRICS))
     return (size, None, True) if fast else None
 
 
