@@ -60,7 +60,7 @@ export-validators handoff: $(DEV)  ## exported files read by their targets' own 
 engines: $(DEV)  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)
 	for name in transformers $(if $(VLLM),vllm); do python=$$($(PYTHON) tools/environments.py engines/$$name) && $(BIN)/python tools/engines/measure.py $$name $$python || exit 1; done
 accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md
-	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md
+	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md --figures src/tonnage/catalog/data/accuracy.csv
 peers: $(DEV)  ## ask aiconfigurator about the same serving rows and compare
 	PYTHON=$(PYTHON) tools/peers/aiconfigurator.sh && $(BIN)/python tools/peers/compare.py
 docs: $(DEV)  ## build the documentation site into site/

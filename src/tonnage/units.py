@@ -178,6 +178,8 @@ def _refuse_kin(text: object, dimension: str, field: str) -> None:
 
 def _refuse_comma(text: object, digits: str, unit: str, *, whole: bool, field: str) -> None:
     """Marks that do not part thousands, and a comma that may part thousands or decimals."""
+    if not {"_", ","} & {*digits, *unit[:1]} and unit[:1] != ".":
+        return
     said = f"{field}: '{echo(text)}'"
     if unit[:1] in {",", "."}:  # "1.000,5", "1.000.000": points and commas the other way round
         raise UnitError(f"{said} is no number as it is written here; part decimals by a point: 1000.5, 1,000,000")

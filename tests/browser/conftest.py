@@ -35,11 +35,15 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(browser: Any, page_address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """`visit(path, width=…, dark=…)` opens a page; at the end nothing may have left the machine or complained."""
+    """
+    `visit(path, width=…, dark=…)` opens a page; at the end nothing may have left the machine or complained.
+
+    `refused`: an answer with status 400 is expected.
+    """
     seen: list[Any] = []
     troubles: list[str] = []
 
-    def visit(path: str, *, width: int = 1280, dark: bool = False, scripts: bool = True) -> Any:
+    def visit(path: str, *, width: int = 1280, dark: bool = False, scripts: bool = True, refused: bool = False) -> Any:
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light",
             java_script_enabled=scripts, reduced_motion="reduce",
@@ -47,7 +51,8 @@ def visit(browser: Any, page_address: str, request: pytest.FixtureRequest) -> It
         context.set_default_timeout(SLOW_MS)
         page = context.new_page()
         page.on("console", lambda message: troubles.append(f"{message.type}: {message.text}")
-                if message.type in ("error", "warning") else None)  # fmt: skip
+                if message.type in ("error", "warning") and not (refused and "status of 400" in message.text)
+                else None)  # fmt: skip
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("request", lambda asked: troubles.append(f"left the machine: {asked.url}")
                 if not asked.url.startswith((page_address, "data:", "blob:")) else None)  # fmt: skip

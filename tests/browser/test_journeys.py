@@ -18,6 +18,7 @@ FORMS = {
     "plan/fleet": "workloads",
     "compare/ways": "",
     "fit": "fits",
+    "local": "runs",
     "cost/rent-or-buy": "",
     "simulate": "objectives",
 }
@@ -33,35 +34,44 @@ def answered(page: Any) -> str:
 
 def send(page: Any) -> str:
     """Send the form; the sentence of the answer."""
-    page.click("form button[type=submit]")
+    page.click("#question button[type=submit]")
+    page.wait_for_selector("main:not([aria-busy]) .sentence", timeout=ANSWER_MS)
     return answered(page)
 
 
 @pytest.mark.parametrize("path", FORMS)
 def test_a_stranger_sends_the_example_and_reads_the_answer(visit: Any, path: str) -> None:
     page = visit("/")
-    page.click(f"main a[href='/{path}']")
+    link = page.query_selector(f".asks a[href='/{path}']")
+    if not link.is_visible():
+        page.click(".asks .menu summary")
+    link.click()
     sentence = send(page)
     assert FORMS[path] in sentence and len(sentence) > 30
     assert not page.query_selector(".sentence.no")
-    for figure in page.query_selector_all("figure"):
-        figure.scroll_into_view_if_needed()
-        page.wait_for_function(
-            "figure => { const i = figure.querySelector('img'); return i.complete && i.naturalWidth > 100 }",
-            arg=figure, timeout=ANSWER_MS,
-        )  # fmt: skip
-        figure.query_selector("summary").click()
-        assert figure.query_selector_all("tbody tr")
+    for tab in [None, *page.query_selector_all("[role=tab]")]:
+        if tab is not None:
+            tab.click()
+        for figure in [figure for figure in page.query_selector_all("figure") if figure.is_visible()]:
+            figure.scroll_into_view_if_needed()
+            page.wait_for_function(  # the picture, then the chart drawn in its place
+                "figure => { const i = figure.querySelector('img'); const s = figure.querySelector('.vega-embed svg');"
+                " return s ? s.clientWidth > 100 : i.complete && i.naturalWidth > 100 }",
+                arg=figure, timeout=ANSWER_MS,
+            )  # fmt: skip
+            figure.query_selector("summary").click()
+            assert figure.query_selector_all("tbody tr")
 
 
 def test_a_first_answer_comes_before_the_simulated_one(visit: Any) -> None:
     page = visit("/plan/serve?model=8B&rate=3/s&traffic=chat&ttft=1+s&accelerator=L40S,H100")
     first = page.inner_text(".sentence")
     assert "Rent" in first and "simulated" in page.inner_text("#waits")
-    page.fill("#f-rate", "7/s")
+    page.click(".chip:has(#f-rate) summary")
+    page.type("#f-rate", "7")
     assert "Rent" in answered(page)
     assert page.query_selector("#waits") is None
-    assert page.input_value("#f-rate") == "7/s"  # what is being typed stays
+    assert page.input_value("#f-rate") == "73/s"  # what is being typed stays
 
 
 def test_what_if_then_side_by_side(visit: Any) -> None:
@@ -81,7 +91,7 @@ def test_two_answers_are_compared_by_links_alone(visit: Any) -> None:
     answered(page)
     page.goto(page.url.replace("L40S", "H100"))
     answered(page)
-    page.click("text=Keep it for comparing")
+    page.click(".actions >> text=Compare")
     page.wait_for_selector("h1:has-text('Compare')")
     page.click("main ul.plain a:has-text('L40S'), main ul.plain a:has-text('l40s')")
     page.wait_for_selector(".side section:nth-child(2) .sentence")
@@ -141,8 +151,67 @@ def test_on_a_phone_nothing_runs_off_the_side(visit: Any, path: str, dark: bool)
     page = visit(path, width=360, dark=dark)
     answered(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    top = page.evaluate("document.querySelector('.sentence').getBoundingClientRect().top")
-    assert top < page.evaluate("document.querySelector('form').getBoundingClientRect().top")
+    assert page.evaluate("document.querySelector('.answer').getBoundingClientRect().top") < 700
+
+
+def test_six_actions_from_the_front_page_to_an_exported_plan(visit: Any) -> None:
+    """Model, rate, send, start it, target: the files are there; nothing else has to be known."""
+    page = visit("/")
+    page.fill("#f-model", "meta-llama/Llama-3.1-8B-Instruct")
+    page.fill("#f-rate", "2/s")
+    send(page)
+    page.click(".actions .menu summary")
+    page.click(".actions .menu a:text-is('vllm')")
+    page.wait_for_selector("pre")
+    assert "vllm serve" in page.inner_text("main") and "Llama-3.1-8B-Instruct" in page.inner_text("main")
+
+
+def test_a_changed_chip_recalculates_and_the_table_and_the_chart_answer_each_other(visit: Any) -> None:
+    pytest.importorskip("vl_convert")
+    page = visit("/plan/serve?model=8B&rate=2/s&traffic=chat&ttft=1+s&tpot=50+ms&quick=true")
+    answered(page)
+    page.click(".chip:has(#f-rate) summary")
+    page.fill("#f-rate", "30/s")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("main:not([aria-busy]) .asked:has-text('30 req/s')", timeout=ANSWER_MS)
+    assert "rate=30" in page.url
+    page.wait_for_selector(".chart .vega-embed svg", timeout=ANSWER_MS)
+    page.click("#options tbody tr:nth-child(2) td:nth-child(2)")
+    assert page.get_attribute("#options tbody tr:nth-child(2)", "class") == "chosen"
+    page.go_back()
+    page.wait_for_selector("main:not([aria-busy]) .asked:has-text(' 2 req/s')", timeout=ANSWER_MS)
+
+
+def test_errors_stand_beside_their_fields_all_at_once(visit: Any) -> None:
+    page = visit("/plan/serve", refused=True)
+    page.fill("#f-rate", "fast")
+    page.fill("#f-ttft", "1 kg")
+    page.click("#question button[type=submit]")
+    page.wait_for_selector("#problems", timeout=ANSWER_MS)
+    assert "2 fields" in page.inner_text("#problems")
+    for name in ("rate", "ttft"):
+        assert page.get_attribute(f"#f-{name}", "aria-invalid") == "true"
+        assert page.get_attribute(f"#f-{name}", "aria-describedby").split()[0] == f"e-f-{name}"
+
+
+def test_the_catalogue_is_searched_filtered_and_sorted_by_its_address(visit: Any) -> None:
+    page = visit("/accelerators")
+    page.fill("#q", "h200")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=h200*")
+    assert {row.inner_text().split()[0] for row in page.query_selector_all("tbody tr")} == {"H200", "GH200"}
+    page.goto(page.url.split("?")[0] + "?sort=-memory")
+    first = [float(row.query_selector_all("td")[1].inner_text().replace(",", "")) for row in
+             page.query_selector_all("tbody tr")[:5]]  # fmt: skip
+    assert first == sorted(first, reverse=True)
+
+
+def test_nothing_on_a_page_speaks_of_the_command_line(visit: Any) -> None:
+    page = visit("/plan/serve?model=8B&rate=2/s&traffic=chat&quick=true")
+    answered(page)
+    assert " --" not in page.inner_text("main .answer, main #options") and "tonnage explain" not in page.inner_text(
+        "main"
+    )
 
 
 def test_without_scripts(visit: Any) -> None:
@@ -181,6 +250,7 @@ ANSWERS = (
     "/plan/infer?model=ultralytics/yolov8m&streams=20&fps=25",
     FLEET,
     f"/fit?{MODEL}&accelerator=H100",
+    "/local?accelerator=RTX+4090&memory=64+GB",
     "/cost/rent-or-buy?machine=H100",
     f"/simulate?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
     f"/compare/ways?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
@@ -192,13 +262,25 @@ def test_every_form_has_an_answer_here() -> None:
     assert [path.split("?")[0].strip("/") for path in ANSWERS] == [*QUESTIONS]
 
 
-@pytest.mark.parametrize("path", ["/", "/api", *(f"/{path}" for path in FORMS), *ANSWERS])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/api",
+        "/accelerators",
+        "/models?q=llama",
+        "/prices?provider=aws",
+        "/accuracy",
+        *(f"/{path}" for path in FORMS),
+        *ANSWERS,
+    ],
+)
 def test_accessibility(visit: Any, path: str) -> None:
     """No finding of axe at all, of any weight, in light and dark, wide and narrow."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     for dark, width in ((False, 1280), (True, 360)):
         page = visit(path, dark=dark, width=width)
-        if "?" in path:
+        if path in ANSWERS:
             answered(page)
         found = axe.Axe().run(page).response["violations"]
         assert not [f"{item['id']}: {item['help']} {item['nodes'][0]['html'][:120]}" for item in found]

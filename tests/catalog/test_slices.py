@@ -6,7 +6,8 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.efficiency import ladder
-from tonnage.catalog.hardware import parse_slice_name, slices_of
+from tonnage.catalog.hardware import slices_of
+from tonnage.domain.accelerator import parse_slice_name
 from tonnage.errors import UnknownName
 
 GIB = 2**30

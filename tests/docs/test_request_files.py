@@ -47,6 +47,13 @@ def cheapest_way(plan: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def leading_bills(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """The bill of the first option, of each part of a lifecycle; fleets have lines of their own kind."""
+    parts = [plan, *(plan[name] for name in ("train", "serve") if isinstance(plan.get(name), dict))]
+    bills = [part["options"][0].get("bill", {}) for part in parts if part.get("options")]
+    return [bill for bill in bills if isinstance(bill, dict)]
+
+
 # What a person who knows the job would check. Prices move; these do not.
 FACTS: dict[str, Check] = {
     "bert-base-finetune.yaml": lambda p: first(p)["accelerators"] == 1 and hours(p) < 2 and usd(p) < 1,
@@ -124,6 +131,8 @@ def test_the_request_is_answered(name: str, tmp_path: Path) -> None:
     plan = json.loads(result.output)
     assert plan["schema"] == "tonnage.plan/2" and plan["feasible"] and plan["sentence"]
     assert name not in FACTS or FACTS[name](plan), plan["sentence"]
+    # A price that is the default, from its seller, is left out of the file.
+    assert [bill for bill in leading_bills(plan) if "trust" in bill] == []
 
 
 def test_every_fact_has_its_file() -> None:

@@ -10,7 +10,7 @@ from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
-from tonnage.engines.settings import defaults, resolve_engine
+from tonnage.engines.registry import defaults, resolve_engine
 from tonnage.physics.memory import checkpoint_precision, kv_bytes_per_token, stored_bytes, weight_bytes
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.simulation.kvcache import Demand, Device, KvPool, kv_pool

@@ -12,7 +12,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.money import Offer
 from tonnage.domain.workload import Filters
 from tonnage.planning.requests.reading import read_fields
-from tonnage.planning.requests.workload import read_filters
+from tonnage.planning.requests.serve import read_filters
 from tonnage.planning.sites import sites
 
 Passing = tuple[Accelerator, Offer]

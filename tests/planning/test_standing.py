@@ -15,8 +15,7 @@ from tonnage.planning.predict.inference import predict_infer
 from tonnage.planning.predict.serving import predict_serve
 from tonnage.planning.predict.training import predict_train
 from tonnage.planning.requests.fit import fit_request
-from tonnage.planning.requests.serve import serve_request
-from tonnage.planning.requests.workload import read_filters
+from tonnage.planning.requests.serve import read_filters, serve_request
 from tonnage.planning.sites import sites
 
 MODEL = "meta-llama/Meta-Llama-3.1-8B"

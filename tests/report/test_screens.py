@@ -174,7 +174,7 @@ def test_all_options_are_shown_when_asked_for() -> None:
 
 def test_an_old_price_says_its_age_once() -> None:
     text = " ".join(printed(document_of(answered("chat-70b"))))
-    assert text.count("months old") == 1 and "*" not in text
+    assert text.count("weeks old") == 1 and "*" not in text
 
 
 def test_every_kind_of_answer_has_a_document() -> None:

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tonnage.cli.showing import working
+from tonnage.cli.options import working
 from tonnage.report.document import Column, Command, Document, Headline, Table, Text
 from tonnage.report.names import named
 from tonnage.report.terminal import print_blocks, rich_table
@@ -80,8 +80,8 @@ def test_models_and_accelerators_are_named_in_sentences_and_stay_ids_in_commands
 def test_work_that_takes_long_says_what_it_does_how_far_it_is_and_how_to_stop_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tonnage.cli.showing.QUIET_S", 0.01)
-    monkeypatch.setattr("tonnage.cli.showing.BETWEEN_S", 0.01)
+    monkeypatch.setattr("tonnage.cli.options.QUIET_S", 0.01)
+    monkeypatch.setattr("tonnage.cli.options.BETWEEN_S", 0.01)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     told = ""
     with working("asking each point") as tell:

@@ -9,7 +9,7 @@ from tonnage import catalog
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
-from tonnage.engines.settings import defaults, resolve_engine
+from tonnage.engines.registry import defaults, resolve_engine
 from tonnage.simulation.kvcache import Demand, Device, KvPool, kv_pool
 from tonnage.units import GiB
 

@@ -7,7 +7,7 @@ from tonnage import catalog
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Engine
 from tonnage.domain.precision import Precision
-from tonnage.engines.settings import resolve_engine
+from tonnage.engines.registry import resolve_engine
 from tonnage.physics.work import Operator
 from tonnage.planning.deployment import resolve
 from tonnage.planning.predict.serving import predict_serve

@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.test_serving import table
 
 from tonnage.domain.layout import Engine
-from tonnage.engines.settings import resolve_engine
+from tonnage.engines.registry import resolve_engine
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.simulation.policies import Pool, limits_of
 from tonnage.simulation.serving import Simulated, simulate

@@ -11,15 +11,14 @@ from tests.style.source import modules
 
 from tonnage.domain.requests.field import GROUPS, Field, attributes_of, fields_of, groups_of
 from tonnage.domain.requests.table import REQUESTS
-from tonnage.planning.requests.names import NAMES
-from tonnage.planning.requests.reading import request_fields
+from tonnage.planning.requests.reading import NAMES, request_fields
 from tonnage.units import DIMENSIONS
 
 DECLARING = ("domain/requests/", "domain/layout.py")
 BESIDE = {"web/questions.py": "lists of groups and the ways of a comparison, as one box of a form"}
 """Modules that make a `Field` of their own, and why."""
 DERIVED = {
-    ("traffic", "planning/requests/workload.py"): "lengths where neither they nor a profile are given: chat's",
+    ("traffic", "planning/requests/serve.py"): "lengths where neither they nor a profile are given: chat's",
     ("seq_len", "planning/requests/train.py"): "the shortest sequence that a number of tokens is held against",
     ("kind", "planning/requests/fleet.py"): "of a workload, from the fields it has",
     ("survives", "planning/requests/fleet.py"): "from the number of zones",

@@ -5,7 +5,7 @@ from tests.validation.samples import point, sample, training
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import InferResult, Latency, ServeResult, TrainResult
-from tonnage.planning.energy import SERVING_LOAD
+from tonnage.planning.host import SERVING_LOAD
 from tonnage.units import GiB
 from tonnage.validation.cases import case_of
 from tonnage.validation.quantities import NAMES, Measured, Predicted, measured_numbers, predicted_number

@@ -51,7 +51,7 @@ def test_plans_are_the_same_through_every_face(client: Any) -> None:
 )
 def test_every_form_is_there_with_an_example(client: Any, path: str) -> None:
     reply = client.get(path, headers=HTML)
-    assert reply.status_code == 200 and "<h1>" in reply.text
+    assert reply.status_code == 200 and "<h1" in reply.text
     assert "default-src 'none'" in reply.headers["content-security-policy"]
     assert "unsafe" not in reply.headers["content-security-policy"]
 
@@ -163,7 +163,7 @@ def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:
     assert client.get(f"/numbers/{key}", params={"option": "99"}).status_code == 400
     other = client.get("/fit", params=FIT, headers=HTML).text.split("/answer/")[1].split(".json")[0]
     both = client.get("/compare", params={"left": key, "right": other}, headers=HTML).text
-    assert both.count('class="sentence"') == 2
+    assert both.count('class="sentence') == 2
 
 
 def test_progress_of_a_simulation_ends(client: Any) -> None:

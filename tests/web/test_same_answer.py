@@ -41,6 +41,7 @@ ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "plan/fleet": ({"workloads": WORKLOADS, "provider": "gcp", "region": "europe-west4", "accelerator": "L4"},
                    tonnage.plan_fleet),
     "fit": ({"model": MODEL, "accelerator": "H100", "context": "8k"}, tonnage.fit),
+    "local": ({"accelerator": "RTX 4090", "memory": "64 GB", "context": "8k"}, tonnage.local),
     "cost/rent-or-buy": ({"machine": "H100", "utilisation": "60 %", "country": "DE"}, tonnage.rent_or_buy),
     "simulate": (CASE, tonnage.simulate),
     "compare/ways": ({**CASE, "ways": {"small steps": {"engine_options": {"max_num_batched_tokens": 512}},
@@ -78,6 +79,8 @@ def _form(fields: dict[str, Any]) -> dict[str, str]:
 def _command(path: str, fields: dict[str, Any], folder: Path) -> list[str]:
     if path == "fit":
         return ["fit", MODEL, "-a", "H100", "--context", "8k"]
+    if path == "local":
+        return ["local", "-a", "RTX 4090", "--memory", "64 GB", "--context", "8k"]
     if path == "cost/rent-or-buy":
         return ["cost", "rent-or-buy", "H100", "--utilisation", "60 %", "--country", "DE"]
     file = folder / "request.json"

@@ -18,7 +18,7 @@ import msgspec
 from tonnage.catalog import hardware, names, what_if
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, calibrations, file_states, tables
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
-from tonnage.domain.accelerator import STATUSES, Accelerator, Fact, Link
+from tonnage.domain.accelerator import STATUSES, Accelerator, Fact, Link, parse_slice_name
 from tonnage.errors import BadFact, BadRequest, UnknownName
 from tonnage.units import GB, GiB, MiB
 
@@ -59,7 +59,7 @@ def accelerator(name: str, additions: Additions = NOTHING) -> Accelerator:
     found = known.get(name)
     if found is not None:
         return found
-    split = hardware.parse_slice_name(name)
+    split = parse_slice_name(name)
     if split is not None:
         return _slice(accelerator(split[0], additions), split[1])
     return known[names.resolve(name, _index(additions, file_states(additions))).id]
@@ -116,7 +116,7 @@ def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
     True
     """
     known = accelerators(additions)
-    if name in known or hardware.parse_slice_name(name) is not None:
+    if name in known or parse_slice_name(name) is not None:
         return None
     match = names.resolve(name, _index(additions, file_states(additions)))
     if not match.others:

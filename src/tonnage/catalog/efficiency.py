@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.catalog.accelerators import accelerators
-from tonnage.catalog.hardware import multiprocessors_of_slice, parse_slice_name
-from tonnage.domain.accelerator import Accelerator
+from tonnage.catalog.hardware import multiprocessors_of_slice
+from tonnage.domain.accelerator import Accelerator, parse_slice_name
 from tonnage.domain.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact

@@ -12,11 +12,13 @@ from tonnage.catalog.rows import DATA
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.model import Attention, Model, Network
 from tonnage.domain.offline import Offline, Runtime, Shape, Silicon, Unet
+from tonnage.domain.rl import RlCoefficients
 from tonnage.domain.training import TrainCoefficients
 from tonnage.errors import BadFact
 
 __all__ = [
     "offline",
+    "rl_coefficients",
     "runtime_of",
     "shape_of",
     "silicon_of",
@@ -46,6 +48,19 @@ def training_coefficients() -> TrainCoefficients:
         The file does not hold what `TrainCoefficients` names.
     """
     return _read("training/coefficients.toml", TrainCoefficients)
+
+
+@cache
+def rl_coefficients() -> RlCoefficients:
+    """
+    What loops of reinforcement learning add to engine and trainer, with source and date.
+
+    Raises
+    ------
+    BadFact
+        The file does not hold what `RlCoefficients` names.
+    """
+    return _read("training/rl.toml", RlCoefficients)
 
 
 _ADAPTIVE_COLUMNS: Final = 33_000

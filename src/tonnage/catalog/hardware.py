@@ -10,7 +10,6 @@ fabric that joins accelerators; results are of parts for which nothing is predic
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from math import prod
 from typing import Final
@@ -18,7 +17,15 @@ from typing import Final
 import msgspec
 
 from tonnage.catalog.rows import DATA, Row, number, table
-from tonnage.domain.accelerator import Accelerator, Fact, Link, Measured, PublishedResult, ScaleUpDomain
+from tonnage.domain.accelerator import (
+    Accelerator,
+    Fact,
+    Link,
+    Measured,
+    PublishedResult,
+    ScaleUpDomain,
+    parse_slice_name,
+)
 from tonnage.errors import BadFact
 from tonnage.units import GiB
 
@@ -28,14 +35,11 @@ __all__ = [
     "Slice",
     "decoder",
     "multiprocessors_of_slice",
-    "parse_slice_name",
     "part_of",
     "published_results",
     "scale_up_domains",
     "slices_of",
 ]
-
-_NAMED: Final = re.compile(r"(?P<parent>.+?)(?::|\s+mig\s+)(?P<profile>\d+g\.\d+gb)", re.IGNORECASE)
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,19 +64,6 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """The name of the part that it is."""
         return f"{self.accelerator}:{self.profile}"
-
-
-def parse_slice_name(name: str) -> tuple[str, str] | None:
-    """
-    The parent and the profile that a name of a slice means; absent for whole accelerators.
-
-    Examples
-    --------
-    >>> parse_slice_name("H100:1g.10gb"), parse_slice_name("NVIDIA A100-SXM4-40GB MIG 1g.5gb"), parse_slice_name("h100")
-    (('H100', '1g.10gb'), ('NVIDIA A100-SXM4-40GB', '1g.5gb'), None)
-    """
-    match = _NAMED.fullmatch(name.strip())
-    return None if match is None else (match["parent"], match["profile"].lower())
 
 
 def slices_of(accelerator: str) -> tuple[Slice, ...]:

@@ -62,7 +62,8 @@ ACCELERATORS: Final = _columns(
 OFFERS: Final = _columns(
     ("provider", "text"), ("instance_type", "text"), ("accelerator", "text"), ("count", "count"), ("region", "text"),
     ("country", "text"), ("price", "USD/h"), ("on_demand", "USD/h"), ("spot", "USD/h"), ("reserved_1y", "USD/h"),
-    ("reserved_3y", "USD/h"), ("as_of", "date"), ("block", "USD/h", True), ("eu", "yes/no", True),
+    ("reserved_3y", "USD/h"), ("as_of", "date"), ("trust", "text"), ("kind", "text", True),
+    ("block", "USD/h", True), ("eu", "yes/no", True),
     ("eea", "yes/no", True), ("vcpus", "count", True), ("ram", "bytes", True), ("local_nvme", "bytes", True),
     ("nvlink", "yes/no", True), ("network", "bytes/s", True), ("stale", "yes/no", True),
     ("marketplace", "yes/no", True), ("history", "yes/no", True), ("as_of_kind", "text", True),
@@ -321,6 +322,8 @@ def _offer_row(offer: Offer, term: str, today: date) -> dict[str, Any]:
         "reserved_3y": offer.usd_per_hour("reserved-3y"),
         "block": offer.usd_per_hour("block"),
         "as_of": offer.as_of or None,
+        "trust": offer.trust,
+        "kind": offer.kind,
         "stale": is_stale(offer.as_of, today=today),
         "eu": offer.eu,
         "eea": offer.eea,

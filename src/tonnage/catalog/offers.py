@@ -20,10 +20,10 @@ import msgspec
 
 from tonnage.catalog.accelerators import accelerator
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, file_states, tables
-from tonnage.catalog.providers import Country, countries
+from tonnage.catalog.providers import Country, countries, is_community, providers
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
 from tonnage.catalog.snapshots import State, snapshots, state
-from tonnage.domain.money import Offer, Price, SpotRecord
+from tonnage.domain.money import Offer, OfferKind, Price, SpotRecord, Trust
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 from tonnage.units import GB, read
 
@@ -157,26 +157,48 @@ def _sheet(name: str) -> tuple[Offer, ...]:
     notes = _by_first_column(folder / "notes.csv")
     found = []
     for row in table(folder / "prices.csv"):
-        note, source = notes.get(row["note"]), sources[row["source"]]
+        note, source = notes.get(row["note"], {}), sources[row["source"]]
+        estimated = ("spot",) if note.get("spot_estimated") else ()
         offer = Offer(
             provider=row["provider"],
             instance_type=row["instance_type"],
             region=row["region"],
             prices=tuple(
-                Price(term=term, usd_per_hour=float(row[column])) for column, term in _PRICES.items() if row[column]
+                Price(term=term, usd_per_hour=float(row[column]), estimated=term in estimated)
+                for column, term in _PRICES.items()
+                if row[column]
             ),
             as_of=source["as_of"],
             as_of_kind=source["as_of_kind"],
             source=source["text"],
             licence=source["licence"],
-            notes=note["text"] if note else "",
-            history=note is not None and note["history"] == "1",
+            notes=note.get("text", ""),
+            history=note.get("history") == "1",
             marketplace=name == "marketplace",
+            trust=_worse(source["trust"], note.get("trust", "")),
+            kind=_KINDS.get(note.get("kind", "")) or _kind_of(row["provider"]),
             **instances[row["provider"], row["instance_type"]],
             **places[row["provider"], row["region"]],
         )
         found.append(offer)
     return tuple(found)
+
+
+_TRUST: Final[dict[str, Trust]] = {"primary": "primary", "secondary": "secondary", "contradicted": "contradicted"}
+
+_KINDS: Final[dict[str, OfferKind]] = {"serverless worker": "serverless worker", "marketplace": "marketplace"}
+
+
+def _worse(source: str, note: str) -> Trust:
+    """The lesser trust of a source and of a note on the row."""
+    order = [*_TRUST]
+    return _TRUST[max(source, note or source, key=order.index)]
+
+
+@cache
+def _kind_of(provider: str) -> OfferKind:
+    known = providers().get(provider)
+    return "marketplace" if known is not None and is_community(known) else "instance"
 
 
 def _instance(row: Row) -> dict[str, Any]:

@@ -26,6 +26,7 @@ __all__ = [
     "carbon",
     "carbon_of",
     "countries",
+    "is_community",
     "providers",
     "storage_prices",
 ]
@@ -59,6 +60,11 @@ def countries() -> Mapping[str, Country]:
             for row in table(DATA / "providers" / "countries.csv")
         }
     )
+
+
+def is_community(provider: Provider) -> bool:
+    """Hosts of strangers, without a service level: marketplaces, auctions, brokers."""
+    return any(word in provider.kind for word in ("marketplace", "broker"))
 
 
 def _from_row(row: Row) -> Provider:

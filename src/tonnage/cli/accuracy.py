@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.showing import on_terminal, why_option
+from tonnage.cli.options import on_terminal, why_option
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ BY = ("engine", "accelerator", "family", "precision", "load")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable report (schema tonnage.accuracy/1).")
 @click.option("--rows", "rows_file", type=click.Path(dir_okay=False), help="Write every row and quantity as CSV.")
 @click.option("--markdown", type=click.Path(dir_okay=False), help="Write the report as a Markdown page.")
+@click.option(
+    "--figures", type=click.Path(dir_okay=False), help="Write the left-out figures as CSV, as the web page shows them."
+)
 @click.option("--block", "blocks", multiple=True, help="Only this block; may be given several times.")
 @click.option("--by", type=click.Choice(BY), help="Split each block further.")
 @click.option(
@@ -50,6 +53,7 @@ def accuracy(
     as_json: bool,
     rows_file: str | None,
     markdown: str | None,
+    figures: str | None,
     blocks: tuple[str, ...],
     by: str | None,
     leave_out: str | None,
@@ -101,6 +105,11 @@ def accuracy(
     if markdown:
         page = _page(wanted, scores, markdown=Path(markdown), paths=paths)
         Path(markdown).write_text(as_markdown(replace(report, blocks=report_of(scores).blocks), page), encoding="utf-8")
+    if figures:
+        from tonnage.report.out_of_sample import standing_rows
+
+        with Path(figures).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(standing_rows(report.out_of_sample))
     _print(report, why=why, as_json=as_json)
 
 

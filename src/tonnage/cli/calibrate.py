@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.showing import why_option, working
+from tonnage.cli.options import why_option, working
 
 __all__ = ["calibrate"]
 

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from tonnage.catalog.additions import TEMPLATE, Additions, gather
 from tonnage.catalog.filters import Order, Wanted
-from tonnage.cli.showing import on_terminal
+from tonnage.cli.options import on_terminal
 from tonnage.domain.listing import AcceleratorCard, Listing
 from tonnage.units import read
 
@@ -127,15 +127,22 @@ def accelerators_command(names: tuple[str, ...], **options: Any) -> None:
 
 @catalog.command("offers")
 @click.option("--accelerator", "accelerators", multiple=True, help="repeat for several")
+@click.option("--check", "check", is_flag=True, help="audit the book instead: outliers, contradictions, age, gaps")
 @_with(_OF_PART, _OF_OFFER, _OUTPUT, _limit(50), _OWN)
-def offers_command(**options: Any) -> None:
+def offers_command(check: bool, **options: Any) -> None:
     """
     Rentable instances, cheapest accelerator-hour first.
 
-    `price` is of one accelerator (its spot price with --spot), the terms are of the whole instance.
+    `price` is of one accelerator (its spot price with --spot), the terms are of the whole instance. --check shows
+    instead what speaks against prices of the book; filters do not apply to it.
     """
     asked = _asked(options)
     if asked is None:
+        return
+    if check:
+        from tonnage.catalog.offer_audit import offers_audit
+
+        _show(offers_audit(today=asked.today, additions=asked.additions), asked)
         return
     from tonnage.catalog.listings import offers_listing
 

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from tonnage.cli import remark_date
-from tonnage.cli.showing import show_options, working
+from tonnage.cli.options import show_options, working
 
 __all__ = ["check"]
 

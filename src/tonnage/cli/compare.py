@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tonnage.cli.showing import watch_bar, why_option
+from tonnage.cli.options import watch_bar, why_option
 from tonnage.cli.simulate import print_simulated
 
 __all__ = ["compare"]

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from tonnage.cli import remark_date
-from tonnage.cli.options import Grouped, request_options
-from tonnage.cli.showing import show_options, working
+from tonnage.cli.options import Grouped, request_options, show_options, working
 from tonnage.domain.requests.cost import RentOrBuyRequest
 
 __all__ = ["cost"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.showing import why_option
+from tonnage.cli.options import why_option
 from tonnage.units import read
 
 __all__ = ["diagnose"]

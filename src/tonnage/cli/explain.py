@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tonnage.cli.showing import why_option, working
+from tonnage.cli.options import why_option, working
 
 __all__ = ["explain"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.showing import on_terminal
+from tonnage.cli.options import on_terminal
 
 if TYPE_CHECKING:
     from tonnage.export.target import Target

@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Grouped, request_options
-from tonnage.cli.showing import show_options, working
+from tonnage.cli.options import Grouped, request_options, show_options, working
 from tonnage.domain.requests.fit import FitRequest
 
 __all__ = ["fit"]

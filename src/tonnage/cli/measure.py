@@ -12,7 +12,7 @@ import click
 
 from tonnage.cli.history import keep
 from tonnage.cli.measure_train import train
-from tonnage.cli.showing import why_option
+from tonnage.cli.options import why_option
 from tonnage.domain.measurement import Capacity, Load, Measurement
 from tonnage.domain.workload import Slo
 from tonnage.errors import BadRequest

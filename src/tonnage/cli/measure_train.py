@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.history import keep
-from tonnage.cli.showing import why_option
+from tonnage.cli.options import why_option
 from tonnage.errors import BadRequest, echo
 from tonnage.units import read
 

@@ -14,8 +14,7 @@ import click
 import msgspec
 
 from tonnage.cli import remark_date
-from tonnage.cli.options import Grouped, request_groups, request_options
-from tonnage.cli.showing import show_options, working
+from tonnage.cli.options import Grouped, request_groups, request_options, show_options, working
 from tonnage.domain.requests.table import REQUESTS
 
 __all__ = ["plan"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.showing import on_terminal, working
+from tonnage.cli.options import on_terminal, working
 from tonnage.errors import BadFact, echo
 
 if TYPE_CHECKING:

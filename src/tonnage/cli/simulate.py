@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.showing import watch_bar, why_option
+from tonnage.cli.options import watch_bar, why_option
 
 if TYPE_CHECKING:
     from tonnage.domain.compare import Comparison

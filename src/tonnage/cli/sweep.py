@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.showing import on_terminal, working
+from tonnage.cli.options import on_terminal, working
 from tonnage.errors import BadRequest, echo
 
 __all__ = ["sweep"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tonnage.cli.showing import why_option
+from tonnage.cli.options import why_option
 
 __all__ = ["trace"]
 

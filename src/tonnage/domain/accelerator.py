@@ -8,13 +8,24 @@ case says that half of it is counted.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
 
 from tonnage.domain.calibration import Calibration
 
-__all__ = ["STATUSES", "Accelerator", "Fact", "HostNeed", "Link", "Measured", "PublishedResult", "ScaleUpDomain"]
+__all__ = [
+    "STATUSES",
+    "Accelerator",
+    "Fact",
+    "HostNeed",
+    "Link",
+    "Measured",
+    "PublishedResult",
+    "ScaleUpDomain",
+    "parse_slice_name",
+]
 
 STATUSES: Final = ("released", "announced", "facts-only")
 """
@@ -200,3 +211,19 @@ class HostNeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the offer, for the same share of instances; absent = not listed."""
     enough: bool | None = None
     why: str = ""
+
+
+_SLICE: Final = re.compile(r"(?P<parent>.+?)(?::|\s+mig\s+)(?P<profile>\d+g\.\d+gb)", re.IGNORECASE)
+
+
+def parse_slice_name(name: str) -> tuple[str, str] | None:
+    """
+    The parent and the profile that a name of a slice means; absent for whole accelerators.
+
+    Examples
+    --------
+    >>> parse_slice_name("H100:1g.10gb"), parse_slice_name("NVIDIA A100-SXM4-40GB MIG 1g.5gb"), parse_slice_name("h100")
+    (('H100', '1g.10gb'), ('NVIDIA A100-SXM4-40GB', '1g.5gb'), None)
+    """
+    match = _SLICE.fullmatch(name.strip())
+    return None if match is None else (match["parent"], match["profile"].lower())

@@ -17,6 +17,7 @@ from tonnage.domain.requests.cost import OwnedMachine, RentOrBuyRequest
 __all__ = [
     "COST_SCHEMA",
     "BillingRules",
+    "BoughtTokens",
     "Claim",
     "EnergyUse",
     "Input",
@@ -27,6 +28,7 @@ __all__ = [
     "RentOrBuyRequest",
     "SampleCosts",
     "Swing",
+    "TokensInstead",
     "UnitCosts",
 ]
 
@@ -177,6 +179,39 @@ class UnitCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requests_per_usd: float
     max_requests_per_s_per_usd_hour: float
     """Queries per second per dollar: largest rate within the objectives over the hourly price. [1/s per USD/h]"""
+
+
+class BoughtTokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one API charges for the load of a serving plan, with nothing of a prompt taken as cached."""
+
+    provider: str
+    name: str
+    """The provider's own name of the model."""
+    usd_per_million_input: float
+    usd_per_million_output: float
+    usd_per_request: float
+    """Of a mean request. [USD]"""
+    usd_per_hour: float
+    """At the mean load. [USD/h]"""
+    usd_per_million_cached_input: float | None = None
+    """Absent = no such price."""
+    page: str = ""
+    as_of: str = ""
+    source: str = ""
+
+
+class TokensInstead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Buying the tokens of a serving plan from those who sell them, against renting what makes them (G11)."""
+
+    options: tuple[BoughtTokens, ...]
+    """The cheapest first, one for each provider."""
+    times: float
+    """The plan's cost over the cheapest of them, at the mean load. [-]"""
+    wins_from_per_s: float | None = None
+    """Mean rate from which an option of the plan costs no more than the cheapest; absent = at none. [1/s]"""
+    wins_with: str = ""
+    """That option's configuration."""
+    sentence: str = ""
 
 
 class SampleCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -62,7 +62,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     Serving engine, version and the settings a user can give; absent = the engine's own default.
 
-    Absent settings are filled by `tonnage.engines.settings`, which knows each engine's defaults by
+    Absent settings are filled by `tonnage.engines.registry`, which knows each engine's defaults by
     version and accelerator.
     """
 

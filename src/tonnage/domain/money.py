@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -11,12 +11,14 @@ __all__ = [
     "STALE_AFTER_DAYS",
     "CarbonIntensity",
     "Offer",
+    "OfferKind",
     "OwnedParameter",
     "Price",
     "Provider",
     "SpotRecord",
     "Term",
     "TokenPrice",
+    "Trust",
     "is_stale",
 ]
 
@@ -27,11 +29,24 @@ Term = str
 """on-demand, spot, reserved-1y, reserved-3y, block (prepaid for days), owned."""
 
 
+Trust = Literal["primary", "secondary", "contradicted"]
+"""
+Who says a price. primary: the seller's own page or interface, or the user; secondary: a third party's table, a broker,
+arithmetic from another region, an unclear currency; contradicted: the seller's own list says otherwise.
+"""
+
+
 class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One listed price of a whole instance. [USD/h]"""
 
     term: Term
     usd_per_hour: float
+    estimated: bool = False
+    """Computed from an average discount: the seller does not list it."""
+
+
+OfferKind = Literal["instance", "serverless worker", "marketplace"]
+"""What is sold: a machine, a worker that a platform starts and stops, or a stranger's machine."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,10 +81,18 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """From a source that states no licence."""
     history: bool = False
     """Superseded, or of a retiring series: shows where prices came from, never offered as today's."""
+    trust: Trust = "primary"
+    """What is not primary never leads a plan where a primary price is known."""
+    kind: OfferKind = "instance"
 
     def usd_per_hour(self, term: Term) -> float | None:
         """Listed price of the whole instance for one term; absent when not offered. [USD/h]"""
         return next((price.usd_per_hour for price in self.prices if price.term == term), None)
+
+    def trust_of(self, term: Term) -> Trust:
+        """Who says the price of one term; an estimated one is secondary, however the others were found."""
+        estimated = any(price.estimated for price in self.prices if price.term == term)
+        return "secondary" if estimated and self.trust == "primary" else self.trust
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,9 +13,10 @@ import msgspec
 
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Part, Quantity, Verdict
-from tonnage.domain.cost import BillingRules, EnergyUse, UnitCosts
+from tonnage.domain.cost import BillingRules, EnergyUse, TokensInstead, UnitCosts
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.money import OfferKind, Trust
 from tonnage.domain.precision import Precision
 from tonnage.domain.published import QualityChange
 from tonnage.domain.workload import Serve
@@ -135,6 +136,9 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The price is older than 90 days."""
     country: str = ""
     notes: str = ""
+    trust: Trust = "primary"
+    """Who says the price; what is not primary comes after every option whose price is."""
+    kind: OfferKind = "instance"
 
     @property
     def usd_per_hour(self) -> float:
@@ -378,3 +382,5 @@ class ServePlan(
     """The first option over a day, a week, or bursts and pauses; absent when the load is not said to vary so."""
     pools: SeparatePools | None = None
     """Prefill and decode apart; absent when not asked for, or when no such fleet meets the objectives."""
+    tokens: TokensInstead | None = None
+    """Buying the tokens instead; absent where no provider states a price of them, or nothing serves the load."""

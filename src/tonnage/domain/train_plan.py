@@ -182,6 +182,8 @@ class TrainPlan(RankedPlan[Train | FineTune, TrainOption], frozen=True, kw_only=
     frontier: tuple[int, ...] = ()
     """Indices of options that no other beats in cost and time at once."""
     scaling: tuple[ScalingPoint, ...] = ()
+    faster: str = ""
+    """Other software, or 8-bit products, that would be much faster on the first option's accelerators."""
     stops_paying: str = ""
     """Where adding accelerators stops paying."""
     spot: str = ""

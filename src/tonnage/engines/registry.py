@@ -1,27 +1,47 @@
-"""Which engines are there? Every module of this folder that holds a record; nothing else lists them."""
+"""
+Which engines and frameworks are known, and what does one do when a setting is not given, or a release?
+
+Each engine's record has a function that returns its defaults as `Default`s: field, value, and where it is written.
+Versions matter: vLLM raised its memory share in 0.21 and changed its batch limits four times. A version can be a
+release ("0.6.4"), a word around one ("rocm7.0_vllm_0.10.2"), or a date ("2025-07"), which stands for the release of
+that month; without any of them the newest release known here is assumed, and `assumptions` says so.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from tonnage import engines as folder
-from tonnage.domain.engine_spec import EngineSpec, ServerMetrics
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.engine_spec import Default, EngineSpec, ResolvedEngine, ServerMetrics, Starting
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model
 from tonnage.errors import UnknownName
 
 __all__ = [
+    "assumptions",
+    "defaults",
     "engine_name",
     "engine_spec",
     "engines",
+    "explain_defaults",
     "find_engine",
     "planned_engines",
     "records",
+    "release",
+    "resolve_engine",
     "server_metrics",
+    "stated_release",
     "unlisted_engine",
+    "unsupported_reason",
 ]
 
 
@@ -107,3 +127,133 @@ def records(attribute: str) -> list[Any]:
     """What the modules of the folder hold under that name, in the order of the modules' names."""
     found = (getattr(_module(stem), attribute, None) for stem in sorted(_stems()))
     return [record for record in found if record is not None]
+
+
+Release = tuple[int, ...]
+
+NEWEST: Final[Release] = (99_999,)
+"""Stands for the newest release when the version is not known."""
+
+
+def release(engine: Engine, year: int | None = None) -> Release | None:
+    """The release as numbers; from a date in the version, else from the year it ran; absent when neither is given."""
+    text = engine.version or ""
+    if build := re.search(r"\bb(\d{3,5})\b", text):
+        return (int(build.group(1)),)
+    found = _RELEASE.search(_after_name(text, engine.name))
+    spec = find_engine(engine.name)
+    known = spec.releases if spec is not None else ()
+    month = _month(text) or (f"{year}-06" if year is not None else None)
+    if found is not None and (month is None or ".x" not in text):
+        return _numbers(found.group(1))
+    if month is None or not known:
+        return _numbers(found.group(1)) if found is not None else None
+    dated = _numbers(next((number for day, number in reversed(known) if day <= month), known[0][1]))
+    if found is not None:  # "0.2.x (Dec 2023)": the month picks the release of that line
+        line = _numbers(found.group(1))
+        return dated if dated[: len(line)] == line else line
+    words = spec.words if spec is not None else ()
+    least = [least for word, least in words if re.match(rf"{word}\b", text, re.IGNORECASE)]
+    return max((dated, *least))
+
+
+def stated_release(engine: Engine, year: int | None = None) -> Release | None:
+    """The same where a version may be another product's number, which says nothing: the year alone dates it then."""
+    found = release(engine, year)
+    below = engine_spec(engine.name).versions_below
+    if found is not None and below is not None and found >= below:
+        return release(msgspec.structs.replace(engine, version=None), year)
+    return found
+
+
+def resolve_engine(engine: Engine, year: int | None = None) -> ResolvedEngine:
+    """The engine as it will run: its record and its release beside its settings, which may still be filled."""
+    spec = engine_spec(engine.name)
+    return ResolvedEngine(spec=spec, settings=engine, release=release(engine, year) or NEWEST)
+
+
+_RELEASE: Final = re.compile(r"(?<![\d.])(\d{1,2}(?:\.\d{1,3}){1,2})(?!\d)")
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def _month(text: str) -> str | None:
+    """The month a text names: "2025-07", "20251006", "Jan 2025", or the middle of a bare year."""
+    if found := re.search(r"(20\d\d)-?([01]\d)", text):
+        return f"{found.group(1)}-{found.group(2)}"
+    if found := re.search(r"\b(\w{3})\w*[ -](20\d\d)\b", text):
+        name = found.group(1).lower()
+        return f"{found.group(2)}-{_MONTHS.index(name) + 1:02d}" if name in _MONTHS else f"{found.group(2)}-06"
+    found = re.search(r"\b(20\d\d)\b", text)
+    return f"{found.group(1)}-06" if found else None
+
+
+def _after_name(text: str, name: str) -> str:
+    """The part of a container tag that follows the engine's name: "rocm7.0.0_vllm_0.10.2" -> "0.10.2"."""
+    return text.rsplit(f"{name}_", 1)[-1] if f"{name}_" in text else text
+
+
+def _numbers(text: str) -> Release:
+    return tuple(int(number) for number in text.split("."))
+
+
+def unsupported_reason(engine: str, accelerator: Accelerator) -> str | None:
+    """One sentence why the engine does not run on this accelerator; absent when nothing speaks against it."""
+    spec = engine_spec(engine)
+    if spec.vendors is not None and accelerator.vendor not in spec.vendors:
+        return f"{spec.name} does not run on {accelerator.vendor} accelerators"
+    least, stated = spec.least_capability, accelerator.compute_capability
+    # Other makers name their targets otherwise ("gfx942").
+    if accelerator.vendor == "NVIDIA" and least is not None and stated is not None and float(stated) < least:
+        return f"{spec.name} needs compute capability {least}, and {accelerator.name} has {stated}"
+    return None
+
+
+def explain_defaults(
+    engine: Engine,
+    accelerator: Accelerator,
+    *,
+    model: Model,
+    layout: Layout | None = None,
+    year: int | None = None,
+    offline: bool = False,
+) -> tuple[Default, ...]:
+    """The settings the engine would choose itself on this accelerator for this model, each with its source."""
+    spec = engine_spec(engine.name)
+    known = msgspec.structs.replace(engine, name=spec.name)
+    at = Starting(
+        engine=known,
+        release=release(known, year) or NEWEST,
+        accelerator=accelerator,
+        model=model,
+        layout=layout or Layout(),
+        offline=offline,
+    )
+    return tuple(spec.defaults(at))
+
+
+def defaults(
+    engine: Engine,
+    accelerator: Accelerator,
+    *,
+    model: Model,
+    layout: Layout | None = None,
+    year: int | None = None,
+    offline: bool = False,
+) -> Engine:
+    """
+    The engine with every absent setting filled by its own default; what the user gave stays.
+
+    `year` dates an engine whose version is not known; `offline` takes the defaults of the batch class where they
+    differ from the server's.
+    """
+    chosen = explain_defaults(engine, accelerator, model=model, layout=layout, year=year, offline=offline)
+    filled = {default.field: default.value for default in chosen if getattr(engine, default.field) is None}
+    return msgspec.structs.replace(engine, name=engine_name(engine.name), **filled)
+
+
+def assumptions(engine: Engine, year: int | None = None) -> tuple[str, ...]:
+    """What had to be assumed about the engine, one sentence each."""
+    if release(msgspec.structs.replace(engine, name=engine_name(engine.name)), year) is not None:
+        return ()
+    what = f"version '{engine.version}' is not a release" if engine.version else "version not given"
+    return (f"{engine.name}: {what}; defaults of the newest release known are used",)

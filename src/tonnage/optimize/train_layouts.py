@@ -155,7 +155,7 @@ def arrangements(model: Model, space: Space, *, pruned: Counter[str]) -> Iterato
 def degrees(model: Model, space: Space, *, template: TrainSetup, pruned: Counter[str]) -> Iterator[TrainLayout]:
     """Degrees of parallelism that multiply to the count and divide the model."""
     layers = max(1, _layers(model))
-    pipelined = template.software.model_parallel and not template.adapter
+    pipelined = template.software.model_parallel
     for tp in [space.tp] if space.tp else _tensor_degrees(model, space, template, pruned):
         for cp in [space.cp] if space.cp else _context_degrees(space, template, pruned):
             if space.count % (tp * cp):
@@ -216,7 +216,7 @@ def _recomputes(template: TrainSetup) -> tuple[Recompute, ...]:
 
 
 def _tensor_degrees(model: Model, space: Space, template: TrainSetup, pruned: Counter[str]) -> Iterator[int]:
-    if not template.software.tensor_parallel or template.adapter or not _layers(model):
+    if not template.software.tensor_parallel or _plain(template) or not _layers(model):
         yield 1
         return
     heads = {
@@ -231,8 +231,13 @@ def _tensor_degrees(model: Model, space: Space, template: TrainSetup, pruned: Co
             yield tp
 
 
+def _plain(template: TrainSetup) -> bool:
+    """Adapters under software that splits no layers by habit: its scripts for them shard, and do nothing else."""
+    return template.adapter and not template.software.model_parallel
+
+
 def _context_degrees(space: Space, template: TrainSetup, pruned: Counter[str]) -> Iterator[int]:
-    if not template.software.context_parallel or template.adapter:
+    if not template.software.context_parallel or _plain(template):
         yield 1
         return
     for cp in _powers(min(MAX_CP, space.count)):
@@ -246,7 +251,7 @@ def _expert_degrees(model: Model, space: Space, template: TrainSetup, *, ranks: 
     if space.ep:
         return [space.ep]
     experts = [g.feed_forward.num_experts for g in model.layers if isinstance(g.feed_forward, Moe)]
-    if not experts or not template.software.expert_parallel or template.adapter:
+    if not experts or not template.software.expert_parallel or _plain(template):
         return [1]
     whole = math.gcd(*experts)
     return [ep for ep in _powers(min(whole, ranks)) if whole % ep == 0 and ranks % ep == 0]

@@ -40,7 +40,7 @@ def _question(kind: str, read_in: str, *, planned_in: str = "") -> Question:
 
 QUESTIONS: Final[dict[str, Question]] = {
     "serve": _question("serve", "serve"),
-    "batch": _question("batch", "batch"),
+    "batch": _question("batch", "serve"),
     "train": _question("train", "train"),
     "finetune": _question("finetune", "train", planned_in="train"),
     "infer": _question("infer", "infer"),

@@ -29,8 +29,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.workload import Lengths
-from tonnage.engines.registry import engine_spec, find_engine, unlisted_engine
-from tonnage.engines.settings import defaults, resolve_engine, stated_release
+from tonnage.engines.registry import defaults, engine_spec, find_engine, resolve_engine, stated_release, unlisted_engine
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.planning.error_model import basis_of_tier

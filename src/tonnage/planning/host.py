@@ -1,33 +1,214 @@
-"""What a machine must bring around its accelerators so that they do not starve while they serve (C7).
+"""
+What a machine brings around its accelerators: processors and memory for serving (C7), and the power it draws.
 
 An engine is several processes: one that takes requests, tokenises and detokenises, one that schedules, for each
 data-parallel rank; one worker for each accelerator. They poll, so that each keeps a virtual core busy. How much memory
-a process takes is assumed, and says so.
+a process takes is assumed, and says so. The most a machine draws is a row of the ownership table where somebody
+published it; elsewhere the board's own limit is multiplied by what whole machines draw over their boards, the median
+of the published ones.
 """
 
 from __future__ import annotations
 
+import math
+from functools import cache
+from statistics import median
 from typing import Final
+
+import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.domain.accelerator import HostNeed
+from tonnage.domain.accelerator import Accelerator, HostNeed
+from tonnage.domain.cost import EnergyUse
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.layout import Layout
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill
+from tonnage.errors import Unmeasured
 from tonnage.planning.cold_start import STARTS, TIMED_WEIGHT_BYTES
+from tonnage.pricing.energy import carbon_kg, energy_kwh, mean_power_w, tokens_per_joule
 from tonnage.units import GiB, show
 
 __all__ = [
     "IMAGES_PER_CORE",
+    "SERVING_LOAD",
+    "TRAINING_LOAD",
+    "LoadShare",
+    "MachinePower",
+    "energy_use",
+    "host_factor",
     "host_need",
+    "machine_power",
     "offer_of",
     "offload_needs",
     "sampling_needs",
     "serving_needs",
     "serving_processes",
 ]
+
+
+class MachinePower(msgspec.Struct, frozen=True, kw_only=True):
+    """The most a machine draws, and the boards' share of it. [W]"""
+
+    watts: float
+    low: float
+    high: float
+    board_watts: float
+    source: str
+
+
+class LoadShare(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean draw of a working machine over the most it draws. [-]"""
+
+    value: float
+    low: float
+    high: float
+    source: str
+
+
+SERVING_LOAD: Final = LoadShare(
+    value=0.6, low=0.4, high=0.8, source="ownership table, typical_load_factor: inference 0.4 to 0.8 of the maximum"
+)
+
+TRAINING_LOAD: Final = LoadShare(
+    value=0.9,
+    low=0.8,
+    high=1.0,
+    source="ownership table, typical_load_factor: training near 0.85 to 0.95 of the maximum",
+)
+
+
+@cache
+def host_factor() -> tuple[float, float, float]:
+    """What whole machines draw over their boards' limits: median, least and most of the published ones. [-]"""
+    parts = catalog.accelerators()
+    ratios = []
+    for server in catalog.servers().values():
+        board = parts[server.accelerator].power_w
+        if server.power and board:
+            ratios.append(catalog.parameter("server_power_max", server.power).value / (server.count * board))
+    return median(ratios), min(ratios), max(ratios)
+
+
+def machine_power(accelerator: Accelerator, *, count: float) -> MachinePower:
+    """
+    The most that `count` accelerators and their hosts draw.
+
+    Raises
+    ------
+    Unmeasured
+        Nobody published the accelerator's power.
+    """
+    board = accelerator.power_w
+    if board is None:
+        raise Unmeasured(
+            f"the power of {accelerator.id} is not published; give it with --set {accelerator.id}.power='300 W'"
+        )
+    middle, least, most = host_factor()
+    known = next((s for s in catalog.servers().values() if s.accelerator == accelerator.id and s.power), None)
+    unchanged = catalog.accelerators().get(accelerator.id)
+    if known is not None and unchanged is not None and unchanged.power_w == board:
+        row = catalog.parameter("server_power_max", known.power)
+        watts = row.value / known.count * count
+        return MachinePower(
+            watts=watts, low=watts, high=watts, board_watts=board * count, source=f"{known.power}: {row.source}"
+        )
+    source = (
+        f"{count:g} x {board:g} W board limit x {middle:.2f} for the host: median of published machines "
+        f"({least:.2f} to {most:.2f})"
+    )
+    boards = board * count
+    return MachinePower(
+        watts=boards * middle, low=boards * least, high=boards * most, board_watts=boards, source=source
+    )
+
+
+TOKENS: Final = 1e6
+SECONDS_PER_HOUR: Final = 3600.0
+
+
+def energy_use(
+    accelerator: Accelerator,
+    *,
+    count: float,
+    busy: float,
+    bill: Bill,
+    output_tokens_per_s: float | None = None,
+    load: LoadShare = SERVING_LOAD,
+) -> EnergyUse | None:
+    """
+    Mean power and what follows from it; absent where the accelerator's power is not published.
+
+    Parameters
+    ----------
+    count : float
+        Accelerators that stand.
+    busy : float
+        Share of time at work. [-]
+    bill : Bill
+        Where they stand: provider, region, country.
+    output_tokens_per_s : float, optional
+        Of all together, on average. [tokens/s]
+    load : LoadShare, optional
+        What a working machine draws of the most it draws.
+    """
+    try:
+        machine = machine_power(accelerator, count=count)
+    except Unmeasured:
+        return None
+    idle = catalog.parameter("server_power", "idle_share_of_max")
+    share = mean_power_w(power_w=1.0, utilisation=busy, load_share=load.value, idle_share=idle.value)
+    pue, pue_low, pue_high, pue_source = _pue(bill.provider)
+    watts = machine.watts * share * pue
+    down, up = _band(machine, load=load, pue=(pue / pue_low, pue_high / pue))
+    grid = catalog.carbon_of(country=bill.country, provider=bill.provider, region=bill.region)
+    kwh = energy_kwh(power_w=watts)
+    per_million = None
+    if output_tokens_per_s:
+        per_million = energy_kwh(power_w=watts, hours=TOKENS / output_tokens_per_s / SECONDS_PER_HOUR)
+    return EnergyUse(
+        power_w=watts,
+        power_w_low=watts / down,
+        power_w_high=watts * up,
+        board_w=machine.board_watts * share,
+        host_w=(machine.watts - machine.board_watts) * share,
+        pue=pue,
+        kwh_per_month=kwh,
+        kwh_per_million_tokens=per_million,
+        tokens_per_joule=tokens_per_joule(tokens_per_s=output_tokens_per_s, power_w=watts)
+        if output_tokens_per_s
+        else None,
+        kg_co2_per_month=carbon_kg(kwh=kwh, grams_per_kwh=grid.grams_per_kwh) if grid else None,
+        g_co2_per_million_tokens=per_million * grid.grams_per_kwh if grid and per_million else None,
+        grams_per_kwh=grid.grams_per_kwh if grid else None,
+        grid=f"{grid.name} ({grid.id})" if grid else "",
+        sources=(
+            machine.source,
+            f"working {busy:.0%} of the time at {load.value:.0%} of that, else {idle.value:.0%}: "
+            f"{load.source}; {idle.source}",
+            pue_source,
+            *((f"{grid.grams_per_kwh:g} g/kWh: {grid.source}, {grid.as_of or 'no date'}",) if grid else ()),
+        ),
+    )
+
+
+def _pue(provider: str) -> tuple[float, float, float, str]:
+    """Of the building: hyperscalers publish theirs, of others nothing is known but how data centres are built."""
+    known = catalog.providers().get(provider)
+    best, common = catalog.parameter("pue", "hyperscaler_best"), catalog.parameter("pue", "modern_ai_dc")
+    worst = catalog.parameter("pue", "industry_average_uptime")
+    row = best if known is not None and known.kind == "hyperscaler" else common
+    low, high = best.low or best.value, worst.value if row is common else best.high or best.value
+    return row.value, low, high, f"PUE {row.value:g}: {row.source}"
+
+
+def _band(machine: MachinePower, *, load: LoadShare, pue: tuple[float, float]) -> tuple[float, float]:
+    """Factors below and above the mean power: load, host and building, added in squares as logarithms."""
+    down = math.hypot(math.log(load.value / load.low), math.log(machine.watts / machine.low), math.log(pue[0]))
+    up = math.hypot(math.log(load.high / load.value), math.log(machine.high / machine.watts), math.log(pue[1]))
+    return math.exp(down), math.exp(up)
+
 
 SHARD_BYTES: Final = 5e9
 """Largest file that Hugging Face's `save_pretrained` writes by default: what loading holds at once. [bytes]"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.providers import is_community
 from tonnage.domain.accelerator import Accelerator, Link
 from tonnage.domain.answer import Verdict
-from tonnage.domain.money import Offer, Provider
+from tonnage.domain.money import Offer, OfferKind, Provider
 from tonnage.domain.plan import Rejection
 from tonnage.domain.workload import Filters
 from tonnage.pricing.terms import billing_rules, stated_step_s
@@ -62,7 +63,7 @@ OfferTest = Callable[[Filters, Offer, Mapping[str, Provider]], bool]
 OFFER_TESTS: Final[dict[str, OfferTest]] = {
     "shared": lambda f, o, p: o.count >= 1,
     "marketplace": lambda f, o, p: f.marketplace or not o.marketplace,
-    "community": lambda f, o, p: f.community or bool(f.providers) or not _is_community(p.get(o.provider)),
+    "community": lambda f, o, p: f.community or bool(f.providers) or not _of_strangers(p.get(o.provider)),
     "provider": lambda f, o, p: not f.providers or o.provider in f.providers,
     "region": lambda f, o, p: not f.regions or o.region in f.regions,
     "country": lambda f, o, p: not f.countries or o.country in f.countries,
@@ -80,11 +81,15 @@ OFFER_TESTS: Final[dict[str, OfferTest]] = {
 """Filters on an offer, in the order that names the reason."""
 
 
-def sites(filters: Filters, *, additions: Additions) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
+def sites(
+    filters: Filters, *, additions: Additions, without: Collection[OfferKind] = ()
+) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
     """
     Sites that pass, and the accelerators that do not with the filter that removed their last offer.
 
-    Accelerators that nobody in the catalogue rents are left out silently unless the user named them.
+    Accelerators that nobody in the catalogue rents are left out silently unless the user named them. `without` leaves
+    out kinds of offers that cannot do the work: a serverless worker trains nothing. Prices of primary sources stand
+    before all others: those are asked only where a part has no other.
     """
     providers = catalog.providers()
     rented: dict[str, list[Offer]] = {}
@@ -102,9 +107,9 @@ def sites(filters: Filters, *, additions: Additions) -> tuple[tuple[Site, ...], 
         if failed is not None:
             excluded.append(_excluded(accelerator, failed, "does not pass"))
             continue
-        passing, last = _passing(filters, offers, providers)
+        passing, last = _passing(filters, [o for o in offers if o.kind not in without], providers)
         if passing:
-            open_sites += _by_link(accelerator, passing)
+            open_sites += _by_link(accelerator, _confirmed(passing, filters.terms))
         else:
             why = f"removes the last of {len(offers)} offers" if offers else "has no offer in the catalogue"
             excluded.append(_excluded(accelerator, last, why))
@@ -159,9 +164,23 @@ def _by_link(accelerator: Accelerator, offers: list[Offer]) -> list[Site]:
     ]
 
 
-def _is_community(provider: Provider | None) -> bool:
-    """Hosts of strangers, without a service level: marketplaces, auctions, brokers."""
-    return provider is not None and any(word in provider.kind for word in ("marketplace", "broker"))
+def _confirmed(offers: list[Offer], terms: Sequence[str]) -> list[Offer]:
+    """
+    Those of primary sources under a term asked for, where there are any; else all, whose bills then say so.
+
+    A secondary price cheaper than every primary one is the usual mark of an error, so that it wins nothing; but a part
+    that only a secondary source prices keeps its technical plan.
+    """
+    sure = [
+        offer
+        for offer in offers
+        if any(offer.usd_per_hour(term) is not None and offer.trust_of(term) == "primary" for term in terms)
+    ]
+    return sure or offers
+
+
+def _of_strangers(provider: Provider | None) -> bool:
+    return provider is not None and is_community(provider)
 
 
 def _fact(provider: Provider | None, name: str) -> str:

@@ -8,7 +8,9 @@ charged for is the business of `tonnage.pricing.terms`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import date
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -16,7 +18,15 @@ from tonnage.domain.answer import Basis, Part, Verdict
 from tonnage.domain.money import Offer, is_stale
 from tonnage.domain.plan import Bill
 
-__all__ = ["HOURS_PER_MONTH", "bill", "instances_needed", "usd_per_hour_of", "with_spares"]
+__all__ = [
+    "HOURS_PER_MONTH",
+    "bill",
+    "by_trust_and_cost",
+    "instances_needed",
+    "primary_first",
+    "usd_per_hour_of",
+    "with_spares",
+]
 
 HOURS_PER_MONTH = 730.0
 """8,760 hours a year over 12 months, as clouds bill. [h]"""
@@ -67,7 +77,33 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
         as_of_kind=offer.as_of_kind,
         stale=is_stale(offer.as_of, today=today),
         notes=offer.notes,
+        trust=offer.trust_of(term),
+        kind=offer.kind,
     )
+
+
+def by_trust_and_cost(made: Bill) -> tuple[bool, float]:
+    """Order of bills and of what they pay for: prices of primary sources first, then the cheapest."""
+    return made.trust != "primary", made.usd_per_hour
+
+
+class Billed(Protocol):
+    """An option of any kind of plan with the bill that it is ranked by, if it is rented."""
+
+    @property
+    def bill(self) -> Bill | None: ...
+    @property
+    def sure(self) -> bool: ...
+
+
+Option = TypeVar("Option", bound=Billed)
+
+
+def primary_first(options: Iterable[Option]) -> list[Option]:
+    """
+    Ranked options, those with the confidence asked for first, of them those at a price that its seller states.
+    """
+    return sorted(options, key=lambda o: (not o.sure, o.bill is not None and o.bill.trust != "primary"))
 
 
 def usd_per_hour_of(made: Bill, *, replicas: int, ranks: int) -> float:

@@ -27,7 +27,7 @@ from tonnage.report.document import Block, Document, Text
 from tonnage.report.terminal import print_blocks
 
 __all__ = [
-    "DOCUMENTS", "EXPLANATIONS", "blocks_of", "document_of", "drawn", "explanation_of", "fragment", "plot",
+    "DOCUMENTS", "EXPLANATIONS", "blocks_of", "document_of", "drawn", "explains", "explanation_of", "fragment", "plot",
     "show", "show_document",
 ]  # fmt: skip
 
@@ -78,6 +78,11 @@ def explanation_of(plan: Any, *, rank: int = 1) -> Document:
     """
     document: Document = _report(EXPLANATIONS, plan)(plan, rank=rank)
     return document
+
+
+def explains(answer: Any) -> bool:
+    """Whether its options can be opened one by one."""
+    return type(answer) in EXPLANATIONS
 
 
 def _report(by: dict[type, str], answer: Any) -> Callable[..., Document]:

@@ -24,12 +24,11 @@ from tonnage.report.screen import (
 from tonnage.report.wording import (
     bounded,
     break_even_text,
-    chance,
     chosen,
     degrees,
     interval,
-    limits,
     made_note,
+    meter,
     money,
     need_text,
     parts_table,
@@ -90,18 +89,8 @@ def _recommendation(best: BatchOption) -> str:
 def _meters(plan: BatchPlan, best: BatchOption) -> list[Meter]:
     deadline, budget = plan.request.deadline_s, plan.request.budget_usd
     return [
-        Meter(
-            name="time", value=show(best.wall_s.value, "s"), interval=limits(best.wall_s),
-            limit=show(deadline, "s") if deadline else "",
-            chance=uncertain(chance(best.wall_s, deadline)) if deadline else "",
-            share=best.wall_s.value / deadline if deadline else None,
-        ),
-        Meter(
-            name="cost", value=money(best.cost.value), interval=limits(best.cost),
-            limit=show(budget, "USD") if budget else "",
-            chance=uncertain(chance(best.cost, budget)) if budget else "",
-            share=best.cost.value / budget if budget else None,
-        ),
+        meter("time", best.wall_s, limit=deadline),
+        meter("cost", best.cost, limit=budget),
         Meter(name="rate", value=show(best.replicas * best.items_per_s.value, "1/s")),
         Meter(name="per 1k items", value=f"${best.usd_per_thousand_items:,.3g}"),
         Meter(name="per 1M output tokens", value=f"${best.usd_per_million_output_tokens:,.3g}"),
@@ -133,7 +122,7 @@ def _table(options: list[BatchOption], rows: list[Pick]) -> Table:
         )
         for label, o in zip(columns_of(rows), options, strict=True)
     ]
-    return Table(columns=columns, rows=tuple(cells))
+    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
 
 
 def _risks(plan: BatchPlan, best: BatchOption) -> list[str]:

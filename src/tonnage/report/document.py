@@ -18,11 +18,16 @@ __all__ = [
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="headline"):
-    """The answer itself, in a line or two."""
+    """The answer itself, in a line or two; what it consists of stands three blanks apart."""
 
     text: str
     good: bool = True
     """It is what was hoped for: feasible, fits, within the objectives."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Product, layout, place, price: for faces that do not set them in one line."""
+        return tuple(filter(None, self.text.split("   ")))
 
 
 class Meter(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +42,9 @@ class Meter(msgspec.Struct, frozen=True, kw_only=True):
     """Probability that the limit is kept."""
     share: float | None = None
     """Of the limit that is used, for a bar; absent = no limit. [-]"""
+    low: float | None = None
+    high: float | None = None
+    """Ends of the interval as shares of the limit; absent = not known. [-]"""
 
     def text(self) -> str:
         """ "TPOT p95 29 ms of 50 ms (25-35 ms), 99 % sure"."""
@@ -71,6 +79,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="t
     title: str = ""
     total: bool = False
     """The last row sums up those before it."""
+    options: tuple[int, ...] = ()
+    """Places of the plan's options that the rows are, for links from each row; empty = rows of something else."""
 
 
 class Text(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="text"):

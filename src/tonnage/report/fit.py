@@ -9,7 +9,7 @@ from tonnage.domain.fit import FitAnswer, FitRow, Rule
 from tonnage.report.document import Block, Column, Document, Meter, Table, Text, grid, listed, section
 from tonnage.report.names import engine_title, model_name, named, product
 from tonnage.report.screen import first_screen
-from tonnage.report.wording import chance, limits, plural, uncertain
+from tonnage.report.wording import limits, meter, plural
 from tonnage.units import show
 
 __all__ = ["fit_document"]
@@ -85,11 +85,7 @@ def _weights(row: FitRow) -> str:
 
 def _meter(row: FitRow) -> Meter:
     where = "memory of each" if row.count > 1 else "memory"
-    return Meter(
-        name=where, value=show(row.memory.value, "bytes"), limit=f"{show(row.limit_bytes, 'bytes')} usable",
-        interval=limits(row.memory), chance=uncertain(chance(row.memory, row.limit_bytes)),
-        share=row.memory.value / row.limit_bytes,
-    )  # fmt: skip
+    return meter(where, row.memory, limit=row.limit_bytes, of=f"{show(row.limit_bytes, 'bytes')} usable")
 
 
 def _stack(row: FitRow, *, most: int | None = None) -> Table:

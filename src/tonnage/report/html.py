@@ -18,12 +18,16 @@ OPEN_SECTIONS: Final = 3
 """Parts of a report shown at once; the rest opens when asked for."""
 
 STYLE: Final = """
-:root{color-scheme:light dark;--ink:#1c2430;--soft:#4d5866;--paper:#fbfcfe;--card:#fff;--line:#d5dae2;--mark:#0b5394;
---good:#0b6b46;--bad:#a3260f}
-@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#b3bcc8;--paper:#12171e;--card:#1b222c;--line:#3a4452;
---mark:#8ec5ff;--good:#7fd6ae;--bad:#ff9c85}}
+:root{color-scheme:light dark;--paper:light-dark(#f5f7f7,#0e1416);--card:light-dark(#fff,#151d20);
+--bed:light-dark(#eaefef,#1f2a2e);--line:light-dark(#d6dedf,#2b373c);--edge:light-dark(#788789,#71828a);
+--ink:light-dark(#12201f,#e8eeee);--soft:light-dark(#475957,#b2c0c1);--mark:light-dark(#0b5c66,#66c9d2);
+--mark-strong:light-dark(#08474f,#8fdbe1);--mark-soft:light-dark(#dfeff0,#12343a);--on-mark:light-dark(#fff,#06252a);
+--data:light-dark(#5a9fa7,#3d8f99);--limit:light-dark(#ad3210,#ff9670);--limit-soft:light-dark(#fbeae4,#2d1b16);
+--good:light-dark(#0b6b46,#7fd6ae);--bad:light-dark(#a3260f,#ff9c85)}
 *{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
+body{margin:0;background:var(--paper);color:var(--ink);
+font:15px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Liberation Sans",Arial,sans-serif;
+font-variant-numeric:tabular-nums}
 main{max-width:72rem;margin:0 auto;padding:1rem}
 h1{font-size:1.3rem;margin:.2rem 0 .6rem}
 h2{font-size:1.1rem;margin:1.4rem 0 .4rem}h3{font-size:1rem;margin:1rem 0 .3rem}
@@ -110,7 +114,8 @@ def figures(charts: Iterable[Chart], *, picture: Callable[[Chart], str] | None =
     """Each chart with its caption and, closed, its table; pictures inline unless the caller points elsewhere."""
     drawn = picture or _inline
     return "".join(
-        f'<figure id="chart-{escape(chart.name)}"><figcaption>{escape(chart.says)}</figcaption>'
+        f'<figure id="chart-{escape(chart.name)}">'
+        f"<figcaption><b>{escape(chart.title)}</b> {escape(chart.says)}</figcaption>"
         f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(chart.title)}">{drawn(chart)}</div>'
         f"<details><summary>{escape(chart.title)}: the numbers</summary>"
         f"{table(chart.columns, chart.rows, caption=chart.title)}</details></figure>"

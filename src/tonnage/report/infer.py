@@ -25,13 +25,13 @@ from tonnage.report.wording import (
     chosen,
     ending,
     limits,
+    meter,
     money,
     parts_table,
     plural,
     rejections,
     renting,
     starving,
-    uncertain,
 )
 from tonnage.units import show
 
@@ -114,14 +114,9 @@ def _recommendation(best: InferOption) -> str:
 
 
 def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
-    limit, latency = plan.request.latency_s, best.latency_s
     battery = best.battery_h
     return [
-        Meter(
-            name="mean latency", value=show(latency.value, "s"), interval=limits(latency),
-            limit=show(limit, "s") if limit else "", share=latency.value / limit if limit else None,
-            chance=uncertain(best.chance),
-        ),
+        meter("mean latency", best.latency_s, limit=plan.request.latency_s),
         Meter(
             name="capacity", value=f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace(
                 "%", " %"), share=best.used),
@@ -150,7 +145,7 @@ def _table(options: list[InferOption], rows: list[Pick]) -> Table:
         )
         for label, o in zip(columns_of(rows), options, strict=True)
     ]  # fmt: skip
-    return Table(columns=columns, rows=tuple(cells))
+    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
 
 
 def _cost(option: InferOption) -> str:

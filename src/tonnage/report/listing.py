@@ -19,7 +19,7 @@ from tonnage.domain.listing import AcceleratorCard, Column, Hidden, Listing
 from tonnage.domain.money import STALE_AFTER_DAYS, is_stale
 from tonnage.units import show
 
-__all__ = ["show_card", "show_listing"]
+__all__ = ["cell_text", "show_card", "show_listing", "unit_text"]
 
 UNKNOWN: Final = "–"
 
@@ -81,7 +81,7 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
     today = date.fromisoformat(listing.today)
     heads = [_head(column) for column in columns]
     if listing.rows:
-        cells = [tuple(_cell(row[c.name], c.unit, today=today) for c in columns) for row in listing.rows]
+        cells = [tuple(cell_text(row[c.name], c.unit, today=today) for c in columns) for row in listing.rows]
         _print_table(heads, cells, fold=wide)
     hidden = sum(reason.rows for reason in listing.hidden)
     reasons = "; ".join(f"{reason.rows} {reason.reason}" for reason in listing.hidden)
@@ -94,8 +94,12 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
 
 def _head(column: Column) -> Head:
     numeric = column.unit in _SCALES
-    unit = _SCALES[column.unit][1] if numeric else ""
-    return Head(column.name.replace("_", " "), ">" if numeric else "<", unit, column.name in {"price", "as_of"})
+    return Head(
+        column.name.replace("_", " "),
+        ">" if numeric else "<",
+        unit_text(column.unit),
+        column.name in {"price", "as_of"},
+    )
 
 
 def _print_table(heads: list[Head], rows: list[tuple[str, ...]], *, fold: bool) -> None:
@@ -156,7 +160,13 @@ def _print_folded(heads: list[Head], rows: list[tuple[str, ...]]) -> None:
     Console(highlight=False).print(table)
 
 
-def _cell(value: Any, unit: str, *, today: date) -> str:
+def unit_text(unit: str) -> str:
+    """What stands under the head of a column of numbers; empty for text."""
+    return _SCALES[unit][1] if unit in _SCALES else ""
+
+
+def cell_text(value: Any, unit: str, *, today: date) -> str:
+    """A value in the one unit of its column; a date older than 90 days carries a star."""
     if value is None or value == "":
         return UNKNOWN
     if unit == "yes/no":

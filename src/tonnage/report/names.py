@@ -12,7 +12,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine
 from tonnage.report.document import Command, Document, Meters, Section, Table
 
-__all__ = ["engine_title", "model_name", "named", "part_name", "product", "provider_name"]
+__all__ = ["engine_title", "in_names", "model_name", "named", "part_name", "product", "provider_name"]
 
 PROVIDERS: Final = {
     "aws": "AWS", "aws-capacity-blocks": "AWS Capacity Blocks", "gcp": "Google Cloud", "azure": "Azure",
@@ -158,22 +158,25 @@ def _ids() -> re.Pattern[str]:
 
 @cache
 def _models() -> re.Pattern[str]:
-    from tonnage.catalog import models
+    from tonnage.catalog.models import model_ids
 
-    known = sorted((re.escape(id) for id in models() if "/" in id), key=len, reverse=True)
+    known = sorted((re.escape(id) for id in model_ids() if "/" in id), key=len, reverse=True)
     return re.compile(rf"(?<![\w./@-])({'|'.join(known)})(?![\w/@-]|\.\w)")
+
+
+def in_names(text: str) -> str:
+    """The text with the ids of accelerators and models in it as people write them; code stays."""
+
+    def said(part: str) -> str:
+        part = _ids().sub(lambda found: part_name(found[1]), part)
+        return _models().sub(lambda found: model_name(found[1]), part) if "/" in part else part
+
+    codes = iter(CODE.findall(text))
+    return "".join(said(part) + next(codes, "") for part in CODE.split(text))
 
 
 def named(document: Document) -> Document:
     """The document with the ids of accelerators and models in its text as people write them; commands stay."""
-
-    def said(text: str) -> str:
-        text = _ids().sub(lambda found: part_name(found[1]), text)
-        return _models().sub(lambda found: model_name(found[1]), text) if "/" in text else text
-
-    def words(text: str) -> str:
-        codes = iter(CODE.findall(text))
-        return "".join(said(part) + next(codes, "") for part in CODE.split(text))
 
     def blocks(given: tuple[object, ...]) -> tuple[object, ...]:
         return tuple(block(one) for one in given)
@@ -183,10 +186,10 @@ def named(document: Document) -> Document:
         if isinstance(one, Command | Meters):
             return one
         if isinstance(one, Table):
-            return change(one, title=words(one.title), rows=tuple(tuple(map(words, row)) for row in one.rows))
+            return change(one, title=in_names(one.title), rows=tuple(tuple(map(in_names, row)) for row in one.rows))
         if isinstance(one, Section):
-            return change(one, title=words(one.title), blocks=blocks(one.blocks))
+            return change(one, title=in_names(one.title), blocks=blocks(one.blocks))
         assert isinstance(one, msgspec.Struct)
-        return change(one, text=words(one.text))  # type: ignore[attr-defined]
+        return change(one, text=in_names(one.text))  # type: ignore[attr-defined]
 
     return msgspec.structs.replace(document, first=blocks(document.first), why=blocks(document.why))

@@ -22,7 +22,7 @@ from tonnage.units import show
 
 __all__ = [
     "ROWS", "Pick", "Ranking", "capacity_meter", "closest_break_even", "columns_of", "first_screen", "left_out",
-    "months_old", "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names", "stale_text",
+    "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names", "stale_text", "weeks_old",
 ]  # fmt: skip
 
 ROWS: Final = 5
@@ -164,22 +164,25 @@ def price_dates(made: Provenance) -> str:
     return f"prices to {newest}" if newest else ""
 
 
-def months_old(as_of: str, made: str) -> int | None:
-    """Whole months from a price's month to the day of the plan; None where a date cannot be read."""
+def weeks_old(as_of: str, made: str) -> int | None:
+    """Whole weeks from a price's day to that of the plan, a month's from its middle; None = no such date."""
     try:
         then, now = date.fromisoformat(f"{as_of}-15"[:10]), date.fromisoformat(made[:10])
     except ValueError:
         return None
-    return max(0, round((now - then).days / 30.4))
+    return max(0, round((now - then).days / 7))
 
 
 def stale_text(bill: Any, made: str) -> str:
-    """That the price is old, where it is."""
-    if bill is None or not bill.stale:
+    """That nobody who sells it says the price, or that it is old, where it is."""
+    if bill is None or not (bill.stale or bill.trust != "primary"):
         return ""
-    months = months_old(bill.as_of, made)
-    age = f"{plural(months, 'month')} old" if months else "old"
-    return f"Risk: the price is {age} ({bill.as_of}); check it before you count on it."
+    weeks = weeks_old(bill.as_of, made) if bill.stale else None
+    age = f"{plural(weeks, 'week')} old ({bill.as_of})" if weeks else f"of {bill.as_of}"
+    if bill.trust != "primary":
+        who = "its seller's own list contradicts" if bill.trust == "contradicted" else "no seller's own page confirms"
+        return f"Risk: no price known that {who}: this one is {age}; add yours (tonnage catalog offers --template)."
+    return f"Risk: the price is {age}; check it before you count on it."
 
 
 def closest_break_even(points: Iterable[BreakEven]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import msgspec
+
 from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import ServeOption, ServePlan
@@ -35,7 +37,7 @@ from tonnage.report.wording import (
     decisions,
     degrees,
     ending,
-    limits,
+    meter,
     need_text,
     offer_text,
     parts_table,
@@ -57,6 +59,10 @@ WORTH_A_LINE: Final = 0.02
 """Savings below are not said on the first screen. [-]"""
 WORTH_OFFERS: Final = 3
 """Other offers of one option that are listed under --why."""
+
+
+TOKENS_CHEAPER = 3.0
+"""Times an API's price from which the first screen says so."""
 
 
 def serve_document(plan: ServePlan, *, top: int | None = None, every: bool = False) -> Document:
@@ -152,17 +158,11 @@ def _recommendation(plan: ServePlan, best: ServeOption) -> str:
 def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
     slo, seen = plan.request.slo, best.capacity
     at = f"p{slo.percentile:g}"
-    meters = []
-    for name, value, limit in (("TTFT", seen.ttft_s, slo.ttft_s), ("TPOT", seen.tpot_s, slo.tpot_s)):
-        meters.append(
-            Meter(
-                name=f"{name} {at}",
-                value=show(value.value, "s"),
-                interval=limits(value),
-                limit=show(limit, "s") if limit else "",
-                share=value.value / limit if limit else None,
-            )
-        )
+    # The chance is of all objectives together, which a meter of its own says.
+    meters = [
+        msgspec.structs.replace(meter(f"{name} {at}", value, limit=limit), chance="")
+        for name, value, limit in (("TTFT", seen.ttft_s, slo.ttft_s), ("TPOT", seen.tpot_s, slo.tpot_s))
+    ]
     most = best.replicas * seen.max_rate_per_s.value
     load = _load(plan.request)
     meters.append(
@@ -198,7 +198,7 @@ def _table(plan: ServePlan, rows: list[Pick]) -> Table:
         )
         for label, o in zip(columns_of(rows), options, strict=True)
     ]
-    return Table(columns=columns, rows=tuple(cells))
+    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
 
 
 def _spread(quantity: Quantity) -> str:
@@ -228,6 +228,8 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
         )
     if plan.cheaper_at_risk:
         told.append(f"Cheaper, less likely: {plan.cheaper_at_risk}")
+    if plan.tokens is not None and plan.tokens.times >= TOKENS_CHEAPER:
+        told.append(plan.tokens.sentence)
     told += [stale_text(best.bill, plan.provenance.made), closest_break_even(plan.break_even), _failure(plan)]
     return told
 
@@ -248,6 +250,20 @@ def _certainty(plan: ServePlan, best: ServeOption) -> list[Meter]:
     return [Meter(name=name, value=f"{held}, {asked} asked for; {percent(more.confidence)} {costs}")]
 
 
+def _tokens(plan: ServePlan) -> list[str]:
+    """What the APIs of the model charge, with their pages."""
+    if plan.tokens is None:
+        return []
+    rest = [
+        f"{one.provider}: ${one.usd_per_million_input:.3g} input, "
+        f"{'no price' if one.usd_per_million_cached_input is None else f'${one.usd_per_million_cached_input:.3g}'} "
+        f"cached input, ${one.usd_per_million_output:.3g} output per 1M tokens; ${one.usd_per_hour:,.3g}/h for this "
+        f"load ({one.page}; {one.as_of})"
+        for one in plan.tokens.options
+    ]
+    return [plan.tokens.sentence, *rest, "no input taken as cached; an API's latency and weight format are its own"]
+
+
 def _failure(plan: ServePlan) -> str:
     """What it takes to go on after a failure, where the first option would not."""
     more = next((choice for choice in plan.sizes if getattr(choice, "replicas", 0) > plan.options[0].replicas), None)
@@ -266,6 +282,7 @@ def _why(plan: ServePlan) -> tuple[Block, ...]:
         *listed("Answer", [plan.sentence] if options else []),
         *listed("Why this one, why not the others", [_verdict(i, o) for i, o in enumerate(shown)]),
         *listed("What the money buys", account_texts(options[0]) if options else []),
+        *listed("Buy tokens instead", _tokens(plan)),
         *listed("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
         *listed("Why not fewer", [plan.why_not_fewer] if plan.why_not_fewer else []),
         *listed("Headroom", _choices(plan)),
@@ -386,8 +403,7 @@ def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
 def _bill(option: ServeOption) -> list[str]:
     bill = option.bill
     month = f"{show(bill.usd_per_hour, 'USD/h')} x 730 h = ${option.usd_per_month:,.0f} a month"
-    tokens = f"${option.usd_per_million_output_tokens:,.2f} per million output tokens at the mean load"
-    return [*bill_lines(bill), month, tokens, *([bill.notes] if bill.notes else [])]
+    return [*bill_lines(bill), month, *([bill.notes] if bill.notes else [])]
 
 
 def _delivers(option: ServeOption) -> list[str]:
@@ -396,10 +412,9 @@ def _delivers(option: ServeOption) -> list[str]:
         summary += [
             f"${costs.usd_per_request * 1000:,.3f} per thousand requests; {costs.requests_per_usd:,.0f} requests for a "
             f"dollar; {costs.max_requests_per_s_per_usd_hour:.2f} requests/s at most per dollar and hour",
-            f"per million tokens: ${costs.usd_per_million_output_tokens:,.2f} all charged to output, "
-            f"${costs.usd_per_million_blended_tokens:,.2f} over input and output alike",
-            f"by the time each takes: ${costs.usd_per_million_input_share:,.3f} per million input, "
-            f"${costs.usd_per_million_answer_share:,.2f} per million output tokens",
+            f"per million tokens, by the time each takes: ${costs.usd_per_million_input_share:,.3g} input, "
+            f"${costs.usd_per_million_answer_share:,.3g} output; "
+            f"${costs.usd_per_million_blended_tokens:,.3g} over both",
         ]
     if option.idle_usd_per_month is not None:
         summary.append(f"${option.idle_usd_per_month:,.0f} a month pay for capacity that the mean load leaves unused")

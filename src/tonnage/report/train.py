@@ -25,12 +25,11 @@ from tonnage.report.screen import (
 from tonnage.report.wording import (
     bill_lines,
     break_even_text,
-    chance,
     chosen,
     decisions,
     ending,
     interval,
-    limits,
+    meter,
     money,
     need_text,
     offer_text,
@@ -40,7 +39,6 @@ from tonnage.report.wording import (
     rejections,
     renting,
     spread_usd,
-    uncertain,
 )
 from tonnage.units import show
 
@@ -112,25 +110,13 @@ def _degrees(option: TrainOption) -> str:
 def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
     wall, deadline, budget = best.run.wall_s, plan.request.deadline_s, plan.request.budget_usd
     return [
-        _meter("time", wall, deadline),
+        meter("time", wall, limit=deadline),
         Meter(name="P90", value=show(best.run.wall_p90_s, "s")),
-        _meter("cost", best.cost, budget),
-        Meter(
-            name="memory", value=show(best.memory.value, "bytes"), limit=show(best.limit_bytes, "bytes"),
-            interval=limits(best.memory), chance=uncertain(chance(best.memory, best.limit_bytes)),
-            share=best.memory.value / best.limit_bytes,
-        ),
+        meter("cost", best.cost, limit=budget),
+        meter("memory", best.memory, limit=best.limit_bytes),
         Meter(name="MFU", value=percent(best.mfu)),
         Meter(name="goodput", value=percent(best.run.useful_time_fraction.value)),
     ]  # fmt: skip
-
-
-def _meter(name: str, quantity: Quantity, limit: float | None) -> Meter:
-    value = money(quantity.value) if quantity.unit == "USD" else show(quantity.value, quantity.unit)
-    if limit is None:
-        return Meter(name=name, value=value, interval=limits(quantity))
-    return Meter(name=name, value=value, limit=show(limit, quantity.unit), interval=limits(quantity),
-                 chance=uncertain(chance(quantity, limit)), share=quantity.value / limit)  # fmt: skip
 
 
 def _table(options: list[TrainOption], rows: list[Pick]) -> Table:
@@ -148,13 +134,14 @@ def _table(options: list[TrainOption], rows: list[Pick]) -> Table:
         )
         for label, o in zip(columns_of(rows), options, strict=True)
     ]  # fmt: skip
-    return Table(columns=columns, rows=tuple(cells))
+    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
 
 
 def _risks(plan: TrainPlan, best: TrainOption) -> list[str]:
     return [
         f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
         f"Spot: {plan.spot}" if plan.spot else "",
+        f"Faster stack: {plan.faster}" if plan.faster else "",
         stale_text(best.bill, plan.provenance.made),
         closest_break_even(plan.break_even),
         f"More accelerators: {plan.stops_paying}" if plan.stops_paying else "",

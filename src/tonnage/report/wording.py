@@ -10,7 +10,7 @@ from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Provenance, Rejection, ServeOption
 from tonnage.errors import BadRequest
-from tonnage.report.document import Block, Note, Section, Table, grid, listed
+from tonnage.report.document import Block, Meter, Note, Section, Table, grid, listed
 from tonnage.report.names import provider_name
 from tonnage.units import show
 
@@ -27,6 +27,7 @@ __all__ = [
     "interval",
     "limits",
     "made_note",
+    "meter",
     "money",
     "need_text",
     "offer_text",
@@ -83,6 +84,19 @@ def limits(quantity: Quantity) -> str:
     if quantity.low is None or quantity.high is None or quantity.low == quantity.high:
         return ""
     return span(quantity.low, quantity.high, unit=quantity.unit)
+
+
+def meter(name: str, quantity: Quantity, *, limit: float | None = None, of: str = "") -> Meter:
+    """A quantity against its limit, in its own unit; `of` says the limit in other words."""
+    said = money(quantity.value) if quantity.unit == "USD" else show(quantity.value, quantity.unit)
+    if not limit:
+        return Meter(name=name, value=said, interval=limits(quantity))
+    low, high = quantity.low, quantity.high
+    return Meter(
+        name=name, value=said, interval=limits(quantity), limit=of or show(limit, quantity.unit),
+        chance=uncertain(chance(quantity, limit)), share=quantity.value / limit,
+        low=None if low is None else low / limit, high=None if high is None else high / limit,
+    )  # fmt: skip
 
 
 def span(low: float, high: float, *, unit: str) -> str:
@@ -222,9 +236,8 @@ def _units(option: ServeOption) -> list[str]:
     if costs is None:
         return []
     return [
-        f"per million tokens: ${costs.usd_per_million_output_tokens:,.3g} all charged to output, "
-        f"${costs.usd_per_million_blended_tokens:,.3g} over input and output alike; by the time each takes "
-        f"${costs.usd_per_million_input_share:,.3g} input, ${costs.usd_per_million_answer_share:,.3g} output",
+        f"per million tokens, by the time each takes: ${costs.usd_per_million_input_share:,.3g} input, "
+        f"${costs.usd_per_million_answer_share:,.3g} output; ${costs.usd_per_million_blended_tokens:,.3g} over both",
         f"${costs.usd_per_request * 1e3:,.3g} per thousand requests at the mean load; at most "
         f"{costs.max_requests_per_s_per_usd_hour:,.3g} requests/s for each dollar an hour",
     ]

@@ -35,6 +35,7 @@ from tonnage.web.guard import (
 from tonnage.web.jobs import Jobs, key_of
 from tonnage.web.kept import Kept
 from tonnage.web.limits import Busy, Limits, TooLong, TooMuchMemory, WorkerLost
+from tonnage.web.listings import LISTINGS
 from tonnage.web.openapi import openapi
 from tonnage.web.questions import QUESTIONS, at_first, nest_form_names
 from tonnage.web.worker import Settings
@@ -49,7 +50,7 @@ STATUSES: Final[dict[type[TonnageError], int]] = {Busy: 503, TooLong: 504, TooMu
 NOT_ASKED_NOTE: Final = (
     "Another site led you here, so that nothing was asked yet. If the form says what you want to know, press Answer."
 )
-_CHART: Final = re.compile(r"([a-z-]{1,40})-(light|dark)\.svg")
+_CHART: Final = re.compile(r"([a-z-]{1,40})-(light|dark)\.(svg|json)")
 
 Asked = Request[Any, Any, Any]
 
@@ -77,8 +78,8 @@ def application(
     jobs = Jobs(settings, limits=limits)
     app = Litestar(
         route_handlers=[
-            _index, _api, _document, _static, _answer, _chart, _compare, _what_ifs, _export, _numbers, _models,
-            _predict, _progress, _health,
+            _index, _example, _accuracy, _vega, _api, _document, _static, _answer, _chart, _compare, _what_ifs, _export,
+            _numbers, _models, _predict, _progress, _health, *(_listed(path) for path in LISTINGS),
             *(_question(path) for path in QUESTIONS), *(_posted(path) for path in QUESTIONS),
         ],
         openapi_config=None,
@@ -92,6 +93,7 @@ def application(
         on_shutdown=[jobs.kill, uploads.cleanup],
     )  # fmt: skip
     app.state.jobs = jobs
+    app.state.vega = None
     return guard_app(bound_body(_with_options(app), limits=limits), hosts=hosts, token=token)
 
 
@@ -134,9 +136,40 @@ def _health(request: Asked) -> Response[bytes]:
     return _json(msgspec.json.encode(state), headers={"cache-control": "no-store"})
 
 
-@get("/", sync_to_thread=False)
-def _index() -> Response[str]:
-    return _html(pages.index_page())
+@get("/")
+async def _index(request: Asked) -> Response[str]:
+    return _html(await _jobs(request).quick.run("front", {}, client=_client(request)))
+
+
+@get("/example")
+async def _example(request: Asked) -> Response[str]:
+    """The answer to the question on the first page, by averages; kept like any other."""
+    jobs, client, question = _jobs(request), _client(request), QUESTIONS[pages.EXAMPLE]
+    asked = at_first(question, question.example) or nest_form_names(question.example)
+    key, kept = await jobs.ask(question.path, request=asked, client=client)
+    return _html(await jobs.quick.run("example", {"key": key, "kept": kept}, client=client))
+
+
+@get("/accuracy")
+async def _accuracy(request: Asked) -> Response[str]:
+    return _html(await _jobs(request).quick.run("accuracy", {}, client=_client(request)))
+
+
+def _listed(path: str) -> Any:
+    """GET of a table of the catalogue: a page, or CSV or JSON by `format` or `Accept`."""
+
+    async def handle(request: Asked) -> Response[Any]:
+        given = _fields(request)
+        form = given.pop("format", "json" if _wants_json(request) else "csv" if _wants_csv(request) else "html")
+        if form not in ("html", "csv", "json"):
+            raise BadRequest(f"format: csv or json is expected, not '{form[:20]}'")
+        shown = await _jobs(request).quick.run("listing", {"path": path, "given": given, "form": form},
+                                               client=_client(request))  # fmt: skip
+        if form == "json":
+            return _json(shown)
+        return _csv(shown) if form == "csv" else _html(shown)
+
+    return get(f"/{path}", name=f"list {path}")(handle)
 
 
 @get("/api", sync_to_thread=False)
@@ -168,6 +201,7 @@ def _question(path: str) -> Any:
 
     async def handle(request: Asked) -> Response[Any]:
         jobs, client, given = _jobs(request), _client(request), _fields(request)
+        every = given.pop("all", "") == "true"
         if _wants_json(request):
             if request.scope.get(NOT_ASKED):
                 raise HTTPException(status_code=403, detail="requests from other sites are refused")
@@ -177,7 +211,9 @@ def _question(path: str) -> Any:
 
         async def page(kept: tuple[str, Kept] | None, *, waits: bool = False, note: str = "") -> str:
             shown: str = await jobs.quick.run(
-                "page", {"path": path, "given": given, "kept": kept, "waits": waits, "note": note}, client=client
+                "page",
+                {"path": path, "given": given, "kept": kept, "waits": waits, "note": note, "every": every},
+                client=client,
             )
             return shown
 
@@ -234,10 +270,14 @@ async def _progress(request: Asked) -> ServerSentEvent:
     return ServerSentEvent(events())
 
 
-@get("/answer/{name:str}", sync_to_thread=False)
-def _answer(request: Asked) -> Response[bytes]:
-    """A kept answer, as JSON."""
+@get("/answer/{name:str}")
+async def _answer(request: Asked) -> Response[Any]:
+    """A kept answer, as JSON; its options as CSV."""
     name: str = request.path_params["name"]
+    jobs = _jobs(request)
+    if name.endswith(".csv"):
+        found = _still_here(jobs, name.removesuffix(".csv"))
+        return _csv(await jobs.quick.run("options", {"kept": found}, client=_client(request)))
     return _json(_still_here(_jobs(request), name.removesuffix(".json")).document)
 
 
@@ -250,11 +290,21 @@ async def _chart(request: Asked) -> Response[bytes]:
     drawn = None
     if match is not None:
         drawn = await jobs.pictures.run(
-            "chart", {"kept": found, "name": match[1], "theme": match[2]}, client=_client(request)
+            "chart", {"kept": found, "name": match[1], "theme": match[2], "form": match[3]}, client=_client(request)
         )
     if drawn is None:
         raise HTTPException(status_code=404, detail=f"this answer has no picture '{name[:40]}'")
-    return Response(drawn, media_type="image/svg+xml", headers=CACHED)
+    kind = JSON if match is not None and match[3] == "json" else "image/svg+xml"
+    return Response(drawn, media_type=kind, headers=CACHED)
+
+
+@get("/static/vega.js")
+async def _vega(request: Asked) -> Response[bytes]:
+    """The library that draws charts to be explored; without the `plots` extra pages keep their tables."""
+    kept = request.app.state
+    if kept.vega is None:
+        kept.vega = await _jobs(request).pictures.run("vega", {}, client=_client(request))
+    return Response(kept.vega, media_type="text/javascript", headers=CACHED)
 
 
 @get("/compare")
@@ -308,7 +358,8 @@ async def _numbers(request: Asked) -> Response[Any]:
     jobs = _jobs(request)
     found = _still_here(jobs, request.path_params["key"])
     rank = request.query_params.get("option", "1")
-    document, page = await jobs.quick.run("numbers", {"kept": found, "rank": rank}, client=_client(request))
+    key = request.path_params["key"]
+    document, page = await jobs.quick.run("numbers", {"kept": found, "rank": rank, "key": key}, client=_client(request))
     return _json(document) if _wants_json(request) else _html(page)
 
 
@@ -336,6 +387,15 @@ def _still_here(jobs: Jobs, key: str) -> Kept:
 def _wants_json(request: Asked) -> bool:
     accepted = request.headers.get("accept", "")
     return JSON in accepted and "text/html" not in accepted
+
+
+def _wants_csv(request: Asked) -> bool:
+    accepted = request.headers.get("accept", "")
+    return "text/csv" in accepted and "text/html" not in accepted
+
+
+def _csv(text: str) -> Response[bytes]:
+    return Response(text.encode(), media_type="text/csv", headers={"vary": "accept"})
 
 
 def _html(page: str, *, status: int = 200) -> Response[str]:

@@ -24,7 +24,7 @@ from tonnage.web.workers import Lane, fork_context, spawn_context
 
 __all__ = ["QUICK", "Jobs", "key_of"]
 
-QUICK: Final = frozenset({"fit", "cost/rent-or-buy"})
+QUICK: Final = frozenset({"fit", "cost/rent-or-buy", "local"})
 """Questions that take milliseconds."""
 QUICK_WORKERS: Final = 2
 MANY: Final = 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -19,18 +19,31 @@ from tonnage.domain.plan import ServePlan
 from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.report import html
-from tonnage.report.answers import fragment
-from tonnage.report.charts import Chart
+from tonnage.report.answers import explains, explanation_of
+from tonnage.report.document import Section
+from tonnage.report.names import model_name
 from tonnage.version import __version__
 from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits
-from tonnage.web.questions import QUESTIONS, Question, nest_form_names
-from tonnage.web.what_if import WhatIf, changes_text, moves, value, what_ifs
+from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
+from tonnage.web.questions import QUESTIONS, Question, field_problems, nest_form_names
+from tonnage.web.view import answer_view, linked_picture, without_commands
+from tonnage.web.what_if import WhatIf, changes_text, form_fields, moves, value, what_ifs
 
 __all__ = [
-    "Shown", "answer_fragment", "api_page", "compare_page", "error_document", "files_page", "index_page",
-    "numbers_page", "problem_page", "question_page", "style", "what_ifs_page",
+    "EXAMPLE", "Shown", "accuracy_page", "api_page", "compare_page", "error_document", "example_page", "files_page",
+    "front_page", "listing_page", "numbers_page", "problem_page", "question_page", "style", "what_ifs_page",
 ]  # fmt: skip
+
+
+EXAMPLE: Final = "plan/serve"
+"""The question on the front page."""
+SHOWN_FIRST: Final = ("H100", "H200", "B200", "MI300X", "A100 80GB", "L40S")
+"""Accelerators whose prices the front page shows."""
+CATALOGUE: Final = (*((path, kind.title) for path, kind in LISTINGS.items()), ("accuracy", "Accuracy"))
+UNITS: Final = {"1/s": "per second", "s": "s", "USD": "$", "USD/h": "$/h", "bytes": "GB", "tokens": "tokens",
+                "bytes/s": "GB/s", "W": "W"}  # fmt: skip
+"""Dimension -> what stands beside its input."""
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,42 +53,118 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     answer: Any
     waits: bool = False
     """It holds until the simulated one is there."""
+    every: bool = False
+    """All options in the table."""
 
 
-def index_page() -> str:
-    """The first page: which question is yours?"""
-    return _filled("index.html", title="Tonnage")
+def front_page(additions: catalog.Additions = catalog.NOTHING) -> str:
+    """The first page: a question to send as it is, beside its answer; the catalogue; how accurate answers are."""
+    question = QUESTIONS[EXAMPLE]
+    figures = [row for row in accuracy_rows() if row["left out"] == "its source"]
+    rows = [(row["figure"], row["mean of medians"], row["covered, mean"], row["numbers"]) for row in figures[:8]]
+    heads = ("quantity", "error", "covered", "numbers")
+    about = "Each source of measurements left out of every fit: mean error, and the share inside the 90 % interval."
+    found = html.table(heads, rows, numeric=(False, True, True, True), caption="Accuracy")
+    prices = html.table(("accelerator", "memory", "bandwidth", "lowest $/h"), cheapest_rows(additions, SHOWN_FIRST),
+                        numeric=(False, True, True, True), caption="Lowest on-demand prices")  # fmt: skip
+    return _asking(
+        question, values=question.example, error="", front=True, counts=counts(additions),
+        cheapest=Markup(prices), accuracy=Markup(f"<p class='note'>{about}</p>{found}"),
+        example_note="The answer to the question on the left appears here in a moment.",
+    )  # fmt: skip
 
 
-def question_page(question: Question, *, given: Mapping[str, str], shown: Shown | None = None, error: str = "") -> str:
-    """A form, filled with what was asked or with the example, and the answer beside it."""
+def question_page(
+    question: Question, *, given: Mapping[str, str], shown: Shown | None = None, error: str = "",
+    additions: catalog.Additions = catalog.NOTHING,
+) -> str:  # fmt: skip
+    """A form, filled with what was asked or with the example; with an answer, the question as chips above it."""
     values = dict(given) or question.example
-    answer, key = (shown.answer, shown.key) if shown is not None else (None, "")
+    if shown is None:
+        found = field_problems(question, given, additions=additions) if error else {}
+        problems = {name: without_commands(why) for name, why in found.items()}
+        return _asking(question, values=values, error=without_commands(error) or error, problems=problems)
+    answer, key = shown.answer, shown.key
     asked = urlencode(given)
+    view = answer_view(answer, key=key, every=shown.every)
+    figure = "" if view.chart is None else html.figures([view.chart], picture=lambda chart: linked_picture(chart, key))
+    inputs = _inputs(question, values)
+    hidden = len(getattr(answer, "options", ())) - (len(view.table.rows) if view.table else 0)
     return _filled(
         "question.html",
-        title=question.title,
-        question=question,
-        essentials=_inputs(question, values, shown_first=True),
-        others=_inputs(question, values, shown_first=False),
-        error=error,
-        key=key,
-        answer=None if answer is None else Markup(answer_fragment(answer, key=key)),
+        title=question.title, question=question, front=False, error="", problems={}, view=view, key=key,
+        all_link=f"/{question.path}?{asked}#options" if hidden <= 0 else f"/{question.path}?{asked}&all=true#options",
+        hidden=hidden if hidden > 0 else 0,
+        chips=[one for one in inputs if one["value"]],
+        essentials=[one for one in inputs if one["name"] in question.essentials],
+        others=[one for one in inputs if one["name"] not in question.essentials and not one["value"]],
+        figure=Markup(figure), blocks=Markup(view.blocks),
+        tabs=[(name, Markup(content)) for name, content in view.tabs],
         link=f"/{question.path}?{asked}",
-        changeable=shown is not None and bool(what_ifs(question.path, nest_form_names(given))),
-        waits=f"/progress/{question.path}?{asked}" if shown is not None and shown.waits else "",
+        changeable=bool(what_ifs(question.path, nest_form_names(given))),
+        waits=f"/progress/{question.path}?{asked}" if shown.waits else "",
         opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),
         targets=_targets() if isinstance(answer, ServePlan) and answer.options else (),
-    )
+    )  # fmt: skip
+
+
+def _asking(
+    question: Question, *, values: Mapping[str, Any], error: str, problems: Mapping[str, str] | None = None,
+    front: bool = False, **more: Any,
+) -> str:  # fmt: skip
+    """A form without an answer."""
+    inputs = _inputs(question, values, problems=problems or {})
+    first = {name: place for place, name in enumerate(question.essentials)}
+    return _filled(
+        "question.html",
+        title="Tonnage" if front else question.title, question=question, front=front, error=error,
+        problems=problems or {}, view=None, waits="",
+        essentials=sorted((one for one in inputs if one["name"] in first), key=lambda one: first[one["name"]]),
+        others=[one for one in inputs if one["name"] not in first], **more,
+    )  # fmt: skip
+
+
+def example_page(key: str, kept: Kept) -> str:
+    """The answer beside the question of the front page."""
+    question = QUESTIONS[EXAMPLE]
+    view = answer_view(kept.answer, key=key)
+    return _filled("example.html", view=view, key=key, open=f"/{EXAMPLE}?{urlencode(question.example)}")
+
+
+def listing_page(view: ListingView) -> str:
+    """A table of the catalogue."""
+    return _filled("listing.html", title=view.title, view=view, listing=view.path)
+
+
+def accuracy_page() -> str:
+    """How far predictions were off, on what no fit had seen first."""
+    rows = accuracy_rows()
+    heads = ("figure", "groups", "numbers", "mean of medians", "median of medians", "worst group", "covered, mean",
+             "covered, least", "± width")  # fmt: skip
+    told = {
+        "its source": ("Its source left out", "Each row predicted as if its source had never been seen."),
+        "its family": ("Its model family left out", "Each row predicted as if no model of its family had been seen."),
+        "nothing (in sample)": ("In sample", "As shipped: the fits have read most of these rows."),
+    }
+    tables = [
+        (name, about, Markup(html.table(
+            heads, [tuple(row[head] for head in heads) for row in rows if row["left out"] == group],
+            numeric=(False, True, True, True, True, False, True, False, True), caption=name)))
+        for group, (name, about) in told.items()
+    ]  # fmt: skip
+    return _filled("accuracy.html", title="Accuracy", tables=tables, listing="accuracy")
 
 
 def compare_page(columns: Sequence[tuple[str, Kept]], *, others: Sequence[tuple[str, str]]) -> str:
     """Kept answers side by side, and the sentences of others that could stand there."""
     answers = [found.answer for _, found in columns]
-    told = [
-        {"title": QUESTIONS[found.path].title, "answer": Markup(answer_fragment(answer, key=key))}
-        for (key, found), answer in zip(columns, answers, strict=True)
-    ]
+    told = []
+    for (key, found), answer in zip(columns, answers, strict=True):
+        view = answer_view(answer, key=key)
+        options = "" if view.table is None else html.blocks([view.table])
+        told.append(
+            {"title": QUESTIONS[found.path].title, "view": view, "key": key, "table": Markup(options + view.blocks)}
+        )
     moved = moves(*answers) if len(answers) == 2 else ()
     rows = [
         (change.what, value(change.before, change.unit), value(change.now, change.unit),
@@ -109,12 +198,22 @@ def files_page(files: Mapping[str, str], *, title: str, about: str) -> str:
     return _filled("files.html", title=title, about=about, files=files)
 
 
-def numbers_page(found: Breakdown) -> str:
-    """A number's tree: each part with its seconds, its share and what it rests on."""
-    from tonnage.report.breakdown import breakdown_document
+def numbers_page(kept: Kept, found: Breakdown | None, *, rank: int, key: str) -> str:
+    """An option of a plan opened: what each number is made of, and the times down to their kernels."""
+    parts: list[tuple[str, Markup]] = []
+    title = f"Option {rank}"
+    if explains(kept.answer):
+        document = explanation_of(kept.answer, rank=rank)
+        parts = [
+            (block.title, Markup(html.blocks(block.blocks))) for block in document.blocks if isinstance(block, Section)
+        ]
+    if found is not None:
+        from tonnage.report.breakdown import breakdown_document
 
-    shown = html.blocks(breakdown_document(found).blocks)
-    return _filled("numbers.html", title=f"Where the times come from: {found.label}", shown=Markup(shown))
+        title = f"{title}: {found.label}"
+        parts.append(("Where the times come from", Markup(html.blocks(breakdown_document(found).blocks))))
+    asked = urlencode(form_fields(kept.request))
+    return _filled("numbers.html", title=title, parts=parts, back=f"/{kept.path}?{asked}", key=key)
 
 
 def problem_page(why: str) -> str:
@@ -128,11 +227,6 @@ def api_page(*, origin: str, limits: Limits) -> str:
     return _filled("api.html", title="HTTP API", origin=origin, bodies=bodies, limits=limits)
 
 
-def answer_fragment(answer: Any, *, key: str) -> str:
-    """The answer as HTML, its pictures fetched by themselves."""
-    return fragment(answer, picture=lambda chart: _linked(chart, key))
-
-
 @lru_cache(maxsize=1)
 def style() -> str:
     """The style sheet: that of reports, and what forms need beside it."""
@@ -140,40 +234,50 @@ def style() -> str:
     return html.STYLE + own
 
 
-def _linked(chart: Chart, key: str) -> str:
-    """A picture fetched by itself, in the reader's light or dark, so that the text never waits for it."""
-    base = f"/chart/{key}/{chart.name}"
-    return (
-        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{base}-dark.svg">'
-        f'<img src="{base}-light.svg" alt="{html.escape(chart.says)}" loading="lazy"></picture>'
-    )
+def _inputs(
+    question: Question, values: Mapping[str, Any], *, problems: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    return [
+        _input(field, values.get(field.name, ""), written=field.name in question.written,
+               problem=(problems or {}).get(field.name, ""))
+        for field in question.fields
+    ]  # fmt: skip
 
 
-def _inputs(question: Question, values: Mapping[str, str], *, shown_first: bool) -> list[dict[str, Any]]:
-    first = set(question.essentials)
-    fields = [field for field in question.fields if (field.name in first) is shown_first]
-    if shown_first:
-        fields.sort(key=lambda field: question.essentials.index(field.name))
-    return [_input(field, values.get(field.name, ""), written=field.name in question.written) for field in fields]
-
-
-def _input(field: Field, value: Any, *, written: bool) -> dict[str, Any]:
-    last = field.name.rpartition(".")[2]
+def _input(field: Field, value: Any, *, written: bool, problem: str) -> dict[str, Any]:
+    group, _, last = field.name.rpartition(".")
     choices = ("true", "false") if field.reads == "flag" else field.choices
+    words = last.replace("_", " ")
+    named = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "eu": "EU only", "tp": "TP", "pp": "PP", "kv": "KV cache"}
+    label = named.get(words, words[:1].upper() + words[1:])
     return {
         "name": field.name,
-        "label": field.name.replace("_", " ").replace(".", ": "),
+        "label": f"{group.replace('_', ' ').capitalize()}: {label}" if group else label,
         "help": field.help,
+        "group": group.replace("_", " ").capitalize() if group else field.group,
         "value": str(value),
+        "said": _model_said(str(value)) if last == "model" else str(value),
+        "unit": "" if field.choices else UNITS.get(field.reads, ""),
         "rows": max(3, str(value).count("\n") + 1) if written else 0,
+        "wide": written or last == "model",
         "choices": choices if field.reads in ("flag", "text") else (),
+        "problem": problem,
         "list": {"model": "models", "accelerator": "accelerators", "exclude": "accelerators", "traffic": "profiles",
                  "profile": "profiles"}.get(last, ""),
     }  # fmt: skip
 
 
+def _model_said(text: str) -> str:
+    """The model as people write it, where the catalogue knows the name."""
+    return model_name(text) if text in catalog.models() else text
+
+
 def _filled(name: str, **values: Any) -> str:
-    page: str = _environment().get_template(name).render(questions=QUESTIONS.values(), version=__version__, **values)
+    page: str = (
+        _environment()
+        .get_template(name)
+        .render(questions=QUESTIONS.values(), version=__version__, catalogue=CATALOGUE, **values)
+    )
     return page
 
 

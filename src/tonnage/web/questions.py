@@ -15,18 +15,19 @@ from tonnage.domain.fit import FitAnswer
 from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
+from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.requests.field import Field, groups_of
 from tonnage.domain.requests.simulate import SimulationTraffic
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.errors import BadRequest, echo
+from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
 from tonnage.planning import ask
 from tonnage.planning.files import read_written
-from tonnage.planning.requests.reading import request_fields
+from tonnage.planning.requests.reading import check_value, request_fields
 
-__all__ = ["QUESTIONS", "Question", "answer_form", "at_first", "nest_form_names", "parse_form_lists"]
+__all__ = ["QUESTIONS", "Question", "answer_form", "at_first", "field_problems", "nest_form_names", "parse_form_lists"]
 
 Watch = Callable[[int, int], None]
 
@@ -37,6 +38,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     title: str
     """What a person came to know, in their words."""
+    short: str = ""
+    """Its name in the bar at the top; empty = listed under More."""
+    button: str = "Find accelerators"
     about: str
     """What goes in and what comes out, in one sentence."""
     fields: tuple[Field, ...]
@@ -117,11 +121,22 @@ small steps: {engine_options: {max_num_batched_tokens: 512}}
 as it is: {}
 """
 
+_LOCAL_FIELDS: Final = (
+    Field(name="accelerator", help='such as "RTX 4090", "M4 Max 64GB", "2 x RTX 3090", "Ryzen AI Max 395", "CPU"',
+          group="Accelerators"),
+    Field(name="memory", help="of the host, or the one that both share", reads="bytes", group="Accelerators"),
+    Field(name="host_bandwidth", help="of host memory", reads="bytes/s", group="Accelerators"),
+    Field(name="context", help="tokens of one request, prompt and output", reads="tokens"),
+    Field(name="min_speed", help="output wanted, in tokens/s"),
+    Field(name="model", help="only models whose name holds this word"),
+    Field(name="every_format", help="every format of every model", reads="flag"),
+)  # fmt: skip
+
 QUESTIONS: Final[dict[str, Question]] = {
     question.path: question
     for question in (
         Question(
-            path="plan/serve", kind="serve", title="Serve a model",
+            path="plan/serve", kind="serve", title="Serve a model", short="Serve",
             about="Requests and objectives in; accelerators, layout, latency and the bill out.",
             fields=_form(REQUESTS["serve"]), answers=ServePlan,
             at_first="quick",
@@ -132,7 +147,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             instead=_QUICKER,
         ),
         Question(
-            path="plan/finetune", kind="finetune", title="Fine-tune a model",
+            path="plan/finetune", kind="finetune", title="Fine-tune a model", short="Fine-tune",
             about="A data set and a method in; accelerators, hours and dollars out.",
             fields=_form(REQUESTS["finetune"]), answers=TrainPlan,
             essentials=("model", "method", "examples", "tokens_per_example", "epochs", "deadline", "budget", "eu",
@@ -141,7 +156,7 @@ QUESTIONS: Final[dict[str, Question]] = {
                      "deadline": "24 h"},
         ),
         Question(
-            path="plan/train", kind="train", title="Train from scratch",
+            path="plan/train", kind="train", title="Train from scratch", short="Train",
             about="Tokens and a deadline in; accelerators, parallelism, days and dollars out.",
             fields=_form(REQUESTS["train"]), answers=TrainPlan,
             essentials=("model", "tokens", "seq_len", "deadline", "budget", "precision", "eu", "accelerator"),
@@ -188,7 +203,7 @@ QUESTIONS: Final[dict[str, Question]] = {
                     "which has no limit",
         ),
         Question(
-            path="fit", title="Does it fit?",
+            path="fit", title="Does it fit?", short="Check fit", button="Check",
             about="A model and an accelerator in; what fills the memory, and the largest context and batch, out.",
             fields=_form(REQUESTS["fit"]), answers=FitAnswer,
             essentials=("model", "accelerator", "context", "concurrency", "precision", "tp", "finetune", "batch",
@@ -197,7 +212,14 @@ QUESTIONS: Final[dict[str, Question]] = {
             instead="name an accelerator",
         ),
         Question(
-            path="cost/rent-or-buy", title="Rent or buy?",
+            path="local", title="What runs on my machine?", short="My hardware", button="Show models",
+            about="A machine in; models and formats that run on it, their speed and longest context out.",
+            fields=_LOCAL_FIELDS, answers=LocalAnswer,
+            essentials=("accelerator", "memory", "context", "min_speed", "model"),
+            example={"accelerator": "RTX 4090", "memory": "64 GB", "context": "8k"},
+        ),
+        Question(
+            path="cost/rent-or-buy", title="Rent or buy?", button="Calculate",
             about="A machine and its use in; the years after which buying pays off out.",
             fields=_form(REQUESTS["rent-or-buy"]), answers=RentOrBuy,
             essentials=("machine", "utilisation", "country", "rent", "term", "eu", "purchase", "electricity", "years"),
@@ -205,7 +227,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             instead="name an accelerator as the machine",
         ),
         Question(
-            path="simulate", told=True, title="Watch one configuration",
+            path="simulate", told=True, title="Simulate one configuration", button="Simulate",
             about="One configuration and its traffic in; every latency, request by request, out.",
             fields=_SIMULATE_FIELDS, answers=Simulated,
             essentials=(*_SIMULATE_FIRST, "capacity"),
@@ -214,7 +236,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             instead=_SHORTER,
         ),
         Question(
-            path="compare/ways", told=True, title="Compare ways to batch",
+            path="compare/ways", told=True, title="Compare ways to batch", button="Compare",
             about="Two or more configurations in; the same requests through each, side by side, out.",
             fields=_COMPARE_FIELDS, answers=Comparison,
             essentials=(*_SIMULATE_FIRST, "ways"), written=("ways",),
@@ -225,6 +247,19 @@ QUESTIONS: Final[dict[str, Question]] = {
     )
 }  # fmt: skip
 """Every form by its path, in the order the page lists them."""
+
+
+def field_problems(question: Question, given: Mapping[str, str], *, additions: Additions) -> dict[str, str]:
+    """What is wrong with each field by itself, for a form that says it all at once; empty where nothing is."""
+    known = {field.name: field for field in question.fields}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if name in known and name not in question.written and value:
+            try:
+                check_value(value, known[name], additions=additions)
+            except TonnageError as wrong:
+                found[name] = str(wrong)
+    return found
 
 
 def nest_form_names(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -309,6 +344,20 @@ def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> F
     return fit(fit_request(request), additions=additions, offline=None)
 
 
+def _local(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> LocalAnswer:
+    from tonnage.planning.own.ask import local_request, machine_of_fields
+    from tonnage.planning.own.local import local
+
+    known = {field.name: field for field in _LOCAL_FIELDS}
+    for name, value in request.items():
+        if name not in known:
+            raise UnknownName("field", name, known=known)
+        check_value(value, known[name], additions=additions)
+    if not request.get("accelerator"):
+        raise BadRequest("accelerator is missing: name the machine, for example 'RTX 4090' or 'M4 Max 64GB'")
+    return local(local_request(request), machine_of_fields(request, additions=additions), additions=additions)
+
+
 def _rent_or_buy(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> RentOrBuy:
     from tonnage.planning.cost.rent_or_buy import rent_or_buy
     from tonnage.planning.requests.cost import rent_or_buy_request
@@ -340,6 +389,7 @@ def _refuse_long(traffic: SimulationTraffic) -> None:
 
 _OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], Any]]] = {
     "fit": _fit,
+    "local": _local,
     "cost/rent-or-buy": _rent_or_buy,
     "simulate": _simulate,
     "compare/ways": _compare,

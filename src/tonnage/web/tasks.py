@@ -56,13 +56,64 @@ def tool(settings: Settings, _: Told, *, name: str, arguments: dict[str, Any]) -
     return call(name, arguments, additions=settings.additions)
 
 
-def page(_: Settings, __: Told, *, path: str, given: Mapping[str, str], kept: tuple[str, Kept] | None, waits: bool,
-         note: str) -> str:  # fmt: skip
+def page(
+    settings: Settings, _: Told, *, path: str, given: Mapping[str, str], kept: tuple[str, Kept] | None, waits: bool,
+    note: str, every: bool = False,
+) -> str:  # fmt: skip
     """A question's page: its form, and beside it an answer or a note."""
     from tonnage.web import pages
 
-    shown = None if kept is None else pages.Shown(key=kept[0], answer=kept[1].answer, waits=waits)
-    return pages.question_page(QUESTIONS[path], given=given, shown=shown, error=note)
+    shown = None if kept is None else pages.Shown(key=kept[0], answer=kept[1].answer, waits=waits, every=every)
+    return pages.question_page(QUESTIONS[path], given=given, shown=shown, error=note, additions=settings.additions)
+
+
+def front(settings: Settings, _: Told) -> str:
+    """The first page."""
+    from tonnage.web import pages
+
+    return pages.front_page(settings.additions)
+
+
+def example(_: Settings, __: Told, *, key: str, kept: Kept) -> str:
+    """The answer beside the question of the first page."""
+    from tonnage.web import pages
+
+    return pages.example_page(key, kept)
+
+
+def listing(settings: Settings, _: Told, *, path: str, given: Mapping[str, str], form: str) -> str | bytes:
+    """A table of the catalogue as a page, as CSV or as JSON."""
+    from tonnage.web import listings, pages
+
+    if form == "csv":
+        return listings.listing_csv(path, given, additions=settings.additions)
+    if form == "json":
+        return listings.listing_json(path, given, additions=settings.additions)
+    return pages.listing_page(listings.listing_view(path, given, additions=settings.additions))
+
+
+def accuracy(_: Settings, __: Told) -> str:
+    """How far predictions were off."""
+    from tonnage.web import pages
+
+    return pages.accuracy_page()
+
+
+def options(_: Settings, __: Told, *, kept: Kept) -> str:
+    """Every option of a kept answer as CSV, as its table shows them."""
+    import csv
+    import io
+
+    from tonnage.report.answers import document_of
+    from tonnage.report.document import Table
+
+    held = io.StringIO()
+    found = next((one for one in document_of(kept.answer, every=True).first if isinstance(one, Table)), None)
+    if found is not None:
+        writer = csv.writer(held, lineterminator="\n")
+        writer.writerow([column.head or "choice" for column in found.columns])
+        writer.writerows(found.rows)
+    return held.getvalue()
 
 
 def compare(_: Settings, __: Told, *, columns: Sequence[tuple[str, Kept]], others: Sequence[tuple[str, str]]) -> str:
@@ -93,13 +144,25 @@ def changes_page(
     return pages.what_ifs_page(path, base=(base[0], base[1].answer), asked=found)
 
 
-def chart(_: Settings, __: Told, *, kept: Kept, name: str, theme: str) -> bytes | None:
-    """One picture of a kept answer; absent where it has none of that name."""
+def chart(_: Settings, __: Told, *, kept: Kept, name: str, theme: str, form: str) -> bytes | None:
+    """One picture of a kept answer, drawn or as its Vega-Lite document; absent where it has none of that name."""
     from tonnage.report.charts import charts_of
-    from tonnage.report.charts.chart import svg
+    from tonnage.report.charts.chart import specification, svg
 
     found = next((found for found in charts_of(kept.answer) if found.name == name), None)
-    return None if found is None else svg(found, theme=theme).encode()
+    if found is None:
+        return None
+    return (
+        msgspec.json.encode(specification(found, theme=theme)) if form == "json" else svg(found, theme=theme).encode()
+    )
+
+
+def vega(_: Settings, __: Told) -> bytes:
+    """The library that draws charts in a browser, from the package that draws them here."""
+    from tonnage.report.charts.chart import renderer
+
+    bundle: str = renderer().javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return bundle.encode()
 
 
 def export(settings: Settings, _: Told, *, kept: Kept, target: str, rank: str) -> tuple[dict[str, str], str]:
@@ -116,16 +179,17 @@ def export(settings: Settings, _: Told, *, kept: Kept, target: str, rank: str) -
     return written, pages.files_page(written, title=f"{known.title}: files", about=about)
 
 
-def numbers(settings: Settings, _: Told, *, kept: Kept, rank: str) -> tuple[bytes, str]:
+def numbers(settings: Settings, _: Told, *, kept: Kept, rank: str, key: str) -> tuple[bytes, str]:
     """The times of a kept plan's option, opened: as JSON, and their page."""
     from tonnage.planning.breakdown import explain_plan
+    from tonnage.report.answers import explains
     from tonnage.report.document import as_json
     from tonnage.web import pages
 
     found = explain_plan(kept.answer, rank=_rank(rank), additions=settings.additions)
-    if found is None:
-        raise BadRequest("this answer has no times to open; plans that serve or train with an option have")
-    return as_json(found).encode(), pages.numbers_page(found)
+    if found is None and not explains(kept.answer):
+        raise BadRequest("this answer has no times to open; plans with an option have")
+    return as_json(found).encode(), pages.numbers_page(kept, found, rank=_rank(rank), key=key)
 
 
 def _rank(text: str) -> int:
@@ -146,8 +210,9 @@ def _kept(path: str, request: dict[str, Any], answer: Any) -> Kept:
                 record=pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))  # fmt: skip
 
 
-TASKS: Final[dict[str, Callable[..., Any]]] = {
-    task.__name__: task
-    for task in (ask, predict, tool, page, compare, changes, changes_page, chart, export, numbers, keep_model)
-}
+_EVERY: Final[tuple[Callable[..., Any], ...]] = (
+    ask, predict, tool, page, front, example, listing, accuracy, options, compare, changes, changes_page, chart, vega,
+    export, numbers, keep_model,
+)  # fmt: skip
+TASKS: Final[dict[str, Callable[..., Any]]] = {task.__name__: task for task in _EVERY}
 """Name -> function of what the server's tasks share, of how far it is, and of its own arguments."""

@@ -19,7 +19,7 @@ from tonnage.errors import BadRequest
 from tonnage.planning.batch.plan import LARGEST_FLEET, plan_batch
 from tonnage.planning.batch.runs import Job, instances_by, place_of, run_on
 from tonnage.planning.predict.serving import predict_serve
-from tonnage.planning.requests.batch import batch_request
+from tonnage.planning.requests.serve import batch_request
 
 TODAY = date(2026, 11, 21)
 NIGHTLY = {

@@ -13,7 +13,7 @@ BERT = catalog.model("google-bert/bert-base-uncased")
 
 def test_tokens_over_batch_are_steps() -> None:
     job = job_of(Train(model="x", tokens=1e9, seq_len=4096, global_batch=256), LLAMA)
-    assert job.steps == -(-1e9 // (256 * 4096)) and not job.assumed
+    assert job.steps_of(job.global_batch) == -(-1e9 // (256 * 4096)) and not job.assumed
 
 
 def test_the_usual_batch_grows_with_the_model_as_published() -> None:

@@ -15,7 +15,7 @@ def test_cameras_have_their_pictures() -> None:
     plan = tonnage.plan_infer("ultralytics/yolov8m", streams="20", fps="25", latency="200 ms")
     frontier, memory = charts_of(plan)
     assert (frontier.name, memory.name) == ("frontier", "memory")
-    assert "longest that was allowed" in frontier.says and len(frontier.rows) > 5
+    assert "past the limit" in frontier.says and len(frontier.rows) > 5
     assert "Plan" not in repr(specification(frontier))
 
 
@@ -51,7 +51,7 @@ def test_latency_against_load_rises_and_marks_a_knee_only_below_the_largest_rate
     assert [layer["data"]["values"][0]["mark"] for layer in marked(last)] == [f"most {seen.low_per_s:.3g}/s"]
     lower, higher = marked(0.99 * last)
     assert higher["data"]["values"][0]["mark"] == f"knee {0.99 * last:.3g}/s"
-    assert (lower["mark"]["align"], higher["mark"]["align"]) == ("right", "left")
+    assert lower["mark"]["y"] != higher["mark"]["y"]  # each name on a line of its own
 
 
 def test_no_operator_lies_above_the_roof() -> None:

@@ -12,16 +12,22 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, same, windows
 from tonnage.catalog.hub.fields import (
     Config,
+    attention,
+    decoder,
     first_given,
     flag,
+    hidden_size,
     integer,
     integers,
+    layer_count,
+    mlp,
     optional_integer,
+    same,
     section,
     text,
+    windows,
     wrong,
 )
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model

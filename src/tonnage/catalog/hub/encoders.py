@@ -12,8 +12,18 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.catalog.hub.blocks import attention, hidden_size, layer_count, mlp, stack
-from tonnage.catalog.hub.fields import Config, flag, integer, optional_integer, text
+from tonnage.catalog.hub.fields import (
+    Config,
+    attention,
+    flag,
+    hidden_size,
+    integer,
+    layer_count,
+    mlp,
+    optional_integer,
+    stack,
+    text,
+)
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
 
 __all__ = ["ENCODERS"]

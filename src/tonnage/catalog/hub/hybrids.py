@@ -11,15 +11,22 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, moe, moe_layers, same
 from tonnage.catalog.hub.fields import (
     Config,
+    attention,
+    decoder,
     first_given,
     flag,
     flags,
+    hidden_size,
     integer,
     integers,
+    layer_count,
+    mlp,
+    moe,
+    moe_layers,
     optional_integer,
+    same,
     text,
     texts,
     wrong,

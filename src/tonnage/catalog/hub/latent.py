@@ -11,8 +11,22 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog.hub.blocks import decoder, hidden_size, layer_count, mlp, moe, moe_layers
-from tonnage.catalog.hub.fields import Config, flag, integer, integers, optional_integer, section, text, texts
+from tonnage.catalog.hub.fields import (
+    Config,
+    decoder,
+    flag,
+    hidden_size,
+    integer,
+    integers,
+    layer_count,
+    mlp,
+    moe,
+    moe_layers,
+    optional_integer,
+    section,
+    text,
+    texts,
+)
 from tonnage.domain.model import LatentAttention, LayerGroup, Mixer, Model, Moe, StateSpace
 
 __all__ = ["LATENT"]

@@ -11,8 +11,25 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, moe, moe_layers, same, windows
-from tonnage.catalog.hub.fields import Config, flag, flags, integer, integers, optional_integer, section, texts
+from tonnage.catalog.hub.fields import (
+    Config,
+    attention,
+    decoder,
+    flag,
+    flags,
+    hidden_size,
+    integer,
+    integers,
+    layer_count,
+    mlp,
+    moe,
+    moe_layers,
+    optional_integer,
+    same,
+    section,
+    texts,
+    windows,
+)
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model, Moe
 
 __all__ = ["MOE", "gemma4_layers", "sparse_step"]

@@ -12,8 +12,25 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.catalog.hub.blocks import attention, decoder, hidden_size, layer_count, mlp, moe, moe_layers, same, windows
-from tonnage.catalog.hub.fields import Config, first_given, flag, integer, integers, optional_integer, text, texts
+from tonnage.catalog.hub.fields import (
+    Config,
+    attention,
+    decoder,
+    first_given,
+    flag,
+    hidden_size,
+    integer,
+    integers,
+    layer_count,
+    mlp,
+    moe,
+    moe_layers,
+    optional_integer,
+    same,
+    text,
+    texts,
+    windows,
+)
 from tonnage.catalog.hub.moe import sparse_step
 from tonnage.domain.model import (
     Attention,

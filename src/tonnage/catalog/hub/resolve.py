@@ -70,26 +70,26 @@ def resolve(
         )
     if looks_like_path(text):
         return read_path(Path(text))
-    sized = read_size(text)
-    if sized is not None:
-        return sized
-    return _by_name(text, additions, online.offline_by_choice() if offline is None else offline)
+    sized = read_size(text) if text[0].isdigit() else None
+    return sized if sized is not None else _by_name(text, additions, offline)
 
 
-def _by_name(text: str, additions: Additions, offline: bool) -> Model:
+def _by_name(text: str, additions: Additions, offline: bool | None) -> Model:
     from tonnage.catalog.models import model, model_ids
 
-    repo = online.repository(text)
     address = text.startswith(("http://", "https://", "hf:"))
+    repo = online.repository(text) if address else None
     if address and repo is None:
         raise BadRequest(f"model: '{echo(text)}' names no model on a hub; expected https://huggingface.co/OWNER/NAME")
     try:
-        return model(repo.id if address and repo is not None else text, additions)
+        return model(repo.id if repo is not None else text, additions)
     except UnknownName as unknown:
         if _is_folder(text):
             return read_path(Path(text))
+        repo = repo or online.repository(text)
         if repo is None:
             raise
+        offline = online.offline_by_choice() if offline is None else offline
         try:
             return read_repository(repo, offline=offline)
         except online.HubFailure as failure:

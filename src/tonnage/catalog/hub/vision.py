@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tonnage.catalog.hub.blocks import hidden_size, layer_count
-from tonnage.catalog.hub.fields import Config, first_given, flag, integer, integers, optional_integer, section
+from tonnage.catalog.hub.fields import (
+    Config,
+    first_given,
+    flag,
+    hidden_size,
+    integer,
+    integers,
+    layer_count,
+    optional_integer,
+    section,
+)
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Tower
 
 __all__ = ["TOWERS", "VISION", "blocks_parameters", "tower"]

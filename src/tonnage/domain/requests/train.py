@@ -58,6 +58,10 @@ _Headroom = Annotated[
         help="headroom for retries and experiments over the time of the run",
     ),
 ]
+_ExtendContext = Annotated[
+    bool,
+    Field(reads="flag", group="Training", help="sequences may be longer than the context that the model was made for"),
+]
 _Checkpoint = Annotated[Literal["async", "sync"], Field(group="Reliability", help="async or sync")]
 _Spares = Annotated[
     int | None, Field(reads="integer", group="Reliability", low=-1.0, high=1e5, help="instances beyond the job's own")
@@ -84,6 +88,7 @@ class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Accelerators, when the user fixes it."""
     framework: _Framework = None
     """Software that runs it; absent = what such jobs usually run on."""
+    extend_context: _ExtendContext = False
     validation: _Validation = 0.01
     """Time of validation over that of training. [-]"""
     headroom: _Headroom = 0.1
@@ -134,6 +139,7 @@ class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     ] = None
     """Side of an image, for networks that take one. [px]"""
     framework: _Framework = None
+    extend_context: _ExtendContext = False
     validation: _Validation = 0.02
     headroom: _Headroom = 0.1
     checkpoint: _Checkpoint = "async"

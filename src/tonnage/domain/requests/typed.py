@@ -176,6 +176,7 @@ class TrainFields(TypedDict, total=False):
     provisioning: Seconds | None
     count: Whole | None
     framework: str | None
+    extend_context: bool | None
     validation: Fraction | None
     headroom: Fraction | None
     checkpoint: Literal["async", "sync"] | None
@@ -226,6 +227,7 @@ class FinetuneFields(TypedDict, total=False):
     packed: bool | None
     image_px: Whole | None
     framework: str | None
+    extend_context: bool | None
     validation: Fraction | None
     headroom: Fraction | None
     checkpoint: Literal["async", "sync"] | None

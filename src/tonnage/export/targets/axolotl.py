@@ -58,7 +58,8 @@ def _configuration(made: Job) -> dict[str, Any]:
         "bf16": made.precision != "fp16",
         "fp16": made.precision == "fp16",
         "gradient_checkpointing": made.recompute != "none",
-        "flash_attention": True,
+        # Parts without bf16 (Volta, Turing) are older than FlashAttention-2, which wants Ampere.
+        "sdp_attention" if made.precision == "fp16" else "flash_attention": True,
         "save_steps": made.checkpoint_steps,
         "logging_steps": 1,
     }

@@ -12,9 +12,8 @@ from tonnage.domain.workload import Batch
 from tonnage.optimize.frontier import frontier
 from tonnage.planning.batch.option import Found, Work
 from tonnage.planning.batch.runs import JobRun, Place, run_on
-from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken
+from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, nearness
 from tonnage.planning.core.ranking import whole_percent
-from tonnage.planning.core.rejections import nearness
 from tonnage.units import show
 
 MAX_KINDS: Final = 8

@@ -13,8 +13,7 @@ from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import Bill, Configuration
 from tonnage.domain.workload import Lengths
 from tonnage.planning.batch.runs import Job, JobRun, Place, run_on
-from tonnage.planning.energy import energy_use
-from tonnage.planning.host import serving_needs
+from tonnage.planning.host import energy_use, serving_needs
 from tonnage.pricing.bills import bill
 from tonnage.pricing.energy import carbon_kg, energy_kwh
 

@@ -32,16 +32,23 @@ from tonnage.planning.batch.break_even import Candidate, batch_break_even
 from tonnage.planning.batch.option import Found, Work, option_of
 from tonnage.planning.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
 from tonnage.planning.core.choices import choices, job_traits
-from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.header import (
+    Infeasible,
+    answer_or_relax,
+    by_reason,
+    model_facts,
+    nearest_of_each,
+    provenance,
+    what_binds,
+)
 from tonnage.planning.core.ranking import surely_cheapest, with_verdicts
-from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, what_binds
-from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.error_model import ErrorModel, chance_of, end_at, serve_level
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.traffic import served_latency
 from tonnage.planning.sites import Site, sites
+from tonnage.pricing.bills import primary_first
 
 __all__ = ["LARGEST_FLEET", "plan_batch"]
 
@@ -102,7 +109,7 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
         found += here
         made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
         options += made
-    ranked = _with_verdicts(request, sorted(options, key=surely_cheapest))
+    ranked = _with_verdicts(request, primary_first(sorted(options, key=surely_cheapest)))
     by = narrative.BY_NEARNESS
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*refused, *nearest_of_each(missed, doing=doing, by=by), *excluded)

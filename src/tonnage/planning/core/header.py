@@ -1,20 +1,51 @@
-"""What every plan says of itself: its model, its catalogue, what it assumes, and that no plan is feasible."""
+"""
+What every plan states around its options: its model, its catalogue, what was ruled out, and what relaxing would buy.
+
+What cannot do it is one line for each accelerator, and the lines counted by reason. When constraints leave nothing,
+every constraint that the request names is dropped in turn and the plan made again, with the others kept. What then
+leads, and for how much, stands beside the constraint; one that buys nothing is not named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog import Additions, ambiguity
 from tonnage.domain.answer import Verdict
+from tonnage.domain.infer_plan import Infer
 from tonnage.domain.model import Model
-from tonnage.domain.plan import Bill, Provenance
-from tonnage.domain.workload import Filters
+from tonnage.domain.plan import Bill, Configuration, Provenance, RankedPlan, Rejection, RejectionCount
+from tonnage.domain.workload import Batch, Filters, FineTune, Serve, Train
 from tonnage.physics.parameters import active_parameters, parameters
+from tonnage.planning.sites import ACCELERATOR_TESTS, OFFER_TESTS, none_passes
+from tonnage.simulation.capacity import Point
 from tonnage.version import __version__
 
-__all__ = ["COMMUNITY", "catalogue_dates", "infeasible_sentence", "model_facts", "names_taken", "provenance", "what_if"]
+__all__ = [
+    "COMMUNITY",
+    "Infeasible",
+    "Loser",
+    "Nearness",
+    "answer_or_relax",
+    "by_reason",
+    "catalogue_dates",
+    "infeasible_sentence",
+    "model_facts",
+    "names_taken",
+    "nearest_of_each",
+    "nearness",
+    "provenance",
+    "relaxations",
+    "what_binds",
+    "what_if",
+    "what_relaxing_buys",
+]
 
 COMMUNITY = "community marketplaces and brokers are left out (--community includes them)"
 """Assumed of every request that does not include them."""
@@ -63,3 +94,200 @@ def names_taken(filters: Filters) -> list[str]:
 def what_if(additions: Additions) -> list[str]:
     """Facts of the catalogue that the user changed."""
     return [f"what-if: {text}" for text in getattr(additions, "overrides", ())]
+
+
+REASONS: Final = {
+    "memory": "too small", "cache": "too small", "cores": "too small",
+    "ttft": "too slow", "tpot": "too slow", "e2e": "too slow", "latency": "too slow", "deadline": "too slow",
+    "budget": "too expensive", "cost": "too expensive",
+    "offer": "no offer", "term": "no offer",
+    "count": "too many accelerators needed", "quota": "too many accelerators needed",
+    "own": "too many accelerators needed",
+    "precision": "format not supported", "engine": "no kernels in the engine", "quality": "below the quality floor",
+    "layout": "cannot be split so", "tp": "cannot be split so",
+    "unmeasured": "speed not known", "training": "not known to train", "decode": "cannot decode the video",
+    "interruptions": "too many interruptions", "battery": "battery too small",
+}  # fmt: skip
+"""Limit of a verdict -> the reason that it is counted under."""
+
+
+class Loser(Protocol):
+    """A try that failed: what, on which accelerator, and why."""
+
+    @property
+    def what(self) -> str: ...
+    @property
+    def accelerator(self) -> str: ...
+    @property
+    def verdict(self) -> Verdict: ...
+
+
+class Infeasible(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration that cannot do it. `alone` is set when memory suffices and a latency objective does not."""
+
+    configuration: Configuration
+    verdict: Verdict
+    alone: Point | None = None
+
+    @property
+    def what(self) -> str:
+        """The configuration in a few words."""
+        return self.configuration.label()
+
+    @property
+    def accelerator(self) -> str:
+        """Its accelerator's id."""
+        return self.configuration.accelerator
+
+
+Nearness = Callable[[Any], tuple[Any, ...]]
+"""Loser -> how far it is from doing it; smaller is nearer."""
+
+
+def nearness(order: dict[str, int]) -> Nearness:
+    """Nearer are those whose limit comes earlier in an order, then those that fall short by less."""
+    last = max(order.values()) + 1
+
+    def of(loser: Loser) -> tuple[int, float]:
+        return order.get(loser.verdict.limit or "", last), loser.verdict.short_by or 0.0
+
+    return of
+
+
+def nearest_of_each(losers: Iterable[Loser], *, doing: Collection[str], by: Nearness) -> tuple[Rejection, ...]:
+    """One line for each accelerator on which nothing works: the try that came nearest. Nearest first."""
+    nearest: dict[str, Loser] = {}
+    for loser in losers:
+        name = loser.accelerator
+        if name not in doing and (name not in nearest or by(loser) < by(nearest[name])):
+            nearest[name] = loser
+    ranked = sorted(nearest.values(), key=by)
+    return tuple(Rejection(what=loser.what, verdict=loser.verdict) for loser in ranked)
+
+
+def what_binds(losers: Sequence[Loser], excluded: Iterable[Rejection], *, by: Nearness) -> Verdict:
+    """The limit that stops what came nearest; where nothing was tried, the filter that left no offer."""
+    return min(losers, key=by).verdict if losers else none_passes(excluded)
+
+
+def by_reason(rejected: Iterable[Rejection]) -> tuple[RejectionCount, ...]:
+    """Rejections counted by reason, the most frequent first; each with the first of its lines as the example."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for one in rejected:
+        reason = _reason(one.verdict)
+        counts[reason] += 1
+        examples.setdefault(reason, one.what)
+    return tuple(
+        RejectionCount(reason=reason, count=count, example=examples[reason]) for reason, count in counts.most_common()
+    )
+
+
+def _reason(verdict: Verdict) -> str:
+    limit = verdict.limit or "other"
+    if (verdict.reason or "").startswith("filter '") or limit in FILTERS:
+        return f"excluded by '{limit}'"
+    return REASONS.get(limit, limit)
+
+
+FILTERS: Final = (ACCELERATOR_TESTS.keys() | OFFER_TESTS.keys()) - REASONS.keys()
+
+
+Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer)
+Plan = TypeVar("Plan", bound=RankedPlan[Any, Any])
+
+FLAGS: Final = {
+    "accelerators": "accelerator", "exclude_accelerators": "exclude", "vendors": "vendor", "segments": "segment",
+    "providers": "provider", "regions": "region", "countries": "country", "max_count": "max-accelerators",
+    "certifications": "certification", "max_power_w": "max-power", "terms": "term", "always_on": "always-on",
+    "provider_kinds": "provider-kind", "eu_owned": "eu-owned", "billing_step_s": "billing",
+    "free_egress": "free-egress", "provisioning_s": "provisioning",
+}  # fmt: skip
+"""Fields whose flag has another name."""
+LIMITS: Final = {
+    "quality_floor": "quality", "precisions": "precision", "deadline_s": "deadline", "budget_usd": "budget",
+    "budget_usd_per_h": "budget", "count": "count", "max_context": "context",
+    "latency_s": "latency", "hours": "hours",
+}  # fmt: skip
+"""Limits of a request beside its filters; which of them a kind of request has is its own business."""
+OBJECTIVES: Final = ("ttft_s", "tpot_s", "e2e_s")
+ALL_TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+
+
+def relaxations(request: Request) -> Iterator[tuple[str, Request]]:
+    """The request without each of its constraints in turn, and what was dropped, as a flag."""
+    for name, filters in _filters(request.filters):
+        yield name, replace(request, filters=filters)
+    usual = {field.name: field.default for field in _fields(request)}
+    for name, flag in LIMITS.items():
+        if name in usual and getattr(request, name) != usual[name]:
+            yield f"--{flag}", replace(request, **{name: usual[name]})
+    if isinstance(request, Serve):
+        for name in OBJECTIVES:
+            if getattr(request.slo, name) is not None:
+                yield f"--{name.removesuffix('_s')}", replace(request, slo=replace(request.slo, **{name: None}))
+
+
+def what_relaxing_buys(request: Request, leads: Callable[[Request], str | None]) -> tuple[str, ...]:
+    """
+    What dropping one constraint at a time buys.
+
+    Parameters
+    ----------
+    request : Serve, Batch, Train, FineTune or Infer
+        That nothing can do.
+    leads : callable
+        Request -> the option that leads then, in a few words; None where there is none.
+    """
+    found = ((flag, leads(other)) for flag, other in relaxations(request))
+    return tuple(f"without {flag}: {told}" for flag, told in found if told is not None)
+
+
+def answer_or_relax(
+    request: Request,
+    plan: Callable[[Request], Plan],
+    *,
+    led_by: Callable[[Any], str],
+    cut: Callable[[Request], Request] = lambda request: request,
+) -> Plan:
+    """
+    The plan for a request; where nothing does it, with what relaxing one constraint buys.
+
+    Parameters
+    ----------
+    request : Serve, Batch, Train, FineTune or Infer
+    plan : callable
+        Request -> its plan.
+    led_by : callable
+        Option -> it in a few words.
+    cut : callable, optional
+        Request -> the same, answered sooner; for what is only asked whether it would do.
+    """
+    made = plan(request)
+    if made.feasible:
+        return made
+
+    def leads(other: Request) -> str | None:
+        options = plan(cut(other)).options
+        return led_by(options[0]) if options else None
+
+    return replace(made, relaxing=what_relaxing_buys(request, leads))
+
+
+def _filters(filters: Filters) -> Iterator[tuple[str, Filters]]:
+    usual = Filters()
+    for field in _fields(filters):
+        name = field.name
+        now, default = getattr(filters, name), getattr(usual, name)
+        if name == "terms":
+            default = tuple(dict.fromkeys((*now, *ALL_TERMS)))
+        if name == "community" and not now:
+            yield "the rule against community hosts (--community)", replace(filters, community=True)
+        elif now != default:
+            yield f"--{FLAGS.get(name, name)}", replace(filters, **{name: default})
+
+
+def _fields(struct: Any) -> tuple[Any, ...]:
+    from msgspec.structs import fields
+
+    return fields(type(struct))

@@ -12,7 +12,7 @@ from tonnage.domain.cost import Input, OwnedMachine, OwnedServer, RentOrBuyReque
 from tonnage.domain.money import OwnedParameter
 from tonnage.domain.requests.field import fields_of
 from tonnage.errors import BadRequest
-from tonnage.planning.energy import machine_power
+from tonnage.planning.host import machine_power
 
 __all__ = ["DEFAULTS", "inputs_of", "machine_of"]
 

@@ -11,6 +11,7 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.failures import run_fact, spot_uptime
+from tonnage.catalog.providers import is_community
 from tonnage.domain.cost import OwnedMachine, Rent, RentOrBuyRequest
 from tonnage.domain.money import Offer, is_stale
 from tonnage.pricing.owning import (
@@ -52,11 +53,13 @@ def listed_rents(request: RentOrBuyRequest, *, additions: Additions, today: date
             ),
         )
     best: dict[tuple[str, str], Rent] = {}
-    for offer in catalog.offers(additions=additions):
-        if offer.accelerator != request.accelerator or offer.history or offer.count < 1:
-            continue
-        if not _passes(request, offer):
-            continue
+    every = [
+        offer
+        for offer in catalog.offers(additions=additions)
+        if offer.accelerator == request.accelerator and not offer.history and offer.count >= 1
+        if _passes(request, offer)
+    ]
+    for offer in [one for one in every if one.trust == "primary" and one.kind != "serverless worker"] or every:
         for price in offer.prices:
             if request.terms and price.term not in request.terms:
                 continue
@@ -156,8 +159,7 @@ def relaxations(request: RentOrBuyRequest, *, additions: Additions, today: date)
 
 def _passes(request: RentOrBuyRequest, offer: Offer) -> bool:
     provider = catalog.providers().get(offer.provider)
-    kind = provider.kind if provider is not None else ""
-    strangers = any(word in kind for word in ("marketplace", "broker"))
+    strangers = provider is not None and is_community(provider)
     return (
         (not request.providers or offer.provider in request.providers)
         and (request.community or bool(request.providers) or not strangers)

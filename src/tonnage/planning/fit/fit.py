@@ -22,7 +22,7 @@ from tonnage.domain.fit import FitAnswer, FitRequest, FitRow, Largest, Rule
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
-from tonnage.engines.settings import assumptions, unsupported_reason
+from tonnage.engines.registry import assumptions, unsupported_reason
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import largest_whole
 from tonnage.optimize.layouts import legal

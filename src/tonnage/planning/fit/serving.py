@@ -16,8 +16,7 @@ from tonnage.domain.fit import FitRequest, FitRow, Largest
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import Precision, number_format
-from tonnage.engines.registry import engine_spec
-from tonnage.engines.settings import defaults, resolve_engine, unsupported_reason
+from tonnage.engines.registry import defaults, engine_spec, resolve_engine, unsupported_reason
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import largest_whole
 from tonnage.optimize.layouts import legal

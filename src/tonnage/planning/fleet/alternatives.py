@@ -12,7 +12,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetAlternative, FleetLimit, FleetRequest
 from tonnage.domain.plan import Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
-from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.core.header import Infeasible
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.narrative import kinds_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of

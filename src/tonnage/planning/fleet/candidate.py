@@ -27,7 +27,7 @@ from tonnage.domain.workload import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
-from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.core.header import Infeasible
 from tonnage.planning.fleet.requests import drawn_for, of_bucket
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.predict.inference import Times

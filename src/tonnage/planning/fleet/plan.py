@@ -18,7 +18,7 @@ from tonnage.catalog import Additions
 from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet
-from tonnage.planning.core.rejections import Infeasible, by_reason
+from tonnage.planning.core.header import Infeasible, by_reason
 from tonnage.planning.fleet import alternatives, narrative
 from tonnage.planning.fleet.candidate import Candidate, candidates, simulate_chances, worth
 from tonnage.planning.fleet.hours import hours_of

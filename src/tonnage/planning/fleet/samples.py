@@ -24,7 +24,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
 from tonnage.errors import TonnageError
-from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.core.header import Infeasible
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.infer.plan import BATCHES, case_of, engine_on, mean_latency_s, no_unit, refused_text

@@ -72,6 +72,7 @@ def stock(request: FleetRequest, *, additions: Additions) -> tuple[tuple[Stock, 
             for offer in _cheapest(group, request.filters.terms, places=2 if apart else 1):
                 terms = tuple(term for term in request.filters.terms if offer.usd_per_hour(term) is not None)
                 found.append(Stock(site=site, offer=offer, terms=terms, users=users[offer]))
+    found = _confirmed(found)
     return (*_owned(request, additions), *_hosts(found, request.filters.terms)), excluded
 
 
@@ -103,6 +104,12 @@ def _open(
     served = {accelerator for accelerator, _ in merged}
     left = tuple(one for name, one in excluded.items() if name not in served)
     return list(merged.values()), {offer: frozenset(who) for offer, who in users.items()}, left
+
+
+def _confirmed(found: list[Stock]) -> list[Stock]:
+    """Without prices of no primary source, but for workloads that have no other machine."""
+    served = {user for held in found if held.offer.trust == "primary" for user in held.users}
+    return [held for held in found if held.offer.trust == "primary" or not held.users <= served]
 
 
 def machine_of(held: Stock, *, weight_bytes: float) -> Machine:

@@ -33,17 +33,14 @@ from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.core.choices import choices, infer_traits
-from tonnage.planning.core.header import model_facts, provenance
-from tonnage.planning.core.rejections import by_reason
-from tonnage.planning.core.relaxing import answer_or_relax
-from tonnage.planning.energy import energy_use
+from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, provenance
 from tonnage.planning.error_model import end_at, end_of, joint_chance
-from tonnage.planning.host import offer_of, sampling_needs
+from tonnage.planning.host import energy_use, offer_of, sampling_needs
 from tonnage.planning.infer import narrative
 from tonnage.planning.predict.infer_work import precision_of, stages_of
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planning.sites import ACCELERATOR_TESTS, sites
-from tonnage.pricing.bills import HOURS_PER_MONTH, bill
+from tonnage.pricing.bills import HOURS_PER_MONTH, bill, primary_first
 from tonnage.simulation.offline import peak_of
 
 __all__ = ["BATCHES", "add_costs", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
@@ -118,7 +115,7 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
             else:
                 options.append(outcome)
     wanted = set(request.filters.accelerators)
-    everything = sorted(options, key=_order)
+    everything = primary_first(sorted(options, key=_order))
     parts, audio = catalog.accelerators(additions), narrative.is_audio(model)
     kept = (o for o in everything if not wanted or o.accelerator in wanted)
     ranked = narrative.with_verdicts(

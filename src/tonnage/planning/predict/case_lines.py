@@ -19,6 +19,7 @@ import msgspec
 
 from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.domain.case import Case, InferCase, Result, ServeCase, TrainCase
+from tonnage.domain.rl import RlCase
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
 from tonnage.planning.files import read_yaml
 
@@ -29,13 +30,13 @@ LONGEST_LINE: Final = 1024 * 1024
 LARGEST_LIST: Final = 64 * 1024 * 1024
 """Of a JSON array or YAML list, which cannot be read line by line. [bytes]"""
 
-_KINDS: Final[dict[str, type[Case]]] = {"serve": ServeCase, "train": TrainCase, "infer": InferCase}
+_KINDS: Final[dict[str, type[Any]]] = {"serve": ServeCase, "train": TrainCase, "infer": InferCase, "rl": RlCase}
 _ALIASES: Final = {"train": {"batch": "micro_batch", "resolution": "image_px"}}
 _LOADS: Final = ("concurrency", "rate_per_s", "batch", "trace")
 _LARGEST: Final = 1e18
 MAX_CLIENTS: Final = 100_000
 """Of a closed loop: each is simulated, 20 microseconds of the processor and more."""
-_AT_LEAST_ZERO: Final = {"isl", "replicas"}
+_AT_LEAST_ZERO: Final = {"isl", "replicas", "staleness", "environment_s", "observation_tokens", "reward_s"}
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ def case_of_object(raw: Any) -> Case:
         raise BadRequest(f'a case is an object such as {{"kind": "serve", …}}, not {echo(raw)}')
     kind = raw.get("kind")
     if kind is None:
-        raise BadRequest("kind is missing: write serve, train or infer")
+        raise BadRequest("kind is missing: write serve, train, infer or rl")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise UnknownName("kind of case", str(kind), known=_KINDS)
     named = _renamed(raw, kind)
@@ -173,7 +174,9 @@ def _refuse_numbers(raw: dict[str, Any], path: str) -> None:
                 raise BadRequest(f"{path}{name}: {echo(value)} is out of range; expected a positive number")
 
 
-def _check_load(case: Case) -> None:
+def _check_load(case: Case | RlCase) -> None:
+    if isinstance(case, RlCase):
+        return  # its own checks need the split as a whole (planning.rl.step)
     if not isinstance(case, ServeCase):
         if case.accelerator_fraction > 1:
             raise BadRequest(

@@ -7,10 +7,13 @@ training loads no serving simulator.
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.case import Case, InferCase, Result, TrainCase
+from tonnage.domain.rl import RlCase
 
 __all__ = ["predict"]
 
@@ -24,11 +27,15 @@ def predict(case: Case, *, additions: Additions = NOTHING, why: bool = False) ->
     TonnageError
         The case names something unknown or contradicts itself. "Does not fit" is no error: `fits` says so.
     """
-    result = _of_kind(case, additions, why)
+    result: Result = _of_kind(case, additions, why)
     return replace(result, id=case.id) if case.id is not None and result.id is None else result
 
 
-def _of_kind(case: Case, additions: Additions, why: bool) -> Result:
+def _of_kind(case: Any, additions: Additions, why: bool) -> Any:
+    if isinstance(case, RlCase):
+        from tonnage.planning.rl.step import predict_rl
+
+        return predict_rl(case, additions=additions)
     if isinstance(case, TrainCase):
         from tonnage.planning.predict.training import predict_train
 

@@ -31,8 +31,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest, UnitError, UnknownName, echo
 from tonnage.planning.requests.infer import infer_request
 from tonnage.planning.requests.reading import build, in_base_units, read_fields
-from tonnage.planning.requests.serve import serve_request
-from tonnage.planning.requests.workload import read_filters, read_shape
+from tonnage.planning.requests.serve import read_filters, read_shape, serve_request
 
 __all__ = ["fleet_request"]
 

@@ -11,7 +11,7 @@ from tonnage.catalog import Additions
 from tonnage.domain.requests.infer import Infer, Video
 from tonnage.errors import BadRequest, echo
 from tonnage.planning.requests.reading import build, need_model, read_fields
-from tonnage.planning.requests.workload import read_filters
+from tonnage.planning.requests.serve import read_filters
 
 __all__ = ["infer_request"]
 

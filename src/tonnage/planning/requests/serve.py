@@ -1,18 +1,110 @@
-"""`tonnage plan serve`: what people write becomes a `Serve`."""
+"""
+`tonnage plan serve` and `tonnage plan batch`: what people write becomes a `Serve` or a `Batch`.
+
+Lengths, the shape of a load and filters are read here for the other questions as well.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage import catalog
-from tonnage.catalog import Additions
+import msgspec
+
+from tonnage import catalog, units
+from tonnage.catalog import Additions, traffic
+from tonnage.domain.requests.batch import Batch
+from tonnage.domain.requests.common import Filters, Lengths, LoadShape
+from tonnage.domain.requests.field import usual_of
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest
 from tonnage.planning.requests.reading import build, need_model, read_fields
-from tonnage.planning.requests.workload import read_filters, read_lengths, read_shape
 
-__all__ = ["serve_request"]
+__all__ = ["batch_request", "read_filters", "read_lengths", "read_shape", "serve_request"]
+
+
+def read_lengths(given: Mapping[str, Any]) -> Lengths:
+    """Prompt and answer lengths from fields already read: both, or those of a traffic profile."""
+    explicit = [name for name in ("prompt_tokens", "output_tokens") if name in given]
+    if "traffic" not in given and len(explicit) == 1:
+        missing = "output_tokens" if explicit == ["prompt_tokens"] else "prompt_tokens"
+        raise BadRequest(f"{missing} is missing: give both lengths, or a traffic profile such as chat")
+    lengths = traffic.profile(given.get("traffic", "chat")).lengths if len(explicit) < 2 else None
+    if not explicit and lengths is not None:
+        return lengths
+    prompt, output = given.get("prompt_tokens"), given.get("output_tokens")
+    if min(value for value in (prompt, output, 1.0) if value is not None) < 1:
+        raise BadRequest("prompt_tokens and output_tokens must be at least 1")
+    if lengths is None:
+        assert prompt is not None and output is not None
+        return Lengths(prompt_tokens=prompt, output_tokens=output)
+    return msgspec.structs.replace(
+        lengths,
+        prompt_tokens=prompt or lengths.prompt_tokens,
+        output_tokens=output or lengths.output_tokens,
+        prompt_p95=None if prompt else lengths.prompt_p95,
+        output_p95=None if output else lengths.output_p95,
+    )
+
+
+def read_shape(given: Mapping[str, Any]) -> LoadShape:
+    """How the load varies: by the hour, in bursts and pauses, or by its peak alone."""
+    measured = traffic.profile(given["traffic"]).dispersion if "traffic" in given else None
+    ways = [name for name in ("day", "on_for", "peak_to_mean") if name in given]
+    if len(ways) > 1:
+        raise BadRequest(f"{' and '.join(ways)} contradict: each says by itself how far the peak is above the mean")
+    if ("on_for" in given) != ("off_for" in given):
+        raise BadRequest("an intermittent load needs both on_for ('10 min') and off_for ('2 h')")
+    if ways and ways[0] != "peak_to_mean" and "concurrency" in given:
+        raise BadRequest(f"{ways[0]} needs a rate or users: a fixed concurrency does not rise and fall")
+    if "day" in given:
+        return _by_the_hour(given["day"], measured or 1.0)
+    if "on_for" in given:
+        on, off = given["on_for"], given["off_for"]
+        return LoadShape(
+            kind="intermittent", peak_to_mean=(on + off) / on, dispersion=measured or 1.0, on_s=on, off_s=off
+        )
+    kind = "bursty" if given.get("peak_to_mean", 0.0) > 1 else "flat"
+    return build(LoadShape, given, kind=kind, dispersion=measured or 1.0)
+
+
+def _by_the_hour(said: tuple[str, ...], dispersion: float) -> LoadShape:
+    """A built-in shape by its name, or rates of the hours of a day or a week."""
+    if len(said) == 1:
+        known = traffic.shape(said[0])
+        name, hours = known.name, known.hours
+    else:
+        name, hours = "", tuple(units.read(x, "count", field="day") for x in said)
+    if len(hours) not in {24, 168} or min(hours) < 0 or not max(hours) > 0:
+        raise BadRequest(
+            f"day: {len(hours)} rates from {min(hours):g} to {max(hours):g}; give a name such as consumer, or 24 "
+            f"(a day) or 168 (a week) rates of at least 0, one of them above it"
+        )
+    mean = sum(hours) / len(hours)
+    return LoadShape(
+        kind="diurnal" if len(hours) == 24 else "weekly",
+        peak_to_mean=max(hours) / mean,
+        dispersion=dispersion,
+        name=name,
+        hours=tuple(hour / mean for hour in hours),
+    )
+
+
+def read_filters(given: Mapping[str, Any], additions: Additions = catalog.NOTHING) -> Filters:
+    """
+    Constraints on accelerators and offers from fields already read, in the catalogue's own spelling.
+
+    Raises
+    ------
+    TonnageError
+        A name that there is not, or an accelerator that is both wanted and excluded.
+    """
+    filters = build(Filters, given, additions=additions)
+    both = set(filters.accelerators) & set(filters.exclude_accelerators)
+    if both:
+        raise BadRequest(f"accelerator '{min(both)}' is both wanted and excluded; drop one of the two")
+    return filters
+
 
 SECONDS_BETWEEN_REQUESTS: Final = 60.0
 """Of one active user, when the request does not say. Assumed, and said so in the plan. [s]"""
@@ -54,3 +146,22 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         shape=read_shape(given),
         filters=read_filters(given, additions),
     )
+
+
+def batch_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> Batch:
+    """
+    A batch request from named texts. Items are independent, so that spot prices are looked at unless terms are named.
+
+    Raises
+    ------
+    BadRequest
+        An unknown field, a value out of range or of the wrong kind, or fields that contradict.
+    """
+    given = read_fields(values, Batch)
+    need_model(given)
+    if "items" not in given:
+        raise BadRequest("items is missing: say how many prompts to answer, for example '50M'")
+    if given["items"] < 1:
+        raise BadRequest(f"items: {given['items']:g} is less than one item")
+    given = {**usual_of(Batch), **given}
+    return build(Batch, given, additions=additions, lengths=read_lengths(given), filters=read_filters(given, additions))

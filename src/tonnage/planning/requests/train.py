@@ -10,7 +10,7 @@ from tonnage.catalog import Additions
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.errors import BadRequest
 from tonnage.planning.requests.reading import build, need_model, read_fields
-from tonnage.planning.requests.workload import read_filters
+from tonnage.planning.requests.serve import read_filters
 
 __all__ = ["finetune_request", "train_request"]
 

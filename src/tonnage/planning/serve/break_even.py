@@ -21,7 +21,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import BreakEven, Configuration, ServeOption
 from tonnage.domain.workload import Lengths, Serve, Slo
 from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced_option
-from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.core.header import Infeasible
 from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve.chance import Curve, Odds
 from tonnage.planning.serve.option import SEATS, Candidate, bills_of, has_objectives, load_of, replicas_of, share_of

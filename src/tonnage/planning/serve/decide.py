@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from tonnage.domain.plan import ConfidencePrice, Configuration, ServeOption
 from tonnage.domain.workload import Serve
-from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.core.header import Infeasible
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import Candidate, add_costs, bills_of, has_objectives, needed_of, option_of, share_of
+from tonnage.pricing.bills import by_trust_and_cost
 
 if TYPE_CHECKING:
     from tonnage.planning.serve.capacity_search import SearchedCapacity
@@ -196,10 +197,11 @@ def confidence_prices(request: Serve, found: list[Priced], *, today: date) -> tu
 
 
 def _price_of(request: Serve, order: list[Candidate], confidence: float, *, today: date) -> ConfidencePrice | None:
-    best: ConfidencePrice | None = None
+    best: tuple[bool, float] | None = None
+    price: ConfidencePrice | None = None
     for candidate in order:
         ranks = candidate.configuration.layout.ranks
-        if best is not None and _least_cost(request, candidate, today=today, margin=math.inf) >= best.usd_per_hour:
+        if best is not None and (False, _least_cost(request, candidate, today=today, margin=math.inf)) >= best:
             break
         if not candidate.firm(request, confidence):
             continue
@@ -207,12 +209,13 @@ def _price_of(request: Serve, order: list[Candidate], confidence: float, *, toda
         bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
         if not bills or limits.beyond_limits(request, replicas * ranks, bills=bills):
             continue
-        if best is None or bills[0].usd_per_hour < best.usd_per_hour:
-            best = ConfidencePrice(
+        if best is None or by_trust_and_cost(bills[0]) < best:
+            best = by_trust_and_cost(bills[0])
+            price = ConfidencePrice(
                 confidence=confidence, usd_per_hour=bills[0].usd_per_hour,
                 accelerator=candidate.configuration.accelerator, accelerators=replicas * ranks,
             )  # fmt: skip
-    return best
+    return price
 
 
 def _rank(option: ServeOption) -> tuple[bool, float, float]:

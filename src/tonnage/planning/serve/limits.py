@@ -16,7 +16,7 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.workload import Serve
 from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest
-from tonnage.planning.core.rejections import Infeasible
+from tonnage.planning.core.header import Infeasible
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point
 from tonnage.units import show

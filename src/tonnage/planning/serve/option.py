@@ -19,13 +19,12 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
 from tonnage.domain.workload import Serve
-from tonnage.planning.energy import energy_use
-from tonnage.planning.host import offer_of, serving_needs
+from tonnage.planning.host import energy_use, offer_of, serving_needs
 from tonnage.planning.replica import Replica, concurrency_limit
 from tonnage.planning.serve import narrative
 from tonnage.planning.serve.chance import Odds
 from tonnage.planning.sites import Site
-from tonnage.pricing.bills import HOURS_PER_MONTH, bill, usd_per_hour_of
+from tonnage.pricing.bills import HOURS_PER_MONTH, bill, by_trust_and_cost, usd_per_hour_of
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
 from tonnage.simulation.autoscale import fleet_of, replicas_carrying
@@ -143,7 +142,7 @@ def bills_of(site: Site, *, replicas: int, ranks: int, request: Serve, today: da
         for term in request.filters.terms
         if offer.usd_per_hour(term) is not None
     ]
-    return sorted((b for b in made if isinstance(b, Bill)), key=lambda b: b.usd_per_hour)
+    return sorted((b for b in made if isinstance(b, Bill)), key=by_trust_and_cost)
 
 
 def _holds(offer: Offer, ranks: int, site: Site) -> bool:

@@ -30,10 +30,16 @@ from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import frontier
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.choices import choices, serve_traits
-from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.header import (
+    Infeasible,
+    answer_or_relax,
+    by_reason,
+    model_facts,
+    nearest_of_each,
+    nearness,
+    provenance,
+)
 from tonnage.planning.core.ranking import with_verdicts
-from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_each, nearness
-from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.replica import build_replica
@@ -45,7 +51,9 @@ from tonnage.planning.serve.decide import best_of_each, confidence_prices, decid
 from tonnage.planning.serve.option import Candidate, bills_of, load_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
+from tonnage.planning.serve.tokens import tokens_instead
 from tonnage.planning.sites import Site, none_passes, sites
+from tonnage.pricing.bills import primary_first
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 
 __all__ = ["plan_serve", "serve_options"]
@@ -102,7 +110,13 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         rejected_by_reason=by_reason(rejected),
         trail=narrative.trail(request, ranked, missed_memory=_missed_memory(missed)),
         break_even=serve_break_even(
-            request, ranked, found=serving, missed=missed, open_sites=open_sites, model=model, today=today
+            request,
+            ranked,
+            found=_equally_confirmed(serving, ranked),
+            missed=missed,
+            open_sites=open_sites,
+            model=model,
+            today=today,
         ),
         binding=None if ranked else binding,
         evaluated=len(outcomes),
@@ -111,6 +125,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
         day=day,
         pools=apart,
+        tokens=tokens_instead(request, ranked, model=model.id),
         provenance=provenance(
             (option.bill for option in ranked),
             today=today,
@@ -141,7 +156,7 @@ def _searched(
     found = (estimate_candidates if request.quick else decide_candidates)(request, candidates, today=today)
     missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
     serving = [pair for pair in found if not isinstance(pair, Infeasible)]
-    ranked = _with_verdicts(request, tuple(best_of_each(request, serving)))
+    ranked = _with_verdicts(request, tuple(primary_first(best_of_each(request, serving))))
     return _Search(outcomes, serving, missed, ranked)
 
 
@@ -164,6 +179,14 @@ def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Se
         arithmetic=narrative.arithmetic,
         risk=partial(narrative.risk, request=request),
     )
+
+
+def _equally_confirmed(
+    serving: list[tuple[Candidate, ServeOption]], ranked: tuple[ServeOption, ...]
+) -> list[tuple[Candidate, ServeOption]]:
+    """What serves the load at a price as well confirmed as the first's: no other may come before it."""
+    trust = ranked[0].bill.trust if ranked else "primary"
+    return [pair for pair in serving if pair[1].bill.trust == trust] or serving
 
 
 def _cost(option: ServeOption) -> float:

@@ -14,8 +14,7 @@ from tonnage.domain.accelerator import Accelerator, HostNeed
 from tonnage.domain.answer import Basis, Part
 from tonnage.domain.plan import Bill
 from tonnage.domain.train_plan import Run, TrainOption
-from tonnage.planning.energy import TRAINING_LOAD, energy_use
-from tonnage.planning.host import IMAGES_PER_CORE, host_need, offer_of
+from tonnage.planning.host import IMAGES_PER_CORE, TRAINING_LOAD, energy_use, host_need, offer_of
 from tonnage.planning.train.job import Job, TrainContext
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import carbon_kg, energy_kwh

@@ -108,7 +108,7 @@ def run_of(
         spares = math.ceil(broken) if instances >= SPARES_FROM and term != "spot" else 0
     return run_over_time(
         RunSpec(
-            steps=asked.job.steps,
+            steps=asked.job.steps_of(setup.global_batch),
             step_s=step_s,
             step_factor=step_factor,
             validation=request.validation,
@@ -165,7 +165,7 @@ def _option(asked: TrainContext, rental: Rental, best: Arrangement, *, term: str
     aside = sum(line.value for line in stored)
     share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
     low, high = (run.wall_s.low or 0.0) * share, (run.wall_s.high or 0.0) * share
-    rate = asked.job.global_batch * asked.job.seq_len / place.count
+    rate = setup.global_batch * asked.job.seq_len / place.count
     power = place.accelerator.power_w
     option = TrainOption(
         configuration=_configuration(rental, setup),

@@ -20,14 +20,17 @@ from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill, Rejection
 from tonnage.domain.precision import number_format
 from tonnage.domain.workload import Filters
+from tonnage.engines.training import usual_software
 from tonnage.planning.sites import Site
-from tonnage.planning.train.search import Place
-from tonnage.pricing.bills import bill
+from tonnage.planning.train.search import Place, runs_on
+from tonnage.pricing.bills import bill, by_trust_and_cost
 
 __all__ = ["Rental", "rentals", "trainable"]
 
 MAX_ACCELERATORS: Final = 16384
 """Of one job when neither count nor limit is given. [accelerators]"""
+BOARD: Final = 8
+"""Accelerators of a whole machine of the usual kind: larger ones (A100 x 16) hide none of these. [accelerators]"""
 _FABRICS: Final = ("infiniband", "roce", "efa", "gpudirect", "rdma")
 """What providers call a network that joins instances for training."""
 
@@ -48,7 +51,7 @@ class Rental(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trainable(
-    sites: tuple[Site, ...], *, filters: Filters, precision: str = "bf16"
+    sites: tuple[Site, ...], *, filters: Filters, precision: str = "bf16", framework: str | None = None
 ) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
     """Sites whose accelerator trains so: processors only when asked for, inference-only or wider parts never."""
     narrow = number_format(precision).compute if number_format(precision).bits < 16 else ""
@@ -59,7 +62,13 @@ def trainable(
         if why is None and site.accelerator.segment == "cpu" and not named:
             why = "a processor; name it with --accelerator to see how slow"
         lacking = why is None and bool(narrow) and narrow not in site.accelerator.peaks
-        if why is None and not lacking:
+        if why is None and not lacking and not runs_on(framework, site.accelerator):
+            verdict = Verdict(
+                ok=False, limit="training", reason=f"{framework} does not run there",
+                nearest=f"--framework {usual_software('tpu')[0][0].example}",
+            )  # fmt: skip
+            refused.append(Rejection(what=site.accelerator.id, verdict=verdict))
+        elif why is None and not lacking:
             kept.append(site)
         else:
             reason = f"computes no {narrow}; bf16 runs there" if lacking else f"not for training ({why})"
@@ -99,7 +108,7 @@ def _joined(site: Site, offer: Offer, count: int) -> tuple[int, float | None, bo
     fabric = site.accelerator.link.domain if site.intra_link != "pcie" else 1
     if fabric > site.per_node and count <= fabric:
         return size, None, False
-    if size < site.per_node or (size == 1 and site.accelerator.vendor.lower() != "google"):
+    if size < min(site.per_node, BOARD) or (size == 1 and site.accelerator.vendor.lower() != "google"):
         return None  # joining parts of machines gains nothing over whole ones
     if offer.network_bytes_per_s:
         return size, offer.network_bytes_per_s / size, False
@@ -116,7 +125,7 @@ def _bills(offers: list[Offer], *, count: int, terms: tuple[str, ...], today: da
         for term in terms
         if offer.usd_per_hour(term) is not None
     ]
-    return tuple(sorted((b for b in made if isinstance(b, Bill)), key=lambda b: b.usd_per_hour))
+    return tuple(sorted((b for b in made if isinstance(b, Bill)), key=by_trust_and_cost))
 
 
 @cache

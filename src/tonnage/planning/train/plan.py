@@ -22,6 +22,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
+from tonnage.domain.money import OfferKind
 from tonnage.domain.plan import PLAN_SCHEMA, Rejection
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.domain.workload import FineTune, Train
@@ -29,19 +30,19 @@ from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.optimize.frontier import frontier
 from tonnage.planning.core.choices import choices, job_traits
-from tonnage.planning.core.header import model_facts, provenance
+from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, nearest_of_each, provenance
 from tonnage.planning.core.ranking import with_verdicts
-from tonnage.planning.core.rejections import by_reason, nearest_of_each
-from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even
+from tonnage.planning.train.faster_stack import faster_stack
 from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.planning.train.machine import host_needs, with_electricity
 from tonnage.planning.train.option import InfeasibleRun, evaluate, timeline
 from tonnage.planning.train.places import MAX_ACCELERATORS, Rental, rentals, trainable
 from tonnage.planning.train.scaling import scaling_curves, setup_label, spot_against_on_demand, stops_paying
 from tonnage.planning.train.search import Place, fastest_arrangements, floor, state_bytes, templates
+from tonnage.pricing.bills import primary_first
 from tonnage.units import show
 
 __all__ = ["plan_train"]
@@ -94,8 +95,11 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
     """The plan, without what relaxing its constraints would buy."""
     model = with_training_totals(resolve(request.model, additions=additions))
     job = job_of(request, model)
-    if model.max_context and job.seq_len > model.max_context:
-        raise BadRequest(f"seq_len: {job.seq_len:,} is beyond the {model.max_context:,} tokens that {model.id} takes")
+    if model.max_context and job.seq_len > model.max_context and not request.extend_context:
+        raise BadRequest(
+            f"seq_len: {job.seq_len:,} is beyond the {model.max_context:,} tokens that {model.id} takes; "
+            "give less, or --extend-context"
+        )
     framework = request.framework
     if framework is not None and not any(name in framework.lower() for name in framework_words()):
         raise UnknownName("framework", framework, known=framework_words())
@@ -107,8 +111,8 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
         today=today,
         additions=additions,
     )
-    found, excluded = sites(request.filters, additions=additions)
-    open_sites, refused = trainable(found, filters=request.filters, precision=job.precision)
+    found, excluded = sites(request.filters, additions=additions, without=WORKERS)
+    open_sites, refused = trainable(found, filters=request.filters, precision=job.precision, framework=framework)
     tries: list[_Try] = []
     missed: list[InfeasibleRun] = []
     for site in open_sites:
@@ -135,6 +139,7 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
         cheaper_at_risk=narrative.cheaper_at_risk(ranked),
         scaling=points,
         stops_paying=stops_paying(points),
+        faster=faster_stack(asked, ranked[0]) if ranked else "",
         spot=spot_against_on_demand(asked, ranked[0], sites=open_sites) if ranked else "",
         rejected=rejected,
         rejected_by_reason=by_reason(rejected),
@@ -292,7 +297,7 @@ def _kept(asked: TrainContext, options: list[TrainOption]) -> list[TrainOption]:
     """Best first, a few of each accelerator."""
     kept: list[TrainOption] = []
     seen: Counter[str] = Counter()
-    for option in sorted(options, key=lambda o: _rank(asked, o)):
+    for option in primary_first(sorted(options, key=lambda o: _rank(asked, o))):
         if seen[option.configuration.accelerator] < KEPT_PER_SITE and len(kept) < KEPT:
             kept.append(option)
             seen[option.configuration.accelerator] += 1
@@ -324,6 +329,8 @@ def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tup
     )
 
 
+WORKERS: Final[tuple[OfferKind, ...]] = ("serverless worker",)
+"""Offers that a platform starts and stops as requests come: they train nothing."""
 _ORDER: Final = {"deadline": 0, "budget": 0, "cost": 1, "interruptions": 2, "layout": 3, "memory": 4}
 
 

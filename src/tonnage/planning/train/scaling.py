@@ -85,8 +85,9 @@ def _strong(asked: TrainContext, best: TrainOption, places: dict[int, Place]) ->
     """The same global batch, arranged anew at each count."""
     own = software_spec(best.configuration.software).example
     name = own if asked.job.kind == "finetune" else asked.request.framework
+    job = replace(asked.job, global_batch=best.configuration.global_batch, largest_batch=None)
     for count, place in sorted(places.items()):
-        found = fastest_arrangements(asked.model, place, job=asked.job, coefficients=asked.coefficients, framework=name)
+        found = fastest_arrangements(asked.model, place, job=job, coefficients=asked.coefficients, framework=name)
         if found.best:
             yield "strong", count, found.best[0].setup, found.best[0].step_s
 
@@ -127,14 +128,19 @@ def setup_label(setup: TrainSetup) -> str:
     return f"{degrees or 'single accelerator'}{' ' + layout.sharding if layout.sharding != 'none' else ''}"
 
 
-def setup_of(asked: TrainContext, option: TrainOption) -> TrainSetup:
-    """The setup of an option, software's habits included."""
+def place_of(asked: TrainContext, option: TrainOption) -> Place:
+    """The accelerators of an option as they are joined."""
     c = option.configuration
-    place = Place(
+    return Place(
         accelerator=catalog.accelerators(asked.additions)[c.accelerator], count=c.count,
         per_node=int(option.bill.accelerators_per_instance), intra_link=c.intra_link,
         inter_bytes_per_s=c.inter_bytes_per_s,
     )  # fmt: skip
+
+
+def setup_of(asked: TrainContext, option: TrainOption) -> TrainSetup:
+    """The setup of an option, software's habits included."""
+    c, place = option.configuration, place_of(asked, option)
     own = software_spec(c.software).example
     (kind,) = templates(
         asked.model, place, job=asked.job, coefficients=asked.coefficients, frameworks=(own,)

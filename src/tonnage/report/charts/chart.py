@@ -22,6 +22,8 @@ COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e0
 FONTS: Final = "Verdana, DejaVu Sans, sans-serif"
 """Of one width, and one of them nearly everywhere: what was measured for the drawing is what a screen shows."""
 INK: Final = {"light": "#1c2430", "dark": "#e6e9ee"}
+ACCENT: Final = {"light": "#0b6f7b", "dark": "#4fb9c4"}
+"""Of marks that stand for options, as on the page."""
 FAINT: Final = {"light": "#d5dae2", "dark": "#3a4452"}
 
 
@@ -79,6 +81,7 @@ def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
             "labelLimit": 260,
             "tickCount": 6,
         },
+        "mark": {"color": ACCENT[theme]},
         "bar": {"height": {"band": 0.7}},
         "legend": {
             **text,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 from tonnage.domain.infer_plan import InferOption, InferPlan
-from tonnage.report.charts.chart import Chart, axis, layered, records
+from tonnage.report.charts.chart import Chart
 from tonnage.report.charts.memory import Stack, memory_chart
-from tonnage.units import show
+from tonnage.report.charts.options import Axis, options_chart, point_of
+from tonnage.report.names import part_name
 
 __all__ = ["infer_charts"]
-
-MOST_POINTS: Final = 60
 
 
 def infer_charts(plan: InferPlan) -> tuple[Chart, ...]:
@@ -19,51 +16,22 @@ def infer_charts(plan: InferPlan) -> tuple[Chart, ...]:
     stacks = tuple(
         Stack(label=_label(option), memory=option.memory, limit_bytes=option.limit_bytes) for option in plan.options[:5]
     )
-    drawn = (_delay_and_cost(plan), memory_chart(stacks))
+    drawn = (_latency_and_price(plan), memory_chart(stacks))
     return tuple(chart for chart in drawn if chart is not None)
 
 
-def _delay_and_cost(plan: InferPlan) -> Chart | None:
+def _latency_and_price(plan: InferPlan) -> Chart | None:
     """Latency against the price of an hour; None where nothing is rented."""
-    rented = [(option, option.bill) for option in plan.options if option.bill is not None][:MOST_POINTS]
-    if not rented:
-        return None
-    columns = ("option", "seconds", "low", "high", "usd", "used", "format", "rank")
-    values = [
-        (
-            _label(option), option.latency_s.value, option.latency_s.low or option.latency_s.value,
-            option.latency_s.high or option.latency_s.value, bill.usd_per_hour, option.used, option.precision, rank,
-        )
-        for rank, (option, bill) in enumerate(rented, 1)
+    points = [
+        point_of(_label(option), option.latency_s, scale=1e3, usd=option.bill.usd_per_hour,
+                 evidence=str(option.basis), rank=rank)
+        for rank, option in enumerate(plan.options, 1)
+        if option.bill is not None
     ]  # fmt: skip
-    x = axis("seconds", "latency in seconds (left is better)", scale={"type": "log"})
-    y = axis("usd", "USD/h (down is better)", scale={"type": "log"})
-    colour = {"field": "format", "type": "nominal", "title": None}
-    layers: list[dict[str, Any]] = [
-        {"mark": {"type": "rule", "opacity": 0.35},
-         "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": colour}},
-        {"mark": {"type": "point", "filled": True, "size": 60, "tooltip": {"content": "data"}},
-         "encoding": {"x": x, "y": y, "color": colour}},
-        {"transform": [{"filter": "datum.rank == 1"}], "mark": {"type": "text", "dy": 14, "align": "left"},
-         "encoding": {"x": x, "y": y, "text": {"field": "option"}}},
-    ]  # fmt: skip
-    if plan.request.latency_s is not None:
-        layers.append({"data": {"values": [{"most": plan.request.latency_s}]},
-                       "mark": {"type": "rule", "strokeDash": [5, 4], "tooltip": True},
-                       "encoding": {"x": {"field": "most", "type": "quantitative"}}})  # fmt: skip
-    limit = "; the dashed line is the longest that was allowed" if plan.request.latency_s is not None else ""
-    return Chart(
-        name="frontier",
-        title="Latency against cost",
-        says=f"Each point is an option at this load; bars are 90 % intervals{limit}.",
-        body=layered(records(columns, values), *layers),
-        columns=("option", "latency", "90 % interval", "USD/h", "used"),
-        rows=tuple(
-            (v[0], show(v[1], "s"), f"{show(v[2], 's')} to {show(v[3], 's')}", f"{v[4]:,.2f}", f"{v[5]:.0%}")
-            for v in values
-        ),
-    )
+    limit = plan.request.latency_s
+    time = Axis("mean latency", "ms", None if limit is None else 1e3 * limit)
+    return options_chart(points, time=time, money=Axis("Price", "USD/h"))
 
 
 def _label(option: InferOption) -> str:
-    return f"{option.count} x {option.accelerator} {option.precision}"
+    return f"{option.count} x {part_name(option.accelerator)} {option.precision.upper()}"

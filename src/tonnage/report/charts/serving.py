@@ -8,11 +8,12 @@ from tonnage.domain.plan import LoadPoint, Roofline, ServeOption, ServePlan
 from tonnage.domain.workload import Slo
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.report.charts.memory import Stack, memory_chart
+from tonnage.report.charts.options import Axis, options_chart, point_of
+from tonnage.report.names import part_name
 from tonnage.units import show
 
 __all__ = ["load_chart", "roofline_chart", "serve_charts"]
 
-MOST_POINTS: Final = 60
 MOST_LINES: Final = 5
 USES: Final = tuple(use / 100 for use in (5, 7, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100))
 
@@ -25,60 +26,41 @@ def serve_charts(plan: ServePlan) -> tuple[Chart, ...]:
         Stack(label=_label(option), memory=option.memory, limit_bytes=option.limit_bytes) for option in plan.options[:5]
     )
     drawn = (
-        _speed_and_yield(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(stacks),
+        _price_and_latency(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(stacks),
         roofline_chart(plan.roofline),
     )  # fmt: skip
     return tuple(chart for chart in drawn if chart is not None)
 
 
-def _speed_and_yield(plan: ServePlan) -> Chart:
-    """Tokens/s a user sees against tokens/s an accelerator yields; both better when larger."""
-    answer = plan.request.lengths.output_tokens
-    options = plan.options[:MOST_POINTS]
-    columns = ("option", "user", "user_low", "user_high", "yield", "basis", "cost", "rank")
-    values = []
-    for rank, option in enumerate(options, 1):
-        tpot = option.capacity.tpot_s
-        each = option.capacity.max_rate_per_s.value * answer / option.configuration.layout.ranks
-        values.append(
-            (
-                _label(option), 1 / tpot.value, 1 / (tpot.high or tpot.value), 1 / (tpot.low or tpot.value), each,
-                option.basis, option.bill.usd_per_hour, rank,
-            )
-        )  # fmt: skip
-    x = axis("user", "output tokens/s of one user (right is better)", scale={"zero": False})
-    y = axis("yield", "tokens/s of one accelerator (up is better)")
-    colour = {"field": "basis", "type": "nominal", "title": "step times"}
-    layers: list[dict[str, Any]] = [
-        {"mark": {"type": "rule", "opacity": 0.35},
-         "encoding": {"x": {**x, "field": "user_low"}, "x2": {"field": "user_high"}, "y": y, "color": colour}},
-        {"mark": {"type": "point", "filled": True, "size": 60, "tooltip": {"content": "data"}},
-         "encoding": {"x": x, "y": y, "color": colour}},
-        {"transform": [{"filter": "datum.rank == 1"}], "mark": {"type": "text", "dy": -10, "align": "left"},
-         "encoding": {"x": x, "y": y, "text": {"field": "option"}}},
+def _price_and_latency(plan: ServePlan) -> Chart | None:
+    """Price against the objective that has least room; TPOT where none is given."""
+    slo, first = plan.request.slo, plan.options[0].capacity
+    limits = {"TTFT": slo.ttft_s, "TPOT": slo.tpot_s}
+    used = {
+        name: getattr(first, field).value / limit for name, field in LATENCIES if (limit := limits[name]) is not None
+    }
+    name = max(used, key=lambda name: used[name]) if used else "TPOT"
+    field, limit = dict(LATENCIES)[name], limits[name]
+    scale, unit = (1.0, "s") if (limit or getattr(first, field).value) >= 2.0 else (1e3, "ms")
+    points = [
+        point_of(_label(option), getattr(option.capacity, field), scale=scale, usd=option.bill.usd_per_hour,
+                 evidence=str(option.basis), rank=rank)
+        for rank, option in enumerate(plan.options, 1)
     ]  # fmt: skip
-    if plan.request.slo.tpot_s:
-        wanted = {"values": [{"least": 1 / plan.request.slo.tpot_s}]}
-        layers.insert(0, {"data": wanted, "mark": {"type": "rule", "strokeDash": [5, 4], "tooltip": True},
-                          "encoding": {"x": {"field": "least", "type": "quantitative"}}})  # fmt: skip
-    rows = tuple((v[0], f"{v[1]:.1f}", f"{v[2]:.1f}-{v[3]:.1f}", f"{v[4]:,.0f}", str(v[5])) for v in values)
-    limit = "; the dashed line is the slowest the objective allows" if plan.request.slo.tpot_s else ""
-    return Chart(
-        name="frontier",
-        title="Speed for one user against yield of one accelerator",
-        says=f"Each point is an option at its largest rate within the objectives; bars are 90 % intervals{limit}.",
-        body=layered(records(columns, values), *layers),
-        columns=("option", "tokens/s of one user", "90 % interval", "tokens/s of one accelerator", "step times"),
-        rows=rows,
-    )
+    time = Axis(f"p{slo.percentile:g} {name}", unit, None if limit is None else scale * limit)
+    return options_chart(points, time=time, money=Axis("Price", "USD/h"))
 
 
 def _latency_by_load(plan: ServePlan) -> Chart | None:
     """Of the first option's replica; None where it was not simulated."""
-    seen = plan.options[0].capacity.simulated
+    best, request = plan.options[0], plan.request
+    seen = best.capacity.simulated
     if seen is None:
         return None
-    return load_chart(seen.tried, slo=plan.request.slo, knee_per_s=seen.knee_per_s, most_per_s=seen.low_per_s)
+    peak = None if request.rate_per_s is None else request.rate_per_s * request.shape.peak_to_mean / best.replicas
+    return load_chart(
+        seen.tried, slo=request.slo, knee_per_s=seen.knee_per_s, most_per_s=seen.low_per_s, peak_per_s=peak
+    )
 
 
 def _cost_by_use(plan: ServePlan) -> Chart:
@@ -115,13 +97,16 @@ def _cost_by_use(plan: ServePlan) -> Chart:
 
 
 def _label(option: ServeOption) -> str:
-    return f"{option.accelerators} x {option.configuration.accelerator} {option.configuration.precision.weights}"
+    c = option.configuration
+    return f"{option.accelerators} x {part_name(c.accelerator)} {c.precision.weights.upper()}"
 
 
 LATENCIES: Final = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"))
 
 
-def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, most_per_s: float) -> Chart | None:
+def load_chart(
+    tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, most_per_s: float, peak_per_s: float | None = None
+) -> Chart | None:
     """
     Percentiles over the rate of one replica; None where fewer than two rates were simulated.
 
@@ -134,6 +119,8 @@ def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, mos
         Where first tokens begin to queue; marked where a larger rate was tried. [1/s]
     most_per_s : float
         Largest rate within the objectives. [1/s]
+    peak_per_s : float, optional
+        What this replica is asked for at the peak. [1/s]
     """
     if len(tried) < 2:
         return None
@@ -146,8 +133,11 @@ def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, mos
     limits = [(name, limit) for name, field in LATENCIES if (limit := getattr(slo, field)) is not None]
     marks = [(f"most {most_per_s:.3g}/s", most_per_s)]
     if knee_per_s < max(point.rate_per_s for point in tried):  # at the last rate tried nothing queues yet
-        marks = sorted([(f"knee {knee_per_s:.3g}/s", knee_per_s), *marks], key=_rate_of)
-    x = axis("rate", "requests/s of one replica", scale={"zero": False})
+        marks.append((f"knee {knee_per_s:.3g}/s", knee_per_s))
+    if peak_per_s is not None:
+        marks.append((f"your peak {peak_per_s:.3g}/s", peak_per_s))
+    placed = [(*mark, place) for place, mark in enumerate(sorted(marks, key=_rate_of))]
+    x = axis("rate", "requests/s of one replica", scale={"zero": True})
     y = axis("p95", "seconds (down is better)", scale={"type": "log"})
     colour = {"field": "latency", "type": "nominal", "title": None, "sort": None}
     layers: list[dict[str, Any]] = [
@@ -155,12 +145,13 @@ def load_chart(tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, mos
          "encoding": {"x": x, "y": {**y, "field": "p50"}, "y2": {"field": "p99"}, "color": colour}},
         {"mark": {"type": "line", "point": True, "tooltip": {"content": "data"}},
          "encoding": {"x": x, "y": y, "color": colour}},
-        {"data": records(("mark", "rate"), marks), "mark": {"type": "rule", "opacity": 0.6},
+        {"data": records(("mark", "rate", "place"), placed), "mark": {"type": "rule", "opacity": 0.6},
          "encoding": {"x": x}},
-        # The two may lie close: one says its name on its left, the other on its right.
-        *({"data": records(("mark", "rate"), [mark]), "mark": {"type": "text", "align": side, "dx": away, "y": 8},
+        # They may lie close: each writes its name on a line of its own.
+        *({"data": records(("mark", "rate", "place"), [mark]),
+           "mark": {"type": "text", "align": "right", "dx": -4, "y": 8 + 13 * mark[2]},
            "encoding": {"x": x, "text": {"field": "mark"}}}
-          for mark, side, away in zip(marks, ("right", "left"), (-4, 4), strict=False)),
+          for mark in placed),
     ]  # fmt: skip
     if limits:
         layers.append({"data": records(("latency", "limit"), limits), "mark": {"type": "rule", "strokeDash": [5, 4]},

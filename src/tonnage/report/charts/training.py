@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.report.charts.chart import Chart, axis, layered, records
 from tonnage.report.charts.memory import Stack, memory_chart
+from tonnage.report.charts.options import Axis, Point, options_chart, point_of
+from tonnage.report.names import part_name
 from tonnage.units import show
 
 __all__ = ["batch_charts", "timeline_chart", "train_charts"]
 
-MOST_POINTS: Final = 60
 MOST_STACKS: Final = 4
 HOUR_S: Final = 3600.0
+DAYS_FROM: Final = 72.0
+"""Jobs that last longer are drawn in days. [h]"""
 
 
 def train_charts(plan: TrainPlan) -> tuple[Chart, ...]:
     """Every picture of a feasible plan; none when nothing works."""
     if not plan.options:
         return ()
-    points = [_point(n, option, option.run.wall_s) for n, option in enumerate(plan.options[:MOST_POINTS], 1)]
+    points = [_point(n, option, option.run.wall_s) for n, option in enumerate(plan.options, 1)]
     drawn = (
-        time_against_cost(points, deadline_s=plan.request.deadline_s),
+        _time_and_cost(points, deadline_s=plan.request.deadline_s),
         _scaling(plan),
         memory_chart(_stacks(plan.options)),
         timeline_chart(plan.options[0].timeline),
@@ -38,21 +41,14 @@ def batch_charts(plan: BatchPlan) -> tuple[Chart, ...]:
     if not plan.options:
         return ()
     deadline_s = getattr(plan.request, "deadline_s", None)
-    points = [_point(n, option, option.wall_s) for n, option in enumerate(plan.options[:MOST_POINTS], 1)]
-    drawn = (time_against_cost(points, deadline_s=deadline_s), memory_chart(_stacks(plan.options)))
+    points = [_point(n, option, option.wall_s) for n, option in enumerate(plan.options, 1)]
+    drawn = (_time_and_cost(points, deadline_s=deadline_s), memory_chart(_stacks(plan.options)))
     return tuple(chart for chart in drawn if chart is not None)
 
 
-def _point(rank: int, option: TrainOption | BatchOption, wall_s: Quantity) -> tuple[Any, ...]:
-    return (
-        f"{option.accelerators} x {option.configuration.accelerator}",
-        wall_s.value / HOUR_S,
-        (wall_s.low or wall_s.value) / HOUR_S,
-        (wall_s.high or wall_s.value) / HOUR_S,
-        option.cost.value,
-        option.bill.term,
-        rank,
-    )
+def _point(rank: int, option: TrainOption | BatchOption, wall_s: Quantity) -> Point:
+    name = f"{option.accelerators} x {part_name(option.configuration.accelerator)}"
+    return point_of(name, wall_s, scale=1.0 / HOUR_S, usd=option.cost.value, evidence=str(option.basis), rank=rank)
 
 
 def _stacks(options: Sequence[TrainOption | BatchOption]) -> tuple[Stack, ...]:
@@ -62,33 +58,13 @@ def _stacks(options: Sequence[TrainOption | BatchOption]) -> tuple[Stack, ...]:
     )
 
 
-def time_against_cost(points: list[tuple[Any, ...]], *, deadline_s: float | None) -> Chart:
-    """Options by hours and dollars; the lower left is better."""
-    columns = ("option", "hours", "low", "high", "usd", "term", "rank")
-    x = axis("hours", "hours until it is done (left is better)", scale={"type": "log"})
-    y = axis("usd", "USD of the whole job (down is better)", scale={"type": "log"})
-    colour = {"field": "term", "type": "nominal", "title": None}
-    layers: list[dict[str, Any]] = [
-        {"mark": {"type": "rule", "opacity": 0.35},
-         "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": colour}},
-        {"mark": {"type": "point", "filled": True, "size": 60, "tooltip": {"content": "data"}},
-         "encoding": {"x": x, "y": y, "color": colour}},
-        {"transform": [{"filter": "datum.rank == 1"}], "mark": {"type": "text", "dy": -10, "align": "left"},
-         "encoding": {"x": x, "y": y, "text": {"field": "option"}}},
-    ]  # fmt: skip
-    if deadline_s is not None:
-        layers.append({"data": {"values": [{"deadline": deadline_s / HOUR_S}]},
-                       "mark": {"type": "rule", "strokeDash": [5, 4], "tooltip": True},
-                       "encoding": {"x": {"field": "deadline", "type": "quantitative"}}})  # fmt: skip
-    limit = "; the dashed line is the deadline" if deadline_s is not None else ""
-    return Chart(
-        name="frontier",
-        title="Time against cost",
-        says=f"Each point is an option; bars are 90 % intervals of its time{limit}.",
-        body=layered(records(columns, points), *layers),
-        columns=("option", "hours", "90 % interval", "USD", "term"),
-        rows=tuple((p[0], f"{p[1]:,.1f}", f"{p[2]:,.1f}-{p[3]:,.1f}", f"{p[4]:,.0f}", str(p[5])) for p in points),
-    )
+def _time_and_cost(points: Sequence[Point], *, deadline_s: float | None) -> Chart | None:
+    """Options by duration and cost of the whole job, in days where hours would be large numbers."""
+    limit = deadline_s or 0.0
+    scale, unit = (24.0, "days") if points and max(points[0].value, limit / HOUR_S) > DAYS_FROM else (1.0, "h")
+    scaled = [p._replace(value=p.value / scale, low=p.low / scale, high=p.high / scale) for p in points]
+    time = Axis("time", unit, limit / HOUR_S / scale if limit else None)
+    return options_chart(scaled, time=time, money=Axis("Cost", "USD of the job"))
 
 
 def _scaling(plan: TrainPlan) -> Chart | None:

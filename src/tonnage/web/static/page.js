@@ -1,53 +1,97 @@
 // Comforts only: every form and answer works without this file.
-"use strict";
+const $ = (selector, within = document) => within.querySelector(selector);
+const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
+const busy = (text) => { const place = $("#busy"); if (place) place.textContent = text; };
 
-const form = document.getElementById("question");
-const busy = document.getElementById("busy");
+// Questions: a changed one recalculates in place and cancels the work on the one before it.
 
-// Empty fields stay out of the address, so that a link holds the question and nothing else.
-form?.addEventListener("submit", () => {
-  for (const field of form.elements) if (field.name && field.value === "") field.disabled = true;
-  if (busy) busy.textContent = "Working it out …";
-  if (form.dataset.follows) follow(form.dataset.follows, new URLSearchParams(new FormData(form)));
-});
-window.addEventListener("pageshow", () => {
-  for (const field of form?.elements ?? []) field.disabled = false;
-  if (busy) busy.textContent = "";
-});
+let work = null;
 
-// How far a long simulation is, while the page waits for its answer.
-function follow(path, fields) {
-  const source = new EventSource(`/progress/${path}?${fields}`);
-  const tell = (name, words) =>
-    source.addEventListener(name, (event) => { if (busy) busy.textContent = words(JSON.parse(event.data)); });
-  tell("waiting", ({ questions }) => `Waiting for a worker; ${questions} in line`);
-  tell("working", ({ elapsed_s }) => `Working it out for ${elapsed_s} s …`);
-  tell("progress", ({ done, total, left_s }) =>
-    `${done.toLocaleString()} of ${total.toLocaleString()} requests${left_s ? `, about ${left_s} s left` : ""}`);
-  source.addEventListener("end", () => source.close());
-  source.addEventListener("error", () => source.close());
+async function recalculate(address, { push = true } = {}) {
+  work?.abort();
+  work = new AbortController();
+  const { signal } = work;
+  const main = $("#main");
+  main.setAttribute("aria-busy", "true");
+  busy("Calculating …");
+  const path = address.split("?")[0].slice(1);
+  if ($("#question")?.dataset.follows) follow(path, new URLSearchParams(address.split("?")[1]), signal);
+  try {
+    const reply = await fetch(address, { headers: { accept: "text/html" }, signal });
+    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const open = new Set($$("details[open] > summary").map((summary) => summary.textContent.trim()));
+    const tab = $("[role=tab][aria-selected=true]")?.textContent;
+    main.replaceWith(document.adoptNode($("#main", page)));
+    document.title = page.title;
+    if (push) history.pushState({}, "", address);
+    for (const summary of $$("#answer details > summary")) if (open.has(summary.textContent.trim())) summary.parentElement.open = true;
+    dress(tab);
+    $("#main").focus({ preventScroll: true });
+  } catch (error) {
+    if (error.name !== "AbortError") { main.removeAttribute("aria-busy"); busy("The server did not answer; try again."); }
+  }
 }
 
-// A first answer stands until the simulated one is there, which then takes its place; the form stays as it is.
-const waits = document.getElementById("main")?.dataset.waits;
-if (waits) {
-  const source = new EventSource(waits);
+function address(form) {
+  const fields = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) if (typeof value === "string" && value !== "") fields.append(name, value);
+  return `${new URL(form.action).pathname}?${fields}`;
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.id !== "question") return;
+  event.preventDefault();
+  recalculate(address(form));
+});
+document.addEventListener("change", (event) => {
+  const chip = event.target.closest("#question .chip:not(.add)");
+  if (!chip || event.target.type === "file") return;
+  chip.classList.add("changed");
+  $("summary b", chip).textContent = event.target.value || "default";
+  recalculate(address(event.target.form));
+});
+window.addEventListener("popstate", () => { if ($("#question")) recalculate(location.pathname + location.search, { push: false }); });
+
+// How far long work is, while the page waits for its answer.
+function follow(path, fields, signal) {
+  const source = new EventSource(`/progress/${path}?${fields}`);
+  const tell = (name, words) => source.addEventListener(name, (event) => busy(words(JSON.parse(event.data))));
+  tell("waiting", ({ questions }) => `Waiting for a worker; ${questions} in line`);
+  tell("working", ({ elapsed_s }) => `Calculating for ${elapsed_s} s …`);
+  tell("progress", ({ done, total, left_s }) =>
+    `${done.toLocaleString()} of ${total.toLocaleString()} requests${left_s ? `, about ${left_s} s left` : ""}`);
+  for (const name of ["end", "error"]) source.addEventListener(name, () => source.close());
+  signal.addEventListener("abort", () => source.close());
+}
+
+// A first answer stands until the simulated one is there, which then takes its place; what is being typed stays.
+let waiting = null;
+function await_simulation() {
+  waiting?.close();
+  const waits = $("#main")?.dataset.waits;
+  if (!waits) return;
+  const source = (waiting = new EventSource(waits));
+  const note = (text) => { const place = $("#waits"); if (place) place.textContent = text; };
   source.addEventListener("error", () => {
     source.close();
-    const note = document.getElementById("waits");
-    if (note) note.textContent = "First answer, by averages. The simulation was cut off; send the form again to have it.";
+    note("First answer, by averages. The simulation was cut off; send the form again to have it.");
   });
   source.addEventListener("end", async (event) => {
     source.close();
     const { error } = JSON.parse(event.data);
-    const note = document.getElementById("waits");
-    if (error) note.textContent = error;
-    else {
-      const page = await (await fetch(location.href, { headers: { accept: "text/html" } })).text();
-      const main = new DOMParser().parseFromString(page, "text/html").getElementById("main");
-      document.getElementById("main").replaceWith(document.adoptNode(main));
-      if (busy) busy.textContent = "The answer is simulated now.";
-    }
+    if (error) return note(error);
+    const page = new DOMParser().parseFromString(
+      await (await fetch(location.href, { headers: { accept: "text/html" } })).text(), "text/html");
+    const fresh = $("#answer", page);
+    if (!fresh) return;
+    const tab = $("[role=tab][aria-selected=true]")?.textContent;
+    $("#answer").replaceWith(document.adoptNode(fresh));
+    $(".actions")?.replaceWith(document.adoptNode($(".actions", page)));
+    $("#waits")?.remove();
+    delete $("#main").dataset.waits;
+    busy("The answer is simulated now.");
+    dress(tab);
   });
 }
 
@@ -58,27 +102,176 @@ document.addEventListener("click", async (event) => {
   event.preventDefault();
   const place = link.parentElement;
   place.setAttribute("role", "status");
-  place.textContent = "Working it out …";
+  place.textContent = "Calculating …";
   const page = await (await fetch(link.href, { headers: { accept: "text/html" } })).text();
   const found = new DOMParser().parseFromString(page, "text/html");
-  place.replaceWith(document.adoptNode(found.getElementById("changes") ?? found.getElementById("main")));
+  place.replaceWith(document.adoptNode($("#changes", found) ?? $("#main", found)));
 });
 
-const upload = document.getElementById("upload");
-const model = document.getElementById("f-model");
-if (upload && model) {
-  upload.closest(".upload").hidden = false;
-  upload.addEventListener("change", async () => {
-    const [file] = upload.files;
+// Menus and chips close when one clicks elsewhere or presses Escape.
+document.addEventListener("click", (event) => {
+  for (const open of $$("details.menu[open], details.chip[open]")) if (!open.contains(event.target)) open.open = false;
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  for (const open of $$("details.menu[open], details.chip[open]")) { open.open = false; $("summary", open).focus(); }
+});
+
+// Charts: the picture's own specification, drawn to be explored. Points and rows of the table answer each other.
+
+let library = null;
+function vega() {
+  library ??= new Promise((done, failed) => {
+    const script = document.createElement("script");
+    script.src = "/static/vega.js";
+    script.onload = () => (window.vegaEmbed ? done(window.vegaEmbed) : failed(new Error("no library")));
+    script.onerror = () => failed(new Error("no library"));
+    document.head.append(script);
+  });
+  return library;
+}
+
+const tip = Object.assign(document.createElement("div"), { className: "tip", hidden: true });
+document.body.append(tip);
+function tooltip(_, event, __, value) {
+  tip.hidden = value === null || value === undefined || value === "";
+  if (tip.hidden) return;
+  tip.replaceChildren(...(typeof value === "object"
+    ? Object.entries(value).map(([name, text]) => Object.assign(document.createElement("div"), { textContent: `${name}: ${text}` }))
+    : [document.createTextNode(String(value))]));
+  const width = tip.offsetWidth;
+  Object.assign(tip.style, { left: `${Math.min(event.clientX + 12, innerWidth - width - 8)}px`, top: `${event.clientY + 14}px` });
+}
+
+async function draw(picture) {
+  const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  try {
+    const [embed, reply] = await Promise.all([vega(), fetch(`${picture.dataset.chart}-${theme}.json`)]);
+    if (!reply.ok) return;
+    const specification = { ...(await reply.json()), width: "container", title: undefined };
+    const place = document.createElement("div");
+    place.setAttribute("role", "img");
+    place.setAttribute("aria-label", $("img", picture).alt);
+    picture.before(place);
+    const { view } = await embed(place, specification, { ast: true, actions: false, defaultStyle: false, renderer: "svg", tooltip });
+    picture.hidden = true;
+    if (!picture.dataset.chart.endsWith("/frontier")) return;
+    const rows = $$("#options tr[data-rank]");
+    const choose = (rank, scroll) => {
+      view.signal("chosen", rank).run();
+      for (const row of rows) row.classList.toggle("chosen", Number(row.dataset.rank) === rank);
+      if (scroll) rows.find((row) => Number(row.dataset.rank) === rank)?.scrollIntoView({ block: "nearest" });
+    };
+    view.addEventListener("click", (_, item) => { if (item?.datum?.rank) choose(item.datum.rank, true); });
+    for (const row of rows) row.addEventListener("click", (event) => { if (!event.target.closest("a")) choose(Number(row.dataset.rank), false); });
+    for (const card of $$(".choice")) card.addEventListener("click", () => choose(Number(card.hash.split("-")[1]), false));
+  } catch { /* the picture stands */ }
+}
+const seen = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) if (isIntersecting) { seen.unobserve(target); draw($("picture", target)); }
+}, { rootMargin: "200px" });
+
+// Tables are sorted by their heads; sections of the reasons become tabs.
+
+function number(text) {
+  const match = text.replaceAll(",", "").match(/-?\d+(\.\d+)?/);
+  return match ? Number(match[0]) : null;
+}
+function sortable(table) {
+  $$("thead th", table).forEach((head) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const place = [...head.parentElement.children].indexOf(head);
+      const down = head.getAttribute("aria-sort") === "ascending";
+      for (const other of $$("th", table)) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const body = $("tbody", table);
+      const key = (row) => row.cells[place].textContent.trim();
+      const order = (a, b) => {
+        const [x, y] = [number(key(a)), number(key(b))];
+        const by = head.classList.contains("n") || (x !== null && y !== null) ? (x ?? Infinity) - (y ?? Infinity) : key(a).localeCompare(key(b));
+        return down ? -by : by;
+      };
+      body.append(...[...body.rows].sort(order));
+    });
+  });
+}
+
+function tabs(holder, chosen) {
+  const panels = $$(":scope > .panel", holder);
+  if (panels.length < 2) return;
+  holder.classList.add("scripted");
+  const list = document.createElement("div");
+  list.className = "tablist";
+  list.setAttribute("role", "tablist");
+  list.setAttribute("aria-label", "Reasons");
+  const buttons = panels.map((panel, place) => {
+    panel.id ||= `panel-${place}`;
+    panel.setAttribute("role", "tabpanel");
+    panel.tabIndex = 0;
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", id: `tab-${place}`, textContent: panel.dataset.tab });
+    button.setAttribute("role", "tab");
+    button.setAttribute("aria-controls", panel.id);
+    panel.setAttribute("aria-labelledby", button.id);
+    button.addEventListener("click", () => show(place));
+    return button;
+  });
+  const show = (place, focus = false) => panels.forEach((panel, each) => {
+    panel.hidden = each !== place;
+    buttons[each].setAttribute("aria-selected", String(each === place));
+    buttons[each].tabIndex = each === place ? 0 : -1;
+    if (focus && each === place) buttons[each].focus();
+  });
+  list.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) show((buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length, true);
+  });
+  list.append(...buttons);
+  holder.prepend(list);
+  show(Math.max(0, buttons.findIndex((button) => button.textContent === chosen)));
+}
+
+// What every page is given, and an answer again when it comes.
+
+function dress(tab) {
+  for (const table of $$("table.sortable")) sortable(table);
+  for (const holder of $$(".tabs")) tabs(holder, tab);
+  for (const figure of $$("figure:has(picture[data-chart])")) seen.observe(figure);
+  const actions = $(".actions > div");
+  if (actions && !$("#print")) {
+    const print = Object.assign(document.createElement("button"), { type: "button", id: "print", textContent: "Print" });
+    print.addEventListener("click", () => window.print());
+    actions.append(print);
+  }
+  $("#share")?.addEventListener("click", async (event) => {
+    if (!navigator.clipboard) return;
+    event.preventDefault();
+    await navigator.clipboard.writeText(event.target.href);
+    event.target.textContent = "Link copied";
+  });
+  upload();
+  await_simulation();
+}
+
+function upload() {
+  const [field, model] = [$("#upload"), $("#f-model")];
+  if (!field || !model) return;
+  field.closest(".upload").hidden = false;
+  field.addEventListener("change", async () => {
+    const [file] = field.files;
     if (!file) return;
     const reply = await fetch("/models", { method: "POST", headers: { "content-type": "application/json" }, body: file });
     const told = await reply.json();
     if (reply.ok) model.value = told.model;
-    if (busy) busy.textContent = reply.ok ? `${file.name} is ${told.model}` : told.error;
+    busy(reply.ok ? `${file.name} is ${told.model}` : told.error);
   });
 }
 
-for (const button of document.querySelectorAll("button.copy")) {
+for (const button of $$("button.copy")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(document.getElementById(button.dataset.for).textContent);
@@ -86,5 +279,17 @@ for (const button of document.querySelectorAll("button.copy")) {
   });
 }
 
-// A fresh answer takes the focus, so that keyboard and screen reader begin there.
-if (location.search && document.querySelector(".sentence")) document.getElementById("main").focus({ preventScroll: true });
+// The answer of the first page's example comes after the page; its box is there before.
+const example = $("[data-example]");
+if (example) {
+  fetch(example.dataset.example, { headers: { accept: "text/html" } }).then(async (reply) => {
+    if (!reply.ok) return;
+    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    example.replaceChildren(document.adoptNode($("#example-answer", page)));
+  });
+}
+
+dress();
+// A fresh answer takes the focus, so that keyboard and screen reader begin there; else the first wrong field does.
+if ($("#problems")) ($("[aria-invalid=true]") ?? $("#problems")).focus();
+else if (location.search && $(".sentence")) $("#main").focus({ preventScroll: true });

@@ -1,0 +1,1 @@
+"""Traffic as sessions: fitted from logs, and what caches find again of it."""

@@ -1,0 +1,174 @@
+"""Options as points: what they cost against the time that decides, one chart for every kind of plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from tonnage.domain.answer import Quantity
+from tonnage.report.charts.chart import Chart, axis, records
+
+__all__ = ["Axis", "Point", "options_chart", "point_of"]
+
+MOST_POINTS: Final = 60
+MOST_LABELS: Final = 4
+"""Points of the frontier that carry their name."""
+MAX_TIMES: Final = 3.0
+"""Options that cost more times as much as the first are left to the table. [-]"""
+APART: Final = (0.34, 0.07)
+"""Room that a name takes, of the width and the height; another within it is not written. [-]"""
+SPAN: Final = "#3d8f99"
+LOW: Final = 0.2
+"""Points lower than this have the chosen one's name above them. [-]"""
+LIMIT: Final = "#c2410c"
+"""Colour of limits and of nothing else, readable on either ground."""
+ROOM: Final = 1.25
+"""Right end of the axis over the limit: what exceeds it by more tells nothing that decides. [-]"""
+SOLID: Final = "datum.evidence == 'measured' || datum.evidence == 'calibrated'"
+"""Points of measured speed are filled, others open: the marks of the tables."""
+
+
+class Point(NamedTuple):
+    """One option of the plan."""
+
+    option: str
+    value: float
+    low: float
+    high: float
+    usd: float
+    evidence: str
+    rank: int
+    """From 1, as the tables count."""
+
+
+def point_of(option: str, time: Quantity, *, scale: float, usd: float, evidence: str, rank: int) -> Point:
+    """An option by its time with the 90 % interval, times `scale` to the unit of the axis."""
+    ends = (time.value, time.low or time.value, time.high or time.value)
+    value, low, high = (scale * end for end in ends)
+    return Point(option, value, low, high, usd, evidence, rank)
+
+
+class Axis(NamedTuple):
+    """What an axis shows."""
+
+    name: str
+    unit: str
+    limit: float | None = None
+
+
+def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart | None:
+    """
+    Options by time and money, both better when smaller: 90 % intervals, the limit with what lies past it, the
+    steps of the best price for each speed, the chosen option ringed. None where there is nothing to choose from.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        By rank; in the units of the axes.
+    time : Axis
+        TPOT, TTFT, hours of a job, latency; `limit` in its unit.
+    money : Axis
+        USD/h, or USD of the whole job.
+    """
+    points = [point for point in points if point.usd <= MAX_TIMES * points[0].usd][:MOST_POINTS]
+    if not points:
+        return None
+    values = [(*point, f"{point.option}, ${point.usd:,.2f}") for point in points]
+    best = _frontier(points)
+    right = _right(points, best, time.limit)
+    span = {"domain": [0, right], "nice": time.limit is None}
+    x = axis("value", f"{time.name}, {time.unit} (left is faster)", scale={**span, "clamp": True})
+    top = max(point.usd for point in points)
+    y = axis("usd", f"{money.unit} (down is cheaper)", scale={"domain": [0, 1.06 * top], "nice": True})
+    placed = _named(points, best, right=right, top=top)
+    tooltip = [
+        {"field": "label", "title": "option"},
+        *({"field": name, "title": f"{title} [{time.unit}]", "format": ",.3~g"} for name, title in (
+            ("value", time.name), ("low", "90 % from"), ("high", "to"))),
+        {"field": "usd", "title": money.unit, "format": ",.2f"}, {"field": "evidence", "title": "evidence"},
+    ]  # fmt: skip
+    # A rule from the limit to the edge, as wide as the chart is high, is the zone: it needs no second axis.
+    limit: list[dict[str, Any]] = [] if time.limit is None else [
+        {"data": {"values": [{"from": time.limit, "to": right}]},
+         "mark": {"type": "rect", "fillOpacity": 0.1, "fill": LIMIT},
+         "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}}},
+        {"data": {"values": [{"from": time.limit, "says": f"limit {time.limit:,.3g} {time.unit}"}]},
+         "layer": [
+             {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "color": LIMIT}},
+             {"mark": {"type": "text", "align": "right", "dx": -5, "y": 8, "color": LIMIT, "fontWeight": "bold"},
+              "encoding": {"text": {"field": "says"}}},
+         ], "encoding": {"x": {**x, "field": "from"}}},
+    ]  # fmt: skip
+    steps = [(min(point.value, right), point.usd) for point in best]
+    steps += [(right, steps[-1][1])]
+    layers: list[dict[str, Any]] = [
+        *limit,
+        {"data": records(("value", "usd"), steps),
+         "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5, "opacity": 0.6, "color": "#7f7f7f"},
+         "encoding": {"x": x, "y": y}},
+        {"mark": {"type": "rule", "opacity": 0.4, "strokeWidth": 1.5, "clip": True, "color": SPAN},
+         "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}},
+        {"transform": [{"filter": SOLID}], "mark": {"type": "point", "filled": True, "size": 70},
+         "encoding": {"x": x, "y": y, "tooltip": tooltip}},
+        {"transform": [{"filter": f"!({SOLID})"}], "mark": {"type": "point", "filled": False, "size": 60},
+         "encoding": {"x": x, "y": y, "tooltip": tooltip}},
+        {"transform": [{"filter": "datum.rank == chosen"}],
+         "layer": [
+             {"mark": {"type": "point", "filled": False, "size": 260, "strokeWidth": 2}},
+             {"transform": [{"filter": f"datum.usd > {LOW * top:g}"}],
+              "mark": {"type": "text", "dy": 20, "fontWeight": "bold", "fontSize": 12},
+              "encoding": {"text": {"field": "label"}}},
+             {"transform": [{"filter": f"datum.usd <= {LOW * top:g}"}],
+              "mark": {"type": "text", "dy": -18, "fontWeight": "bold", "fontSize": 12},
+              "encoding": {"text": {"field": "label"}}},
+         ], "encoding": {"x": x, "y": y}},
+        *({"transform": [{"filter": f"indexof({ranks}, datum.rank) >= 0 && datum.rank != chosen"}],
+           "mark": {"type": "text", "align": side, "dx": away, "dy": -9},
+           "encoding": {"x": x, "y": y, "text": {"field": "label"}}}
+          for side, away, ranks in placed if ranks),
+    ]  # fmt: skip
+    past = f"; the shaded part is past the limit of {time.limit:,.3g} {time.unit}" if time.limit is not None else ""
+    return Chart(
+        name="frontier",
+        title=f"{money.name} against {time.name}",
+        says=f"Each point is an option with its 90 % interval, filled where its speed is measured; the steps are the "
+        f"best price for each speed{past}.",
+        body={"params": [{"name": "chosen", "value": 1}],
+              "data": records((*Point._fields, "label"), values), "layer": layers},
+        columns=("option", f"{time.name} [{time.unit}]", "90 % interval", money.unit, "evidence"),
+        rows=tuple(
+            (p.option, f"{p.value:,.3g}", f"{p.low:,.3g}-{p.high:,.3g}", f"{p.usd:,.2f}", p.evidence) for p in points
+        ),
+    )  # fmt: skip
+
+
+def _frontier(points: Sequence[Point]) -> list[Point]:
+    """Options that no other beats in time and money, from the fastest on."""
+    best: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.value, point.usd)):
+        if not best or point.usd < best[-1].usd:
+            best.append(point)
+    return best
+
+
+def _named(
+    points: Sequence[Point], best: Sequence[Point], *, right: float, top: float
+) -> list[tuple[str, int, list[int]]]:
+    """Ranks whose names are written to the right of their point, and to its left; none that would lie on another."""
+    taken = [points[0]]
+    sides: dict[str, list[int]] = {"left": [], "right": []}
+    for point in sorted(best, key=lambda point: point.usd):
+        close = any(
+            abs(point.value - other.value) < APART[0] * right and abs(point.usd - other.usd) < APART[1] * top
+            for other in taken
+        )
+        if point.rank != points[0].rank and not close and len(taken) <= MOST_LABELS:
+            taken.append(point)
+            sides["left" if point.value < right / 2 else "right"].append(point.rank)
+    return [("left", 7, sides["left"]), ("right", -7, sides["right"])]
+
+
+def _right(points: Sequence[Point], best: Sequence[Point], limit: float | None) -> float:
+    """Where the axis ends: past the limit, and past all that is on the frontier."""
+    last = max(point.value for point in (*best, *points[:5]))
+    return max(limit * ROOM, 1.02 * last) if limit is not None else 1.15 * last

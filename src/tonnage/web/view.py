@@ -1,0 +1,233 @@
+"""What a page shows of an answer, taken from its document: card, meters, choices, chart, options, changes, tabs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.report import html
+from tonnage.report.answers import document_of, explains, explanation_of
+from tonnage.report.charts import Chart, charts_of
+from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
+from tonnage.report.names import in_names
+
+__all__ = ["AnswerView", "answer_view", "linked_picture", "meter_view", "without_commands"]
+
+SCALE: Final = 1.25
+"""Right end of every meter, in limits: so all limits stand in one line."""
+WORDS: Final = {"TTFT": "Time to first token", "TPOT": "Time per output token", "E2E": "End-to-end latency"}
+CHOICES: Final = {
+    "cheapest": "Cheapest",
+    "fastest": "Fastest within 10 % of its price",
+    "resilient": "Survives a failure",
+    "soonest": "Soonest",
+}
+SPEEDS: Final = ("TTFT", "TPOT", "time", "latency")
+EVIDENCE: Final = ("measured", "calibrated", "derived", "assumed")
+TABS: Final = {
+    "Load": (
+        "load",
+        "utilisation",
+        "scaling",
+        "latency",
+        "timeline",
+        "hours",
+        "varies",
+        "computed",
+        "headroom",
+        "step",
+    ),
+    "Memory": ("memory", "stack"),
+    "Money": ("money", "cost", "price", "rent", "bill", "savings", "owning", "cheaper", "disaggregated"),
+    "Kernels": ("roofline", "operator", "kernel"),
+    "Why": ("why", "ruled out", "relaxing", "decisions", "quality", "host", "answer", "nearest", "one kind"),
+    "Assumptions": ("assum", "input", "note"),
+}
+"""Tab -> words in the name of a chart or the title of a section that belongs there; what has none stands under Why."""
+OPENED: Final = "Where numbers come from"
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the choices."""
+
+    name: str
+    product: str
+    price: str
+    beside: str
+    href: str
+    shown: bool
+
+
+class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the template fills in."""
+
+    good: bool
+    sentence: str
+    asked: str
+    product: str
+    details: tuple[str, ...]
+    price: str
+    beside: str
+    meters: tuple[Mapping[str, Any], ...]
+    figures: tuple[Meter, ...]
+    """Numbers without a limit."""
+    choices: tuple[Card, ...]
+    chart: Chart | None
+    table: Table | None
+    lead: tuple[str, ...]
+    """Columns of the table that hold evidence: which cells get a mark."""
+    blocks: str
+    """Other blocks of the first screen, as HTML."""
+    changes: tuple[str, ...]
+    rest: str
+    tabs: tuple[tuple[str, str], ...]
+    opens: bool
+    """Its options have a page of their own."""
+
+
+def answer_view(answer: Any, *, key: str, every: bool = False) -> AnswerView:
+    """
+    An answer as the page shows it.
+
+    Parameters
+    ----------
+    answer : an answer of `report.answers.DOCUMENTS`
+    key : str
+        Under which it is kept: of its pictures and the pages of its options.
+    every : bool
+        All options in the table.
+    """
+    document = document_of(answer, every=every)
+    headline = next((one for one in document.first if isinstance(one, Headline)), None)
+    good = headline.good if headline is not None else bool(getattr(answer, "feasible", getattr(answer, "fits", True)))
+    parts = headline.parts if headline is not None else (answer.sentence,)
+    prices = [part for part in parts[1:] if "$" in part]
+    meters = [one for block in document.first if isinstance(block, Meters) for one in block.meters]
+    table = next((one for one in document.first if isinstance(one, Table) and one.options), None)
+    texts = [one.text for one in document.first if isinstance(one, Text)]
+    asked = texts[0] if texts and document.first[0] == Text(text=texts[0]) else ""
+    charts = charts_of(answer)
+    lead = charts[0] if charts and charts[0].name in ("frontier", "fleet", "cost", "owning") else None
+    others = [
+        one for one in document.first if isinstance(one, Section) or (isinstance(one, Table) and one is not table)
+    ]
+    return AnswerView(
+        good=good,
+        sentence=in_names(answer.sentence),
+        asked=asked,
+        product=parts[0] if len(parts) > 1 else "",
+        details=tuple(part for part in parts[1:] if "$" not in part),
+        price=prices[0] if prices else "",
+        beside=" ".join(prices[1:]),
+        meters=tuple(meter_view(one) for one in meters if one.share is not None),
+        figures=tuple(one for one in meters if one.share is None),
+        choices=_choices(answer, table),
+        chart=lead,
+        table=table,
+        lead=EVIDENCE,
+        blocks=html.blocks(others),
+        changes=tuple(
+            kept for text in texts if text not in (asked, answer.sentence) and (kept := without_commands(text))
+        ),
+        rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note))),
+        tabs=_tabs(document, [chart for chart in charts if chart is not lead], answer=answer, key=key),
+        opens=explains(answer) and bool(table),
+    )
+
+
+def without_commands(text: str) -> str:
+    """
+    The text without what tells how to go on in a terminal: here links do that.
+
+    Examples
+    --------
+    >>> without_commands("46 ruled out (8 too slow). 41 more options: --all. Why: --why; each number: tonnage explain.")
+    '46 ruled out (8 too slow).'
+    >>> without_commands("no model '7Z'; did you mean '7B'? 611 known: see `tonnage catalog models`")
+    "no model '7Z'; did you mean '7B'?"
+    """
+    parts = re.split(r"(?<=[.?])\s+", text)
+    return " ".join(part for part in parts if not re.search(r"(^|[\s:(])--\w|tonnage \w", part))
+
+
+def meter_view(meter: Meter) -> dict[str, Any]:
+    """A meter with its bar in percent of the common scale; ends of the interval outside it have no cap."""
+    word, _, rest = meter.name.partition(" ")
+    long = WORDS.get(word, meter.name[:1].upper() + meter.name[1:])
+    low, high = meter.low, meter.high
+    ends = None if low is None or high is None else (_at(low), _at(high), high <= SCALE)
+    return {
+        "name": long, "short": f"{word} {rest}".strip() if word in WORDS else "", "value": meter.value,
+        "limit": meter.limit, "interval": meter.interval, "chance": meter.chance, "fill": _at(meter.share or 0.0),
+        "ends": ends, "over": (meter.share or 0.0) > 1.0, "now": f"{min(SCALE, meter.share or 0.0):.3f}",
+    }  # fmt: skip
+
+
+def _at(share: float) -> str:
+    return f"{100.0 * min(SCALE, max(0.0, share)) / SCALE:.1f}%"
+
+
+def _choices(answer: Any, table: Table | None) -> tuple[Card, ...]:
+    """The named rows of the table as cards; none where only one is named."""
+    names = {choice.option: choice.name for choice in reversed(getattr(answer, "choices", ()))}
+    if table is None or len(names) < 2:
+        return ()
+    heads = [column.head for column in table.columns]
+    price = next((heads.index(head) for head in ("$/h", "cost") if head in heads), None)
+    speeds = [
+        place for place, head in enumerate(heads) if head.split()[0:1] in (["TTFT"], ["TPOT"], ["time"], ["latency"])
+    ]
+    cards = []
+    for option, row in zip(table.options, table.rows, strict=True):
+        if option not in names:
+            continue
+        cost = "" if price is None else row[price]
+        beside = " · ".join(
+            f"{heads[place].split()[0].replace('time', '').strip()} {row[place]}".strip() for place in speeds
+        )
+        cards.append(
+            Card(
+                name=CHOICES.get(names[option], names[option]), product=row[heads.index("accelerators")],
+                price=f"${cost}/h" if heads[price or 0] == "$/h" else cost, beside=beside,
+                href=f"#option-{option + 1}", shown=option == 0,
+            )
+        )  # fmt: skip
+    return tuple(cards[:3])
+
+
+def _tabs(document: Document, charts: Sequence[Chart], *, answer: Any, key: str) -> tuple[tuple[str, str], ...]:
+    """Charts and sections of the reasons by what they are about."""
+    held: dict[str, list[str]] = {name: [] for name in TABS}
+    for chart in charts:
+        held[_tab(chart.name + " " + chart.title)].append(
+            html.figures([chart], picture=lambda one: linked_picture(one, key))
+        )
+    for block in document.why:
+        title = block.title if isinstance(block, Section) else ""
+        held[_tab(title)].append(_section(block, without=answer.sentence))
+    if explains(answer) and bool(getattr(answer, "options", False)):
+        held[OPENED] = ["".join(_section(block, without=answer.sentence) for block in explanation_of(answer).why)]
+    return tuple((name, "".join(parts)) for name, parts in held.items() if any(parts))
+
+
+def _tab(title: str) -> str:
+    return next((tab for tab, words in TABS.items() if any(word in title.lower() for word in words)), "Why")
+
+
+def _section(block: Block, *, without: str) -> str:
+    if not isinstance(block, Section):
+        return html.blocks([block], without=without)
+    inner = html.blocks(block.blocks, without=without)
+    return f"<section><h3>{html.escape(block.title)}</h3>{inner}</section>" if inner else ""
+
+
+def linked_picture(chart: Chart, key: str) -> str:
+    """A picture fetched by itself, in the reader's light or dark; scripts draw the same chart to be explored."""
+    base = f"/chart/{key}/{chart.name}"
+    return (
+        f'<picture data-chart="{base}"><source media="(prefers-color-scheme: dark)" srcset="{base}-dark.svg">'
+        f'<img src="{base}-light.svg" alt="{html.escape(chart.says)}" loading="lazy"></picture>'
+    )

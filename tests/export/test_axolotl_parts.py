@@ -1,0 +1,18 @@
+"""The attention that an exported axolotl file asks for is one that the part has."""
+
+from datetime import date
+
+import pytest
+
+from tonnage import export
+from tonnage.domain.train_plan import TrainPlan
+from tonnage.planning.ask import answer
+
+
+@pytest.mark.parametrize(("part", "wanted"), [("T4", "sdp_attention: true"), ("A10G", "flash_attention: true")])
+def test_no_flash_attention_2_before_ampere(part: str, wanted: str) -> None:
+    fields = {"model": "meta-llama/Llama-2-7b-hf", "method": "qlora", "tokens": "1M", "accelerator": part}
+    plan = answer("finetune", fields, today=date(2026, 11, 22))
+    assert isinstance(plan, TrainPlan)
+    text = "".join(export.export(plan, plan.options[0], to="axolotl").values())
+    assert wanted in text and text.count("_attention: true") == 1
