@@ -28,6 +28,7 @@ __all__ = [
     "no_kernels",
     "no_offer",
     "precisions",
+    "too_dear",
     "too_little_cache",
     "unreachable",
 ]
@@ -157,6 +158,18 @@ def beyond_limits(request: Serve, accelerators: int, *, bills: list[Bill]) -> Ve
             nearest=f"budget {show(cost, 'USD/h')}",
         )
     return None
+
+
+def too_dear(least: float, *, best: float, times: float) -> Verdict:
+    """Its smallest replica that was left costs many times the plan."""
+    return Verdict(
+        ok=False,
+        limit="cost",
+        reason=f"a replica costs {show(least, 'USD/h')} or more, over {times:g} times the plan's {show(best, 'USD/h')}",
+        short_by=least - times * best,
+        unit="USD/h",
+        nearest="name the accelerator alone to see it",
+    )
 
 
 def no_offer(site: Site, configuration: Configuration) -> Verdict:
