@@ -76,7 +76,7 @@ def _halves(plan: LifecyclePlan) -> Table:
          make.configuration.precision.upper(), interval(make.run.wall_s), f"{spread_usd(make.cost)} each",
          str(make.basis), provider_name(make.bill.provider)),
         ("serve", f"{serve.accelerators} x {part_name(serve.configuration.accelerator)}",
-         f"{serve.replicas}x{degrees(serve.configuration)} {serve.configuration.precision.weights.upper()}",
+         f"{serve.replicas}x{degrees(serve.configuration)} {serve.configuration.precision.stored.upper()}",
          f"TPOT {interval(serve.capacity.tpot_s)}", f"{money(month)}/month", str(serve.basis),
          provider_name(serve.bill.provider)),
     )  # fmt: skip

@@ -180,7 +180,7 @@ def _contender(
     if usd is None or (most is not None and counts[0] * ranks > most) or (budget is not None and usd > budget):
         return None
     c = chance.configuration
-    told = f"{counts[0] * ranks} x {c.accelerator} ({c.precision.weights}) at {show(usd, 'USD/h')}"
+    told = f"{counts[0] * ranks} x {c.accelerator} ({c.precision.stored}) at {show(usd, 'USD/h')}"
     return Contender(
         name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=firm > 0.0, configuration=c
     )
@@ -197,7 +197,7 @@ def _usd(request: Serve, chance: _PlacedReplica, replicas: int, today: date) -> 
 
 
 def _name(configuration: Configuration) -> str:
-    return f"{configuration.accelerator} {configuration.precision.weights}"
+    return f"{configuration.accelerator} {configuration.precision.stored}"
 
 
 def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list[_PlacedReplica]:
