@@ -24,6 +24,7 @@ from tonnage.planning.core.break_even import Axis, Contender, break_even_along, 
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve.chance import Curve, Odds
+from tonnage.planning.serve.decide import rank_of
 from tonnage.planning.serve.option import SEATS, Candidate, bills_of, has_objectives, load_of, replicas_of, share_of
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, largest_concurrency
@@ -202,7 +203,8 @@ def _name(configuration: Configuration) -> str:
 
 def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list[_PlacedReplica]:
     """The cheapest options, a few of one accelerator, with what the simulation adds to the mean field."""
-    ranked = sorted(found, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))
+    # In the plan's own order: at one price the faster leads.
+    ranked = sorted(found, key=lambda pair: rank_of(pair[1]))
     counts: dict[str, int] = {}
     kept: list[_PlacedReplica] = []
     for candidate, _ in ranked:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tonnage.simulation.capacity import Point
     from tonnage.simulation.simulated import Requests
 
-__all__ = ["MARGIN", "best_of_each", "decide_candidates", "estimate_candidates"]
+__all__ = ["MARGIN", "best_of_each", "decide_candidates", "estimate_candidates", "rank_of"]
 
 MARGIN: Final = 1.8
 """Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-21)."""
@@ -218,7 +218,7 @@ def _price_of(request: Serve, order: list[Candidate], confidence: float, *, toda
     return price
 
 
-def _rank(option: ServeOption) -> tuple[bool, float, float]:
+def rank_of(option: ServeOption) -> tuple[bool, float, float]:
     """Those that meet the objectives surely enough come first; then the cheapest, at one price the faster."""
     return not option.sure, option.bill.usd_per_hour, option.capacity.tpot_s.value
 
@@ -233,7 +233,7 @@ def _shown(found: list[Priced]) -> list[Priced]:
     kept: list[Priced] = []
     seen: set[str] = set()
     counts: Counter[tuple[str, str | None]] = Counter()
-    for pair in sorted(found, key=lambda pair: _rank(pair[1])):
+    for pair in sorted(found, key=lambda pair: rank_of(pair[1])):
         candidate = pair[0]
         place = (candidate.site.accelerator.id, candidate.site.intra_link)
         name = _name(candidate.configuration)
