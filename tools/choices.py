@@ -36,6 +36,7 @@ from tonnage.domain.plan import ServeOption
 from tonnage.errors import TonnageError
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import serve_options
+from tonnage.pricing.bills import by_trust_and_cost
 
 TODAY: Final = date(2026, 11, 21)
 MODELS: Final = (
@@ -100,9 +101,18 @@ def planned(asked: Fields) -> tuple[ServeOption, ...] | None:
         return None
 
 
-def cost(options: tuple[ServeOption, ...]) -> float:
-    """Of the first option; infinite where none has the confidence. [USD/h]"""
-    return options[0].bill.usd_per_hour if options and options[0].sure else math.inf
+def cost(options: tuple[ServeOption, ...]) -> tuple[bool, float]:
+    """
+    Of the first option, infinite where none has the confidence; prices of sellers rank before all others. [USD/h]
+    """
+    if not options or not options[0].sure:
+        return True, math.inf
+    return by_trust_and_cost(options[0].bill)
+
+
+def dearer_than(one: tuple[bool, float], other: tuple[bool, float]) -> bool:
+    """Whether a cost ranks behind another, rounding aside."""
+    return one[0] > other[0] or (one[0] == other[0] and one[1] > other[1] * (1.0 + ROUNDING))
 
 
 def looser(asked: Fields, draw: random.Random) -> Iterator[tuple[str, Fields]]:
@@ -150,8 +160,8 @@ def compared(asked: Fields, draw: random.Random, *, law: str | None) -> Iterator
             continue
         found = planned(other)
         if found is not None:
-            bad = cost(found) > cost(base) * (1.0 + ROUNDING)
-            yield name, Broken(name, asked, other, cost(base), cost(found)) if bad else None
+            bad = dearer_than(cost(found), cost(base))
+            yield name, Broken(name, asked, other, cost(base)[1], cost(found)[1]) if bad else None
     if law in {None, "price"} and base:
         kind = draw.choice(sorted({o.configuration.accelerator for o in base}))
         with dearer(kind):
@@ -159,8 +169,8 @@ def compared(asked: Fields, draw: random.Random, *, law: str | None) -> Iterator
         assert after is not None
         won = bool(after) and after[0].configuration.accelerator == kind
         before = base[0].configuration.accelerator == kind
-        bad = (won and not before) or cost(after) < cost(base) * (1.0 - ROUNDING)
-        yield "price", Broken("price", asked, {"dearer": kind}, cost(base), cost(after)) if bad else None
+        bad = (won and not before) or dearer_than(cost(base), cost(after))
+        yield "price", Broken("price", asked, {"dearer": kind}, cost(base)[1], cost(after)[1]) if bad else None
 
 
 def sweep(

@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from tonnage.catalog import accelerator
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.precision import Precision
 from tonnage.domain.published import QualityChange
 from tonnage.planning.ask import answer
-from tonnage.planning.quality import changes_among, judge_change, quality_text, weights_change
+from tonnage.planning.quality import changes_among, judge_change, quality_text, usual_formats, weights_change
+from tonnage.planning.requests.serve import serve_request
+from tonnage.planning.serve.limits import precisions
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
@@ -89,3 +92,21 @@ def test_a_floor_above_all_is_no_share() -> None:
 
     with pytest.raises(BadRequest, match="quality"):
         plan(quality="120 %")
+
+
+def test_four_bits_are_usual_where_their_quality_is_published_and_the_part_multiplies_them() -> None:
+    name = "meta-llama/Llama-3.1-8B-Instruct"
+    model = resolve(name)
+    assert usual_formats(name, model) == ("bf16", "fp8", "nvfp4")
+    own = resolve("openai/gpt-oss-120b")
+    assert usual_formats("openai/gpt-oss-120b", own) == ("bf16",)  # its experts come in four bits
+    request = serve_request({"model": name, "rate": "1/s", "traffic": "chat"})
+    formats = {
+        part: {p.weights for p in precisions(request, model, accelerator=accelerator(part), engine="vllm")}
+        for part in ("b200-sxm-180gb", "h100-sxm5-80gb")
+    }
+    assert formats == {"b200-sxm-180gb": {"bf16", "fp8", "nvfp4"}, "h100-sxm5-80gb": {"bf16", "fp8"}}
+
+
+def test_a_deployment_is_named_by_what_most_weights_are_stored_in() -> None:
+    assert Precision(weights="bf16", experts="mxfp4").stored == "mxfp4" and Precision(weights="fp8").stored == "fp8"

@@ -62,7 +62,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def label(self) -> str:
         """A few words that name it in a table: "H200 x2 tp2 fp8 vllm"."""
         degrees = [f"{name}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(self.layout, name)) > 1]
-        return " ".join([self.accelerator, *(degrees or ["tp1"]), self.precision.weights, self.engine.name])
+        return " ".join([self.accelerator, *(degrees or ["tp1"]), self.precision.stored, self.engine.name])
 
 
 class LoadPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -126,3 +126,8 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kv: str = "bf16"
     activations: str = "bf16"
     experts: str | None = None
+
+    @property
+    def stored(self) -> str:
+        """What most weights are stored in, by which a deployment is named: the experts' format where they differ."""
+        return self.experts or self.weights

@@ -21,10 +21,11 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.serve import Batch, Serve
 
-__all__ = ["apply_quality_floor", "changes_among", "judge_change", "quality_text", "weights_change"]
+__all__ = ["apply_quality_floor", "changes_among", "judge_change", "quality_text", "usual_formats", "weights_change"]
 
 OWN: Final = frozenset({"this model", "another tuning of it"})
 SIXTEEN_BITS: Final = frozenset({"bf16", "fp16", "fp32", "gguf-f16", "gguf-bf16", "gguf-f32"})
+FOUR_BITS: Final = "nvfp4"
 Request = TypeVar("Request", Serve, Batch)
 
 
@@ -58,6 +59,20 @@ def judge_change(change: QualityChange, floor: float | None) -> QualityChange:
     return replace(change, told=told, passes=passes)
 
 
+def usual_formats(name: str, model: Model) -> tuple[str, ...]:
+    """
+    Weight formats looked at where none is named: the checkpoint's own, FP8, and NVFP4 where its quality is published.
+
+    Experts that come in four bits stay as they are.
+    """
+    own = model.quantization or model.native_dtype
+    if model.experts_dtype:
+        return (own,)
+    change = weights_change(name, model, weights=FOUR_BITS)
+    known = change is not None and change.kept is not None
+    return (own, *(() if model.quantization else ("fp8",)), *((FOUR_BITS,) if known else ()))
+
+
 def apply_quality_floor(request: Request, model: Model) -> tuple[Request, tuple[Rejection, ...], Verdict | None]:
     """
     The request without the formats that its quality floor refuses, what was refused, and why nothing is left.
@@ -67,9 +82,7 @@ def apply_quality_floor(request: Request, model: Model) -> tuple[Request, tuple[
     floor = request.quality_floor
     if floor is None:
         return request, (), None
-    own = model.quantization or model.native_dtype
-    as_released = bool(model.quantization or model.experts_dtype)
-    names = request.precisions or ((own,) if as_released else (own, "fp8"))
+    names = request.precisions or usual_formats(request.model, model)
     changes = {name: weights_change(request.model, model, weights=number_format(name).name) for name in names}
     bad = {n: c for n, c in changes.items() if c is not None and not judge_change(c, floor).passes}
     refused = tuple(Rejection(what=change.what, verdict=_refusal(change, floor)) for change in bad.values())

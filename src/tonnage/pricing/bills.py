@@ -92,14 +92,18 @@ class Billed(Protocol):
 
     @property
     def bill(self) -> Bill | None: ...
+    @property
+    def sure(self) -> bool: ...
 
 
 Option = TypeVar("Option", bound=Billed)
 
 
 def primary_first(options: Iterable[Option]) -> list[Option]:
-    """Ranked options, those at a price that its seller states before all others, else in their order."""
-    return sorted(options, key=lambda option: option.bill is not None and option.bill.trust != "primary")
+    """
+    Ranked options, those with the confidence asked for first, of them those at a price that its seller states.
+    """
+    return sorted(options, key=lambda o: (not o.sure, o.bill is not None and o.bill.trust != "primary"))
 
 
 def usd_per_hour_of(made: Bill, *, replicas: int, ranks: int) -> float:

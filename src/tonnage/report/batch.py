@@ -80,7 +80,7 @@ def _question(plan: BatchPlan) -> list[str]:
 
 def _recommendation(best: BatchOption) -> str:
     c = best.configuration
-    how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.weights.upper()}"
+    how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.stored.upper()}"
     run = engine_title(c.engine.name, c.engine)
     price = f"{money(best.cost.value)} in {show(best.wall_s.value, 's')} (${best.bill.usd_per_hour:,.2f}/h)"
     return f"{best.accelerators} x {product(c.accelerator)}   {how}, {run}   {renting(best.bill)}   {price}"
@@ -109,7 +109,7 @@ def _table(options: list[BatchOption], rows: list[Pick]) -> Table:
         (
             label,
             f"{o.accelerators} x {short[o.configuration.accelerator]}",
-            f"{o.replicas}x{degrees(o.configuration)} {o.configuration.precision.weights.upper()}",
+            f"{o.replicas}x{degrees(o.configuration)} {o.configuration.precision.stored.upper()}",
             interval(o.wall_s),
             spread_usd(o.cost),
             f"{o.usd_per_thousand_items:,.3g}",

@@ -89,7 +89,7 @@ def _halves(plan: LifecyclePlan) -> Table:
     ]  # fmt: skip
     rows += [
         (_choice("serve", pick), f"{serve.accelerators} x {short[serve.configuration.accelerator]}",
-         f"{serve.replicas}x{degrees(serve.configuration)} {serve.configuration.precision.weights.upper()}",
+         f"{serve.replicas}x{degrees(serve.configuration)} {serve.configuration.precision.stored.upper()}",
          f"TPOT {interval(serve.capacity.tpot_s)}", f"{money(serve.usd_per_month)}/month", str(serve.basis),
          provider_name(serve.bill.provider))
         for pick in picks(plan.serve) for serve in (plan.serve.options[pick.place],)

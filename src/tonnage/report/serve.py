@@ -149,7 +149,7 @@ def _load(request: Serve) -> float:
 
 def _recommendation(plan: ServePlan, best: ServeOption) -> str:
     c = best.configuration
-    how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.weights.upper()}"
+    how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.stored.upper()}"
     run = engine_title(c.engine.name, c.engine)
     price = f"${best.bill.usd_per_hour:,.2f}/h   ${best.usd_per_month:,.0f}/month"
     lead = "Cheapest, no objective given: " if _open(plan.request) else ""
@@ -187,7 +187,7 @@ def _table(plan: ServePlan, rows: list[Pick]) -> Table:
         (
             label,
             f"{o.accelerators} x {short[o.configuration.accelerator]}",
-            f"{o.replicas}x{degrees(o.configuration)} {o.configuration.precision.weights.upper()}",
+            f"{o.replicas}x{degrees(o.configuration)} {o.configuration.precision.stored.upper()}",
             f"{o.bill.usd_per_hour:,.2f}",
             _spread(o.capacity.ttft_s),
             _spread(o.capacity.tpot_s),
@@ -215,6 +215,8 @@ def _spread(quantity: Quantity) -> str:
 def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
     """What could be cheaper, and what could go wrong; the largest first."""
     told = [line] if (line := cache_line(plan)) else []
+    if not plan.request.precisions and best.configuration.precision.weights == "nvfp4":
+        told += [f"Quality: {change.told}." for change in plan.quality if change.what.startswith("nvfp4")][:1]
     if _open(plan.request):
         told.append(
             "No objective is given, so no option is the best: this is the frontier of price and latency; "

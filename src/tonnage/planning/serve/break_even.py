@@ -25,6 +25,7 @@ from tonnage.planning.core.break_even import Axis, Contender, break_even_along, 
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve.chance import Curve, Odds
+from tonnage.planning.serve.decide import rank_of
 from tonnage.planning.serve.option import SEATS, Candidate, bills_of, has_objectives, load_of, replicas_of, share_of
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, largest_concurrency
@@ -181,7 +182,7 @@ def _contender(
     if usd is None or (most is not None and counts[0] * ranks > most) or (budget is not None and usd > budget):
         return None
     c = chance.configuration
-    told = f"{counts[0] * ranks} x {c.accelerator} ({c.precision.weights}) at {show(usd, 'USD/h')}"
+    told = f"{counts[0] * ranks} x {c.accelerator} ({c.precision.stored}) at {show(usd, 'USD/h')}"
     return Contender(
         name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=firm > 0.0, configuration=c
     )
@@ -198,12 +199,13 @@ def _usd(request: Serve, chance: _PlacedReplica, replicas: int, today: date) -> 
 
 
 def _name(configuration: Configuration) -> str:
-    return f"{configuration.accelerator} {configuration.precision.weights}"
+    return f"{configuration.accelerator} {configuration.precision.stored}"
 
 
 def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list[_PlacedReplica]:
     """The cheapest options, a few of one accelerator, with what the simulation adds to the mean field."""
-    ranked = sorted(found, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))
+    # In the plan's own order: at one price the faster leads.
+    ranked = sorted(found, key=lambda pair: rank_of(pair[1]))
     counts: dict[str, int] = {}
     kept: list[_PlacedReplica] = []
     for candidate, _ in ranked:

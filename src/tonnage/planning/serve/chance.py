@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
-from tonnage.planning.error_model import ErrorModel, end_of, joint_chance, load_ends
+from tonnage.planning.error_model import ErrorModel, chance_of, end_of, joint_chance, load_ends
 from tonnage.planning.replica import Replica
 from tonnage.simulation.capacity import ReplicaLoad, at_concurrency
 
@@ -85,7 +85,7 @@ class Odds:
         self._capacities: dict[float, float] = {}
         self._least = [1.0]
         for own in curve.classes[:-1]:
-            self._least.append(min(self._least[-1], self._within(own.end, own.factors)))
+            self._least.append(min(self._least[-1], joint_chance(self._reaches(own.end, own.factors))))
 
     @property
     def most(self) -> float:
@@ -103,9 +103,19 @@ class Odds:
         """
         if not self._limits:
             return 1.0
+        least, ends = self._ends(load)
+        return min(least, joint_chance(ends))
+
+    def _likely(self, load: float, confidence: float) -> bool:
+        """Whether the chance at a load is at least a confidence; most often the least likely limit alone says no."""
+        least, ends = self._ends(load)
+        return min(least, chance_of(min(ends))) >= confidence and joint_chance(ends) >= confidence
+
+    def _ends(self, load: float) -> tuple[float, list[float]]:
+        """The least chance of lighter classes of load, and how far the error of each latency may go."""
         classes = self.curve.classes
         place = next((i for i, own in enumerate(classes) if load <= own.end), len(classes) - 1)
-        return min(self._least[place], self._within(load, classes[place].factors))
+        return self._least[place], self._reaches(load, classes[place].factors)
 
     def capacity(self, confidence: float) -> float:
         """The largest load at which the chance is at least `confidence`; 0 where no load is. [1/s or requests]"""
@@ -115,21 +125,19 @@ class Odds:
 
     def _capacity(self, confidence: float) -> float:
         low, high = math.exp(self.curve.loads[0]), self.most
-        if not self._limits or self.chance(high) >= confidence:
+        if not self._limits or self._likely(high, confidence):
             return high
-        if self.chance(low) < confidence:
+        if not self._likely(low, confidence):
             return 0.0
         while high / low > PRECISE:
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if self.chance(middle) >= confidence else (low, middle)
+            low, high = (middle, high) if self._likely(middle, confidence) else (low, middle)
         return low
 
-    def _within(self, load: float, factors: Mapping[str, float]) -> float:
-        """The joint chance under one class's factors."""
+    def _reaches(self, load: float, factors: Mapping[str, float]) -> list[float]:
+        """How far the error of each limited latency may go under one class's factors."""
         at = math.log(load)
-        return joint_chance(
-            [self._reach(at, name, limit=limit, factors=factors) for name, limit in self._limits.items()]
-        )
+        return [self._reach(at, name, limit=limit, factors=factors) for name, limit in self._limits.items()]
 
     def _reach(self, at: float, name: str, *, limit: float, factors: Mapping[str, float]) -> float:
         """The largest x at which a latency keeps its limit; negative where it does not as predicted."""

@@ -20,13 +20,14 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import Candidate, add_costs, bills_of, has_objectives, needed_of, option_of, share_of
+from tonnage.pricing.bills import by_trust_and_cost
 
 if TYPE_CHECKING:
     from tonnage.planning.serve.capacity_search import SearchedCapacity
     from tonnage.simulation.capacity import Point
     from tonnage.simulation.simulated import Requests
 
-__all__ = ["MARGIN", "Priced", "best_of_each", "decide_candidates", "estimate_candidates"]
+__all__ = ["MARGIN", "Priced", "best_of_each", "decide_candidates", "estimate_candidates", "rank_of"]
 
 MARGIN: Final = 1.8
 """Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-21)."""
@@ -196,10 +197,11 @@ def confidence_prices(request: Serve, found: list[Priced], *, today: date) -> tu
 
 
 def _price_of(request: Serve, order: list[Candidate], confidence: float, *, today: date) -> ConfidencePrice | None:
-    best: ConfidencePrice | None = None
+    best: tuple[bool, float] | None = None
+    price: ConfidencePrice | None = None
     for candidate in order:
         ranks = candidate.configuration.layout.ranks
-        if best is not None and _least_cost(request, candidate, today=today, margin=math.inf) >= best.usd_per_hour:
+        if best is not None and (False, _least_cost(request, candidate, today=today, margin=math.inf)) >= best:
             break
         if not candidate.firm(request, confidence):
             continue
@@ -207,15 +209,16 @@ def _price_of(request: Serve, order: list[Candidate], confidence: float, *, toda
         bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
         if not bills or limits.beyond_limits(request, replicas * ranks, bills=bills):
             continue
-        if best is None or bills[0].usd_per_hour < best.usd_per_hour:
-            best = ConfidencePrice(
+        if best is None or by_trust_and_cost(bills[0]) < best:
+            best = by_trust_and_cost(bills[0])
+            price = ConfidencePrice(
                 confidence=confidence, usd_per_hour=bills[0].usd_per_hour,
                 accelerator=candidate.configuration.accelerator, accelerators=replicas * ranks,
             )  # fmt: skip
-    return best
+    return price
 
 
-def _rank(option: ServeOption) -> tuple[bool, float, float]:
+def rank_of(option: ServeOption) -> tuple[bool, float, float]:
     """Those that meet the objectives surely enough come first; then the cheapest, at one price the faster."""
     return not option.sure, option.bill.usd_per_hour, option.capacity.tpot_s.value
 
@@ -230,7 +233,7 @@ def _shown(found: list[Priced]) -> list[Priced]:
     kept: list[Priced] = []
     seen: set[str] = set()
     counts: Counter[tuple[str, str | None]] = Counter()
-    for pair in sorted(found, key=lambda pair: _rank(pair[1])):
+    for pair in sorted(found, key=lambda pair: rank_of(pair[1])):
         candidate = pair[0]
         place = (candidate.site.accelerator.id, candidate.site.intra_link)
         name = _name(candidate.configuration)

@@ -17,6 +17,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest
 from tonnage.planning.core.header import Infeasible
+from tonnage.planning.quality import FOUR_BITS, usual_formats
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point
 from tonnage.units import show
@@ -28,6 +29,7 @@ __all__ = [
     "no_kernels",
     "no_offer",
     "precisions",
+    "too_dear",
     "too_little_cache",
     "unreachable",
 ]
@@ -45,15 +47,20 @@ def check_context(model: Model, request: Serve) -> None:
 
 def precisions(request: Serve, model: Model, *, accelerator: Accelerator, engine: str) -> tuple[Precision, ...]:
     """
-    Formats worth looking at that the engine has kernels for there: the user's, else the checkpoint's own and FP8.
+    Formats worth looking at that the engine has kernels for there: the user's, else the usual ones.
 
-    FP8 weights are looked at by default, and the plan says that their quality is the user's to validate; four bits
-    only when asked for.
+    FP8 and four bits are looked at by default, the latter where the part multiplies them, and the plan says what is
+    published of their quality.
     """
-    own = model.quantization or model.native_dtype
-    names = request.precisions or ((own,) if model.quantization or model.experts_dtype else (own, "fp8"))
+    names = request.precisions or usual_formats(request.model, model)
     found = (_precision(name, request, model, accelerator=accelerator, engine=engine) for name in names)
-    return tuple(dict.fromkeys(precision for precision in found if precision is not None))
+    worth = (p for p in found if p is not None and (request.precisions or p.weights != FOUR_BITS or _native(p)))
+    return tuple(dict.fromkeys(worth))
+
+
+def _native(precision: Precision) -> bool:
+    """Products are computed in the format of the weights."""
+    return precision.activations == precision.weights
 
 
 def _precision(name: str, request: Serve, model: Model, *, accelerator: Accelerator, engine: str) -> Precision | None:
@@ -157,6 +164,18 @@ def beyond_limits(request: Serve, accelerators: int, *, bills: list[Bill]) -> Ve
             nearest=f"budget {show(cost, 'USD/h')}",
         )
     return None
+
+
+def too_dear(least: float, *, best: float, times: float) -> Verdict:
+    """Its smallest replica that was left costs many times the plan."""
+    return Verdict(
+        ok=False,
+        limit="cost",
+        reason=f"a replica costs {show(least, 'USD/h')} or more, over {times:g} times the plan's {show(best, 'USD/h')}",
+        short_by=least - times * best,
+        unit="USD/h",
+        nearest="name the accelerator alone to see it",
+    )
 
 
 def no_offer(site: Site, configuration: Configuration) -> Verdict:

@@ -110,7 +110,7 @@ def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdi
     run = best.configuration
     old = ", an old price: check it" if best.bill.stale else ""
     return (
-        f"Rent {best.accelerators} x {run.accelerator} ({copies}, {run.precision.weights} weights, "
+        f"Rent {best.accelerators} x {run.accelerator} ({copies}, {run.precision.stored} weights, "
         f"{run.engine.name}): {show(best.bill.usd_per_hour, 'USD/h')} at {best.bill.provider} "
         f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), "
         f"{p} TTFT {show(ttft.value, 's', digits=2)} {bounds}, {p} TPOT {show(tpot.value, 's', digits=2)} {limits}."
@@ -289,7 +289,8 @@ def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING)
     if not request.precisions and model.quantization is None and model.experts_dtype is None:
         own = model.native_dtype
         said.append(
-            f"FP8 weights are weighed beside the checkpoint's own {own}: validate their answers on your own tasks"
+            f"weights in FP8, and in NVFP4 where a part multiplies it, are weighed beside the checkpoint's own {own}: "
+            "validate their answers on your own tasks"
         )
     if not request.filters.community:
         said.append(COMMUNITY)

@@ -9,6 +9,7 @@ keeps its reason.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from functools import partial
@@ -56,7 +57,7 @@ from tonnage.planning.serve.decide import (
     decide_candidates,
     estimate_candidates,
 )
-from tonnage.planning.serve.option import Candidate, bills_of, load_of
+from tonnage.planning.serve.option import Candidate, bills_of, has_objectives, load_of, needed_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
 from tonnage.planning.serve.tokens import tokens_instead
@@ -69,7 +70,11 @@ __all__ = ["outcome_of", "plan_serve", "serve_options"]
 
 LARGEST_REPLICA = 32
 """Accelerators of the largest replica looked at: four nodes of eight. [accelerators]"""
-BY_NEARNESS = nearness({"budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4})
+FOLDED = 3.0
+"""Times the cost of the plan, beyond which a single replica is not looked at: as dear as no first screen shows. [-]"""
+BY_NEARNESS = nearness(
+    {"cost": 0, "budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4}
+)
 """Configurations that hold the model come nearer than those that do not."""
 
 
@@ -160,7 +165,7 @@ def _searched(
     request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date
 ) -> _Search:  # fmt: skip
     """Every configuration of every site, by averages or simulated, and the options among them in their order."""
-    outcomes = [outcome for site in open_sites for outcome in _outcomes(allowed, model, site)]
+    outcomes = _worth_it(allowed, model, open_sites, today=today)
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
     missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
     found = (estimate_candidates if request.quick else decide_candidates)(request, candidates, today=today)
@@ -222,22 +227,82 @@ def _ttft(option: ServeOption) -> float:
     return option.capacity.ttft_s.value
 
 
+def _worth_it(
+    request: Serve, model: Model, open_sites: Sequence[Site], *, today: date
+) -> list[Candidate | Infeasible]:  # fmt: skip
+    """
+    Every configuration of every site whose single replica costs no more than `FOLDED` times the plan.
+
+    In the order of what one replica costs at least, so that what is left out cannot be the plan, however many replicas
+    the others take: neither an objective nor the load moves the bound but through the plan's own cost.
+    """
+    best = math.inf
+    kept: list[Candidate | Infeasible] = []
+    tries: list[tuple[float, int, Site, Configuration]] = []
+    for site in open_sites:
+        each = min(_least_of_one(site, request), default=math.inf)
+        for tried in _configurations(request, model, site):
+            if isinstance(tried, Infeasible):
+                kept.append(tried)
+            else:
+                tries.append((each * tried.layout.ranks, len(tries), site, tried))
+    asked, dear = has_objectives(request), dict[str, float]()
+    for least, _, site, configuration in sorted(tries, key=lambda one: one[:2]):
+        if least > FOLDED * best:
+            dear[configuration.accelerator] = min(dear.get(configuration.accelerator, math.inf), least)
+            continue
+        outcome = outcome_of(request, model, site=site, configuration=configuration)
+        kept.append(outcome)
+        if isinstance(outcome, Candidate) and not (asked and outcome.firm(request) <= 0.0):
+            best = min(best, _primary_cost(request, outcome, today=today))
+    seen = {each.configuration.accelerator for each in kept if isinstance(each, Candidate)}
+    places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
+    kept += [
+        Infeasible(configuration=places[name], verdict=limits.too_dear(least, best=best, times=FOLDED))
+        for name, least in dear.items() if name not in seen
+    ]  # fmt: skip
+    return kept
+
+
+def _least_of_one(site: Site, request: Serve) -> Iterator[float]:
+    """What one accelerator of a site costs, by offer and term. [USD/h]"""
+    for offer in site.offers:
+        for term in request.filters.terms:
+            price = offer.usd_per_hour(term)
+            if price is not None:
+                yield price / offer.count
+
+
+def _primary_cost(request: Serve, found: Candidate, *, today: date) -> float:
+    """What a candidate costs at prices that sellers state, if its numbers hold; infinite without. [USD/h]"""
+    ranks, replicas = found.configuration.layout.ranks, needed_of(request, found)
+    bills = bills_of(found.site, replicas=replicas, ranks=ranks, request=request, today=today)
+    if not bills or bills[0].trust != "primary" or limits.beyond_limits(request, replicas * ranks, bills=bills):
+        return math.inf
+    return bills[0].usd_per_hour
+
+
 def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Infeasible]:
     """Every configuration of one site, small layouts first."""
+    for tried in _configurations(request, model, site):
+        yield tried if isinstance(tried, Infeasible) else outcome_of(request, model, site=site, configuration=tried)
+
+
+def _configurations(request: Serve, model: Model, site: Site) -> Iterator[Configuration | Infeasible]:
+    """What may be tried on a site, small layouts first; an engine that does not run there says so."""
     for engine in request.engines:
         worth = limits.precisions(request, model, accelerator=site.accelerator, engine=engine)
         if not worth:
             yield _without_kernels(request, site, engine)
         for precision in worth:
             for layout in _layouts(request, model, site, layered=engine_spec(engine).layered):
-                configuration = Configuration(
+                yield Configuration(
                     accelerator=site.accelerator.id,
                     layout=layout,
                     precision=precision,
                     engine=Engine(name=engine, max_model_len=request.max_context),
                     intra_link=site.intra_link,
                 )
-                yield outcome_of(request, model, site=site, configuration=configuration)
 
 
 def _without_kernels(request: Serve, site: Site, engine: str) -> Infeasible:
