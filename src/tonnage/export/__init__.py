@@ -15,7 +15,7 @@ from types import ModuleType
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.export.target import Target
+from tonnage.export.target import Target, names
 
 __all__ = ["export", "known_targets", "target_module"]
 
@@ -58,5 +58,20 @@ def export(plan: ServePlan | TrainPlan, option: ServeOption | TrainOption, *, to
     if kind not in module.TARGET.kinds:
         able = ", ".join(name for name, target in known_targets().items() if kind in target.kinds)
         raise BadRequest(f"{to} takes plans of kind {', '.join(module.TARGET.kinds)}, not '{kind}'; {kind}: {able}")
+    if isinstance(plan, TrainPlan):
+        _runs_there(plan, option, target=module.TARGET)
     files: dict[str, str] = module.export(plan, option)
     return files
+
+
+def _runs_there(plan: TrainPlan, option: ServeOption | TrainOption, *, target: Target) -> None:
+    """Refuse files of a framework that has no backend for the planned accelerator, and name those that have one."""
+    part = option.configuration.accelerator
+    vendor = str(plan.model.get("vendor") or names(part).vendor)
+    if not vendor or vendor in target.vendors:
+        return
+    able = [other.name for other in known_targets().values() if plan.kind in other.kinds and vendor in other.vendors]
+    instead = (
+        f"export to {' or '.join(able)}" if able else "no target here writes files for it; plan with --vendor nvidia"
+    )
+    raise BadRequest(f"{target.title} does not run on {part} ({vendor}); {instead}")

@@ -29,6 +29,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     start: str
     """The command that uses them."""
     kinds: tuple[str, ...] = ("serve",)
+    vendors: tuple[str, ...] = ("nvidia", "amd")
+    """Makers of the accelerators that its training files run on; serving files ask their engine."""
     source: str = ""
     """Where its format is described."""
 

@@ -6,13 +6,15 @@ accelerator. A file that leaves them out would run whatever the installed releas
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub import resolve
 from tonnage.domain.case import Traffic
-from tonnage.domain.model import Attention, Mlp, Model, Moe
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, TonnageError
@@ -57,6 +59,8 @@ def launchable(
     if isinstance(plan, TrainPlan):
         facts |= _accelerator_facts(plan.options[rank - 1].configuration.accelerator, additions)
         shape = {} if model is None else _shape(model)
+        if model is not None:
+            facts["decodes"] = bool(model.layers) and model.has_head and not model.encoder
         return msgspec.structs.replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
     option = plan.options[rank - 1]
     if model is None:
@@ -89,15 +93,48 @@ def _resolved(plan: ServePlan | TrainPlan, additions: Additions) -> Model | None
     return None
 
 
+LLAMA_LIKE: Final = frozenset({
+    "Llama1", "Llama2", "Llama3", "Llama3.2", "Llama3.3", "Meta", "CodeLlama", "Mistral", "Mixtral", "Qwen1.5", "Qwen2",
+    "Qwen2.5", "Qwen3", "Yi", "TinyLlama", "OpenLLaMA", "SmolLM2", "SOLAR",
+})  # fmt: skip
+"""Families of decoders with RMSNorm, rotary positions and a SiLU gate, which widths do not tell apart from others:
+Gemma gates with GELU and scales its embedding, Granite and Command-R scale as well, OLMo 2 norms behind its layers."""
+PLAIN_ATTENTION: Final = Attention(num_attention_heads=1, num_key_value_heads=1, head_dim=1)
+PLAIN_LAYER: Final = LayerGroup(count=1)
+PLAIN_MODEL: Final = Model(id="", family="", kind="llm")
+WRITTEN: Final = frozenset({
+    "num_attention_heads", "num_key_value_heads", "head_dim", "bias", "output_bias", "qk_norm", "count", "mixer",
+    "feed_forward", "hidden_size", "layers", "tie_word_embeddings",
+})  # fmt: skip
+"""Fields of the architecture that become flags."""
+BESIDE: Final = frozenset({
+    "id", "family", "kind", "vocab_size", "max_context", "native_dtype", "quantization", "experts_dtype", "mtp_layers",
+    "published_parameters", "published_active_parameters", "stored_weight_bytes", "licence", "source", "notes",
+    "assumed",
+})  # fmt: skip
+"""Fields that say nothing of the layers: names, sources, and the vocabulary, which is the tokenizer's."""
+
+
+def _plain(found: msgspec.Struct, plain: msgspec.Struct) -> bool:
+    """Whatever has no flag is as in a plain decoder."""
+    names = (name for name in found.__struct_fields__ if name not in WRITTEN | BESIDE)
+    return all(getattr(found, name) == getattr(plain, name) for name in names)
+
+
 def _shape(model: Model) -> dict[str, int | bool]:
     """The widths of a decoder of like layers, by Megatron-LM's names; empty for any other network."""
     group = model.layers[-1] if model.layers else None
     like = group is not None and all(
-        (other.mixer, other.feed_forward) == (group.mixer, group.feed_forward) for other in model.layers
+        msgspec.structs.replace(other, count=group.count) == group for other in model.layers
     )
-    if group is None or not like or not isinstance(group.mixer, Attention) or model.encoder:
+    if group is None or not like or not isinstance(group.mixer, Attention) or group.hidden_size:
         return {}
     attention, feed_forward = group.mixer, group.feed_forward
+    described = ((model, PLAIN_MODEL), (group, PLAIN_LAYER), (attention, PLAIN_ATTENTION))
+    if model.family not in LLAMA_LIKE or not all(_plain(found, plain) for found, plain in described):
+        return {}
+    if attention.output_bias and not attention.bias:
+        return {}
     shape: dict[str, int | bool] = {
         "num_layers": sum(other.count for other in model.layers),
         "hidden_size": model.hidden_size,
@@ -110,16 +147,22 @@ def _shape(model: Model) -> dict[str, int | bool]:
     }
     if attention.num_key_value_heads != attention.num_attention_heads:
         shape |= {"group_query_attention": True, "num_query_groups": attention.num_key_value_heads}
-    if isinstance(feed_forward, Mlp):
-        return shape | {"ffn_hidden_size": feed_forward.intermediate_size, "swiglu": feed_forward.gated}
-    if isinstance(feed_forward, Moe) and not feed_forward.dense_intermediate_size:
+    if isinstance(feed_forward, Mlp) and feed_forward.gated and feed_forward.bias == attention.output_bias:
+        return shape | {"ffn_hidden_size": feed_forward.intermediate_size, "swiglu": True}
+    if isinstance(feed_forward, Moe) and _plain_experts(feed_forward):
         shared = feed_forward.shared_intermediate_size
         return shape | {
             "ffn_hidden_size": feed_forward.moe_intermediate_size,
             "num_experts": feed_forward.num_experts,
             "moe_router_topk": feed_forward.num_experts_per_tok,
             "moe_ffn_hidden_size": feed_forward.moe_intermediate_size,
-            "swiglu": feed_forward.gated,
+            "swiglu": True,
             **({"moe_shared_expert_intermediate_size": shared} if shared else {}),
         }
     return {}
+
+
+def _plain_experts(found: Moe) -> bool:
+    """Gated experts behind a softmax router, shared ones added without a gate of their own."""
+    more = found.shared_gate or found.dense_intermediate_size or found.latent_size or found.bias or found.router_bias
+    return found.gated and not more

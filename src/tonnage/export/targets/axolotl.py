@@ -54,6 +54,7 @@ LEARNING_RATE: Final = {True: 0.0002, False: 0.00002}
 def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     """`axolotl.yaml`."""
     made = job(plan, option)
+    made.only_text(TARGET.title)
     made.only(TARGET.title, pp=1, ep=1)
     if made.optimizer not in OPTIMIZERS:
         raise BadRequest(f"Axolotl has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZERS)}")
