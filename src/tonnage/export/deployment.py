@@ -17,7 +17,7 @@ import msgspec
 
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Bill, ServeOption, ServePlan
-from tonnage.domain.precision import Precision
+from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, echo
 from tonnage.export.target import Server, Target
@@ -36,6 +36,16 @@ __all__ = [
 ]
 
 PORT: Final = 8000
+USUAL_DISK_GB: Final = 512
+"""Where the size of the checkpoint is not known. [GB]"""
+IMAGE_BYTES: Final = 60e9
+"""An engine's image, packed and unpacked, with compiled code beside it: three times vLLM's 20 GB; assumed. [bytes]"""
+DOWNLOAD_ROOM: Final = 1.05
+"""Of the checkpoint's bytes, with what a download holds twice for a while; assumed. [-]"""
+PATIENCE: Final = 3.0
+"""Of the planned start: networks and registries are slower on some days; assumed. [-]"""
+LOADING_S: Final = 1800.0
+"""A start may take so long where nothing is known of it. [s]"""
 SIXTEEN_BIT: Final = ("bf16", "fp16", "fp32")
 """Formats that every checkpoint can be loaded in."""
 
@@ -69,7 +79,22 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: float
     lines: tuple[str, ...]
     """The plan in a few sentences, for the head of a file."""
+    stored_bytes: float | None = None
+    """Of the checkpoint's files; absent = not known. [bytes]"""
+    start_s: float | None = None
+    """From an empty container to the first answer, as planned; absent = not known. [s]"""
     port: int = PORT
+
+    @property
+    def disk_gb(self) -> int:
+        """Disk of one node: the checkpoint, image and compiled code beside it, in steps of ten. [GB]"""
+        if self.stored_bytes is None:
+            return USUAL_DISK_GB
+        return math.ceil((self.stored_bytes * DOWNLOAD_ROOM + IMAGE_BYTES) / 1e10) * 10
+
+    def patience_s(self, *, least: float) -> int:
+        """How long a start may take before it counts as failed: three times what is planned. [s]"""
+        return round(max(least, PATIENCE * self.start_s)) if self.start_s is not None else round(LOADING_S)
 
     @property
     def replicas_per_node(self) -> int:
@@ -116,7 +141,20 @@ def deployment(plan: ServePlan, option: ServeOption) -> Deployment:
         spot=bill.term == "spot",
         concurrency=option.capacity.concurrency,
         lines=_lines(plan, option, model),
+        stored_bytes=_stored_bytes(plan, configuration.precision),
+        start_s=plan.model.get("start_s"),
     )
+
+
+def _stored_bytes(plan: ServePlan, precision: Precision) -> float | None:
+    """As the checkpoint's headers say, or parameters in the format that is loaded."""
+    stored, parameters = plan.model.get("stored_bytes"), plan.model.get("parameters")
+    if plan.model.get("named") or not stored:
+        stored = None
+    if stored is None and parameters and (plan.model.get("named") or plan.model.get("checkpoint")):
+        name = precision.weights if plan.model.get("named") else str(plan.model["checkpoint"])
+        stored = float(parameters) * number_format(name).bytes
+    return stored
 
 
 def checkpoint_of(plan: ServePlan | TrainPlan, *, required: bool = True) -> str:

@@ -16,8 +16,11 @@ from tonnage.catalog.hub import resolve
 from tonnage.domain.case import Traffic
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.precision import number_format
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.physics.parameters import parameters
+from tonnage.planning.cold_start import cold_start
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.plans import Plan
 
@@ -66,6 +69,9 @@ def launchable(
     if model is None:
         return msgspec.structs.replace(plan, model=facts), option
     facts["checkpoint"] = model.quantization or model.native_dtype
+    stored = model.stored_weight_bytes or parameters(model).value * number_format(facts["checkpoint"]).bytes
+    begun = cold_start(weight_bytes=stored, provider=option.bill.provider)
+    facts |= {"stored_bytes": stored, "start_s": begun.weights_s + begun.warm_up_s}
     configuration = option.configuration
     case = case_of(configuration, model=model, lengths=plan.request.lengths, traffic=Traffic(rate_per_s=1.0))
     part = catalog.accelerator(configuration.accelerator, additions)

@@ -26,8 +26,6 @@ CLOUDS = frozenset(
 """Providers that SkyPilot calls as the catalogue does (sky.utils.registry.CLOUD_REGISTRY, 0.14.1)."""
 SXM_AT_RUNPOD = frozenset({"A100-80GB", "H100", "H200"})
 """Parts whose SXM variant SkyPilot's listing of RunPod names apart."""
-LOADING_S = 1800
-"""Time a replica may take until it answers. [s]"""
 
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
@@ -44,7 +42,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         "num_nodes": d.nodes,
         "secrets": {"HF_TOKEN": None},
         "service": {
-            "readiness_probe": {"path": made.health, "initial_delay_seconds": LOADING_S},
+            "readiness_probe": {"path": made.health, "initial_delay_seconds": d.patience_s(least=300.0)},
             "replicas": d.replicas,
         },
         "run": command + "\n",
@@ -64,7 +62,7 @@ def _resources(d: Deployment, image: str) -> dict[str, Any]:
         "image_id": f"docker:{image}",
         "ports": d.port,
         "use_spot": d.spot,
-        "disk_size": 512,
+        "disk_size": d.disk_gb,
     }
     if d.provider in CLOUDS:
         resources["infra"] = d.provider
