@@ -12,6 +12,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, UnknownName
@@ -44,7 +45,9 @@ def target_module(name: str) -> ModuleType:
     return importlib.import_module(f"tonnage.export.targets.{name.replace('-', '_')}")
 
 
-def export(plan: ServePlan | TrainPlan, option: ServeOption | TrainOption, *, to: str) -> dict[str, str]:
+def export(
+    plan: ServePlan | TrainPlan | BatchPlan, option: ServeOption | TrainOption | BatchOption, *, to: str
+) -> dict[str, str]:
     """
     The files that start one option of a plan on a target, by their names.
 
@@ -54,17 +57,17 @@ def export(plan: ServePlan | TrainPlan, option: ServeOption | TrainOption, *, to
         The target cannot express the option, or the plan names something no file can hold safely.
     """
     module = target_module(to)
-    kind = plan.kind if isinstance(plan, TrainPlan) else "serve"
+    kind = plan.kind if isinstance(plan, TrainPlan) else "batch" if isinstance(plan, BatchPlan) else "serve"
     if kind not in module.TARGET.kinds:
         able = ", ".join(name for name, target in known_targets().items() if kind in target.kinds)
         raise BadRequest(f"{to} takes plans of kind {', '.join(module.TARGET.kinds)}, not '{kind}'; {kind}: {able}")
-    if isinstance(plan, TrainPlan):
+    if isinstance(plan, TrainPlan) and isinstance(option, TrainOption):
         _runs_there(plan, option, target=module.TARGET)
     files: dict[str, str] = module.export(plan, option)
     return files
 
 
-def _runs_there(plan: TrainPlan, option: ServeOption | TrainOption, *, target: Target) -> None:
+def _runs_there(plan: TrainPlan, option: TrainOption, *, target: Target) -> None:
     """Refuse files of a framework that has no backend for the planned accelerator, and name those that have one."""
     part = option.configuration.accelerator
     vendor = str(plan.model.get("vendor") or names(part).vendor)

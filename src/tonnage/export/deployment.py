@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Bill, ServeOption, ServePlan
 from tonnage.domain.precision import Precision, number_format
@@ -107,7 +108,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         return math.ceil(self.layout.ranks / self.nodes)
 
 
-def deployment(plan: ServePlan, option: ServeOption) -> Deployment:
+def deployment(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption) -> Deployment:
     """
     The option as targets read it.
 
@@ -139,14 +140,14 @@ def deployment(plan: ServePlan, option: ServeOption) -> Deployment:
         region=bill.region,
         instance_type=bill.instance_type,
         spot=bill.term == "spot",
-        concurrency=option.capacity.concurrency,
+        concurrency=option.concurrency if isinstance(option, BatchOption) else option.capacity.concurrency,
         lines=_lines(plan, option, model),
         stored_bytes=_stored_bytes(plan, configuration.precision),
         start_s=plan.model.get("start_s"),
     )
 
 
-def _stored_bytes(plan: ServePlan, precision: Precision) -> float | None:
+def _stored_bytes(plan: ServePlan | BatchPlan, precision: Precision) -> float | None:
     """As the checkpoint's headers say, or parameters in the format that is loaded."""
     stored, parameters = plan.model.get("stored_bytes"), plan.model.get("parameters")
     if plan.model.get("named") or not stored:
@@ -157,7 +158,7 @@ def _stored_bytes(plan: ServePlan, precision: Precision) -> float | None:
     return stored
 
 
-def checkpoint_of(plan: ServePlan | TrainPlan, *, required: bool = True) -> str:
+def checkpoint_of(plan: ServePlan | TrainPlan | BatchPlan, *, required: bool = True) -> str:
     """
     The Hub id asked for, or that of the catalogue's model; any name where no checkpoint is required.
 
@@ -189,14 +190,14 @@ def offer_line(bill: Bill) -> str:
     )
 
 
-def _max_model_len(option: ServeOption) -> int | None:
+def _max_model_len(option: ServeOption | BatchOption) -> int | None:
     """The engine's longest context, cut to what the cache of one rank holds: engines refuse to start beyond it."""
     longest = option.configuration.engine.max_model_len
     holds = math.floor(option.kv_tokens / option.configuration.layout.dp)
     return min(longest, holds) if longest is not None and holds > 0 else longest
 
 
-def _lines(plan: ServePlan, option: ServeOption, model: str) -> tuple[str, ...]:
+def _lines(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, model: str) -> tuple[str, ...]:
     configuration = option.configuration
     longest, engine = _max_model_len(option), configuration.engine
     cut = longest is not None and engine.max_model_len is not None and longest < engine.max_model_len

@@ -6,13 +6,14 @@ accelerator. A file that leaves them out would run whatever the installed releas
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub import resolve
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.case import Traffic
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.plan import ServeOption, ServePlan
@@ -26,10 +27,13 @@ from tonnage.planning.plans import Plan
 
 __all__ = ["launchable"]
 
+Served = TypeVar("Served", ServePlan, BatchPlan)
+ServedOption = TypeVar("ServedOption", ServeOption, BatchOption)
+
 
 def launchable(
     plan: Plan, *, rank: int = 1, checkpoint: str | None = None, additions: Additions = catalog.NOTHING
-) -> tuple[ServePlan, ServeOption] | tuple[TrainPlan, TrainOption]:
+) -> tuple[ServePlan, ServeOption] | tuple[TrainPlan, TrainOption] | tuple[BatchPlan, BatchOption]:
     """
     One option of a plan with every engine setting filled in, and the plan with what is known of its checkpoint.
 
@@ -49,8 +53,10 @@ def launchable(
     BadRequest
         Not a plan to serve or to train, nothing feasible in it, or no such option.
     """
-    if not isinstance(plan, ServePlan | TrainPlan):
-        raise BadRequest("only plans to serve, train or fine-tune can be exported; export the halves of others apart")
+    if not isinstance(plan, ServePlan | TrainPlan | BatchPlan):
+        raise BadRequest(
+            "only plans to serve, train, fine-tune or answer a batch can be exported; export the halves of others apart"
+        )
     if not plan.options:
         raise BadRequest("the plan has no option: it is infeasible, and its sentence says what stands in the way")
     if rank > len(plan.options):
@@ -65,7 +71,21 @@ def launchable(
         if model is not None:
             facts["decodes"] = bool(model.layers) and model.has_head and not model.encoder
         return msgspec.structs.replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
-    option = plan.options[rank - 1]
+    if isinstance(plan, BatchPlan):
+        return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
+    return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions)
+
+
+def _filled(
+    plan: Served,
+    option: ServedOption,
+    facts: dict[str, Any],
+    *,
+    model: Model | None,
+    additions: Additions,
+    saturated: bool = False,
+) -> tuple[Served, ServedOption]:
+    """A plan and its option with every engine setting filled in, and what is known of the checkpoint."""
     if model is None:
         return msgspec.structs.replace(plan, model=facts), option
     facts["checkpoint"] = model.quantization or model.native_dtype
@@ -73,7 +93,8 @@ def launchable(
     begun = cold_start(weight_bytes=stored, provider=option.bill.provider)
     facts |= {"stored_bytes": stored, "start_s": begun.weights_s + begun.warm_up_s}
     configuration = option.configuration
-    case = case_of(configuration, model=model, lengths=plan.request.lengths, traffic=Traffic(rate_per_s=1.0))
+    load = Traffic(saturated=True) if saturated else Traffic(rate_per_s=1.0)
+    case = case_of(configuration, model=model, lengths=plan.request.lengths, traffic=load)
     part = catalog.accelerator(configuration.accelerator, additions)
     filled = msgspec.structs.replace(configuration, engine=deploy(case, model=model, accelerator=part).engine)
     return msgspec.structs.replace(plan, model=facts), msgspec.structs.replace(option, configuration=filled)
@@ -89,7 +110,7 @@ def _accelerator_facts(name: str, additions: Additions) -> dict[str, str]:
     return {"vendor": part.vendor.lower(), **capability}
 
 
-def _resolved(plan: ServePlan | TrainPlan, additions: Additions) -> Model | None:
+def _resolved(plan: ServePlan | TrainPlan | BatchPlan, additions: Additions) -> Model | None:
     """The network, without asking anyone else's machine; a file that has moved since is no reason to fail."""
     for name in (plan.request.model, str(plan.model.get("id", ""))):
         try:
