@@ -30,5 +30,5 @@ exec torchrun \
   --parallelism.context_parallel_degree 1 \
   --parallelism.expert_parallel_degree 1 \
   --checkpoint.interval 50 \
-  --checkpoint.async_mode async activation_checkpoint:selective \
-  --hf_assets_path "$ASSETS" "$@"
+  --checkpoint.async_mode async \
+  --hf_assets_path "$ASSETS" "$@" activation_checkpoint:selective
