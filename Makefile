@@ -50,8 +50,9 @@ laws: $(DEV)  ## laws that no plan or prediction may break, swept over the catal
 	TONNAGE_SWEEPS=full $(RUN) pytest $(PARALLEL) tests/property tests/planning tests/docs/test_request_files.py
 fuzz attack: $(DEV)  ## a million bad inputs for every reader of files; every promise of SECURITY.md tried from outside
 	$(RUN) tools.$@ $(ARGS)
-export-matrix: $(DEV)  ## every export target against every plan and every hostile name
-	TONNAGE_SWEEPS=full $(RUN) pytest $(PARALLEL) tests/export $(ARGS)
+export-matrix: $(DEV)  ## every export target against every plan, hostile name and architecture of the catalogue, counted
+	TONNAGE_SWEEPS=full $(RUN) pytest $(PARALLEL) tests/export tests/adopt $(ARGS)
+	TONNAGE_SWEEPS=full $(RUN) pytest -q -s tests/export/test_architectures.py -k 'read_back or others'
 audit: $(DEV)  ## known vulnerabilities of what is installed; asks a server, or reads ADVISORIES=FOLDER
 	@mkdir -p build && $(RUN) pip list --format=freeze --exclude-editable --disable-pip-version-check > build/pins.txt
 	$(BIN)/python .ci/audit.py build/pins.txt $(if $(ADVISORIES),--advisories $(ADVISORIES),$$(dirname $$($(PYTHON) tools/environments.py audit))/pip-audit)

@@ -45,10 +45,11 @@ MORE: dict[str, dict[str, Any]] = {
 DIFFER = {
     "axolotl-qlora.yaml": {"epochs"},
     "trl-sft.yaml": {"epochs"},
-    "torchtitan.toml": {"optimizer"},
+    "torchtitan.toml": {"optimizer", "recompute"},
     "megatron.sh": {"samples"},
 }
-"""Settings that are written otherwise: epochs and samples as steps, and a default of the program is left to it."""
+"""Settings that are written otherwise: epochs and samples as steps, and a default of the program is left to it;
+selective recomputation of torchtitan is planned as none, and said so."""
 SAMPLE = (
     NAMES if FULL else ["compose.yaml", "kubernetes-idle.yaml", "megatron.sh", "sglang-two-nodes.sh", "trl-sft.yaml"]
 )

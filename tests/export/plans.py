@@ -129,5 +129,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "slurm": ("slurm", {"term": "spot"}),
     "slurm-two-nodes": ("slurm", TWO_NODES),
     "ray-serve": ("ray-serve", {}),
+    "terraform": ("terraform", {}),
 }  # fmt: skip
 """Golden file -> target and what differs from the plain plan."""

@@ -7,9 +7,12 @@ from importlib.resources import files
 
 import pytest
 from tests.export.plans import CASES, plan
+from tests.export.train_plans import TRAIN_CASES, train_plan
 
 from tonnage import export
+from tonnage.adopt import read_running
 from tonnage.export.deployment import deployment, server
+from tonnage.export.options import known_options
 
 ENGINES = ("vllm", "sglang", "trtllm", "llamacpp")
 
@@ -62,3 +65,18 @@ def test_a_wrong_option_or_choice_is_found() -> None:
 def test_lists_are_of_the_release_the_files_are_for(engine: str) -> None:
     text = files("tonnage.export").joinpath(f"data/options/{engine}.json").read_text(encoding="utf-8")
     assert json.loads(text)["version"] == export.known_targets()[engine].version
+
+
+@pytest.mark.parametrize(
+    ("case", "file"),
+    [("axolotl-lora", "axolotl.yaml"), ("axolotl-qlora", "axolotl.yaml"), ("axolotl-full", "axolotl.yaml"),
+     ("trl-qlora", "sft.yaml")],
+)  # fmt: skip
+def test_fields_of_configurations_exist_in_the_release(case: str, file: str) -> None:
+    target, changes = TRAIN_CASES[case]
+    made = train_plan(**changes)
+    found = read_running(export.export(made, made.options[0], to=target)[file], name=file)
+    assert found.unknown == () and found.program == target
+    assert known_options(target), "the list of the release's fields is kept"
+    listed = files("tonnage.export").joinpath(f"data/options/{target}.json").read_text(encoding="utf-8")
+    assert json.loads(listed)["version"] == export.known_targets()[target].version

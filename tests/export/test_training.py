@@ -87,7 +87,7 @@ def test_settings_arrive() -> None:
         ("axolotl", {"method": "pretrain"}, "takes plans of kind finetune"),
         ("axolotl", {"optimizer": "lamb"}, "no optimizer"),
         ("megatron", {"method": "lora"}, "trains no lora"),
-        ("megatron", {"shape": {}}, "widths"),
+        ("megatron", {"shape": {}}, "no decoder"),
         ("vllm", {}, "takes plans of kind serve, not 'finetune'; finetune: accelerate, axolotl"),
         ("torchrun", {"model": "./x/config.json"}, "--checkpoint"),
         ("accelerate", {"model": "13B"}, "--checkpoint"),

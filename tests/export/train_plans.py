@@ -94,6 +94,13 @@ TRAIN_CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "axolotl-lora": ("axolotl", {"method": "lora", "count": 1, "dp": 1, "sharding": "none"}),
     "axolotl-qlora": ("axolotl", {"method": "qlora", "optimizer": "adamw-8bit"}),
     "axolotl-full": ("axolotl", {}),
+    "trl-qlora": ("trl", {"method": "qlora", "optimizer": "adamw-8bit"}),
+    "torchtitan": (
+        "torchtitan",
+        {"method": "pretrain", "count": 16, "instances": 2, "tp": 2, "dp": 8, "sharding": "fsdp",
+         "recompute": "selective",
+         "shape": {**SHAPE, "group_query_attention": True, "num_query_groups": 8}},
+    ),
     "megatron": (
         "megatron",
         {"method": "pretrain", "count": 64, "instances": 8, "tp": 4, "pp": 2, "vpp": 2, "dp": 8, "sharding": "zero1",

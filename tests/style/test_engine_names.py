@@ -25,6 +25,7 @@ ALLOWED = {
     "catalog/hub/names.py": ({"hf", "unsloth", "megatron"}, "words of model names"),
     "measure/history.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
     "planning/rules_of_thumb/rules.py": ({"llamacpp", "tensorrt"}, "sayings about engines by name"),
+    "export/batch.py": ({"vllm"}, "the engine whose offline class the exported loop calls"),
     "adopt/jobs.py": ({"axolotl", "trl"}, "reads the files of these programs"),
     "adopt/manifests.py": ({"vllm"}, "what platforms that name no engine start"),
     "planning/simulate/replay.py": ({"vllm"}, "plays logs that one engine writes"),

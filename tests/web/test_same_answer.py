@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import tonnage
+from tonnage.catalog import NOTHING
 from tonnage.cli import root
 from tonnage.report.document import as_json
 from tonnage.web.questions import QUESTIONS
@@ -103,3 +104,13 @@ def _command(path: str, fields: dict[str, Any], folder: Path) -> list[str]:
     kind = QUESTIONS[path].kind
     file.write_text(json.dumps({**({"plan": kind} if kind else {}), **fields}))
     return [path.partition("/")[0], str(file)]
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "./src", "../x", "~/models/x", "/proc/self/environ"])
+def test_a_file_that_is_adopted_names_no_path_of_this_machine(name: str) -> None:
+    from tonnage.errors import BadRequest
+    from tonnage.web.questions import answer_form
+
+    request = {"file": f"vllm serve {name}", "accelerator": "H100"}
+    with pytest.raises(BadRequest, match="is a path"):
+        answer_form(QUESTIONS["adopt"], request, additions=NOTHING)

@@ -87,11 +87,12 @@ def _option_file(document: dict[str, Any]) -> Running | None:
     """A mapping of an engine's own options, as its --config takes it."""
     from tonnage.adopt.commands import Started, programs, serving
     from tonnage.domain.adoption import Machine
+    from tonnage.export import target_module
     from tonnage.export.options import known_options
 
     names = {str(key).replace("-", "_") for key in document}
     for program in programs():
-        known = known_options(program)
+        known = known_options(program) if hasattr(target_module(program), "serve") else frozenset()
         if known and len(names & known) >= max(2, 0.8 * len(names)):
             started = Started(program=program, arguments=tuple(as_arguments(document)))
             return serving(started, format="file of options", machine=Machine())

@@ -12,11 +12,12 @@ import importlib
 import pkgutil
 from types import ModuleType
 
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.export.target import Target
+from tonnage.export.target import Target, names
 
 __all__ = ["export", "known_targets", "target_module"]
 
@@ -46,8 +47,11 @@ def target_module(name: str) -> ModuleType:
 
 
 def export(
-    plan: ServePlan | TrainPlan | RlPlan, option: ServeOption | TrainOption | RlOption, *, to: str
-) -> dict[str, str]:  # fmt: skip
+    plan: ServePlan | TrainPlan | BatchPlan | RlPlan,
+    option: ServeOption | TrainOption | BatchOption | RlOption,
+    *,
+    to: str,
+) -> dict[str, str]:
     """
     The files that start one option of a plan on a target, by their names.
 
@@ -57,7 +61,8 @@ def export(
         The target cannot express the option, or the plan names something no file can hold safely.
     """
     module = target_module(to)
-    kind = plan.kind if isinstance(plan, TrainPlan) else "rl" if isinstance(plan, RlPlan) else "serve"
+    kinds = {TrainPlan: getattr(plan, "kind", ""), BatchPlan: "batch", RlPlan: "rl"}
+    kind = kinds.get(type(plan), "serve")
     if kind not in module.TARGET.kinds:
         able = ", ".join(name for name, target in known_targets().items() if kind in target.kinds)
         raise BadRequest(f"{to} takes plans of kind {', '.join(module.TARGET.kinds)}, not '{kind}'; {kind}: {able}")
@@ -65,5 +70,20 @@ def export(
     if objective not in module.TARGET.objectives:
         able = ", ".join(name for name, target in known_targets().items() if objective in target.objectives)
         raise BadRequest(f"{to} files here say nothing of {objective}; {objective}: {able or 'none'}")
+    if isinstance(plan, TrainPlan) and isinstance(option, TrainOption):
+        _runs_there(plan, option, target=module.TARGET)
     files: dict[str, str] = module.export(plan, option)
     return files
+
+
+def _runs_there(plan: TrainPlan, option: TrainOption, *, target: Target) -> None:
+    """Refuse files of a framework that has no backend for the planned accelerator, and name those that have one."""
+    part = option.configuration.accelerator
+    vendor = str(plan.model.get("vendor") or names(part).vendor)
+    if not vendor or vendor in target.vendors:
+        return
+    able = [other.name for other in known_targets().values() if plan.kind in other.kinds and vendor in other.vendors]
+    instead = (
+        f"export to {' or '.join(able)}" if able else "no target here writes files for it; plan with --vendor nvidia"
+    )
+    raise BadRequest(f"{target.title} does not run on {part} ({vendor}); {instead}")

@@ -15,9 +15,10 @@ from typing import Final
 
 import msgspec
 
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Bill, ServeOption, ServePlan
-from tonnage.domain.precision import Precision
+from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, echo
@@ -37,6 +38,16 @@ __all__ = [
 ]
 
 PORT: Final = 8000
+USUAL_DISK_GB: Final = 512
+"""Where the size of the checkpoint is not known. [GB]"""
+IMAGE_BYTES: Final = 60e9
+"""An engine's image, packed and unpacked, with compiled code beside it: three times vLLM's 20 GB; assumed. [bytes]"""
+DOWNLOAD_ROOM: Final = 1.05
+"""Of the checkpoint's bytes, with what a download holds twice for a while; assumed. [-]"""
+PATIENCE: Final = 3.0
+"""Of the planned start: networks and registries are slower on some days; assumed. [-]"""
+LOADING_S: Final = 1800.0
+"""A start may take so long where nothing is known of it. [s]"""
 SIXTEEN_BIT: Final = ("bf16", "fp16", "fp32")
 """Formats that every checkpoint can be loaded in."""
 
@@ -70,7 +81,22 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: float
     lines: tuple[str, ...]
     """The plan in a few sentences, for the head of a file."""
+    stored_bytes: float | None = None
+    """Of the checkpoint's files; absent = not known. [bytes]"""
+    start_s: float | None = None
+    """From an empty container to the first answer, as planned; absent = not known. [s]"""
     port: int = PORT
+
+    @property
+    def disk_gb(self) -> int:
+        """Disk of one node: the checkpoint, image and compiled code beside it, in steps of ten. [GB]"""
+        if self.stored_bytes is None:
+            return USUAL_DISK_GB
+        return math.ceil((self.stored_bytes * DOWNLOAD_ROOM + IMAGE_BYTES) / 1e10) * 10
+
+    def patience_s(self, *, least: float) -> int:
+        """How long a start may take before it counts as failed: three times what is planned. [s]"""
+        return round(max(least, PATIENCE * self.start_s)) if self.start_s is not None else round(LOADING_S)
 
     @property
     def replicas_per_node(self) -> int:
@@ -83,7 +109,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         return math.ceil(self.layout.ranks / self.nodes)
 
 
-def deployment(plan: ServePlan, option: ServeOption) -> Deployment:
+def deployment(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption) -> Deployment:
     """
     The option as targets read it.
 
@@ -115,12 +141,25 @@ def deployment(plan: ServePlan, option: ServeOption) -> Deployment:
         region=bill.region,
         instance_type=bill.instance_type,
         spot=bill.term == "spot",
-        concurrency=option.capacity.concurrency,
+        concurrency=option.concurrency if isinstance(option, BatchOption) else option.capacity.concurrency,
         lines=_lines(plan, option, model),
+        stored_bytes=_stored_bytes(plan, configuration.precision),
+        start_s=plan.model.get("start_s"),
     )
 
 
-def checkpoint_of(plan: ServePlan | TrainPlan | RlPlan, *, required: bool = True) -> str:
+def _stored_bytes(plan: ServePlan | BatchPlan, precision: Precision) -> float | None:
+    """As the checkpoint's headers say, or parameters in the format that is loaded."""
+    stored, parameters = plan.model.get("stored_bytes"), plan.model.get("parameters")
+    if plan.model.get("named") or not stored:
+        stored = None
+    if stored is None and parameters and (plan.model.get("named") or plan.model.get("checkpoint")):
+        name = precision.weights if plan.model.get("named") else str(plan.model["checkpoint"])
+        stored = float(parameters) * number_format(name).bytes
+    return stored
+
+
+def checkpoint_of(plan: ServePlan | TrainPlan | BatchPlan | RlPlan, *, required: bool = True) -> str:
     """
     The Hub id asked for, or that of the catalogue's model; any name where no checkpoint is required.
 
@@ -152,14 +191,14 @@ def offer_line(bill: Bill) -> str:
     )
 
 
-def _max_model_len(option: ServeOption) -> int | None:
+def _max_model_len(option: ServeOption | BatchOption) -> int | None:
     """The engine's longest context, cut to what the cache of one rank holds: engines refuse to start beyond it."""
     longest = option.configuration.engine.max_model_len
     holds = math.floor(option.kv_tokens / option.configuration.layout.dp)
     return min(longest, holds) if longest is not None and holds > 0 else longest
 
 
-def _lines(plan: ServePlan, option: ServeOption, model: str) -> tuple[str, ...]:
+def _lines(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, model: str) -> tuple[str, ...]:
     configuration = option.configuration
     longest, engine = _max_model_len(option), configuration.engine
     cut = longest is not None and engine.max_model_len is not None and longest < engine.max_model_len

@@ -55,6 +55,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Layers, widths and vocabulary, where the plan knows them; empty otherwise."""
     rotary_base: float | None = None
     """Base of the rotary positions, where the plan knows it."""
+    decodes: bool = True
+    """A causal language model, as far as the plan knows."""
     capability: str = ""
     """CUDA's compute capability, where the accelerator has one and it is known."""
     vendor: str = ""
@@ -74,6 +76,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def adapters(self) -> bool:
         """Only small matrices beside the weights are trained."""
         return self.method in ("lora", "qlora", "dora")
+
+    def only_text(self, what: str) -> None:
+        """
+        Refuse a network that a trainer of causal language models cannot load.
+
+        Raises
+        ------
+        BadRequest
+            The model decodes no text.
+        """
+        if not self.decodes:
+            raise BadRequest(f"{what} trains causal language models, and {self.model} is none; export to torchrun")
 
     def only(self, what: str, **degrees: int) -> None:
         """
@@ -137,6 +151,7 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
         spot=bill.term == "spot",
         shape=dict(plan.model.get("shape", {})),
         rotary_base=plan.model.get("rotary_base"),
+        decodes=plan.model.get("decodes", True) is not False,
         capability=str(plan.model.get("compute_capability", "")),
         vendor=str(plan.model.get("vendor", "")),
         provider=bill.provider,

@@ -99,7 +99,7 @@ def read_options(argv: Sequence[str], options: Options, *, program: str) -> Read
                 settings.append(Setting(name=field, value=read(value), written=written))
             except BadRequest:
                 unknown.append(written)
-        elif not known or name in known:
+        elif not known or name in known or name.partition(".")[0] in known:
             ignored.append(written)
         else:
             close = nearest(name, sorted(known), count=1)

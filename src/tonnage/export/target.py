@@ -31,6 +31,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ("serve",)
     objectives: tuple[str, ...] = ("sft",)
     """Of fine-tuning, that its files can say."""
+    vendors: tuple[str, ...] = ("nvidia", "amd")
+    """Makers of the accelerators that its training files run on; serving files ask their engine."""
     source: str = ""
     """Where its format is described."""
 

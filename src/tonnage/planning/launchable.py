@@ -6,26 +6,40 @@ accelerator. A file that leaves them out would run whatever the installed releas
 
 from __future__ import annotations
 
+from typing import Any, Final, TypeVar
+
 import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub import resolve
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.case import Traffic
-from tonnage.domain.model import Attention, Mlp, Model, Moe
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.precision import number_format
 from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.physics.parameters import parameters
+from tonnage.planning.cold_start import cold_start
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.plans import Plan
 
 __all__ = ["launchable"]
 
+Served = TypeVar("Served", ServePlan, BatchPlan)
+ServedOption = TypeVar("ServedOption", ServeOption, BatchOption)
+
 
 def launchable(
     plan: Plan, *, rank: int = 1, checkpoint: str | None = None, additions: Additions = catalog.NOTHING
-) -> tuple[ServePlan, ServeOption] | tuple[TrainPlan, TrainOption] | tuple[RlPlan, RlOption]:
+) -> (
+    tuple[ServePlan, ServeOption]
+    | tuple[TrainPlan, TrainOption]
+    | tuple[BatchPlan, BatchOption]
+    | tuple[RlPlan, RlOption]
+):
     """
     One option of a plan with every engine setting filled in, and the plan with what is known of its checkpoint.
 
@@ -45,9 +59,10 @@ def launchable(
     BadRequest
         Not a plan to serve or to train, nothing feasible in it, or no such option.
     """
-    if not isinstance(plan, ServePlan | TrainPlan | RlPlan):
+    if not isinstance(plan, ServePlan | TrainPlan | BatchPlan | RlPlan):
         raise BadRequest(
-            "only plans to serve, train, fine-tune or rl can be exported; export the halves of others apart"
+            "only plans to serve, train, fine-tune, rl or answer a batch can be exported; export the halves of others "
+            "apart"
         )
     if not plan.options:
         raise BadRequest("the plan has no option: it is infeasible, and its sentence says what stands in the way")
@@ -62,13 +77,33 @@ def launchable(
     if isinstance(plan, TrainPlan):
         facts |= _accelerator_facts(plan.options[rank - 1].configuration.accelerator, additions)
         shape = {} if model is None else _shape(model)
+        if model is not None:
+            facts["decodes"] = bool(model.layers) and model.has_head and not model.encoder
         return msgspec.structs.replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
-    option = plan.options[rank - 1]
+    if isinstance(plan, BatchPlan):
+        return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
+    return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions)
+
+
+def _filled(
+    plan: Served,
+    option: ServedOption,
+    facts: dict[str, Any],
+    *,
+    model: Model | None,
+    additions: Additions,
+    saturated: bool = False,
+) -> tuple[Served, ServedOption]:
+    """A plan and its option with every engine setting filled in, and what is known of the checkpoint."""
     if model is None:
         return msgspec.structs.replace(plan, model=facts), option
     facts["checkpoint"] = model.quantization or model.native_dtype
+    stored = model.stored_weight_bytes or parameters(model).value * number_format(facts["checkpoint"]).bytes
+    begun = cold_start(weight_bytes=stored, provider=option.bill.provider)
+    facts |= {"stored_bytes": stored, "start_s": begun.weights_s + begun.warm_up_s}
     configuration = option.configuration
-    case = case_of(configuration, model=model, lengths=plan.request.lengths, traffic=Traffic(rate_per_s=1.0))
+    load = Traffic(saturated=True) if saturated else Traffic(rate_per_s=1.0)
+    case = case_of(configuration, model=model, lengths=plan.request.lengths, traffic=load)
     part = catalog.accelerator(configuration.accelerator, additions)
     filled = msgspec.structs.replace(configuration, engine=deploy(case, model=model, accelerator=part).engine)
     return msgspec.structs.replace(plan, model=facts), msgspec.structs.replace(option, configuration=filled)
@@ -84,7 +119,7 @@ def _accelerator_facts(name: str, additions: Additions) -> dict[str, str]:
     return {"vendor": part.vendor.lower(), **capability}
 
 
-def _resolved(plan: ServePlan | TrainPlan, additions: Additions) -> Model | None:
+def _resolved(plan: ServePlan | TrainPlan | BatchPlan, additions: Additions) -> Model | None:
     """The network, without asking anyone else's machine; a file that has moved since is no reason to fail."""
     for name in (plan.request.model, str(plan.model.get("id", ""))):
         try:
@@ -94,15 +129,48 @@ def _resolved(plan: ServePlan | TrainPlan, additions: Additions) -> Model | None
     return None
 
 
+LLAMA_LIKE: Final = frozenset({
+    "Llama1", "Llama2", "Llama3", "Llama3.2", "Llama3.3", "Meta", "CodeLlama", "Mistral", "Mixtral", "Qwen1.5", "Qwen2",
+    "Qwen2.5", "Qwen3", "Yi", "TinyLlama", "OpenLLaMA", "SmolLM2", "SOLAR",
+})  # fmt: skip
+"""Families of decoders with RMSNorm, rotary positions and a SiLU gate, which widths do not tell apart from others:
+Gemma gates with GELU and scales its embedding, Granite and Command-R scale as well, OLMo 2 norms behind its layers."""
+PLAIN_ATTENTION: Final = Attention(num_attention_heads=1, num_key_value_heads=1, head_dim=1)
+PLAIN_LAYER: Final = LayerGroup(count=1)
+PLAIN_MODEL: Final = Model(id="", family="", kind="llm")
+WRITTEN: Final = frozenset({
+    "num_attention_heads", "num_key_value_heads", "head_dim", "bias", "output_bias", "qk_norm", "count", "mixer",
+    "feed_forward", "hidden_size", "layers", "tie_word_embeddings",
+})  # fmt: skip
+"""Fields of the architecture that become flags."""
+BESIDE: Final = frozenset({
+    "id", "family", "kind", "vocab_size", "max_context", "native_dtype", "quantization", "experts_dtype", "mtp_layers",
+    "published_parameters", "published_active_parameters", "stored_weight_bytes", "licence", "source", "notes",
+    "assumed",
+})  # fmt: skip
+"""Fields that say nothing of the layers: names, sources, and the vocabulary, which is the tokenizer's."""
+
+
+def _plain(found: msgspec.Struct, plain: msgspec.Struct) -> bool:
+    """Whatever has no flag is as in a plain decoder."""
+    names = (name for name in found.__struct_fields__ if name not in WRITTEN | BESIDE)
+    return all(getattr(found, name) == getattr(plain, name) for name in names)
+
+
 def _shape(model: Model) -> dict[str, int | bool]:
     """The widths of a decoder of like layers, by Megatron-LM's names; empty for any other network."""
     group = model.layers[-1] if model.layers else None
     like = group is not None and all(
-        (other.mixer, other.feed_forward) == (group.mixer, group.feed_forward) for other in model.layers
+        msgspec.structs.replace(other, count=group.count) == group for other in model.layers
     )
-    if group is None or not like or not isinstance(group.mixer, Attention) or model.encoder:
+    if group is None or not like or not isinstance(group.mixer, Attention) or group.hidden_size:
         return {}
     attention, feed_forward = group.mixer, group.feed_forward
+    described = ((model, PLAIN_MODEL), (group, PLAIN_LAYER), (attention, PLAIN_ATTENTION))
+    if model.family not in LLAMA_LIKE or not all(_plain(found, plain) for found, plain in described):
+        return {}
+    if attention.output_bias and not attention.bias:
+        return {}
     shape: dict[str, int | bool] = {
         "num_layers": sum(other.count for other in model.layers),
         "hidden_size": model.hidden_size,
@@ -115,16 +183,22 @@ def _shape(model: Model) -> dict[str, int | bool]:
     }
     if attention.num_key_value_heads != attention.num_attention_heads:
         shape |= {"group_query_attention": True, "num_query_groups": attention.num_key_value_heads}
-    if isinstance(feed_forward, Mlp):
-        return shape | {"ffn_hidden_size": feed_forward.intermediate_size, "swiglu": feed_forward.gated}
-    if isinstance(feed_forward, Moe) and not feed_forward.dense_intermediate_size:
+    if isinstance(feed_forward, Mlp) and feed_forward.gated and feed_forward.bias == attention.output_bias:
+        return shape | {"ffn_hidden_size": feed_forward.intermediate_size, "swiglu": True}
+    if isinstance(feed_forward, Moe) and _plain_experts(feed_forward):
         shared = feed_forward.shared_intermediate_size
         return shape | {
             "ffn_hidden_size": feed_forward.moe_intermediate_size,
             "num_experts": feed_forward.num_experts,
             "moe_router_topk": feed_forward.num_experts_per_tok,
             "moe_ffn_hidden_size": feed_forward.moe_intermediate_size,
-            "swiglu": feed_forward.gated,
+            "swiglu": True,
             **({"moe_shared_expert_intermediate_size": shared} if shared else {}),
         }
     return {}
+
+
+def _plain_experts(found: Moe) -> bool:
+    """Gated experts behind a softmax router, shared ones added without a gate of their own."""
+    more = found.shared_gate or found.dense_intermediate_size or found.latent_size or found.bias or found.router_bias
+    return found.gated and not more

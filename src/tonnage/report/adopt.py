@@ -18,8 +18,9 @@ MOST_SETTINGS: Final = 10
 """On the first screen; all of them stand under --why."""
 QUIET: Final = frozenset({"model", "block_tokens", "save_steps", "file"})
 """Settings that say little of speed and cost."""
-SHOWN: Final = 4
-"""Assumptions and findings on the first screen; the rest stand under --why."""
+SHOWN: Final = 3
+ASSUMED: Final = 3
+"""Findings and assumptions on the first screen; the rest stand under --why."""
 
 
 def adoption_document(answer: Adoption, *, top: int | None = None, every: bool = False) -> Document:
@@ -29,7 +30,7 @@ def adoption_document(answer: Adoption, *, top: int | None = None, every: bool =
         Headline(text=answer.sentence, good=answer.feasible),
         *([_table(answer)] if answer.current is not None or answer.better is not None else []),
         *(Text(text=f"! {finding}") for finding in answer.findings[:SHOWN]),
-        *(Note(text=f"assumed: {text}") for text in answer.assumed[:SHOWN]),
+        *(Note(text=f"assumed: {text}") for text in answer.assumed[:ASSUMED]),
         *_unread(answer.running),
         *([Command(text=answer.command)] if answer.command else []),
     ]

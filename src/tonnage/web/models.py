@@ -15,7 +15,7 @@ from tonnage.catalog.hub.config import read_inline
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.errors import BadRequest, echo
 
-__all__ = ["UPLOAD", "keep", "with_uploaded_models"]
+__all__ = ["UPLOAD", "keep", "refuse_paths", "with_uploaded_models"]
 
 UPLOAD: Final = "upload:"
 MOST_UPLOADS: Final = 64
@@ -77,11 +77,23 @@ def _model(spec: str, folder: Path) -> str:
         if not (digest.isalnum() and (folder / digest / "config.json").is_file()):
             raise BadRequest(f"model: '{echo(text)}' is not kept here; upload its config.json again")
         return str(folder / digest / "config.json")
+    refuse_paths(text)
+    return text
+
+
+def refuse_paths(text: str) -> None:
+    """
+    A name of a model that a request from the network may hold, whichever field it stands in.
+
+    Raises
+    ------
+    BadRequest
+        It is, or would be read as, a file or folder of this machine.
+    """
     if looks_like_path(text) or "\\" in text or ".." in text or _is_here(text):
         raise BadRequest(
             f"model: '{echo(text)}' is a path; upload its config.json, or name a catalogue model or a size"
         )
-    return text
 
 
 def _is_here(text: str) -> bool:

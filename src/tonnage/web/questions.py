@@ -28,6 +28,7 @@ from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
 from tonnage.planning import ask
 from tonnage.planning.files import read_written
 from tonnage.planning.requests.reading import check_value, request_fields
+from tonnage.web.models import refuse_paths
 
 __all__ = ["QUESTIONS", "Question", "answer_form", "at_first", "field_problems", "nest_form_names", "parse_form_lists"]
 
@@ -415,7 +416,11 @@ def _adopt(request: Mapping[str, Any], additions: Additions, _: Watch | None) ->
     from tonnage.planning.requests.adopt import adopt_request
 
     asked = adopt_request(request, additions=additions)
-    return adopt(asked, read_running(asked.file), additions=additions)
+    running = read_running(asked.file)
+    if asked.model is None:  # a name inside the file is a request's, too: never a path of this machine
+        for name in (running.model, running.model.rsplit("/", 1)[-1].partition(".gguf")[0]):
+            refuse_paths(name or "a/b")
+    return adopt(asked, running, additions=additions)
 
 
 def _refuse_long(traffic: SimulationTraffic) -> None:

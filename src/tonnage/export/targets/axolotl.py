@@ -59,6 +59,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     """`axolotl.yaml`."""
     made, asked = job(plan, option), plan.request
     assert isinstance(asked, FineTune)
+    made.only_text(TARGET.title)
     made.only(TARGET.title, pp=1, ep=1)
     if made.optimizer not in OPTIMIZERS:
         raise BadRequest(f"Axolotl has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZERS)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tonnage.domain.plan import ServeOption, ServePlan
@@ -67,7 +68,7 @@ def _service(d: Deployment, made: Server, index: int) -> dict[str, Any]:
             "interval": "15s",
             "timeout": "5s",
             "retries": 4,
-            "start_period": "30m",
+            "start_period": f"{math.ceil(d.patience_s(least=300.0) / 60)}m",
         },
     }
     if names(d.accelerator).vendor == "amd":

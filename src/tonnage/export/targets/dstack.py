@@ -42,7 +42,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         "model": _literal(d.model),
         "replicas": d.replicas,
         "spot_policy": "spot" if d.spot else "on-demand",
-        "resources": {"gpu": _gpu(d), "shm_size": "16GB", "disk": "512GB"},
+        "resources": {"gpu": _gpu(d), "shm_size": "16GB", "disk": f"{d.disk_gb}GB"},
         "probes": [{"type": "http", "url": made.health, "interval": "15s"}],
     }
     if d.provider in BACKENDS:

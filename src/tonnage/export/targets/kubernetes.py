@@ -35,6 +35,8 @@ TARGET = Target(
 RESOURCE = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 """What the device plug-in of each maker calls its accelerators; other makers need images of their own too."""
 
+STARTUP_PERIOD_S = 10
+"""Between two looks at a server that starts. [s]"""
 ZERO = "scale-to-zero"
 """The plan's name for it."""
 INGRESS = "nginx_ingress_controller_requests"
@@ -51,11 +53,13 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
         _where(d),
     ]
+    if d.stored_bytes is not None and d.replicas * d.nodes > 1:
+        lines.append("Weights lie on one claim for all replicas (ReadWriteMany): your storage class must offer that.")
     if d.nodes > 1:
         lines.append("Needs the LeaderWorkerSet controller (leaderworkerset.x-k8s.io/v1).")
     top = head(f"{TARGET.title} {TARGET.version} and {d.engine.name}", made.version, lines=lines)
     work = _leader_worker_set(d, made) if d.nodes > 1 else _deployment(d, made)
-    files = {"serve.yaml": top + yaml_text(work, _service(d))}
+    files = {"serve.yaml": top + yaml_text(work, _service(d), *_claim(d), *_budget(d))}
     if d.nodes == 1 and plan.day is not None and plan.day.best == ZERO and _running(d) is not None:
         files["scale-to-zero.yaml"] = _zero_head(d, plan) + yaml_text(_scaled_object(d, plan))
     elif d.nodes == 1 and d.replicas > 1 and _running(d) is not None:
@@ -124,8 +128,9 @@ def _pod(d: Deployment, made: Server, command: list[str], *, answers: bool = Tru
     if answers:
         probe = {"httpGet": {"path": made.health, "port": "http"}}
         container["ports"] = [{"name": "http", "containerPort": d.port}]
-        # Loading may take half an hour; until then neither of the other two probes runs.
-        container["startupProbe"] = {**probe, "periodSeconds": 10, "failureThreshold": 180}
+        # Until the weights are loaded neither of the other two probes runs.
+        tries = math.ceil(d.patience_s(least=300.0) / STARTUP_PERIOD_S)
+        container["startupProbe"] = {**probe, "periodSeconds": STARTUP_PERIOD_S, "failureThreshold": tries}
         container["readinessProbe"] = {**probe, "periodSeconds": 5}
         container["livenessProbe"] = {**probe, "periodSeconds": 15, "failureThreshold": 4}
     pod: dict[str, Any] = {
@@ -133,7 +138,7 @@ def _pod(d: Deployment, made: Server, command: list[str], *, answers: bool = Tru
         "nodeSelector": _node_selector(d),
         "tolerations": [{"key": _resource(d), "operator": "Exists", "effect": "NoSchedule"}],
         "volumes": [
-            {"name": "models", "emptyDir": {}},
+            {"name": "models", **_models(d)},
             {"name": "shm", "emptyDir": {"medium": "Memory"}},
         ],
     }
@@ -173,6 +178,45 @@ def _resource(d: Deployment) -> str:
     if vendor not in RESOURCE:
         raise BadRequest(f"image and device plug-in for '{d.accelerator}' are not known; export to {d.engine.name}")
     return RESOURCE[vendor]
+
+
+def _models(d: Deployment) -> dict[str, Any]:
+    """Where weights are kept: a claim of their size, which outlives the pod; the node's disk where it is not known."""
+    if d.stored_bytes is None:
+        return {"emptyDir": {}}
+    return {"persistentVolumeClaim": {"claimName": f"{d.name}-models"}}
+
+
+def _claim(d: Deployment) -> list[dict[str, Any]]:
+    """Shared by all replicas, so that weights are downloaded once: of a file system that many nodes mount."""
+    if d.stored_bytes is None:
+        return []
+    alone = d.replicas * d.nodes == 1
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": f"{d.name}-models"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce" if alone else "ReadWriteMany"],
+                "resources": {"requests": {"storage": f"{d.disk_gb}G"}},
+            },
+        }
+    ]
+
+
+def _budget(d: Deployment) -> list[dict[str, Any]]:
+    """Drained nodes take one replica at a time; nothing where one replica is all there is."""
+    if d.replicas < 2 or d.nodes > 1:
+        return []
+    return [
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": d.name},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": d.name}}},
+        }
+    ]
 
 
 def _service(d: Deployment) -> dict[str, Any]:

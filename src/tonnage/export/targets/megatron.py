@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from importlib.resources import files
 from typing import Any, Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
@@ -18,11 +20,12 @@ TARGET = Target(
     name="megatron",
     title="Megatron-LM",
     version="core_r0.13.0",
-    files=("pretrain.sh",),
+    files=("pretrain.sh", "model_flags.py"),
     start="bash pretrain.sh, in a checkout of Megatron-LM, on every node",
     kinds=("train", "finetune"),
     source="megatron/training/arguments.py, core_r0.13.0",
 )
+FLAGS: Final = "model_flags.py"
 PRECISIONS: Final[dict[str, tuple[str, ...]]] = {
     "bf16": ("--bf16",), "fp16": ("--fp16",), "fp32": (), "tf32": (),
     "fp8": ("--bf16", "--fp8-format", "hybrid"),
@@ -32,11 +35,12 @@ CONVERTED: Final = (
     "WEIGHTS is the model to start from, converted by Megatron-LM's tools/checkpoint/convert.py (loader llama_mistral",
     "or the model's own) or by Megatron-Bridge, for the tensor and pipeline degrees below.",
 )
-ROTARY: Final = (
-    "import sys; from transformers import AutoConfig; c = AutoConfig.from_pretrained(sys.argv[1]).get_text_config(); "
-    "r = getattr(c, 'rope_parameters', None) or {}; print(int(r.get('rope_theta') or c.rope_theta))"
-)
-"""Prints the rotary base of a model: transformers 5 keeps it in rope_parameters, 4 as rope_theta."""
+WIDTHS: Final = {
+    "num_hidden_layers": "num_layers", "hidden_size": "hidden_size", "num_attention_heads": "num_attention_heads",
+    "num_key_value_heads": "num_query_groups", "head_dim": "kv_channels", "num_experts": "num_experts",
+    "num_experts_per_tok": "moe_router_topk", "moe_intermediate_size": "moe_ffn_hidden_size",
+}  # fmt: skip
+"""Fields of config.json -> the planned widths that the script holds against them when it starts."""
 OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd", "muon": "muon"}
 
 
@@ -90,7 +94,10 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     if made.adapters:
         raise BadRequest(f"Megatron-LM's own script trains no {made.method}; export to axolotl or accelerate")
     if not made.shape:
-        raise BadRequest("the plan's file does not say the network's widths; export from where its model is known")
+        raise BadRequest(
+            f"{made.model} is not known, or no decoder whose every part has a flag here (RMSNorm, rotary positions, "
+            "SiLU gate, one kind of layer); export to torchrun or accelerate, which load its own code"
+        )
     notes = [
         *made.lines,
         "DATA is what --data-path takes, TOKENIZER a Hugging Face id or folder, CHECKPOINTS a shared folder.",
@@ -110,30 +117,34 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
             ("CHECKPOINTS", "shared folder for checkpoints"),
         )
     )
-    rotary, needed = _rotary(made)
-    program = "pretrain_gpt.py \\\n  " + shell(arguments(made)) + f" \\\n  {rotary}"
+    # Unquoted: flags and numbers alone, of the line above or of the user's own ROTARY.
+    program = "pretrain_gpt.py \\\n  " + shell(arguments(made)) + " \\\n  $ROTARY"
     program += ' \\\n  --data-path "$DATA" --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TOKENIZER" \\\n'
     program += '  --save "$CHECKPOINTS" --load "$CHECKPOINTS"'
     program += ' \\\n  --pretrained-checkpoint "$WEIGHTS"' if made.method != "pretrain" else ""
-    body = (
-        f"set -euo pipefail\n{needs}{needed}export CUDA_DEVICE_MAX_CONNECTIONS=1\n{launcher(made, program=program)}\n"
-    )
-    return {"pretrain.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + body}
+    start = f"export CUDA_DEVICE_MAX_CONNECTIONS=1\n{launcher(made, program=program)}\n"
+    body = f"set -euo pipefail\n{needs}{_checked(made)}{start}"
+    script = "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + body
+    if made.rotary_base:
+        return {"pretrain.sh": script}
+    return {
+        "pretrain.sh": script,
+        FLAGS: files("tonnage.export").joinpath("data/model_flags.py.txt").read_text(encoding="utf-8"),
+    }
 
 
-def _rotary(made: Job) -> tuple[str, str]:
+def _checked(made: Job) -> str:
     """
-    The option of the rotary base, and the lines of shell that it needs.
+    The line of shell that holds the widths against the model's own config.json and reads what the plan does not hold.
 
-    Megatron-LM would take 10,000. Where the plan does not know the model's own, the script reads it from the model's
-    config.json when it starts, and stops where that does not say.
+    Rotary base, scaling of positions and the norm's epsilon are no part of a plan, and Megatron-LM's defaults (10,000,
+    none, 1e-5) are another network's.
     """
     if made.rotary_base:
-        return f"--rotary-base {made.rotary_base:.0f}", ""
-    line = shell(["python3", "-c", ROTARY, made.model])
+        return f'ROTARY="${{ROTARY:---rotary-base {made.rotary_base:.0f}}}"\n'
+    widths = [f"{theirs}={made.shape[ours]}" for theirs, ours in WIDTHS.items() if ours in made.shape]
     return (
-        '--rotary-base "$ROTARY_BASE"',
-        f'ROTARY_BASE="${{ROTARY_BASE:-$({line})}}"\n: "${{ROTARY_BASE:?rope_theta of the model}}"\n',
+        f'ROTARY="${{ROTARY:-$({" ".join(shlex.quote(word) for word in ("python3", FLAGS, made.model, *widths))})}}"\n'
     )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.export.batch import batch_deployment, batch_files
 from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Target, names
+from tonnage.export.targets.vllm import settings
 from tonnage.export.text import head, shell, yaml_text
 
 __all__ = ["TARGET", "export"]
@@ -15,8 +18,9 @@ TARGET = Target(
     name="skypilot",
     title="SkyPilot",
     version="0.14.1",
-    files=("service.yaml",),
+    files=("service.yaml", "job.yaml", "launch.sh", "batch.py", "engine.json"),
     start="sky serve up service.yaml --secret HF_TOKEN",
+    kinds=("serve", "batch"),
     source="docs.skypilot.co/en/stable/reference/yaml-spec.html; names from its catalogue",
 )
 
@@ -26,12 +30,13 @@ CLOUDS = frozenset(
 """Providers that SkyPilot calls as the catalogue does (sky.utils.registry.CLOUD_REGISTRY, 0.14.1)."""
 SXM_AT_RUNPOD = frozenset({"A100-80GB", "H100", "H200"})
 """Parts whose SXM variant SkyPilot's listing of RunPod names apart."""
-LOADING_S = 1800
-"""Time a replica may take until it answers. [s]"""
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
-    """`service.yaml`."""
+def export(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption) -> dict[str, str]:
+    """`service.yaml`; of a batch plan `job.yaml`, what starts it for each replica, and the loop it runs."""
+    if isinstance(plan, BatchPlan) and isinstance(option, BatchOption):
+        return _managed_job(plan, option)
+    assert isinstance(plan, ServePlan)
     d = deployment(plan, option)
     made = server(d)
     command = shell(made.argv)
@@ -44,7 +49,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         "num_nodes": d.nodes,
         "secrets": {"HF_TOKEN": None},
         "service": {
-            "readiness_probe": {"path": made.health, "initial_delay_seconds": LOADING_S},
+            "readiness_probe": {"path": made.health, "initial_delay_seconds": d.patience_s(least=300.0)},
             "replicas": d.replicas,
         },
         "run": command + "\n",
@@ -53,6 +58,36 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
     if "infra" not in document["resources"]:
         lines.append(f"SkyPilot does not know the provider {d.provider}: it picks one of those you have enabled.")
     return {"service.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document)}
+
+
+def _managed_job(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
+    """A managed job of one replica: started again elsewhere when it is preempted; finished parts stay."""
+    d = batch_deployment(plan, option, title="a SkyPilot job")
+    made = server(d)
+    resources = {name: value for name, value in _resources(d, made.image).items() if name != "ports"}
+    document = {
+        "name": f"{d.name}-batch",
+        "resources": {**resources, "job_recovery": {"strategy": "EAGER_NEXT_REGION"}},
+        "workdir": ".",
+        "file_mounts": {"/batch": {"source": "${BUCKET}", "mode": "MOUNT"}},
+        "secrets": {"HF_TOKEN": None},
+        "envs": {"BUCKET": None, "SHARD": "0", "SHARDS": str(d.replicas)},
+        "run": "INPUT=/batch/requests.jsonl OUTPUT=/batch/answers python3 batch.py\n",
+    }
+    lines = [
+        *d.lines,
+        "BUCKET (s3://, gs://) holds requests.jsonl and receives answers/part-*.jsonl; finished parts stay.",
+    ]
+    script = (
+        'set -euo pipefail\n: "${BUCKET:?s3:// or gs:// with requests.jsonl}"\n'
+        f"for shard in $(seq 0 {d.replicas - 1}); do\n"
+        '  sky jobs launch job.yaml --env BUCKET="$BUCKET" --env SHARD="$shard" --secret HF_TOKEN -d -y\ndone\n'
+    )
+    return {
+        "job.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document),
+        "launch.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=lines) + script,
+        **batch_files(d, option, settings=settings(d)),
+    }
 
 
 def _resources(d: Deployment, image: str) -> dict[str, Any]:
@@ -64,7 +99,7 @@ def _resources(d: Deployment, image: str) -> dict[str, Any]:
         "image_id": f"docker:{image}",
         "ports": d.port,
         "use_spot": d.spot,
-        "disk_size": 512,
+        "disk_size": d.disk_gb,
     }
     if d.provider in CLOUDS:
         resources["infra"] = d.provider

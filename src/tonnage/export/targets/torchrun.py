@@ -44,8 +44,12 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     }
 
 
-def launcher(made: Job, *, program: str = '"$SCRIPT"') -> str:
-    """The torchrun command of one node; where there are several, LEADER_ADDRESS and NODE_RANK say which."""
+def launcher(made: Job, *, program: str = '"$SCRIPT"', last: str = "") -> str:
+    """
+    The torchrun command of one node; where there are several, LEADER_ADDRESS and NODE_RANK say which.
+
+    `last` stands behind the reader's own arguments, where a program's parser wants a word at the end.
+    """
     argv = ["torchrun", "--nproc-per-node", str(made.per_node)]
     if made.nodes == 1:
         argv += ["--standalone"]
@@ -55,7 +59,7 @@ def launcher(made: Job, *, program: str = '"$SCRIPT"') -> str:
     command = shell(argv)
     if made.nodes > 1:
         command += f' \\\n  --rdzv-endpoint "${{LEADER_ADDRESS:?address of the first node}}:{PORT}"'
-    return f'exec {command} \\\n  {program} "$@"'
+    return f'exec {command} \\\n  {program} "$@"' + (f" {last}" if last else "")
 
 
 def _settings(made: Job) -> dict[str, object]:

@@ -89,7 +89,9 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     ]
     argv = ["--module", module, "--config", flavour, *arguments(made)]
     program = "-m torchtitan.train \\\n  " + shell(argv) + ' \\\n  --hf_assets_path "$ASSETS"'
-    body = f'set -euo pipefail\n: "${{ASSETS:?folder of the tokenizer}}"\n{launcher(made, program=program)}\n'
+    # A sub-command of its parser: options of the job stand before it.
+    launch = launcher(made, program=program, last=f"activation_checkpoint:{made.recompute}")
+    body = f'set -euo pipefail\n: "${{ASSETS:?folder of the tokenizer}}"\n{launch}\n'
     return {"train.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + body}
 
 
@@ -125,7 +127,7 @@ def arguments(made: Job) -> list[str]:
         "checkpoint.async_mode": "async" if made.asynchronous else "disabled",
     }
     found = [part for name, value in pairs.items() if value is not None for part in (f"--{name}", str(value))]
-    return ["--checkpoint.enable", *found, f"activation_checkpoint:{made.recompute}"]
+    return ["--checkpoint.enable", *found]
 
 
 def _flavour(made: Job) -> tuple[str, str]:

@@ -48,6 +48,7 @@ OPTIONS = Options(
 def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     """`sft.yaml`, `accelerate.yaml` and `launch.sh`."""
     made = job(plan, option)
+    made.only_text(TARGET.title)
     made.only(TARGET.title, tp=1, pp=1, cp=1, ep=1)
     if made.optimizer not in OPTIMIZER_NAMES:
         raise BadRequest(f"TRL has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZER_NAMES)}")

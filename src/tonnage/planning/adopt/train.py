@@ -64,6 +64,10 @@ def trained_today(request: Adopt, running: Running, *, accelerator: str, additio
     part = catalog.accelerator(accelerator, additions)
     chosen = resolve_setup(case, model=model, accelerator=part, coefficients=asked.coefficients)
     assumed += chosen.notes
+    if chosen.setup.recompute != case.recompute:
+        assumed.append(
+            f"recompute {case.recompute} is taken as {chosen.setup.recompute}, which this software is known with"
+        )
     command = _command(asked)
     if not chosen.fits:
         findings.append(

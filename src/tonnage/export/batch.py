@@ -1,0 +1,53 @@
+"""The files of batch inference that several targets hand over: the loop, its engine's settings, the size of a part."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any, Final
+
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment
+
+__all__ = ["batch_deployment", "batch_files", "requests_per_part"]
+
+ENGINE: Final = "vllm"
+"""Whose offline class the loop calls."""
+PART_S: Final = 600.0
+"""Work of one part: what an interruption loses at most, and is lost on average by half. [s]"""
+MAX_PART: Final = 50_000
+"""Requests of a part are held in memory together. [requests]"""
+
+
+def batch_deployment(plan: BatchPlan, option: BatchOption, *, title: str) -> Deployment:
+    """
+    The option, if the offline class of its engine can run it.
+
+    Raises
+    ------
+    BadRequest
+        Another engine, several nodes, or data-parallel attention inside a replica.
+    """
+    d = deployment(plan, option)
+    if d.engine.name != ENGINE:
+        raise BadRequest(
+            f"{title} runs vLLM's offline class, and the plan is for {d.engine.name}; plan with --engine vllm"
+        )
+    if d.nodes > 1 or d.layout.dp > 1:
+        raise BadRequest(f"{title} runs a replica on one node without data-parallel attention; choose another option")
+    return d
+
+
+def requests_per_part(option: BatchOption) -> int:
+    """Requests that one replica answers in about ten minutes, at least as many as it holds at once."""
+    return max(1, min(MAX_PART, max(round(option.items_per_s.value * PART_S), round(option.concurrency))))
+
+
+def batch_files(d: Deployment, option: BatchOption, *, settings: dict[str, Any]) -> dict[str, str]:
+    """`batch.py` and the settings it reads."""
+    written = {"engine": {"model": d.model, **settings}, "requests_per_part": requests_per_part(option)}
+    return {
+        "batch.py": files("tonnage.export").joinpath("data/batch.py.txt").read_text(encoding="utf-8"),
+        "engine.json": json.dumps(written, indent=2) + "\n",
+    }

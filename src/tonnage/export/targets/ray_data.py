@@ -1,0 +1,51 @@
+"""Ray Data: a script that answers JSON lines with vLLM replicas as stages of a data set; Ray places them."""
+
+from __future__ import annotations
+
+import json
+
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
+from tonnage.export.batch import batch_deployment
+from tonnage.export.target import Target
+from tonnage.export.targets.vllm import settings
+from tonnage.export.text import head
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="ray-data",
+    title="Ray Data LLM",
+    version="2.50",
+    files=("batch.py",),
+    start="INPUT=s3://... OUTPUT=s3://... ray job submit --working-dir . -- python batch.py",
+    kinds=("batch",),
+    source="docs.ray.io/en/latest/data/working-with-llms.html",
+)
+
+
+def export(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
+    """`batch.py`."""
+    d = batch_deployment(plan, option, title=TARGET.title)
+    lines = [*d.lines, "Ray takes up lost tasks by itself; a run that ends is started anew from its first block."]
+    engine = ascii(json.dumps(settings(d), sort_keys=True))
+    body = f"""
+import json
+import os
+
+import ray
+from ray.data.llm import build_llm_processor, vLLMEngineProcessorConfig
+
+config = vLLMEngineProcessorConfig(
+    model_source={d.model!a},
+    engine_kwargs=json.loads({engine}),
+    concurrency={d.replicas},
+    batch_size={max(1, round(option.concurrency))},
+)
+processor = build_llm_processor(
+    config,
+    preprocess=lambda row: {{"messages": row["messages"], "sampling_params": {{"max_tokens": row.get("max_tokens")}}}},
+    postprocess=lambda row: {{"id": row.get("id"), "text": row["generated_text"]}},
+)
+processor(ray.data.read_json(os.environ["INPUT"], lines=True)).write_json(os.environ["OUTPUT"])
+"""
+    return {"batch.py": head(f"{TARGET.title} {TARGET.version} and vLLM", d.engine.version or "", lines=lines) + body}

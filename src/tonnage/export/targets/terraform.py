@@ -1,0 +1,115 @@
+"""
+Terraform: the node group of a plan's instances on GKE, EKS or AKS, in Terraform's JSON syntax.
+
+JSON instead of HCL, because a JSON writer quotes every name; `${` and `%{`, which Terraform would expand inside a text,
+are doubled. The cluster is the reader's own and comes in as a variable.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.target import Target
+from tonnage.version import __version__
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="terraform",
+    title="Terraform",
+    version="JSON configuration syntax of 1.x",
+    files=("nodes.tf.json",),
+    start="terraform apply, in the folder of your cluster's module",
+    source="hashicorp/terraform-provider-google 7189bc4, -aws 88c078b, -azurerm c953854: website/docs/r",
+)
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`nodes.tf.json`."""
+    d = deployment(plan, option)
+    if d.provider not in GROUPS:
+        raise BadRequest(
+            f"Terraform files are written for node groups of {', '.join(GROUPS)}, and the plan rents at {d.provider}; "
+            "export to skypilot or dstack, or plan with --provider"
+        )
+    variables, kind, group = GROUPS[d.provider](d)
+    document = {
+        "//": [f"Written by Tonnage {__version__}.", *d.lines],
+        "variable": {name: {"type": shape, "description": about} for name, (shape, about) in variables.items()},
+        "resource": {kind: {d.name: _literal(group) | _references(variables)}},
+    }
+    return {"nodes.tf.json": json.dumps(document, indent=2) + "\n"}
+
+
+Group = tuple[dict[str, tuple[str, str]], str, dict[str, Any]]
+
+
+def _gke(d: Deployment) -> Group:
+    if d.instance_type.startswith("n1-"):
+        raise BadRequest(
+            f"{d.instance_type} has accelerators attached one by one; export to skypilot, which attaches them"
+        )
+    config = {
+        "machine_type": d.instance_type, "disk_size_gb": d.disk_gb, "spot": d.spot,
+        "oauth_scopes": ["https://www.googleapis.com/auth/cloud-platform"], "labels": {"tonnage-plan": d.name},
+    }  # fmt: skip
+    return (
+        {
+            "cluster": ("string", "id of the GKE cluster"),
+            "node_locations": ("list(string)", f"zone of {d.region} with quota"),
+        },
+        "google_container_node_pool",
+        {"name": d.name, "node_count": d.instances, "node_config": config},
+    )
+
+
+def _eks(d: Deployment) -> Group:
+    size = {"desired_size": d.instances, "min_size": d.instances, "max_size": d.instances + 1}
+    return (
+        {
+            "cluster_name": ("string", "name of the EKS cluster"),
+            "node_role_arn": ("string", "role of its nodes"),
+            "subnet_ids": ("list(string)", f"subnets in {d.region}"),
+        },
+        "aws_eks_node_group",
+        {
+            "node_group_name": d.name, "capacity_type": "SPOT" if d.spot else "ON_DEMAND", "disk_size": d.disk_gb,
+            "instance_types": [d.instance_type], "ami_type": "AL2023_x86_64_NVIDIA", "scaling_config": size,
+            "labels": {"tonnage-plan": d.name},
+        },
+    )  # fmt: skip
+
+
+def _aks(d: Deployment) -> Group:
+    size = d.instance_type if d.instance_type.startswith("Standard_") else f"Standard_{d.instance_type}"
+    spot: dict[str, Any] = {"priority": "Spot", "eviction_policy": "Delete", "spot_max_price": -1} if d.spot else {}
+    return (
+        {"kubernetes_cluster_id": ("string", f"id of the AKS cluster in {d.region}")},
+        "azurerm_kubernetes_cluster_node_pool",
+        {
+            # Names of pools have at most twelve letters and digits.
+            "name": d.name.replace("-", "")[:12], "vm_size": size, "node_count": d.instances,
+            "os_disk_size_gb": d.disk_gb, "node_labels": {"tonnage-plan": d.name}, **spot,
+        },
+    )  # fmt: skip
+
+
+GROUPS = {"gcp": _gke, "aws": _eks, "azure": _aks}
+"""Provider -> its variables, the resource, and what the plan says of it."""
+
+
+def _references(variables: dict[str, tuple[str, str]]) -> dict[str, str]:
+    return {name: f"${{var.{name}}}" for name in variables}
+
+
+def _literal(value: Any) -> Any:
+    """Texts that Terraform takes as they are."""
+    if isinstance(value, dict):
+        return {name: _literal(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_literal(inner) for inner in value]
+    return value.replace("${", "$${").replace("%{", "%%{") if isinstance(value, str) else value

@@ -1,0 +1,77 @@
+"""Node groups of a plan: arguments that the provider documents, the plan's instances, inert names."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.export.plans import TWO_NODES, plan
+from tests.export.test_hostile import HOSTILE
+
+from tonnage import export
+from tonnage.errors import BadRequest
+
+SCHEMA = Path(__file__).parents[2] / "tools" / "export-validators" / "terraform.schema.json"
+AWS = {"provider": "aws", "instance_type": "p5.48xlarge", "region": "us-east-1"}
+AZURE = {"provider": "azure", "instance_type": "ND96isr_H100_v5", "region": "eastus"}
+
+
+def written(**changes: Any) -> dict[str, Any]:
+    made = plan(**changes)
+    document: dict[str, Any] = json.loads(export.export(made, made.options[0], to="terraform")["nodes.tf.json"])
+    return document
+
+
+@pytest.mark.parametrize("changes", [{}, AWS, AZURE, {**AWS, "term": "spot"}, {**AZURE, "term": "spot"}, TWO_NODES])
+def test_arguments_are_those_of_the_providers_documents(changes: dict[str, Any]) -> None:
+    known = json.loads(SCHEMA.read_text(encoding="utf-8"))["resources"]
+    document = written(**changes)
+    ((kind, groups),) = document["resource"].items()
+    (group,) = groups.values()
+    assert set(group) <= set(known[kind]["arguments"]) and set(known[kind]["required"]) <= set(group)
+    for block, arguments in known[kind]["blocks"].items():
+        assert set(group.get(block, {})) <= set(arguments)
+    assert {re.fullmatch(r"\$\{var\.(\w+)\}", v)[1] for v in group.values() if str(v).startswith("${")} == set(
+        document["variable"]
+    )  # type: ignore[index]
+
+
+def test_the_plans_instances_arrive() -> None:
+    (pool,) = written()["resource"]["google_container_node_pool"].values()
+    assert (pool["node_count"], pool["node_config"]["machine_type"], pool["node_config"]["spot"]) == (
+        1,
+        "a3-highgpu-8g",
+        False,
+    )
+    (group,) = written(**AWS, term="spot", instances=3)["resource"]["aws_eks_node_group"].values()
+    assert group["instance_types"] == ["p5.48xlarge"] and group["capacity_type"] == "SPOT"
+    assert group["scaling_config"] == {"desired_size": 3, "min_size": 3, "max_size": 4}
+    (azure,) = written(**AZURE)["resource"]["azurerm_kubernetes_cluster_node_pool"].values()
+    assert azure["vm_size"] == "Standard_ND96isr_H100_v5" and re.fullmatch(r"[a-z][a-z0-9]{0,11}", azure["name"])
+
+
+def test_other_providers_are_refused_with_the_targets_that_can() -> None:
+    with pytest.raises(BadRequest, match="gcp, aws, azure, and the plan rents at nebius"):
+        written(provider="nebius")
+    with pytest.raises(BadRequest, match="attached one by one"):
+        written(instance_type="n1-standard-8")
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "a/${var.x}", "a/%{ for x in y }z%{ endfor }"])
+def test_names_are_texts(name: str) -> None:
+    for changes in ({"provider": "gcp"}, {"provider": "aws"}, {"provider": "azure"}):
+        document = written(model=name if "/" in name else f"a/{name}", instance_type=name, **changes)
+        (groups,) = document["resource"].values()
+        (group,) = groups.values()
+        texts = [text for text in _texts(group) if not re.fullmatch(r"\$\{var\.\w+\}", text)]
+        assert all(not re.search(r"(?<!\$)\$\{|(?<!%)%\{", text) for text in texts)
+        assert any(name.replace("${", "$${").replace("%{", "%%{") in text for text in texts)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for inner in value.values() for text in _texts(inner)]
+    return [text for inner in value for text in _texts(inner)] if isinstance(value, list) else [str(value)]
