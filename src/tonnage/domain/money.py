@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import date
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -169,7 +169,7 @@ class CarbonIntensity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     as_of: str = ""
 
 
-@lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024)
 def is_stale(as_of: str, *, today: date) -> bool:
     """
     Whether a price of that date is older than 90 days; a month counts from its last day, an undated one is stale.
