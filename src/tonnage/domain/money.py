@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import date
 from typing import Final, Literal
 
@@ -191,6 +192,7 @@ class CarbonIntensity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     as_of: str = ""
 
 
+@functools.lru_cache(maxsize=1024)
 def is_stale(as_of: str, *, today: date) -> bool:
     """
     Whether a price of that date is older than 90 days; a month counts from its last day, an undated one is stale.

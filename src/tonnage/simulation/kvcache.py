@@ -119,7 +119,7 @@ def kv_pool(
     device: Device | None = None,
 ) -> KvPool:
     """
-    The cache pool of one rank and whether the demand fits it; `engine` has its settings filled (`engines.settings`).
+    The cache pool of one rank and whether the demand fits it; `engine` has its settings filled (`engines.registry`).
 
     `device` says what a log knows better than the catalogue.
     """
