@@ -24,7 +24,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Rejection, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
 from tonnage.domain.sessions import SessionCosts
-from tonnage.domain.workload import Lengths, Serve
+from tonnage.domain.workload import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import frontier
@@ -36,7 +36,6 @@ from tonnage.planning.core.rejections import Infeasible, by_reason, nearest_of_e
 from tonnage.planning.core.relaxing import answer_or_relax
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
-from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.break_even import serve_break_even
 from tonnage.planning.serve.day import fleet_day
@@ -44,9 +43,9 @@ from tonnage.planning.serve.decide import Priced, best_of_each, decide_candidate
 from tonnage.planning.serve.option import Candidate, bills_of, load_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
-from tonnage.planning.sessions.reuse import with_reuse
+from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site, none_passes, sites
-from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
+from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 
 __all__ = ["plan_serve"]
 
@@ -207,13 +206,7 @@ def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iter
 def _outcome(request: Serve, model: Model, site: Site, configuration: Configuration) -> Candidate | Infeasible:
     """The configuration by the mean field: what one replica takes, or why it cannot serve."""
 
-    def build(lengths: Lengths) -> Replica:
-        return build_replica(model=model, accelerator=site.accelerator, configuration=configuration, lengths=lengths)
-
-    def best_of(replica: Replica) -> Point | None:
-        return largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
-
-    replica = with_reuse(request, configuration, build=build, best_of=best_of)
+    replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
     if not replica.verdict.ok or replica.times is None:
         return Infeasible(configuration=configuration, verdict=replica.verdict)
     load = load_of(request, replica)

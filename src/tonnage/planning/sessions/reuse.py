@@ -18,7 +18,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage.catalog.sessions import session_profile
-from tonnage.domain.model import StateSpace
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.model import Model, StateSpace
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import PrefixReuse, SessionClass, SessionProfile, Spread, TierShare
@@ -26,11 +27,21 @@ from tonnage.domain.workload import Lengths, Serve
 from tonnage.errors import BadRequest
 from tonnage.physics.memory import kv_bytes_per_token
 from tonnage.physics.offload import LINK_SHARE
-from tonnage.planning.replica import Replica
-from tonnage.simulation.capacity import Point
+from tonnage.planning.replica import Replica, build_replica
+from tonnage.planning.serve.option import load_of
+from tonnage.simulation.capacity import Point, largest_concurrency
 from tonnage.simulation.session_steady import SteadyTier, SteadyTurns, found_in, kept_for_s, steady_turns
 
-__all__ = ["check_sessions", "draw_reused", "drawn_turns", "lengths_of", "profile_of", "reused_at", "with_reuse"]
+__all__ = [
+    "check_sessions",
+    "draw_reused",
+    "drawn_turns",
+    "lengths_of",
+    "profile_of",
+    "reused_at",
+    "reusing_replica",
+    "with_reuse",
+]
 
 ROUNDS: Final = 6
 """Of rate and hits, at most."""
@@ -147,6 +158,11 @@ def drawn_turns(profile: SessionProfile, *, prompt_tokens: float, output_tokens:
     return turns._replace(output=turns.output * output_tokens / float(turns.output.mean()))
 
 
+def _too_short(profile: SessionProfile, lengths: Lengths) -> bool:
+    """Prompts that end within what their sessions share, as break-even points may ask for."""
+    return sum(tokens * share for tokens, share in profile.shared) >= 0.9 * lengths.prompt_tokens
+
+
 def lengths_of(profile: SessionProfile, lengths: Lengths) -> Lengths:
     """Lengths that follow from sessions whose turns or system prompt the request states itself."""
     import numpy as np
@@ -173,7 +189,7 @@ def with_reuse(
     plain = build(lengths)
     profile = profile_of(request.sessions, lengths)
     caching = plain.engine.prefix_caching if plain.times is not None else None
-    if profile is None or not caching or plain.times is None:
+    if profile is None or not caching or plain.times is None or _too_short(profile, lengths):
         return plain
     turns = drawn_turns(profile, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
     long_prompt = lengths.prompt_p95 or float(np.quantile(turns.prompt, 0.95))
@@ -201,6 +217,20 @@ def _apart(turns: SteadyTurns, answered_s: float) -> SteadyTurns:
     import numpy as np
 
     return turns._replace(gap_s=np.maximum(turns.gap_s, answered_s), until_s=np.maximum(turns.until_s, answered_s))
+
+
+def reusing_replica(
+    request: Serve, configuration: Configuration, *, model: Model, accelerator: Accelerator
+) -> Replica:  # fmt: skip
+    """The replica of a configuration for the request's lengths and sessions."""
+
+    def build(lengths: Lengths) -> Replica:
+        return build_replica(model=model, accelerator=accelerator, configuration=configuration, lengths=lengths)
+
+    def best_of(replica: Replica) -> Point | None:
+        return largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
+
+    return with_reuse(request, configuration, build=build, best_of=best_of)
 
 
 def reused_at(
