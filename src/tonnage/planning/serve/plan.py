@@ -43,7 +43,7 @@ from tonnage.planning.serve.decide import Priced, best_of_each, decide_candidate
 from tonnage.planning.serve.option import Candidate, bills_of, load_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
-from tonnage.planning.sessions.reuse import reusing_replica
+from tonnage.planning.sessions.reuse import reusing_replica, sessions_assumed
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 
@@ -123,6 +123,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
             today=today,
             assumed=(
                 *narrative.assumptions(request, model, additions=additions),
+                *sessions_assumed(request),
                 *notes_among((o.configuration for o in ranked), additions=additions),
             ),
         ),

@@ -40,6 +40,7 @@ __all__ = [
     "profile_of",
     "reused_at",
     "reusing_replica",
+    "sessions_assumed",
     "with_reuse",
 ]
 
@@ -308,6 +309,23 @@ def _of_store(request: Serve, rate_per_s: float) -> float:
     room = request.sessions.kv_store_bytes or 0.0
     whole = (request.rate_per_s or rate_per_s) * request.shape.peak_to_mean
     return room * min(1.0, rate_per_s / whole)
+
+
+def sessions_assumed(request: Serve) -> tuple[str, ...]:
+    """What is taken for granted of prompts that come back."""
+    profile = profile_of(request.sessions, request.lengths)
+    if profile is None:
+        why = "as asked" if not request.sessions.reuse else "none is known of this traffic; state turns and turn_gap"
+        return (f"every prompt is computed in full: prefix caching is on, and finds nothing ({why})",)
+    fields = request.sessions
+    slower = fields.kv_host_bytes or fields.kv_nvme_bytes or fields.kv_store_bytes
+    own = "cache beyond the accelerators is to be turned on in the engine; exported files leave it off"
+    return (
+        *([own] if slower else []),
+        f"sessions '{profile.name}': {profile.source}",
+        "a router that follows prefixes: a session stays on its replica while loads are even",
+        "hits are those of a warm cache at a replica's capacity, where it is shared by most sessions",
+    )
 
 
 def draw_reused(request: Serve, replica: Replica, *, requests: Any) -> Any:
