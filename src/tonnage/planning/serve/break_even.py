@@ -23,10 +23,11 @@ from tonnage.domain.requests.common import Lengths, Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced_option
 from tonnage.planning.core.header import Infeasible
-from tonnage.planning.replica import Replica, build_replica
+from tonnage.planning.replica import Replica
 from tonnage.planning.serve.chance import Curve, Odds
 from tonnage.planning.serve.decide import rank_of
 from tonnage.planning.serve.option import SEATS, Candidate, bills_of, has_objectives, load_of, replicas_of, share_of
+from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, largest_concurrency
 from tonnage.units import show
@@ -237,7 +238,7 @@ def _late(
         site = sites.get((c.accelerator, c.intra_link))
         if site is None or c.accelerator in kept or len(kept) >= LATE:
             continue
-        replica = build_replica(model=model, accelerator=site.accelerator, configuration=c, lengths=request.lengths)
+        replica = reusing_replica(request, c, model=model, accelerator=site.accelerator)
         curve = Curve(request, replica, load=load_of(request, replica))
         kept[c.accelerator] = _PlacedReplica(
             site=site, configuration=c, replica=replica, scale=1.0, curve=curve, odds={}, bills={}
@@ -270,8 +271,8 @@ def _at_lengths(request: Serve, chance: _PlacedReplica, model: Model) -> list[tu
         asked = _with_lengths(request, share)
         if model.max_context is not None and _whole(asked.lengths) > model.max_context:
             continue
-        replica = chance.replica if power == 0 else build_replica(
-            model=model, accelerator=chance.site.accelerator, configuration=chance.configuration, lengths=asked.lengths
+        replica = chance.replica if power == 0 else reusing_replica(
+            asked, chance.configuration, model=model, accelerator=chance.site.accelerator
         )  # fmt: skip
         if not replica.verdict.ok or replica.times is None or load_of(asked, replica).max_concurrency < 1:
             continue
@@ -293,6 +294,7 @@ def _with_lengths(request: Serve, share: float) -> Serve:
             profile=None,
             **tail,
         ),
+        sessions=replace(request.sessions, profile=request.sessions.profile or lengths.profile),
     )
 
 

@@ -25,7 +25,6 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Rejection, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
-from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.sessions import SessionCosts
 from tonnage.engines.registry import engine_spec
@@ -45,7 +44,6 @@ from tonnage.planning.core.header import (
 from tonnage.planning.core.ranking import with_verdicts
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
-from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.break_even import serve_break_even
 from tonnage.planning.serve.chance import Curve, Odds
@@ -61,10 +59,10 @@ from tonnage.planning.serve.option import Candidate, bills_of, has_objectives, l
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
 from tonnage.planning.serve.tokens import tokens_instead
-from tonnage.planning.sessions.reuse import with_reuse
+from tonnage.planning.sessions.reuse import reusing_replica, sessions_assumed
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.pricing.bills import primary_first
-from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
+from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 
 __all__ = ["outcome_of", "plan_serve", "serve_options"]
 
@@ -146,6 +144,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
             today=today,
             assumed=(
                 *narrative.assumptions(request, model, additions=additions),
+                *sessions_assumed(request),
                 *notes_among((o.configuration for o in ranked), model=model.id, additions=additions),
             ),
         ),
@@ -324,13 +323,7 @@ def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iter
 def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
     """The configuration by the mean field: what one replica takes, or why it cannot serve."""
 
-    def build(lengths: Lengths) -> Replica:
-        return build_replica(model=model, accelerator=site.accelerator, configuration=configuration, lengths=lengths)
-
-    def best_of(replica: Replica) -> Point | None:
-        return largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
-
-    replica = with_reuse(request, configuration, build=build, best_of=best_of)
+    replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
     if not replica.verdict.ok or replica.times is None:
         return Infeasible(configuration=configuration, verdict=replica.verdict)
     load = load_of(request, replica)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from typing import Final
 
@@ -10,13 +9,12 @@ from msgspec.structs import replace
 
 from tonnage.domain.model import Model
 from tonnage.domain.plan import ServeOption
-from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import CacheSize, CacheTier, RouteHits, SessionCosts, SessionProfile
-from tonnage.planning.replica import Replica, build_replica
+from tonnage.planning.replica import Replica
 from tonnage.planning.serve.option import Candidate, bills_of, load_of, replicas_of
-from tonnage.planning.sessions.reuse import profile_of, with_reuse
+from tonnage.planning.sessions.reuse import profile_of, reusing_replica
 from tonnage.simulation.capacity import Point, largest_concurrency
 from tonnage.units import GiB
 
@@ -72,11 +70,7 @@ def _sizes(
             ways.append((f"{size / GiB:,.0f} GiB of host memory a node", more, False))
     ways.append(("room for everything", replace(request, sessions=replace(fields, kv_host_bytes=UNBOUNDED)), False))
     configuration, site = found.configuration, found.site
-
-    def build(lengths: Lengths) -> Replica:
-        return build_replica(model=model, accelerator=site.accelerator, configuration=configuration, lengths=lengths)
-
-    seen = [(name, asked, now, *_capacity(asked, found, build=build)) for name, asked, now in ways]
+    seen = [(name, asked, now, *_capacity(asked, found, model=model)) for name, asked, now in ways]
     own = next((best.rate_per_s for _, _, now, _, best in seen if now and best is not None), None)
     # The plan's own capacity may be simulated; the others are as much more or less as the steady state says.
     factor = found.best.rate_per_s / own if own else 1.0
@@ -99,14 +93,11 @@ def _sizes(
     return tuple(sizes)
 
 
-def _capacity(
-    request: Serve, found: Candidate, *, build: Callable[[Lengths], Replica]
-) -> tuple[Replica, Point | None]:  # fmt: skip
-    def best_of(replica: Replica) -> Point | None:
-        return largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
-
-    replica = with_reuse(request, found.configuration, build=build, best_of=best_of)
-    return replica, best_of(replica)
+def _capacity(request: Serve, found: Candidate, *, model: Model) -> tuple[Replica, Point | None]:
+    """The replica of the option for a request with another cache, and the most that it takes."""
+    replica = reusing_replica(request, found.configuration, model=model, accelerator=found.site.accelerator)
+    best = largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
+    return replica, best
 
 
 def _routes(request: Serve, option: ServeOption, *, profile: SessionProfile) -> tuple[RouteHits, ...]:

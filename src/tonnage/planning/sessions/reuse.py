@@ -18,7 +18,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage.catalog.sessions import session_profile
-from tonnage.domain.model import StateSpace
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.model import Model, StateSpace
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
@@ -27,11 +28,22 @@ from tonnage.domain.sessions import PrefixReuse, SessionClass, SessionProfile, S
 from tonnage.errors import BadRequest
 from tonnage.physics.memory import kv_bytes_per_token
 from tonnage.physics.offload import LINK_SHARE
-from tonnage.planning.replica import Replica
-from tonnage.simulation.capacity import Point
+from tonnage.planning.replica import Replica, build_replica
+from tonnage.planning.serve.option import load_of
+from tonnage.simulation.capacity import Point, largest_concurrency
 from tonnage.simulation.session_steady import SteadyTier, SteadyTurns, found_in, kept_for_s, steady_turns
 
-__all__ = ["check_sessions", "draw_reused", "drawn_turns", "lengths_of", "profile_of", "reused_at", "with_reuse"]
+__all__ = [
+    "check_sessions",
+    "draw_reused",
+    "drawn_turns",
+    "lengths_of",
+    "profile_of",
+    "reused_at",
+    "reusing_replica",
+    "sessions_assumed",
+    "with_reuse",
+]
 
 ROUNDS: Final = 6
 """Of rate and hits, at most."""
@@ -148,6 +160,11 @@ def drawn_turns(profile: SessionProfile, *, prompt_tokens: float, output_tokens:
     return turns._replace(output=turns.output * output_tokens / float(turns.output.mean()))
 
 
+def _too_short(profile: SessionProfile, lengths: Lengths) -> bool:
+    """Prompts that end within what their sessions share, as break-even points may ask for."""
+    return sum(tokens * share for tokens, share in profile.shared) >= 0.9 * lengths.prompt_tokens
+
+
 def lengths_of(profile: SessionProfile, lengths: Lengths) -> Lengths:
     """Lengths that follow from sessions whose turns or system prompt the request states itself."""
     import numpy as np
@@ -174,7 +191,7 @@ def with_reuse(
     plain = build(lengths)
     profile = profile_of(request.sessions, lengths)
     caching = plain.engine.prefix_caching if plain.times is not None else None
-    if profile is None or not caching or plain.times is None:
+    if profile is None or not caching or plain.times is None or _too_short(profile, lengths):
         return plain
     turns = drawn_turns(profile, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
     long_prompt = lengths.prompt_p95 or float(np.quantile(turns.prompt, 0.95))
@@ -202,6 +219,20 @@ def _apart(turns: SteadyTurns, answered_s: float) -> SteadyTurns:
     import numpy as np
 
     return turns._replace(gap_s=np.maximum(turns.gap_s, answered_s), until_s=np.maximum(turns.until_s, answered_s))
+
+
+def reusing_replica(
+    request: Serve, configuration: Configuration, *, model: Model, accelerator: Accelerator
+) -> Replica:  # fmt: skip
+    """The replica of a configuration for the request's lengths and sessions."""
+
+    def build(lengths: Lengths) -> Replica:
+        return build_replica(model=model, accelerator=accelerator, configuration=configuration, lengths=lengths)
+
+    def best_of(replica: Replica) -> Point | None:
+        return largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
+
+    return with_reuse(request, configuration, build=build, best_of=best_of)
 
 
 def reused_at(
@@ -279,6 +310,23 @@ def _of_store(request: Serve, rate_per_s: float) -> float:
     room = request.sessions.kv_store_bytes or 0.0
     whole = (request.rate_per_s or rate_per_s) * request.shape.peak_to_mean
     return room * min(1.0, rate_per_s / whole)
+
+
+def sessions_assumed(request: Serve) -> tuple[str, ...]:
+    """What is taken for granted of prompts that come back."""
+    profile = profile_of(request.sessions, request.lengths)
+    if profile is None:
+        why = "as asked" if not request.sessions.reuse else "none is known of this traffic; state turns and turn_gap"
+        return (f"every prompt is computed in full: prefix caching is on, and finds nothing ({why})",)
+    fields = request.sessions
+    slower = fields.kv_host_bytes or fields.kv_nvme_bytes or fields.kv_store_bytes
+    own = "cache beyond the accelerators is to be turned on in the engine; exported files leave it off"
+    return (
+        *([own] if slower else []),
+        f"sessions '{profile.name}': {profile.source}",
+        "a router that follows prefixes: a session stays on its replica while loads are even",
+        "hits are those of a warm cache at a replica's capacity, where it is shared by most sessions",
+    )
 
 
 def draw_reused(request: Serve, replica: Replica, *, requests: Any) -> Any:
