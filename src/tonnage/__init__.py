@@ -42,16 +42,19 @@ if TYPE_CHECKING:
     from tonnage.domain.requests.typed import (
         AdoptFields,
         BatchFields,
+        CalibrateFields,
         FinetuneFields,
         FitFields,
         FleetFields,
         InferFields,
         LifecycleFields,
         RentOrBuyFields,
+        RlFields,
         ServeFields,
         SimulateFields,
         TrainFields,
     )
+    from tonnage.domain.rl_plan import RlPlan
     from tonnage.domain.simulate import Simulated
     from tonnage.domain.train_plan import TrainPlan
     from tonnage.measure.train.probe import Probe
@@ -73,6 +76,7 @@ __all__ = [
     "plan_from_file",
     "plan_infer",
     "plan_lifecycle",
+    "plan_rl",
     "plan_serve",
     "plan_train",
     "predict",
@@ -164,6 +168,19 @@ def plan_infer(model: str, *, additions: Additions | None = None, **fields: Unpa
         A field is wrong. That nothing carries the load is an answer: `feasible` is False.
     """
     plan: InferPlan = _planned("infer", {"model": model, **fields}, additions=additions)
+    return plan
+
+
+def plan_rl(model: str, *, additions: Additions | None = None, **fields: Unpack[RlFields]) -> RlPlan:
+    """
+    Accelerators for rollout and training of reinforcement learning. Fields as in `tonnage plan rl --help`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That nothing does the steps is an answer: `feasible` is False.
+    """
+    plan: RlPlan = _planned("rl", {"model": model, **fields}, additions=additions)
     return plan
 
 
@@ -400,19 +417,16 @@ def compare(
 
 
 def calibrate(
-    *measurements: str,
-    points: Sequence[str] = (),
-    save: str | None = None,
-    additions: Additions | None = None,
-    **fields: Any,
-) -> Calibrated:
+    *measurements: str, points: Sequence[str] = (), save: str | None = None, options: Mapping[str, Any] | None = None,
+    additions: Additions | None = None, **fields: Unpack[CalibrateFields],
+) -> Calibrated:  # fmt: skip
     """
     A user's measurements become the numbers of their stack: files of `tonnage measure serve`, or of other tools.
 
     A metrics page's address and `history:12` are taken too; `points` are rows as pasted, with their lengths: "TPOT 21
-    ms at 32 clients, 1024/256 tokens". Fields are `accelerator`, `model` (one, or one a measurement), `engine`,
-    `engine_version`, `options`, `weights`, `tp` and `pp`.
-    `save` is a file to write, which later answers take as `Additions(paths=[...])`, or "user": every one takes it.
+    ms at 32 clients, 1024/256 tokens". Fields are those of `tonnage fields calibrate`; `options` maps engine settings
+    to values (max_num_seqs=16). `save` is a file to write, which later answers take as `Additions(paths=[...])`, or
+    "user": every one takes it.
 
     Raises
     ------
@@ -425,10 +439,14 @@ def calibrate(
     from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.points import read_points
     from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.requests.calibrate import stacks_of
+    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
 
+    own = additions or NOTHING
     found = read_points(measurements, points)
-    fitted = answer(list(zip(found, stacks_of(found, fields), strict=True)), additions=additions or NOTHING)
+    settings = tuple(f"{name}={value}" for name, value in (options or {}).items())
+    given = {**fields, **({"option": settings} if settings else {})}
+    asked = calibrate_request(given, additions=own)
+    fitted = answer(list(zip(found, stacks_of(found, asked), strict=True)), additions=own, machine=asked.machine or "")
     if save is not None:
         saved_calibration(fitted.calibration, None if save == "user" else Path(save))
     return fitted

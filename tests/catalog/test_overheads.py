@@ -38,10 +38,17 @@ def test_an_engine_unmeasured_on_a_vendor_borrows_the_vendors_factors() -> None:
 
 def test_the_host_of_an_engine_is_the_same_on_every_vendors_parts() -> None:
     measured, borrowed = (engine_times("sglang", vendor=v).values for v in ("NVIDIA", "AMD"))
-    host = ("step_s", "sequence_s", "prefill_launch_s", "prefill_routed_s", "request_s", "prompt_s")
+    host = ("step_s", "sequence_s", "prefill_launch_s", "prefill_routed_s", "request_s")
     assert [borrowed[name] for name in host] == [measured[name] for name in host]
     assert borrowed["prefill_launch_s"] > 0
-    assert borrowed["memory"] != measured["memory"]
+    assert borrowed["memory"] != measured.get("memory", 1.0)
+
+
+def test_an_architecture_may_be_fitted_apart_from_its_makers_others() -> None:
+    """Cards of two dies reach half of what their data sheet says; the maker's next generation does not."""
+    dies, others = (engine_times("vllm", vendor="AMD", architecture=name) for name in ("CDNA2", "CDNA3"))
+    assert dies.values["memory"] > 1.5 > others.values["memory"]
+    assert others.values == engine_times("vllm", vendor="AMD").values
 
 
 def test_an_unknown_engine_is_a_generic_one() -> None:

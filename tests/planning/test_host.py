@@ -6,12 +6,22 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage import catalog
+from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Layout
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.plan import Bill
 from tonnage.errors import Unmeasured
 from tonnage.planning.batch.plan import plan_batch
-from tonnage.planning.host import energy_use, host_factor, machine_power, offer_of, serving_needs, serving_processes
+from tonnage.planning.deployment import resolve
+from tonnage.planning.host import (
+    energy_use,
+    host_factor,
+    machine_power,
+    offer_of,
+    serving_load,
+    serving_needs,
+    serving_processes,
+)
 from tonnage.planning.requests.serve import batch_request, serve_request
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.report.wording import need_text, starving
@@ -139,3 +149,20 @@ def test_idle_draws_less_and_more_accelerators_more() -> None:
 def test_where_the_grid_is_unknown_carbon_is_absent() -> None:
     use = energy_use(H100, count=1, busy=1.0, bill=replace(BILL, provider="vast", region="", country=""))
     assert use is not None and use.kg_co2_per_month is None and use.grams_per_kwh is None
+
+
+def test_boards_draw_more_the_more_they_read_and_multiply() -> None:
+    at = resolve(
+        ServeCase(model="Qwen/Qwen3-14B", accelerator="h100-sxm5-80gb", traffic=Traffic(concurrency=8.0), isl=250.0,
+                  osl=620.0, engine="vllm")
+    )  # fmt: skip
+
+    def share(running: float, tpot_s: float) -> float:
+        load = serving_load(at, running=running, tpot_s=tpot_s, requests_per_s=running / tpot_s / 620.0)
+        assert load.low < load.value <= load.high <= 1.0
+        return load.value
+
+    idle = catalog.parameter("server_power", "idle_share_of_max").value
+    assert share(1.0, 10.0) == pytest.approx(idle, abs=0.01)
+    assert idle < share(1.0, 0.012) < share(64.0, 0.016) < share(192.0, 0.022) <= 1.0
+    assert share(4096.0, 0.02) == 1.0

@@ -106,3 +106,19 @@ def test_a_mixed_step_carries_it_and_a_decode_step_does_not() -> None:
     extra = own.mixed_step_s(**asked, context=64_000.0) - plain.mixed_step_s(**asked, context=64_000.0)
     assert extra == pytest.approx(0.54 * slope)
     assert own.decode_s(64, 64_000.0) == plain.decode_s(64, 64_000.0)
+
+
+def test_builds_since_the_autumn_of_2025_keep_no_scores_of_long_prompts() -> None:
+    """-fa auto: a prompt of 8k grows nearly with its length, where scores in memory grow with its square."""
+
+    def ttft_s(build: str, tokens: float) -> float:
+        found = predict_serve(
+            ServeCase(model="Qwen/Qwen2.5-7B", accelerator="gb10", traffic=Traffic(batch=1.0, static=True), isl=tokens,
+                      osl=2.0, precision=Precision(weights="gguf-q8_0", kv="fp16", activations="fp16"),
+                      engine="llamacpp", engine_version=build)
+        )  # fmt: skip
+        assert found.ttft_s is not None
+        return found.ttft_s.mean
+
+    assert ttft_s("b6918", 8192.0) < 0.8 * ttft_s("b6100", 8192.0)
+    assert ttft_s("b6918", 8192.0) < 2.5 * ttft_s("b6918", 4096.0)

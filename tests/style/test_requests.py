@@ -26,6 +26,7 @@ DERIVED = {
     ("per_node", "planning/requests/fleet.py"): "from the number of accelerators",
     ("buckets", "planning/requests/fleet.py"): "one, where neither a number nor a list is given",
     ("machine", "planning/requests/cost.py"): "the usual server, whose accelerator and key are two attributes",
+    ("option", "web/app.py"): "which option of a plan is exported or opened; an engine's setting elsewhere",
     ("think_time", "planning/requests/serve.py"): "of a user, turned into a rate",
 }
 """Fields whose default follows from other fields, so that no attribute holds it."""

@@ -61,3 +61,14 @@ def test_an_interval_without_factors_keeps_its_ratio_around_the_left_out_number(
     )  # fmt: skip
     (found,) = left_out_scores([base], {("a", "energy_per_token_j"): LeftOut(4.0, "")})
     assert (found.predicted, found.low, found.high) == (4.0, 2.0, 6.0)
+
+
+def test_an_interval_keeps_what_a_queue_adds_to_its_tables_factor() -> None:
+    level = "calibrated:steady"
+    width = factor("serve", "ttft_s", rung=level)
+    base = Score(
+        id="a", block="B", kind="serve", quantity="ttft_ms", measured=30.0, labels=Labels(), predicted=10.0,
+        low=10.0 / width, high=20.0 * width, level=level,
+    )  # fmt: skip
+    (found,) = left_out_scores([base], {("a", "ttft_ms"): LeftOut(5.0, level)})
+    assert (found.low, found.high) == pytest.approx((5.0 / width, 10.0 * width))

@@ -39,7 +39,7 @@ EVERY = 2
 
 EngineKey = tuple[str, str, str]
 
-STACKS: frozenset[EngineKey] = frozenset({("vllm", "AMD", "0.8")})
+STACKS: frozenset[EngineKey] = frozenset({("vllm", "AMD", "0")})
 """
 Fits from which the factors of a vendor's stack were read (engine `*`).
 

@@ -8,8 +8,8 @@ Fit the 90 % factors of every estimate and write them where predictions look the
 The residuals are those of tools/calibration/left_out.csv.gz: each number as predicted without its accelerator, family,
 engine and source. One factor per kind, quantity and level is fitted on whole groups (tonnage.validation.intervals),
 coverage on groups left out is printed, and src/tonnage/catalog/data/intervals/*.csv is rewritten. Quantities that no
-measurement covers keep their row. Rows that contradict themselves (`contradicting`) are scored like all others but
-teach no width; the last lines say what share of them is inside.
+measurement covers keep their row. Rows that contradict themselves (`contradicting`) or that were served at a rate
+(`queueing`) are scored like all others but teach no width; the last lines say what share of them is inside.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
     every = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path)]
     rows = [row for row in every if row.usable and row.table not in unseen]
     scores = [item for item in left_out(rows) if given.kind in (None, item.kind)]
-    doubtful = contradicting(rows)
+    doubtful = contradicting(rows) | queueing(rows)
     factors = fit(item for item in scores if item.id not in doubtful)
     for found in factors:
         groups, every = ("-" if s is None else f"{s:.3f}" for s in (found.coverage_90, found.coverage_rows))
@@ -97,6 +97,16 @@ def contradicting(rows: Iterable[Row]) -> set[str]:
         if any(_share_of_peak(row) > MOST_OF_PEAK for row in own):
             found |= {row.id for row in own}
     return found
+
+
+def queueing(rows: Iterable[Row]) -> set[str]:
+    """
+    Ids of rows that were served at a rate.
+
+    Their intervals are those of a closed loop and, on top, what a rate near the knee makes of its error
+    (`planning.replica.queueing_of`): as teachers of the first part they would count the second twice.
+    """
+    return {row.id for row in rows if text(row, "load") == "open_loop"}
 
 
 def _run(row: Row) -> tuple[str, str, str]:

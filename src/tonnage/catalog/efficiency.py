@@ -11,12 +11,13 @@ from __future__ import annotations
 import csv
 import zlib
 from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import product
 from math import exp, inf, log
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -89,7 +90,7 @@ def ladder(
     bare = family in known and not known[family].grids
     if bare:
         notes = (f"{family} brings its own kernels, which nobody has tabulated: generic curve",)
-        grids: dict[str, Grid] = {}
+        grids: Mapping[str, Grid] = {}
     else:
         if not any(family in families for families in _measured().values()):
             notes = (f"no kernel tables of {family}: those of {SERVING_ENGINE} stand in",)
@@ -225,29 +226,75 @@ def _part(accelerator: Accelerator) -> _Part:
     )
 
 
+class _Place(NamedTuple):
+    """Where a grid lies, and what it is changed by."""
+
+    donor: str
+    family: str
+    at: int
+    length: int
+    rung: Rung
+    alike: _Likeness
+
+
+class _Grids:
+    """Grids by key, each decoded when somebody asks for it: a model uses ten of a hundred."""
+
+    def __init__(self, places: dict[str, _Place]) -> None:
+        self._places = places
+        self._read: dict[str, Grid] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def __getitem__(self, key: str) -> Grid:
+        found = self._read.get(key)
+        if found is None:
+            found = self._read[key] = _grid_at(key, self._places[key])
+        return found
+
+    def get(self, key: str, default: Grid | None = None) -> Grid | None:
+        return self[key] if key in self._places else default
+
+    def keys(self) -> Iterable[str]:
+        return self._places.keys()
+
+    def values(self) -> Iterable[Grid]:
+        return [self[key] for key in self]
+
+    def items(self) -> Iterable[tuple[str, Grid]]:
+        return [(key, self[key]) for key in self]
+
+
+def _grid_at(key: str, place: _Place) -> Grid:
+    header, body = _open(place.donor, place.family)
+    file = f"{place.donor}.{place.family}.grids"
+    origin = Origin(key=key, accelerator=place.donor, file=file, package=header.package, date=header.date)
+    return _grid(body[place.at : place.at + place.length], place.rung, place.alike, origin)
+
+
 @lru_cache(maxsize=128)
-def _grids(part: _Part, families: tuple[str, ...]) -> dict[str, Grid]:
+def _grids(part: _Part, families: tuple[str, ...]) -> Mapping[str, Grid]:
     """For each key the grid of the best donor."""
-    chosen: dict[str, Grid] = {}
+    chosen: dict[str, _Place] = {}
     for donor, rung in _donors(part):
         alike = _OWN if rung == "own" else _likeness(donor, part)
         known = [family for family in (*families, "library") if family in measured_families(donor)]
         for family, last_resort in (*((f, False) for f in known), *((f, True) for f in known)):
-            header, body = _open(donor, family)
+            header, _ = _open(donor, family)
             skipped = _families()[family].not_served if family in _families() else ()
             for key, (at, length) in header.index.items():
                 if key in chosen or (rung != "own" and "/local" in key):
                     continue
                 if last_resort or not key.startswith(skipped):
-                    origin = Origin(
-                        key=key,
-                        accelerator=donor,
-                        file=f"{donor}.{family}.grids",
-                        package=header.package,
-                        date=header.date,
-                    )
-                    chosen[key] = _grid(body[at : at + length], rung, alike, origin)
-    return chosen
+                    chosen[key] = _Place(donor, family, at, length, rung, alike)
+    return cast(Mapping[str, Grid], _Grids(chosen)) if chosen else {}
 
 
 @lru_cache(maxsize=1)

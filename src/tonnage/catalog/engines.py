@@ -53,9 +53,13 @@ class EngineTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The engine was not measured on such parts."""
 
 
-def engine_times(engine: str, *, vendor: str = "", release: Release | None = None) -> EngineTimes:
+def engine_times(
+    engine: str, *, vendor: str = "", architecture: str = "", release: Release | None = None
+) -> EngineTimes:
     """
     Overheads of a release of an engine on a vendor's parts; the newest release when it is not known.
+
+    An architecture that was fitted apart from the vendor's others has a line of its own ("AMD CDNA2").
 
     Examples
     --------
@@ -65,8 +69,9 @@ def engine_times(engine: str, *, vendor: str = "", release: Release | None = Non
     True
     """
     known = _eras()
-    if (engine, vendor) in known:
-        return _of_release(known[engine, vendor], release)
+    for fitted in (f"{vendor} {architecture}", vendor):
+        if (engine, fitted) in known:
+            return _of_release(known[engine, fitted], release)
     own = (engine, "") in known
     found = _of_release(known[engine if own else "generic", ""], release)
     measured = known.get((engine, _MEASURED_ON)) if vendor else None

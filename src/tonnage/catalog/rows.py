@@ -8,18 +8,35 @@ BadFact that names file, row and column: the shipped tables are tested, but peop
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["DATA", "number", "table", "yes_no"]
+__all__ = ["DATA", "data_version", "number", "table", "yes_no"]
 
 DATA: Final = Path(__file__).parent / "data"
 
 Row = dict[str, str]
+
+
+@cache
+def data_version() -> str:
+    """
+    Which data answers are made of: twelve digits over the name and content of every shipped table.
+
+    Two installations that give the same have the same prices, models, parts and fits, byte for byte; 15 ms.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(path for path in DATA.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(DATA).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()[:12]
 
 
 def table(path: Path) -> Iterator[Row]:

@@ -47,6 +47,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "export": ("tonnage.cli.export:export", "Files that start a plan on an engine or orchestrator."),
     "adopt": ("tonnage.cli.adopt:adopt", "What a running deployment's own file does, and what should run instead."),
     "check": ("tonnage.cli.check:check", "What changed against a kept plan: for continuous integration."),
+    "verify": ("tonnage.cli.verify:verify", "A kept plan made again: the same to the byte, or what differs and why."),
     "accuracy": ("tonnage.cli.accuracy:accuracy", "Predicted against measured, by block."),
     "measure": ("tonnage.cli.measure:measure", "What an endpoint really does; reports of other tools; size from them."),
     "diagnose": ("tonnage.cli.diagnose:diagnose", "What limits a running system, by which evidence, and what to do."),

@@ -8,30 +8,21 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import why_option, working
+from tonnage.cli.options import Grouped, request_options, why_option, working
+from tonnage.domain.requests.calibrate import CalibrateRequest
+from tonnage.domain.requests.field import fields_of
 from tonnage.units import read
 
 __all__ = ["calibrate"]
 
 
-@click.command()
-@click.argument("measurements", nargs=-1, metavar="[MEASUREMENTS]...")
+@click.command(cls=Grouped)
+@click.argument("measurements", nargs=-1, metavar="MEASUREMENTS...")
+@request_options(CalibrateRequest, argument="")
 @click.option("--point", "pasted", multiple=True, metavar="TEXT", help="a row as it stands: 'TPOT 21 ms at 32 clients'")
 @click.option("--isl", type=float, help="prompt tokens of pasted rows that state none")
 @click.option("--osl", type=float, help="answer tokens of pasted rows that state none")
-@click.option("--tp", type=click.IntRange(1), help="tensor-parallel ranks of the replica that was measured")
-@click.option("--pp", type=click.IntRange(1), help="pipeline stages of it")
 @click.option("--window", default="10s", show_default=True, help="how long a metrics page is read")
-@click.option(
-    "--model", "models", multiple=True,
-    help="model that ran, as every question takes it; one for all, or one a measurement in order",
-)  # fmt: skip
-@click.option("--accelerator", required=True, help="accelerator it ran on: id, name, or one of your own")
-@click.option("--engine", help="engine; as the measurement says without this")
-@click.option("--engine-version", help="release of the engine")
-@click.option("--option", "settings", multiple=True, metavar="NAME=VALUE", help="engine setting: max_num_seqs=16")
-@click.option("--weights", help="format of the weights, where not the checkpoint's own: fp8, int4, …")
-@click.option("--machine", help="name of the machine to remember; this one's without it")
 @click.option("--out", type=click.Path(dir_okay=False), help="file to write; the user folder's without this")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.calibrate/1")
@@ -52,7 +43,7 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.points import read_points
     from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.requests.calibrate import FIELDS, read_setting, stacks_of
+    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
     from tonnage.report.answers import show_document
     from tonnage.report.calibrate import calibrated_document
     from tonnage.report.document import as_json as json_text
@@ -60,13 +51,14 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
 
     window_s = read(options["window"], "s", field="--window")
     found = read_points(measurements, options["pasted"], lengths=(options["isl"], options["osl"]), window_s=window_s)
-    told: dict[str, Any] = {name: options[name] for name in FIELDS if name in options}
-    settings = dict(read_setting(text) for text in options["settings"])
-    stacks = stacks_of(found, {**told, "model": options["models"], "options": settings})
     additions = gather(paths=options["folders"], overrides=options["overrides"])
+    asked = calibrate_request(
+        {field.name: options[field.name] for field in fields_of(CalibrateRequest)}, additions=additions
+    )
+    stacks = stacks_of(found, asked)
     runs = list(zip(found, stacks, strict=True))
     with working(f"fitting to {plural(len(runs), 'measurement')}"):
-        fitted = answer(runs, additions=additions, machine=options["machine"] or platform.node())
+        fitted = answer(runs, additions=additions, machine=asked.machine or platform.node())
     path = None
     if options["out"] or not options["as_json"]:
         path = saved_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)

@@ -123,10 +123,10 @@ def export(ctx: click.Context, kind: str | None, model: str | None, output: str 
 @click.option("--model", required=True, help="model that ran, as every question takes it")
 @click.option("--accelerator", required=True, help="accelerator it ran on: id or name")
 @click.option("--engine", help="engine; as the server said of itself without this")
-@click.option("--engine-version", help="release of the engine")
-@click.option("--weights", help="format of the weights, where not the checkpoint's own: fp8, int4, …")
+@click.option("--engine-version", help="release that answered")
+@click.option("--weights", help="format that ran, where not the own one of the checkpoint")
 @click.option("--tp", type=click.IntRange(1), help="tensor-parallel ranks of the replica")
-@click.option("--pp", type=click.IntRange(1), help="pipeline stages of it")
+@click.option("--pp", type=click.IntRange(1), help="pipeline stages of the replica")
 @click.option("--output", "-o", type=click.Path(dir_okay=False), default="own-points.csv", show_default=True)
 @click.option("--yes", is_flag=True, help="write without asking")
 @click.pass_context
@@ -140,12 +140,13 @@ def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> No
     from tonnage.catalog import accelerator, hub
     from tonnage.measure.points import read_points
     from tonnage.measure.share import as_csv, shared_rows
-    from tonnage.planning.requests.calibrate import stacks_of
+    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
 
     found = read_points([f"history:{number}" for number in numbers], place=_place(ctx))
-    told = {name: options[name] for name in ("model", "accelerator", "engine", "engine_version", "weights", "tp", "pp")}
+    told = ("model", "accelerator", "engine", "engine_version", "weights", "tp", "pp")
+    asked = calibrate_request({name: options[name] for name in told})
     rows = []
-    for measured, stack in zip(found, stacks_of(found, told), strict=True):
+    for measured, stack in zip(found, stacks_of(found, asked), strict=True):
         model = hub.resolve(str(stack.model))
         weights = stack.precision.weights if stack.precision is not None else model.native_dtype
         rows += shared_rows(measured, {

@@ -77,7 +77,7 @@ def quick(url: str, **options: Any) -> None:
     from tonnage.catalog.additions import saved_calibration
     from tonnage.measure.quick import measure_quick, quick_specs
     from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.requests.calibrate import read_setting, stacks_of
+    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
     from tonnage.report.answers import show_document
     from tonnage.report.calibrate import calibrated_document
     from tonnage.report.document import as_json as json_text
@@ -90,8 +90,9 @@ def quick(url: str, **options: Any) -> None:
         measured = measure_quick(specs, Path(options["output"]), key_env=options["key_env"])
     keep(measured)
     told = {name: options[name] for name in ("accelerator", "engine", "engine_version", "weights", "tp")}
-    settings = dict(read_setting(text) for text in options["settings"])
-    stacks = stacks_of([measured], {**told, "model": options["known_as"] or options["model"], "options": settings})
+    model = options["known_as"] or options["model"]
+    asked = calibrate_request({**told, "model": model, "option": options["settings"]})
+    stacks = stacks_of([measured], asked)
     with working("fitting"):
         fitted = answer([(measured, stacks[0])], additions=gather(), machine=platform.node())
     path = saved_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)

@@ -50,7 +50,7 @@ class Grouped(click.Command):
         rows: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None:
+            if record is not None and not isinstance(param, click.Argument):  # the line of usage names those
                 rows.setdefault(getattr(param, "group", ""), []).append(record)
         for heading in (*GROUPS, ""):
             if heading in rows:

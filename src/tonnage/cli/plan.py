@@ -35,7 +35,8 @@ class _Plan(click.Group):
 
 
 @click.group(
-    cls=_Plan, subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|infer|lifecycle MODEL | fleet REQUEST.yaml"
+    cls=_Plan,
+    subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|rl|infer|lifecycle MODEL | fleet REQUEST.yaml",
 )
 @click.option(
     "--schema",
@@ -138,6 +139,16 @@ def _train(ctx: click.Context, /, **options: Any) -> None:
 def _finetune(ctx: click.Context, /, **options: Any) -> None:
     """Accelerators, layout, time and cost of adapting MODEL to a data set: LoRA, QLoRA, DoRA or in full."""
     _from_flags(ctx, "finetune", options)
+
+
+@plan.command("rl", cls=Grouped)
+@click.argument("model")
+@request_options(REQUESTS["rl"])
+@_output_options
+@click.pass_context
+def _rl(ctx: click.Context, /, **options: Any) -> None:
+    """Accelerators for rollout and for training of MODEL by PPO, GRPO, RLOO or DAPO: split, layouts, time and cost."""
+    _from_flags(ctx, "rl", options)
 
 
 @plan.command("infer", cls=Grouped)

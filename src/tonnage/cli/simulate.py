@@ -56,7 +56,11 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
         check_path(path)
     if plot is not None:
         picture.check_path(plot)
-    asked = simulation_of(read_mapping(case, what="case"))
+    fields = read_mapping(case, what="case")
+    if fields.get("kind") == "rl":
+        _play_rl(ctx, fields, **options)
+        return
+    asked = simulation_of(fields)
     additions = gather(paths=options["folders"], overrides=options["overrides"])
     found = answer(
         asked,
@@ -67,6 +71,28 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     print_simulated(
         ctx, found, plot=plot, as_json=options["as_json"], why=options["why"], question=simulation_question(asked)
     )
+
+
+def _play_rl(ctx: click.Context, fields: dict[str, Any], **options: Any) -> None:
+    """A step of reinforcement learning, its rollout played response by response, as `predict` does it as well."""
+    from tonnage.catalog import gather
+    from tonnage.errors import BadRequest
+    from tonnage.planning.predict.case_lines import case_of_object
+    from tonnage.planning.predict.predict import predict
+    from tonnage.report.answers import show_document
+    from tonnage.report.document import as_json as json_text
+    from tonnage.report.points import Predicted, predictions_document
+
+    if options["rows"] is not None or options["plot"] is not None:
+        raise BadRequest("rows and plot: a step of rl has phases, not requests; leave them out")
+    case = case_of_object(fields)
+    found = predict(case, additions=gather(paths=options["folders"], overrides=options["overrides"]))
+    if options["as_json"]:
+        click.echo(json_text(found))
+    else:
+        show_document(predictions_document([Predicted(case, found)]), why=options["why"])
+    if not found.fits:
+        ctx.exit(INFEASIBLE)
 
 
 def print_simulated(

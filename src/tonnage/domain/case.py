@@ -128,6 +128,10 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """Tokens of the fullest rank of experts over the mean: 1 = balanced, or the capacity factor; more = dropless."""
     optimizer: str = "adamw"
     master_weights: bool | None = None
+    objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"] = "sft"
+    """Next tokens, or preferences; a micro-batch then counts examples, which are pairs of sequences but for kto."""
+    reference: Literal["model", "cached"] = "model"
+    """Of dpo and kto: a frozen model beside the policy, or its log-probabilities from before the run."""
     grads_kept: bool = True
     """False = the optimizer runs inside the backward pass and gradients are never all held."""
     flash_attention: bool | None = None

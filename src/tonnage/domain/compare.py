@@ -6,9 +6,20 @@ import msgspec
 
 from tonnage.domain.simulate import Simulated, Simulation
 
-__all__ = ["CHECK_SCHEMA", "COMPARE_SCHEMA", "Change", "Check", "Compared", "Comparing", "Comparison"]
+__all__ = [
+    "CHECK_SCHEMA",
+    "COMPARE_SCHEMA",
+    "VERIFY_SCHEMA",
+    "Change",
+    "Check",
+    "Compared",
+    "Comparing",
+    "Comparison",
+    "Verification",
+]
 
 COMPARE_SCHEMA = "tonnage.compare/1"
+VERIFY_SCHEMA = "tonnage.verify/1"
 
 
 class Comparing(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,3 +97,26 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     made_before: str = ""
     """Version and date of the kept plan."""
     made_now: str = ""
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A kept plan, made again from its own request and day: the same to the byte, or what differs and why."""
+
+    schema: str
+    same: bool
+    sentence: str
+    question: str
+    """Twelve digits over the kind of plan and its request: the same question has the same, whoever asks."""
+    version_before: str
+    version_now: str
+    data_before: str
+    """Of the shipped tables; empty for plans that were kept before it was written down."""
+    data_now: str
+    made: str
+    """The day that prices were aged from, then and now."""
+    differences: int = 0
+    """Values of the file that are others, one is missing or is new."""
+    first: tuple[tuple[str, str, str], ...] = ()
+    """The first of them: where it stands, before, now."""
+    changes: tuple[Change, ...] = ()
+    """Figures of the leading option, where plans of that kind are compared."""

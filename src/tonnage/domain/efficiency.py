@@ -11,6 +11,7 @@ Records only: the catalogue reads them from files, `tonnage.physics.efficiency` 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -177,7 +178,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     accelerator: str = ""
     family: str = ""
     """Whose kernels: vllm, sglang, trtllm …"""
-    grids: dict[str, Grid] = {}
+    grids: Mapping[str, Grid] = {}
     curve: Curve = Curve()
     multiprocessors: float | None = None
     """Streaming multiprocessors, compute units or cores. [units]"""

@@ -198,6 +198,10 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Release from which pieces of a prompt follow each other through devices that take turns."""
     one_call_since: Release | None = None
     """Release from which decodes and prompts of a step attend in one call."""
+    fused_attention_since: Release | None = None
+    """Release from which own kernels attend without keeping the scores of prompts in memory."""
+    two_batches_since: Release | None = None
+    """Release from which one half of a step's rows computes while the other is exchanged between nodes."""
     vendors: tuple[str, ...] | None = None
     """Vendors whose accelerators it runs on; absent = anywhere."""
     least_capability: float | None = None
@@ -228,6 +232,15 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     def attends_in_one_call(self, release: Release | None) -> bool:
         """Whether this release gives decodes and prompts of a step to one call; no release stands for the newest."""
         return self.one_call_since is not None and (release is None or release >= self.one_call_since)
+
+    def overlaps_two_batches(self, release: Release | None) -> bool:
+        """Whether this release computes half of a step beside the exchange of the other."""
+        return self.two_batches_since is not None and (release is None or release >= self.two_batches_since)
+
+    def fuses_attention(self, release: Release | None) -> bool:
+        """Whether this release attends without scores in memory."""
+        since = self.fused_attention_since
+        return since is not None and (release is None or release >= since)
 
 
 class ResolvedEngine(msgspec.Struct, frozen=True, kw_only=True):

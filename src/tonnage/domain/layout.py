@@ -6,6 +6,7 @@ The two defaults are the only names of engines outside `tonnage.engines`.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -89,6 +90,10 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Prompts share steps with decodes where an engine gives them steps of their own (SGLang enable_mixed_chunk)."""
     async_scheduling: bool | None = None
     """The host prepares the next step while the accelerator runs this one (vLLM async_scheduling)."""
+
+    def __post_init__(self) -> None:
+        """The default's own name is left out of files: one that was read from a file must be the same object."""
+        msgspec.structs.force_setattr(self, "name", sys.intern(self.name))
 
 
 Schedule = Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"]

@@ -20,6 +20,7 @@ from tonnage.domain.money import OfferKind, Trust
 from tonnage.domain.precision import Precision
 from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.sessions import PrefixReuse, SessionCosts
 
 __all__ = [
     "PLAN_SCHEMA",
@@ -185,6 +186,8 @@ class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Absent where the accelerator's power is not published."""
     needs: tuple[HostNeed, ...] = ()
     """What the machine must bring around the accelerators, beside what the offer lists."""
+    reuse: PrefixReuse | None = None
+    """What its prompts find of their sessions in its cache."""
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -380,6 +383,8 @@ class ServePlan(
     """Operators of the first option at the planned load; absent when nothing works."""
     day: FleetDay | None = None
     """The first option over a day, a week, or bursts and pauses; absent when the load is not said to vary so."""
+    sessions: SessionCosts | None = None
+    """Sessions of the first option: what they cost, and what more cache would buy; absent where nothing comes back."""
     pools: SeparatePools | None = None
     """Prefill and decode apart; absent when not asked for, or when no such fleet meets the objectives."""
     tokens: TokensInstead | None = None

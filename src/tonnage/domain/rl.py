@@ -127,3 +127,13 @@ class RlResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     why: str = ""
     notes: tuple[str, ...] = ()
     id: str | None = None
+
+    @property
+    def level(self) -> str:
+        """Nothing: the width of the interval is that of the fit on published steps."""
+        return ""
+
+    @property
+    def opened(self) -> tuple[Node, ...]:
+        """The step as predictions of other kinds open theirs."""
+        return () if self.step is None else (self.step,)

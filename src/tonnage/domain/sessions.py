@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["CacheTier", "Reuse", "SessionClass", "SessionProfile", "Spread", "TierUse"]
+__all__ = [
+    "CacheSize", "CacheTier", "HitsAt", "PrefixReuse", "Reuse", "RouteHits", "SessionClass", "SessionCosts",
+    "SessionProfile", "Spread", "TierShare", "TierUse", "TraceSessions",
+]  # fmt: skip
 
 Spread = tuple[tuple[float, float], ...]
 """A distribution by its quantiles: (share of draws that are no larger, value), both rising."""
@@ -88,3 +91,109 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def hit_rate(self) -> float:
         """Share of the prompt tokens that need not be computed. [-]"""
         return sum(tier.loaded_tokens for tier in self.tiers) / self.prompt_tokens if self.prompt_tokens else 0.0
+
+
+class TierShare(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One tier of a replica in the steady state."""
+
+    name: str
+    tokens: float
+    """Room for one replica's sessions. [tokens]"""
+    share: float
+    """Prompt tokens that it gives. [-]"""
+    load_s: float = 0.0
+    """Of a token. [s]"""
+
+
+class PrefixReuse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one replica at its capacity finds again of the prompts, behind a router that follows prefixes."""
+
+    rate_per_s: float
+    """Turns of the replica. [1/s]"""
+    hit_rate: float
+    """Share of the prompt tokens that are found in some tier and used. [-]"""
+    unbounded: float
+    """The same with room for everything: what the sessions themselves allow. [-]"""
+    computed_tokens: float
+    """Of a prompt on average; what is loaded counts by the time that it takes. [tokens]"""
+    computed_p95: float
+    kept_s: float
+    """How long the accelerators' own memory keeps what nobody asks for. [s]"""
+    tiers: tuple[TierShare, ...]
+    turns: float
+    """Of a session. [turns]"""
+
+
+class CacheSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the first option is with more or less room for cache."""
+
+    name: str
+    tokens: float
+    """Of one replica, all tiers together. [tokens]"""
+    hit_rate: float
+    rate_per_s: float
+    """Of one replica. [1/s]"""
+    replicas: int
+    usd_per_hour: float
+    now: bool = False
+    """The plan's own."""
+
+
+class RouteHits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much is found behind a router, by the played caches of all replicas."""
+
+    route: str
+    hit_rate: float
+
+
+class SessionCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the first option's sessions find again and cost, and what more cache would buy."""
+
+    profile: str
+    source: str
+    turns: float
+    """Of a session. [turns]"""
+    usd_per_session: float
+    usd_per_solved: float | None = None
+    """Absent where no success rate is given."""
+    without_reuse_usd_per_hour: float | None = None
+    """The same configuration where every prompt is computed in full; absent = it cannot serve then."""
+    sizes: tuple[CacheSize, ...] = ()
+    routes: tuple[RouteHits, ...] = ()
+
+
+class HitsAt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Prompt tokens of a log's second half that a cache of some size has."""
+
+    tokens: float
+    """Room of the cache, which the first half has filled. [tokens]"""
+    hit_rate: float
+    """By the log's own blocks. [-]"""
+    predicted: float | None = None
+    """By sessions fitted to the first half, drawn anew. [-]"""
+
+
+class TraceSessions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the sessions of a request log are."""
+
+    schema: str
+    source: str
+    requests: int
+    span_s: float
+    prompt_tokens: float
+    """Mean. [tokens]"""
+    output_tokens: float
+    """Mean. [tokens]"""
+    sessions: int = 0
+    gap_s: float | None = None
+    """Median between two turns of a session. [s]"""
+    shared: float = 0.0
+    """Share of the prompt tokens that are beginnings which many sessions share. [-]"""
+    unbounded: float = 0.0
+    """Share of all prompt tokens that a cache with room for everything has. [-]"""
+    block_tokens: int | None = None
+    """Of the log's block ids; absent = it has none, and nothing says which prompts begin alike. [tokens]"""
+    curve: tuple[HitsAt, ...] = ()
+    profile: SessionProfile | None = None
+    """Fitted to the whole log."""
+    licence: str = ""

@@ -7,18 +7,46 @@ fitted on published runs and shared by every model; they come from a dated file.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from tonnage.domain.framework_spec import SoftwareSpec
 from tonnage.domain.layout import TrainLayout
 
-__all__ = ["Method", "Recompute", "TrainCoefficients", "TrainSetup"]
+__all__ = ["OBJECTIVES", "Method", "Objective", "Recompute", "TrainCoefficients", "TrainSetup"]
 
 Method = Literal["pretrain", "full", "lora", "qlora", "dora"]
 
 Recompute = Literal["none", "selective", "full"]
+
+
+class Objective(msgspec.Struct, frozen=True, kw_only=True):
+    """What an example of a training objective is, beside the tokens of one sequence."""
+
+    sequences: int = 1
+    """That pass together and are trained on: two where a chosen and a rejected answer are compared."""
+    passes: int = 0
+    """Further forward passes without gradients over them, where the reference is a model."""
+    cached_passes: int = 0
+    """The same where the reference's log-probabilities were computed before the run."""
+    reference: bool = False
+    """A frozen reference is part of the loss."""
+    scores: bool = False
+    """The head gives one score instead of a vocabulary."""
+    source: str = ""
+
+
+OBJECTIVES: Final[dict[str, Objective]] = {
+    "sft": Objective(source="next-token prediction"),
+    "dpo": Objective(sequences=2, passes=1, reference=True, source="arXiv 2305.18290"),
+    "kto": Objective(passes=3, cached_passes=1, reference=True,
+                     source="arXiv 2402.01306; the KL term passes mismatched answers through policy and reference"),
+    "orpo": Objective(sequences=2, source="arXiv 2403.07691: no reference"),
+    "simpo": Objective(sequences=2, source="arXiv 2405.14734: no reference"),
+    "reward": Objective(sequences=2, scores=True, source="arXiv 2203.02155, section 3.5"),
+}  # fmt: skip
+"""By the name that requests use."""
 
 
 class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,6 +70,10 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recompute_share: float = 1.0
     """Share of the layers that full recompute covers."""
     optimizer: str = "adamw"
+    objective: str = "sft"
+    """Of `OBJECTIVES`."""
+    reference: Literal["model", "cached"] = "model"
+    """The reference beside the policy, or its log-probabilities from before the run."""
     grads_kept: bool = True
     flash_attention: bool = True
     native_attention: bool = False
@@ -89,6 +121,17 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether Megatron's activation sharding is on inside the TP group."""
         stated = self.layout.sequence_parallel
         return stated if stated is not None else self.layout.tp > 1
+
+    @property
+    def sequences(self) -> int:
+        """Of one micro-batch: two for each pair of answers. [sequences]"""
+        return self.micro_batch * OBJECTIVES[self.objective].sequences
+
+    @property
+    def further_passes(self) -> float:
+        """Forward passes without gradients beside the step's own."""
+        objective = OBJECTIVES[self.objective]
+        return float(objective.cached_passes if self.reference == "cached" else objective.passes)
 
     @property
     def adapter(self) -> bool:

@@ -38,6 +38,7 @@ ENGINE: Final = EngineSpec(
     layered=True,
     single_user=True,
     piped_since=(2413,),  # pull request 6017
+    fused_attention_since=(6330,),  # --flash-attn auto, pull request 15434 (August 2025)
 )
 
 

@@ -114,6 +114,7 @@ ENGINE: Final = EngineSpec(
     scheduling=Scheduling(
         separate_prompts=True, answer_share=(RATIO, RATIO_LEAST, RATIO_DECAY), returns="least", queues_batches=True
     ),
+    two_batches_since=(0, 4, 6),  # --enable-two-batch-overlap, which its large-scale EP guide (2025-05) sets
     vendors=("NVIDIA", "AMD", "Intel", "Google"),
     least_capability=7.5,
 )

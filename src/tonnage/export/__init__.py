@@ -13,6 +13,7 @@ import pkgutil
 from types import ModuleType
 
 from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.export.target import Target
@@ -44,7 +45,9 @@ def target_module(name: str) -> ModuleType:
     return importlib.import_module(f"tonnage.export.targets.{name.replace('-', '_')}")
 
 
-def export(plan: ServePlan | TrainPlan, option: ServeOption | TrainOption, *, to: str) -> dict[str, str]:
+def export(
+    plan: ServePlan | TrainPlan | RlPlan, option: ServeOption | TrainOption | RlOption, *, to: str
+) -> dict[str, str]:  # fmt: skip
     """
     The files that start one option of a plan on a target, by their names.
 
@@ -54,9 +57,13 @@ def export(plan: ServePlan | TrainPlan, option: ServeOption | TrainOption, *, to
         The target cannot express the option, or the plan names something no file can hold safely.
     """
     module = target_module(to)
-    kind = plan.kind if isinstance(plan, TrainPlan) else "serve"
+    kind = plan.kind if isinstance(plan, TrainPlan) else "rl" if isinstance(plan, RlPlan) else "serve"
     if kind not in module.TARGET.kinds:
         able = ", ".join(name for name, target in known_targets().items() if kind in target.kinds)
         raise BadRequest(f"{to} takes plans of kind {', '.join(module.TARGET.kinds)}, not '{kind}'; {kind}: {able}")
+    objective = getattr(plan.request, "objective", "sft")
+    if objective not in module.TARGET.objectives:
+        able = ", ".join(name for name, target in known_targets().items() if objective in target.objectives)
+        raise BadRequest(f"{to} files here say nothing of {objective}; {objective}: {able or 'none'}")
     files: dict[str, str] = module.export(plan, option)
     return files

@@ -18,6 +18,7 @@ import msgspec
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Bill, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
+from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, echo
 from tonnage.export.target import Server, Target
@@ -119,7 +120,7 @@ def deployment(plan: ServePlan, option: ServeOption) -> Deployment:
     )
 
 
-def checkpoint_of(plan: ServePlan | TrainPlan, *, required: bool = True) -> str:
+def checkpoint_of(plan: ServePlan | TrainPlan | RlPlan, *, required: bool = True) -> str:
     """
     The Hub id asked for, or that of the catalogue's model; any name where no checkpoint is required.
 

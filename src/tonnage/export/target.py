@@ -29,6 +29,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     start: str
     """The command that uses them."""
     kinds: tuple[str, ...] = ("serve",)
+    objectives: tuple[str, ...] = ("sft",)
+    """Of fine-tuning, that its files can say."""
     source: str = ""
     """Where its format is described."""
 

@@ -1,7 +1,8 @@
 """How long ranks take to exchange a message: latency and bandwidth, in two regimes.
 
 The link inside a node is the accelerator's own (NVLink, xGMI, ICI) or, without one, the host's PCIe,
-where it matters whether cards can read each other's memory. Between nodes the network's rate applies.
+where it matters whether cards can read each other's memory. Between nodes the network's rate applies:
+ranks of one node share the message between their adapters (`level_bytes`, for serving and for training).
 Measured grids of a ladder replace these formulas where they exist. Congestion by other jobs and
 overlap with compute are left to the caller.
 """
@@ -9,6 +10,9 @@ overlap with compute are left to the caller.
 from __future__ import annotations
 
 from math import ceil, log2
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.efficiency import Curve, Grid, Ladder, Machine, Rung
@@ -18,7 +22,9 @@ from tonnage.physics.work import Operator
 __all__ = [
     "collective_s",
     "collective_timed",
+    "distinct_groups",
     "has_link",
+    "level_bytes",
     "link_bytes_per_s",
     "link_rate",
     "network_rate",
@@ -43,6 +49,101 @@ def ring_traffic(kind: str, ranks: int) -> float:
     """
     share = (ranks - 1) / ranks
     return {"all_reduce": 2 * share, "point_to_point": 1.0}.get(kind, share)
+
+
+class LevelBytes(NamedTuple):
+    """Bytes that one rank sends, by the links that they take."""
+
+    inside: float
+    """Over the links of its node or scale-up domain. [bytes]"""
+    outside: float
+    """Over its own adapter between them. [bytes]"""
+    domains: int
+    """Nodes or domains that the group spans. [-]"""
+
+
+def level_bytes(kind: str, message_bytes: float, *, ranks: int, per_domain: int, crossing: float = 1.0) -> LevelBytes:
+    """
+    Bytes of a collective over nodes with fast links inside.
+
+    All-reduce, gather and scatter run inside each domain and then between domains, where every rank's adapter carries
+    the share of its domain that the rank holds: t M (p-1)/p inside and t M (d-1)/(d p) outside, for p ranks in each of
+    d domains, t = 2 for all-reduce and 1 else. In an all-to-all every rank has a message of its own, of which the part
+    c (d-1)/d leaves the domain.
+
+    Parameters
+    ----------
+    kind : str
+        "all_reduce", "all_gather", "reduce_scatter" or "all_to_all".
+    message_bytes : number
+        M, the full message; of an all-to-all, what one rank sends. [bytes]
+    ranks : int
+        Ranks of the group. [-]
+    per_domain : int
+        p, those of them in one domain, at least 1. [-]
+    crossing : number, optional
+        c, what crosses to another domain over what is delivered there: below 1 where a token goes once to a domain
+        and is copied inside. [-]
+
+    Returns
+    -------
+    LevelBytes
+        What one rank sends inside and outside, and the number of domains.
+
+    Valid
+    -----
+    One adapter per rank, and as many ranks in every domain (the last may be short: counted as full).
+
+    Source
+    ------
+    NCCL's rings and trees over nodes; for the all-to-all, DeepSeek-V3 (arXiv 2412.19437), section 3.2.2.
+
+    Examples
+    --------
+    >>> level_bytes("all_reduce", 64e6, ranks=16, per_domain=8)
+    LevelBytes(inside=112000000.0, outside=8000000.0, domains=2)
+    """
+    domains = ceil(ranks / per_domain)
+    turns = 2.0 if kind == "all_reduce" else 1.0
+    share = crossing if kind == "all_to_all" else 1.0 / per_domain
+    return LevelBytes(
+        inside=turns * message_bytes * (per_domain - 1) / per_domain,
+        outside=turns * message_bytes * (domains - 1) / domains * share,
+        domains=domains,
+    )
+
+
+def distinct_groups(*, groups: float, chosen: float) -> float:
+    """
+    Groups of experts that one token reaches: G (1 - (1 - 1/G)^k).
+
+    Parameters
+    ----------
+    groups : number
+        G, equal groups: ranks, nodes or domains. [-]
+    chosen : number
+        k, experts that a token chooses. [-]
+
+    Returns
+    -------
+    number
+        Expected number of distinct groups. [-]
+
+    Valid
+    -----
+    Uniform, independent routing. Routers that limit a token to few groups reach fewer.
+
+    Source
+    ------
+    Expected occupancy of G cells by k balls.
+
+    Examples
+    --------
+    >>> distinct_groups(groups=9, chosen=8)
+    5.49
+    """
+    missed: float = (1.0 - 1.0 / groups) ** chosen
+    return groups * (1.0 - missed)
 
 
 def two_regime_s(*, sent_bytes: float, latency_s: float, bytes_per_s: float, small_share: float) -> float:
@@ -135,6 +236,8 @@ def collective_timed(
     """The same with the grid that was read; none where the formula of this module answers."""
     if op.ranks <= 1 or op.message_bytes <= 0:
         return 0.0, "own", None
+    if op.inter_node and op.per_node > 1:
+        return _two_levels_s(op, accelerator, ladder, eager=eager), "generic", None
     if ladder.grids and not op.inter_node:
         measured = _measured(op, accelerator, ladder, eager=eager)
         if measured is not None:
@@ -145,6 +248,26 @@ def collective_timed(
     latency = _latency_s(curve, op.ranks, inter_node=op.inter_node) + (curve.eager_launch_s if eager else 0.0)
     small = curve.link_small / curve.link
     return two_regime_s(sent_bytes=sent, latency_s=latency, bytes_per_s=rate, small_share=small), "generic", None
+
+
+def _two_levels_s(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: bool) -> float:
+    """
+    Inside each node by its own links, and between nodes with one adapter for each rank.
+
+    Gathers, scatters and all-to-alls stream through both at once; a reduction is done with one before the other.
+    """
+    curve = ladder.curve
+    sent = level_bytes(op.kind, op.message_bytes, ranks=op.ranks, per_domain=op.per_node, crossing=op.crossing)
+    near = replace(op, ranks=op.per_node, inter_node=False)
+    inside, _ = collective_s(near, accelerator=accelerator, ladder=ladder, eager=eager)
+    hops = ceil(log2(sent.domains)) * (2 if op.kind == "all_reduce" else 1)
+    outside = two_regime_s(
+        sent_bytes=sent.outside,
+        latency_s=curve.collective_launch_s + curve.network_hop_s * hops,
+        bytes_per_s=network_rate(ladder) * curve.network,
+        small_share=curve.link_small / curve.link,
+    )
+    return inside + outside if op.kind == "all_reduce" else max(inside, outside)
 
 
 def _measured(

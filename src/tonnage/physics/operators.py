@@ -21,7 +21,7 @@ from tonnage.domain.breakdown import Evidence, Tier
 from tonnage.domain.efficiency import Grid, Ladder, Machine, Rung
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.errors import Unmeasured
-from tonnage.physics.collectives import collective_timed, link_rate, network_rate, ring_traffic
+from tonnage.physics.collectives import collective_timed, level_bytes, link_rate, network_rate, ring_traffic
 from tonnage.physics.efficiency import Point, grid_s, smooth_max, weakest_rung
 from tonnage.physics.work import Operator, Work
 
@@ -92,6 +92,10 @@ def roofline_of(
     if op.kind in _COLLECTIVES:
         if op.ranks <= 1:
             return 0.0, ""
+        if op.inter_node and op.per_node > 1:
+            sent = level_bytes(op.kind, op.message_bytes, ranks=op.ranks, per_domain=op.per_node, crossing=op.crossing)
+            near = sent.inside / link_rate(accelerator, ranks=op.per_node)
+            return max(near, sent.outside / network_rate(ladder)), "link"
         rate = network_rate(ladder) if op.inter_node else link_rate(accelerator, ranks=op.ranks)
         return ring_traffic(op.kind, op.ranks) * op.message_bytes / rate, "link"
     compute_s = op.flop / peak_flop_per_s(accelerator, op.compute) if op.flop else 0.0
@@ -260,7 +264,7 @@ def _nearest_width(ladder: Ladder, prefix: str, width: float) -> Grid | None:
     found = ladder.grids.get(f"{prefix}/{width:.0f}")
     if found is not None:
         return found
-    near = [grid for key, grid in ladder.grids.items() if key.startswith(prefix + "/")]
+    near = [ladder.grids[key] for key in ladder.grids if key.startswith(prefix + "/")]
     return min(near, key=lambda grid: abs(grid.width - width), default=None)
 
 

@@ -84,6 +84,10 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a group of that many ranks spans nodes."""
         return ranks > self.domain
 
+    def per_node(self, ranks: int) -> int:
+        """Ranks of a group of neighbours that share a node."""
+        return min(ranks, self.domain)
+
 
 def share(*, hidden: int, layout: Layout, precision: Precision, domain: int = 8, encoder: bool = False) -> Share:
     """The share of one rank, with the formats each group of products runs in."""

@@ -34,6 +34,7 @@ from tonnage.physics.parameters import (
     position_parameters,
 )
 from tonnage.physics.pipeline import in_flight, stage_layers
+from tonnage.physics.preference import REFERENCE, reference_parts
 
 __all__ = [
     "EXACT",
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 
-EXACT: Final = frozenset({"weights", "frozen weights", "master weights", "optimizer"})
+EXACT: Final = frozenset({"weights", "frozen weights", "master weights", "optimizer", REFERENCE})
 """Parts that follow from counts and formats alone: no measurement of the peak can lie below their sum."""
 
 _COMING_AND_GOING: Final = frozenset({"activations", "logits", "communication", "gradients"})
@@ -207,6 +208,7 @@ def training_memory(
     persistent, gradients, gathered = _states(model, setup)
     moments = _moments(model, setup, coefficients, gradients)
     parts = max(moments, key=lambda found: sum(part.value for part in found))
+    persistent = (*persistent, *reference_parts(held_parameters(model, setup=setup), setup, ranks=shard_ranks(setup)))
     parts = (*persistent, *parts, Part(name="communication", value=gathered, source="gathered units, buckets"))
     extra = _beyond_tensors(accelerator, setup, coefficients, memory_kind)
     if memory_kind != "allocated":
@@ -347,7 +349,7 @@ def _moments(
     """The two moments that can be the peak: end of the forward pass, end of the backward pass."""
     if not model.layers and not model.encoder:
         return _network_moments(model, setup, coefficients, gradients)
-    tokens = setup.micro_batch * setup.seq_len / setup.layout.cp
+    tokens = setup.sequences * setup.seq_len / setup.layout.cp
     kept, working, ends = _activations(model, setup, tokens)
     held = gradients if _gradients_stay(setup) else 0.0
     source = "arXiv 2205.05198 accounting"

@@ -16,6 +16,7 @@ import msgspec
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.training import TrainCoefficients, TrainSetup
+from tonnage.physics.collectives import level_bytes
 from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.work import Operator
@@ -203,15 +204,9 @@ def transfer_s(kind: str, message_bytes: float, *, ranks: int, stride: int, link
     if ranks <= 1 or message_bytes <= 0:
         return 0.0
     per_domain = max(1, min(ranks, links.domain // max(1, stride)))
-    domains = ceil(ranks / per_domain)
-    turns = 2.0 if kind == "all_reduce" else 1.0
-    seconds = 0.0
-    if per_domain > 1:
-        rate = links.inside if per_domain * stride <= links.linked else links.host
-        seconds = turns * message_bytes * (per_domain - 1) / per_domain / rate
-    if domains > 1:
-        # The message is spread over the domain's adapters; each carries its share between domains.
-        outside = turns * message_bytes * (domains - 1) / domains / (per_domain * links.outside)
-        # Rings of gathers and scatters stream through both links at once; reductions finish one before the other.
-        seconds = seconds + outside if kind == "all_reduce" else max(seconds, outside)
-    return seconds + turns * links.hop_s * ceil(log2(ranks))
+    sent = level_bytes(kind, message_bytes, ranks=ranks, per_domain=per_domain)
+    rate = links.inside if per_domain * stride <= links.linked else links.host
+    inside, outside = sent.inside / rate if sent.inside else 0.0, sent.outside / links.outside
+    # Rings of gathers and scatters stream through both links at once; reductions finish one before the other.
+    seconds = inside + outside if kind == "all_reduce" else max(inside, outside)
+    return seconds + (2.0 if kind == "all_reduce" else 1.0) * links.hop_s * ceil(log2(ranks))

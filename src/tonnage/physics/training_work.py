@@ -17,7 +17,7 @@ import msgspec
 
 from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
 from tonnage.domain.precision import number_format
-from tonnage.domain.training import TrainSetup
+from tonnage.domain.training import OBJECTIVES, TrainSetup
 from tonnage.physics.parameters import Matrix, feed_forward_matrices, mixer_matrices
 from tonnage.physics.work import Kind, Operator
 
@@ -50,7 +50,7 @@ class LayerWork(msgspec.Struct, frozen=True, kw_only=True):
 def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> LayerWork:
     """Work of one layer for one micro-batch."""
     hidden = group.hidden_size or hidden_size
-    tokens = setup.micro_batch * setup.seq_len / setup.layout.cp
+    tokens = setup.sequences * setup.seq_len / setup.layout.cp
     forward: list[Operator] = []
     backward: list[Operator] = []
     matrices = (
@@ -83,9 +83,11 @@ def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> Lay
 
 def head_work(model: Model, *, setup: TrainSetup) -> LayerWork:
     """Embedding, vocabulary projection and loss of one micro-batch."""
-    tokens = setup.micro_batch * setup.seq_len / setup.layout.cp
+    tokens = setup.sequences * setup.seq_len / setup.layout.cp
     tp = setup.layout.tp
     columns = model.head_columns or (model.vocab_size if model.has_head else 0)
+    if OBJECTIVES[setup.objective].scores:
+        columns = 1
     if not columns:
         return LayerWork(forward=(), backward=(), exchange=())
     wide = msgspec.structs.replace(setup, precision=_sixteen(setup))
@@ -225,7 +227,7 @@ def _attention(
     moved = _bytes(setup) * tokens * heads * 2 * (widths[0] + widths[1])
     forward = Operator(
         kind="attention_prefill", name="attention", compute=_sixteen(setup), flop=flop, read_bytes=moved,
-        m=tokens, context=attended, heads=heads, head_dim=widths[0], batch=float(setup.micro_batch),
+        m=tokens, context=attended, heads=heads, head_dim=widths[0], batch=float(setup.sequences),
     )  # fmt: skip
     if flash:
         back = msgspec.structs.replace(

@@ -15,10 +15,15 @@ import msgspec
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import LayerGroup, Model, Moe
 from tonnage.domain.precision import Precision
+from tonnage.physics.collectives import distinct_groups
 from tonnage.physics.feed_forward import feed_forward_work
 from tonnage.physics.mixers import cross_attention_work, mixer_work
 from tonnage.physics.shares import Share, Tokens, gemm, share, touch
 from tonnage.physics.work import Operator, Work
+
+_STRAIGHT_ROWS = 256.0
+"""Rows of a rank up to which experts are reached by low-latency kernels, which send every copy over the network
+(DeepEP: at most 256 tokens a rank). [tokens]"""
 
 __all__ = ["Tokens", "decode_work", "encode_work", "forward_work", "prefill_work", "step_work"]
 
@@ -143,6 +148,7 @@ def _reduce(name: str, at: Share, rows: float, count: float) -> Work:
             message_bytes=2.0 * rows * at.hidden,
             ranks=at.tp,
             inter_node=at.leaves_node(at.tp),
+            per_node=at.per_node(at.tp),
         ),
     )
 
@@ -151,29 +157,34 @@ def _exchange(moe: Moe, at: Share, rows: float, count: float) -> Work:
     """
     Tokens of data-parallel attention ranks to their experts and back.
 
-    With whole experts per rank: dispatch and combine all-to-all, a token once per distinct
-    destination. With split experts: gather all tokens, reduce-scatter the results.
+    With whole experts per rank: dispatch and combine all-to-all, a token once per distinct destination; between nodes
+    once per node, and from there over its own links, but for the few rows of a decode step, which go straight. With
+    split experts: gather all tokens, reduce-scatter the results.
     """
     layout = at.layout
     ranks = layout.tp * layout.dp
     leaves = at.leaves_node(ranks)
     if layout.ep > 1:
         groups = min(layout.ep, ranks)
-        copies = groups * (1.0 - (1.0 - 1.0 / groups) ** moe.num_experts_per_tok)
+        per_node = max(1, at.per_node(ranks) * groups // ranks)
+        chosen, mine = moe.num_experts_per_tok, rows / layout.tp
+        copies = distinct_groups(groups=groups, chosen=chosen)
+        nodes = -(-groups // per_node)
+        crossing = distinct_groups(groups=nodes, chosen=chosen) / copies if mine > _STRAIGHT_ROWS else 1.0
         narrow = 1.0 if at.expert_compute != at.sixteen else 2.0
-        sent = rows / layout.tp * copies * at.hidden
-        return (
-            Operator(kind="all_to_all", name="dispatch", count=count, message_bytes=narrow * sent, ranks=groups,
-                     inter_node=leaves),
-            Operator(kind="all_to_all", name="combine", count=count, message_bytes=2.0 * sent, ranks=groups,
-                     inter_node=leaves),
+        sent = mine * copies * at.hidden
+        return tuple(
+            Operator(kind="all_to_all", name=name, count=count, message_bytes=width * sent, ranks=groups,
+                     inter_node=leaves, per_node=per_node, crossing=crossing)
+            for name, width in (("dispatch", narrow), ("combine", 2.0))
         )  # fmt: skip
     gathered = 2.0 * rows * layout.dp * at.hidden
+    near = at.per_node(ranks)
     return (
         Operator(kind="all_gather", name="gather tokens", count=count, message_bytes=gathered, ranks=ranks,
-                 inter_node=leaves),
+                 inter_node=leaves, per_node=near),
         Operator(kind="reduce_scatter", name="scatter results", count=count, message_bytes=gathered, ranks=ranks,
-                 inter_node=leaves),
+                 inter_node=leaves, per_node=near),
     )  # fmt: skip
 
 
@@ -210,7 +221,7 @@ def _head(model: Model, at: Share, emitted: float) -> Work:
     if at.tp > 1:
         work.append(
             Operator(kind="all_gather", name="gather logits", message_bytes=2.0 * emitted * model.vocab_size,
-                     ranks=at.tp, inter_node=at.leaves_node(at.tp))
+                     ranks=at.tp, inter_node=at.leaves_node(at.tp), per_node=at.per_node(at.tp))
         )  # fmt: skip
     work.append(touch("sampling", at, read=3.0 * emitted * model.vocab_size, write=emitted, count=2.0))
     return tuple(work)

@@ -76,6 +76,10 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ranks: int = 1
     inter_node: bool = False
     """The collective leaves the node."""
+    per_node: int = 1
+    """Of its ranks, those that share a node's own links (collectives that leave the node)."""
+    crossing: float = 1.0
+    """Of an all-to-all: bytes that cross to another node over bytes delivered there."""
 
 
 Work = tuple[Operator, ...]

@@ -43,6 +43,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     "batch": _question("batch", "serve"),
     "train": _question("train", "train"),
     "finetune": _question("finetune", "train", planned_in="train"),
+    "rl": _question("rl", "rl"),
     "infer": _question("infer", "infer"),
     "lifecycle": _question("lifecycle", "lifecycle"),
     "fleet": _question("fleet", "fleet"),

@@ -21,6 +21,7 @@ from tonnage.domain.case import Case, InferCase, ServeCase, ServeResult, Traffic
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.model import Model
 from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.rl import RlCase
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.domain.training import TrainSetup
 from tonnage.engines.training import software_spec
@@ -125,7 +126,7 @@ def _converted(raw: dict[str, Any], struct: Any) -> Any:
         raise BadRequest(f"this prediction cannot be read: {echo(error)}; predict again with --why") from None
 
 
-def explain_case(case: Case, *, additions: Additions = NOTHING) -> Breakdown:
+def explain_case(case: Case | RlCase, *, additions: Additions = NOTHING) -> Breakdown:
     """
     The numbers of one case, opened; none where it does not fit, and a note says why.
 
@@ -138,6 +139,8 @@ def explain_case(case: Case, *, additions: Additions = NOTHING) -> Breakdown:
         raise BadRequest(
             "kind: cases of infer are not opened to operators; `tonnage predict` gives the latency's parts"
         )
+    if isinstance(case, RlCase):
+        raise BadRequest("kind: cases of rl are opened by `tonnage predict` (field step), not down to operators")
     result = predict(case, additions=additions, why=True)
     assert isinstance(result, ServeResult | TrainResult)
     notes = result.notes if result.fits else (f"does not fit: {result.why}", *result.notes)

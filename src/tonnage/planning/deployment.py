@@ -137,7 +137,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     running = resolve_engine(engine, case.year)
     # Whoever makes a processor, no fit on the same maker's GPUs says anything about it.
     vendor = "" if accelerator.segment == "cpu" else accelerator.vendor
-    times = engine_times(_timed_as(case.engine), vendor=vendor, release=version)
+    times = engine_times(_timed_as(case.engine), vendor=vendor, architecture=accelerator.architecture, release=version)
     pool = kv_pool(
         model, accelerator, precision=precision, engine=running, layout=memory_layout,
         demand=Demand(context_tokens=max(1.0, case.isl + case.osl)),
@@ -164,9 +164,14 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         graphs=engine.cuda_graphs is not False,
         speculation=_speculation(engine),
         mixed_attention=mixed_attention(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
+        fused_attention=running.spec.fuses_attention(version),
+        two_batches=running.spec.overlaps_two_batches(version),
     )
     told = filter(None, (catalog.status_note(accelerator),))
     notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
+    if placement.two_batches and layout.ep > 1 and layout.dp > 1 and layout.tp * layout.dp > placement.domain:
+        notes = (*notes, f"{case.engine}: half of a step is exchanged between nodes beside the other "
+                 "(--enable-two-batch-overlap); without it steps are longer")  # fmt: skip
     if times.borrowed and own is None:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
     return Deployment(
@@ -272,7 +277,7 @@ def _cabled(kernels: Ladder, intra: str | None) -> Ladder:
     """The ladder without exchanges that were measured between peers, where accelerators pass data through the host."""
     if intra != THROUGH_HOST:
         return kernels
-    alone = {key: grid for key, grid in kernels.grids.items() if not key.startswith(_EXCHANGES)}
+    alone = {key: kernels.grids[key] for key in kernels.grids if not key.startswith(_EXCHANGES)}
     return msgspec.structs.replace(kernels, grids=alone, peer_access=False)
 
 

@@ -26,8 +26,12 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill
 from tonnage.errors import Unmeasured
+from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.transformer import Tokens, step_work
 from tonnage.planning.cold_start import STARTS, TIMED_WEIGHT_BYTES
+from tonnage.planning.deployment import Deployment
 from tonnage.pricing.energy import carbon_kg, energy_kwh, mean_power_w, tokens_per_joule
+from tonnage.simulation.step_parts import Placement
 from tonnage.units import GiB, show
 
 __all__ = [
@@ -43,6 +47,7 @@ __all__ = [
     "offer_of",
     "offload_needs",
     "sampling_needs",
+    "serving_load",
     "serving_needs",
     "serving_processes",
 ]
@@ -71,12 +76,67 @@ SERVING_LOAD: Final = LoadShare(
     value=0.6, low=0.4, high=0.8, source="ownership table, typical_load_factor: inference 0.4 to 0.8 of the maximum"
 )
 
+MEMORY_DRAW: Final = 0.45
+"""
+Further draw at the data sheet's memory rate, over the board's limit: 94 pJ a byte on an H100. [-]
+
+Decoding, bound by memory, draws 60 to 70 % of the limit; published for A100 and H100 (POLCA, arXiv 2308.12908).
+"""
+PRODUCT_DRAW: Final = 1.9
+"""
+The same at the peak of the products' format. [-]
+
+A sustained product meets the limit at about 0.65 of the peak with clocks that have fallen to it (1.14); below the limit
+they stay at their highest, where a FLOP costs the square of the voltage, 1.7 times as much.
+"""
+DRAW_SPREAD: Final = 1.25
+"""90 % factor of the share: between boards, formats and operands (judgment). [-]"""
+
 TRAINING_LOAD: Final = LoadShare(
     value=0.9,
     low=0.8,
     high=1.0,
     source="ownership table, typical_load_factor: training near 0.85 to 0.95 of the maximum",
 )
+
+
+def serving_load(at: Deployment, *, running: float, tpot_s: float, requests_per_s: float) -> LoadShare:
+    """
+    What the boards of one replica draw under a steady load, by the bytes they read and the products they do.
+
+    s = idle + 0.45 bytes/s / (rated bytes/s) + 1.9 FLOP/s / (peak FLOP/s), at most 1.
+
+    Parameters
+    ----------
+    at : Deployment
+        Model, accelerator, layout and formats.
+    running : float
+        Sequences that decode at a time, on the replica. [requests]
+    tpot_s : float
+        Time between two tokens of one of them. [s]
+    requests_per_s : float
+        Prompts that the replica takes. [1/s]
+    """
+    p, case = at.placement, at.case
+    ranks = p.layout.dp * p.layout.pp
+    tokens = Tokens(decodes=max(1.0, running / ranks), context=case.isl + case.osl / 2.0, emitted=running / ranks)
+    drawn = _drawn(p, tokens) / max(tpot_s, 1e-9)
+    if case.isl > 0.0 and case.phase != "decode":
+        drawn += _drawn(p, Tokens(prompts=1.0, chunk=case.isl, emitted=1.0)) * requests_per_s / ranks
+    idle = catalog.parameter("server_power", "idle_share_of_max").value
+    value = min(1.0, idle + drawn)
+    source = f"idle {idle:g}, bytes {MEMORY_DRAW:g} and products {PRODUCT_DRAW:g} of the limit at the rated speeds"
+    return LoadShare(value=value, low=value / DRAW_SPREAD, high=min(1.0, value * DRAW_SPREAD), source=source)
+
+
+def _drawn(placement: Placement, tokens: Tokens) -> float:
+    """Draw over the limit, times seconds, of one step of one rank."""
+    p, seconds = placement, 0.0
+    for op in step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain):
+        moved = MEMORY_DRAW * (op.read_bytes + op.write_bytes) / p.accelerator.memory_bytes_per_s
+        made = PRODUCT_DRAW * op.flop / peak_flop_per_s(p.accelerator, op.compute) if op.flop else 0.0
+        seconds += op.count * (moved + made)
+    return seconds
 
 
 @cache

@@ -14,6 +14,7 @@ from tonnage.catalog.hub import resolve
 from tonnage.domain.case import Traffic
 from tonnage.domain.model import Attention, Mlp, Model, Moe
 from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.deployment import case_of, deploy
@@ -24,7 +25,7 @@ __all__ = ["launchable"]
 
 def launchable(
     plan: Plan, *, rank: int = 1, checkpoint: str | None = None, additions: Additions = catalog.NOTHING
-) -> tuple[ServePlan, ServeOption] | tuple[TrainPlan, TrainOption]:
+) -> tuple[ServePlan, ServeOption] | tuple[TrainPlan, TrainOption] | tuple[RlPlan, RlOption]:
     """
     One option of a plan with every engine setting filled in, and the plan with what is known of its checkpoint.
 
@@ -44,16 +45,20 @@ def launchable(
     BadRequest
         Not a plan to serve or to train, nothing feasible in it, or no such option.
     """
-    if not isinstance(plan, ServePlan | TrainPlan):
-        raise BadRequest("only plans to serve, train or fine-tune can be exported; export the halves of others apart")
+    if not isinstance(plan, ServePlan | TrainPlan | RlPlan):
+        raise BadRequest(
+            "only plans to serve, train, fine-tune or rl can be exported; export the halves of others apart"
+        )
     if not plan.options:
         raise BadRequest("the plan has no option: it is infeasible, and its sentence says what stands in the way")
     if rank > len(plan.options):
         raise BadRequest(f"option {rank} does not exist; choose 1 to {len(plan.options)}")
-    model = _resolved(plan, additions)
     facts = dict(plan.model)
     if checkpoint is not None:
         facts["named"] = checkpoint
+    if isinstance(plan, RlPlan):
+        return msgspec.structs.replace(plan, model=facts), plan.options[rank - 1]
+    model = _resolved(plan, additions)
     if isinstance(plan, TrainPlan):
         facts |= _accelerator_facts(plan.options[rank - 1].configuration.accelerator, additions)
         shape = {} if model is None else _shape(model)

@@ -34,7 +34,8 @@ from tonnage.domain.layout import Disaggregation, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import Near, Published
-from tonnage.errors import TonnageError
+from tonnage.domain.rl import RlCase
+from tonnage.errors import BadRequest, TonnageError
 from tonnage.physics.parameters import active_parameters, parameters
 
 __all__ = ["describe_case", "near"]
@@ -54,7 +55,7 @@ class Part(NamedTuple):
     said: str
 
 
-def near(case: Case, *, limit: int = 5, additions: Additions = NOTHING) -> tuple[Near, ...]:
+def near(case: Case | RlCase, *, limit: int = 5, additions: Additions = NOTHING) -> tuple[Near, ...]:
     """
     Published results near a case, the nearest first; the newer of two as near.
 
@@ -65,6 +66,8 @@ def near(case: Case, *, limit: int = 5, additions: Additions = NOTHING) -> tuple
     TonnageError
         The case names a model or an accelerator that nobody knows.
     """
+    if isinstance(case, RlCase):
+        raise BadRequest("kind: no published steps of rl are kept beside cases; docs/rl-accuracy.md has them")
     model = case.model if isinstance(case.model, Model) else resolve(case.model, additions=additions)
     card = accelerator(case.accelerator, additions=additions)
     asked = replace(describe_case(case, model), accelerator=card.id)

@@ -12,13 +12,14 @@ from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
+from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadFact, echo
 from tonnage.planning.files import read_text
 
 __all__ = ["KINDS", "SCHEMA_1", "Plan", "from_schema_1", "plan_of_text", "read_plan"]
 
-Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan
+Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan | RlPlan
 """Any plan; `kind` in the file tells which."""
 
 KINDS: Final[dict[str, type[Plan]]] = {
@@ -28,6 +29,7 @@ KINDS: Final[dict[str, type[Plan]]] = {
     "batch": BatchPlan,
     "lifecycle": LifecyclePlan,
     "infer": InferPlan,
+    "rl": RlPlan,
     "fleet": FleetPlan,
 }
 """`kind` in a file -> the plan that it is."""

@@ -15,6 +15,7 @@ from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
+from tonnage.domain.sessions import PrefixReuse
 from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
 from tonnage.planning.error_model import ErrorModel, load_class, serve_level
@@ -56,6 +57,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of cache, counted as requests of these lengths use them. [tokens]"""
     times: ReplicaTimes | None = None
     basis: Basis = Basis.DERIVED
+    reuse: PrefixReuse | None = None
+    """What prompts find of their sessions; absent = nothing is known of those, or looked for."""
     rate_factor: float = 1.0
     """The 90 % factor of the rate it takes, which is as sure as its tokens per second under a steady load. [-]"""
 
@@ -199,14 +202,17 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     # Host work may make a larger batch look no slower; a step never gets shorter with more requests.
     rising = [max(times for times, _ in steps[: i + 1]) for i in range(len(steps))]
     budget = float(at.engine.max_num_batched_tokens or prompt)
-    alone = _prefill_s(at, prompt)
-    tail = _prefill_s(at, lengths.prompt_p95) if lengths.prompt_p95 else alone
+    # What a cache gives of a prompt is attended to, and not computed again.
+    computed = min(prompt, lengths.computed_tokens or prompt)
+    long, hard = lengths.prompt_p95, lengths.computed_p95
+    alone = _prefill_s(at, computed, cached=prompt - computed)
+    tail = _prefill_s(at, hard or long, cached=max(0.0, (long or prompt) - hard) if hard else 0.0) if long else alone
     # Prompts that join a running step share its weights' traffic, and each other's: what one adds is its part of a
     # full step's excess over an empty one.
-    filled = max(prompt, budget)
+    filled = max(computed, budget)
     # What a request waits for alone (reading, tokenising) takes nothing away from others.
     own = at.overheads.request_s
-    excess = (_prefill_s(at, filled) - own - steps[0][0]) * prompt / filled
+    excess = (_prefill_s(at, filled, cached=prompt - computed) - own - steps[0][0]) * computed / filled
     layout = at.placement.layout
     times = ReplicaTimes(
         batches=sizes,
@@ -215,7 +221,7 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
         prefill_tail_s=max(tail, alone),
         # It keeps one rank or stage of several busy.
         prefill_work_s=max(excess, (alone - own) * LEAST_PREFILL) / (layout.dp * layout.pp),
-        step_share=prompt / budget,
+        step_share=computed / budget,
     )
     return times, steps[-1][1]
 
@@ -242,9 +248,10 @@ def decode_tokens(at: Deployment, sequences: float, *, context: float) -> Tokens
     return Tokens(decodes=mine, context=context, emitted=mine)
 
 
-def _prefill_s(at: Deployment, prompt: float) -> float:
-    """One prompt on an idle replica: whole chunks of the token budget, then the rest."""
+def _prefill_s(at: Deployment, prompt: float, *, cached: float = 0.0) -> float:
+    """One prompt on an idle replica, behind tokens whose cache is there: whole chunks of the budget, then the rest."""
     tokens, steps = prefill_tokens(at, prompt)
+    tokens = msgspec.structs.replace(tokens, cached=tokens.cached + cached) if cached else tokens
     parts = step_parts(at.placement, tokens)
     return at.overheads.request_s + steps * seconds(parts, at.overheads, sequences=0.0, prompts=1.0)
 

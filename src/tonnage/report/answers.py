@@ -33,8 +33,10 @@ DOCUMENTS: Final[dict[str, str]] = {
     "Diagnosis": "tonnage.report.diagnose:diagnosis_document",
     "Comparison": "tonnage.report.simulation:comparison_document",
     "Check": "tonnage.report.check:check_document",
+    "Verification": "tonnage.report.check:verification_document",
     "LocalAnswer": "tonnage.report.local:local_document",
     "Adoption": "tonnage.report.adopt:adoption_document",
+    "RlPlan": "tonnage.report.rl:rl_document",
 }
 """
 Name of an answer's type -> its report, as "module:function", so that one kind loads no other's; each report takes the
@@ -48,6 +50,7 @@ EXPLANATIONS: Final[dict[str, str]] = {
     "InferPlan": "tonnage.report.infer:explain_infer_plan",
     "FleetPlan": "tonnage.report.fleet:explain_fleet_plan",
     "LifecyclePlan": "tonnage.report.lifecycle:explain_lifecycle_plan",
+    "RlPlan": "tonnage.report.rl:explain_rl_plan",
 }
 """Name of a plan's type -> the report that opens one of its options, or its bill where it has none to choose from."""
 

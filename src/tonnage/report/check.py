@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tonnage.domain.compare import Change, Check
+from tonnage.domain.compare import Change, Check, Verification
 from tonnage.report.document import Block, Column, Document, Headline, Note, Table
 from tonnage.report.names import named
 from tonnage.units import show
 
-__all__ = ["as_markdown", "check_document"]
+__all__ = ["as_markdown", "check_document", "verification_document"]
 
 FIRST_ROWS = 12
 """Figures of the first screen, those that moved first."""
@@ -31,6 +31,21 @@ def check_document(check: Check, *, top: int | None = None, every: bool = False)
 def _figures(changes: list[Change]) -> Table:
     columns = (Column(""), Column("before", wraps=True), Column("now", wraps=True), Column("change", True), Column(""))
     return Table(columns=columns, rows=tuple((*_cells(c), "changed" if c.beyond else "") for c in changes))
+
+
+def verification_document(found: Verification, *, top: int | None = None, every: bool = False) -> Document:
+    """A verification as blocks: the sentence, versions, figures of the leading option that moved, first differences."""
+    columns = (Column("where", wraps=True), Column("before", wraps=True), Column("now", wraps=True))
+    shown = found.first if every else found.first[: top or FIRST_ROWS]
+    blocks: list[Block] = [Headline(text=found.sentence, good=found.same)]
+    blocks += [_figures(list(found.changes))] if found.changes else []
+    blocks += [Table(columns=columns, rows=shown, title="First differences")] if shown and not found.changes else []
+    data = f"data {found.data_before}" if found.data_before else "data not said"
+    file = f"File: tonnage {found.version_before}, {data}."
+    here = f"Here: tonnage {found.version_now}, data {found.data_now}."
+    blocks.append(Note(text=f"Question {found.question}, made {found.made}. {file} {here}"))
+    why = (Table(columns=columns, rows=found.first, title="First differences"),) if found.changes else ()
+    return Document(first=tuple(blocks), why=why)
 
 
 def as_markdown(check: Check) -> str:

@@ -7,7 +7,17 @@ from typing import Final
 from tonnage.domain.lifecycle import LifecyclePlan, SavingsOption
 from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, listed, section
 from tonnage.report.names import model_name, named, part_name, provider_name
-from tonnage.report.screen import ROWS, closest_break_even, first_screen, left_out, price_dates, stale_text
+from tonnage.report.screen import (
+    ROWS,
+    Pick,
+    closest_break_even,
+    first_screen,
+    left_out,
+    picks,
+    price_dates,
+    short_names,
+    stale_text,
+)
 from tonnage.report.serve import explain_serve_plan, serve_question
 from tonnage.report.train import explain_train_plan, train_question
 from tonnage.report.wording import degrees, interval, money, parts_table, percent, spread_usd
@@ -64,23 +74,32 @@ def _meters(plan: LifecyclePlan) -> list[Meter]:
 
 
 def _halves(plan: LifecyclePlan) -> Table:
-    make, serve = plan.make.options[0], plan.serve.options[0]
-    assert plan.bill is not None
+    """A row a half, and below it the half's other choices: either may be taken, for the halves share no machine."""
     columns = (
         Column(""), Column("accelerators", wraps=True), Column("how", spare=3), Column("speed"), Column("cost"),
         Column("evidence"), Column("provider", spare=2),
     )  # fmt: skip
-    month = serve.usd_per_month
-    rows = (
-        ("train", f"{make.accelerators} x {part_name(make.configuration.accelerator)}",
+    shown = [half.options[pick.place].configuration for half in (plan.make, plan.serve) for pick in picks(half)]
+    short = short_names(one.accelerator for one in shown)
+    rows = [
+        (_choice("train", pick), f"{make.accelerators} x {short[make.configuration.accelerator]}",
          make.configuration.precision.upper(), interval(make.run.wall_s), f"{spread_usd(make.cost)} each",
-         str(make.basis), provider_name(make.bill.provider)),
-        ("serve", f"{serve.accelerators} x {part_name(serve.configuration.accelerator)}",
+         str(make.basis), provider_name(make.bill.provider))
+        for pick in picks(plan.make) for make in (plan.make.options[pick.place],)
+    ]  # fmt: skip
+    rows += [
+        (_choice("serve", pick), f"{serve.accelerators} x {short[serve.configuration.accelerator]}",
          f"{serve.replicas}x{degrees(serve.configuration)} {serve.configuration.precision.weights.upper()}",
-         f"TPOT {interval(serve.capacity.tpot_s)}", f"{money(month)}/month", str(serve.basis),
-         provider_name(serve.bill.provider)),
-    )  # fmt: skip
-    return Table(columns=columns, rows=rows)
+         f"TPOT {interval(serve.capacity.tpot_s)}", f"{money(serve.usd_per_month)}/month", str(serve.basis),
+         provider_name(serve.bill.provider))
+        for pick in picks(plan.serve) for serve in (plan.serve.options[pick.place],)
+    ]  # fmt: skip
+    return Table(columns=columns, rows=tuple(rows))
+
+
+def _choice(half: str, pick: Pick) -> str:
+    """The plan takes the first of a half; its other choices are named."""
+    return half if pick.place == 0 else f"  {pick.name}"
 
 
 def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:

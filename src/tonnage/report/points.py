@@ -9,6 +9,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import BREAKDOWN_SCHEMA, Breakdown
 from tonnage.domain.case import Case, InferCase, Latency, Result, ServeResult, TrainCase, TrainResult
 from tonnage.domain.published import Near
+from tonnage.domain.rl import RlCase, RlResult
 from tonnage.report.breakdown import breakdown_document
 from tonnage.report.document import Block, Column, Document, Headline, Meter, Meters, Note, Section, Table, Text, listed
 from tonnage.report.names import engine_title, model_name, named, part_name, product
@@ -180,9 +181,13 @@ class _Asked(NamedTuple):
     load: str
 
 
-def _asked(case: Case, *, brief: bool = False) -> _Asked:
+def _asked(case: Case | RlCase, *, brief: bool = False) -> _Asked:
     model = model_name(case.model) if isinstance(case.model, str) else str(getattr(case.model, "id", "own model"))
     part = part_name(case.accelerator) if brief else product(case.accelerator)
+    if isinstance(case, RlCase):
+        responses = f"{case.prompts_per_step} x {case.responses_per_prompt} responses of {case.response_tokens:,.0f}"
+        split = f" ({case.rollout_count} for rollout)" if case.rollout_count else ""
+        return _Asked(model, f"{case.count} x {part}{split}", case.framework or "", f"{case.algorithm}, {responses}")
     if isinstance(case, InferCase):
         return _Asked(model, f"{case.count} x {part}", case.engine, f"batch {case.batch}")
     if isinstance(case, TrainCase):
@@ -208,7 +213,7 @@ def _opened(one: Predicted) -> tuple[Block, ...]:
     """Notes and parts of one prediction."""
     result, case = one.result, one.case
     assert case is not None and result is not None
-    numbers = result.opened if isinstance(result, ServeResult | TrainResult) else ()
+    numbers = result.opened if isinstance(result, ServeResult | TrainResult | RlResult) else ()
     if not numbers:
         return listed(_case(case), result.notes)
     kind = "serve" if isinstance(result, ServeResult) else "train"

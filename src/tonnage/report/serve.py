@@ -28,6 +28,7 @@ from tonnage.report.screen import (
     short_names,
     stale_text,
 )
+from tonnage.report.sessions import cache_line, session_blocks
 from tonnage.report.wording import (
     account_texts,
     bill_lines,
@@ -213,7 +214,7 @@ def _spread(quantity: Quantity) -> str:
 
 def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
     """What could be cheaper, and what could go wrong; the largest first."""
-    told = []
+    told = [line] if (line := cache_line(plan)) else []
     if _open(plan.request):
         told.append(
             "No objective is given, so no option is the best: this is the frontier of price and latency; "
@@ -286,6 +287,7 @@ def _why(plan: ServePlan) -> tuple[Block, ...]:
         *listed("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
         *listed("Why not fewer", [plan.why_not_fewer] if plan.why_not_fewer else []),
         *listed("Headroom", _choices(plan)),
+        *session_blocks(plan),
         *listed("Disaggregated serving", [plan.pools.sentence] if plan.pools else []),
         *(_day(plan.day) if plan.day is not None else ()),
         *listed("What would change this", [break_even_text(flip) for flip in plan.break_even]),

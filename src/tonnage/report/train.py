@@ -70,6 +70,7 @@ def train_question(request: Train | FineTune) -> list[str]:
     if isinstance(request, FineTune):
         how = "full fine-tune" if request.method == "full" else {"lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA"}.get(
             request.method, request.method)  # fmt: skip
+        how = how if request.objective == "sft" else f"{request.objective.upper()}, {how}"
         data = [f"{show(request.examples, 'count', digits=3)} examples"] if request.examples else []
         data += [show(request.tokens, "tokens")] if request.tokens and not request.examples else []
         data += [plural(request.epochs, "epoch")] if request.epochs != 1 else []

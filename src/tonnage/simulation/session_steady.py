@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SteadyTier", "SteadyTurns", "found_in", "kept_for_s", "steady_turns"]
 
-SESSIONS: Final = 6_000
-"""Drawn; their means are within 1 or 2 % of the truth. [sessions]"""
+SESSIONS: Final = 3_000
+"""Drawn; their means are within 2 or 3 % of the truth. [sessions]"""
 MAX_TURNS: Final = 400
 HALVINGS: Final = 50
 LONGEST_S: Final = 1e9
@@ -48,6 +48,8 @@ class SteadyTurns(NamedTuple):
     """Context after the turn, beyond what is shared. [tokens]"""
     left: Array
     """Of it, what the next turn does not keep. [tokens]"""
+    whole: Array
+    """1 = a later turn that keeps all of its context."""
     sessions: int
     beginnings: tuple[tuple[float, float], ...]
     """What sessions share: tokens, share of the turns."""
@@ -96,49 +98,73 @@ def _class_turns(
     tokens, shares = (np.array(column, float) for column in zip(*(profile.shared or ((0.0, 0.0),)), strict=True))
     pick = np.searchsorted(np.cumsum(shares), rng.random(n), side="right")
     shared = np.concatenate((tokens, [0.0]))[pick]
-    names = ("prompt", "output", "shared", "kept", "gap_s", "until_s", "own", "left")
+    names = ("prompt", "output", "shared", "kept", "gap_s", "until_s", "own", "left", "whole")
     rows: dict[str, list[Array]] = {name: [] for name in names}
     own, gap, goes = np.zeros(n), np.full(n, np.inf), np.ones(n, bool)
     for turn in range(MAX_TURNS):
         n = len(own)
         if n == 0:
             break
-        kept = own
+        kept, before = own, own
         if turn and one.branch_share > 0.0:
             part = np.minimum(1.0, _draws(rng, one.branch_kept or ((0.0, 1.0),), n))
             kept = np.where(rng.random(n) < one.branch_share, np.floor(own * part), own)
         if turn:
             rows["left"][-1][goes] = own - kept
+        whole = (kept == before) & (turn > 0)
         fresh = np.floor(np.maximum(1.0, _draws(rng, one.growth_tokens if turn else one.first_tokens, n)))
         output = np.floor(np.maximum(1.0, _draws(rng, one.output_tokens, n)))
         own = kept + fresh + (output if profile.answers_kept else 0.0)
         goes = rng.random(n) < one.go_on[min(turn, len(one.go_on) - 1)]
         goes &= (shared + own <= profile.max_context) & (turn + 1 < MAX_TURNS)
         until = np.where(goes, np.maximum(1e-3, _draws(rng, one.gap_s, n)), np.inf)
-        columns = (shared + kept + fresh, output, shared, shared + kept, gap, until, own, np.zeros(n))
+        columns = (shared + kept + fresh, output, shared, shared + kept, gap, until, own, np.zeros(n), whole)
         for name, column in zip(names, columns, strict=True):
             rows[name].append(np.asarray(column, float))
         shared, own, gap = shared[goes], own[goes], until[goes]
     return {name: np.concatenate(columns) for name, columns in rows.items()}
 
 
-def _filled(turns: SteadyTurns, turns_per_s: float, kept_s: float) -> float:
-    """Tokens that a cache holds which keeps what was used within so many seconds. [tokens]"""
+class _Filling(NamedTuple):
+    """What a cache holds that keeps what was used within a time, at any time: sums over turns in the order of gaps."""
+
+    until_s: Array
+    sums: Array
+    """Sums up to each turn: own x until, left x until, left; and what is after it of own."""
+
+
+def _filling(turns: SteadyTurns) -> _Filling:
     import numpy as np
 
-    held = turns.own * np.minimum(turns.until_s, kept_s) + turns.left * np.maximum(0.0, kept_s - turns.until_s)
+    order = np.argsort(turns.until_s)
+    until, own, left = (column[order] for column in (turns.until_s, turns.own, turns.left))
+    known = np.where(np.isfinite(until), until, 0.0)
+    sums = np.zeros((4, len(until) + 1))
+    for row, column in zip(sums, (own * known, left * known, left, own), strict=True):
+        np.cumsum(column, out=row[1:])
+    sums[3] = sums[3, -1] - sums[3]
+    return _Filling(until, sums)
+
+
+def _filled(filling: _Filling, turns: SteadyTurns, *, turns_per_s: float, kept_s: float) -> float:
+    """Tokens that a cache holds which keeps what was used within so many seconds. [tokens]"""
+    k = int(filling.until_s.searchsorted(kept_s, side="right"))
+    came, tails, left, waiting = (float(value) for value in filling.sums[:, k])
+    held = came + kept_s * waiting + kept_s * left - tails
     common = sum(tokens * -math.expm1(-turns_per_s * share * kept_s) for tokens, share in turns.beginnings)
-    return turns_per_s * float(held.mean()) + common
+    return turns_per_s * held / len(filling.until_s) + common
 
 
 def kept_for_s(turns: SteadyTurns, *, turns_per_s: float, tokens: float) -> float:
     """How long a cache of so many tokens keeps what nobody uses, T of Che's approximation. [s]"""
-    if _filled(turns, turns_per_s, LONGEST_S) <= tokens:
+    filling = _filling(turns)
+    if _filled(filling, turns, turns_per_s=turns_per_s, kept_s=LONGEST_S) <= tokens:
         return LONGEST_S
     low, high = -6.0, math.log10(LONGEST_S)
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if _filled(turns, turns_per_s, 10.0**middle) < tokens else (low, middle)
+        less = _filled(filling, turns, turns_per_s=turns_per_s, kept_s=10.0**middle) < tokens
+        low, high = (middle, high) if less else (low, middle)
     return float(10.0**low)
 
 

@@ -58,6 +58,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     speculation: Speculation | None = None
     mixed_attention: float = 1.0
     """Decode attention in a step that carries prompts, over the same without. [-]"""
+    fused_attention: bool = False
+    """Own kernels keep no scores of prompts in memory."""
+    two_batches: bool = False
+    """Half of a step's rows compute while the others are exchanged between nodes."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +80,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     prefill_attention: float = 0.0
     touch: float = 0.0
     collective: float = 0.0
+    exchange: float = 0.0
+    """Of collective: tokens to experts on other nodes and back, which may run beside products. [s]"""
     own_products: float = 0.0
     """Products as kernels of the engine's own do them in steps that carry prompts. [s]"""
     own_scores: float = 0.0
@@ -119,12 +125,14 @@ def parts_of(work: Work, placement: Placement) -> Parts:
                 ring, _ = operator_s(op, accelerator=accelerator, ladder=_without_grids(kernels))
                 taken = min(once, ring) * count
             found["collective"] += taken
+            if placement.two_batches and kind == "all_to_all" and op.inter_node:
+                found["exchange"] += taken
         elif kind in _ATTENTION:
             found["attention"] += taken
         elif kind in _PREFILL:
             found["prefill_attention"] += taken
             if own_kernels:
-                scores = prompt_scores_s(op, accelerator)
+                scores = None if placement.fused_attention else prompt_scores_s(op, accelerator)
                 found["own_scores"] += taken if scores is None else scores * count
         elif op.flop:
             _add_product(found, op, taken, placement)

@@ -43,7 +43,7 @@ _GROUPS: Final = {
 }
 _SHAPE: Final = (
     "m", "n", "k", "groups", "skewed", "batch", "context", "heads", "kv_heads", "head_dim", "window", "message_bytes",
-    "ranks", "inter_node", "flop", "read_bytes", "write_bytes",
+    "ranks", "inter_node", "per_node", "crossing", "flop", "read_bytes", "write_bytes",
 )  # fmt: skip
 _DEFAULTS: Final = Operator(kind="gemm", name="")
 _ROUNDING: Final = 1e-12
@@ -103,7 +103,7 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
         padded = f", padded to {rows:g} rows" if rows != each else ""
         how = f"{_number(sequences)} sequences at {_number(context)} tokens of context{padded}"
         bubble = t.bubble_s(busy)
-        kernels = found.kernels(busy + bubble, self._bubble(bubble))
+        kernels = found.kernels(busy + bubble, self._bubble(bubble), beside_s=t.hidden_exchange_s(rows * verified))
         step = self._with_host(name, kernels, how, (sequences, 0.0))
         if t.speculation is None:
             return step
@@ -221,9 +221,12 @@ class _Groups:
         totals.append(Node.total("engine's cost a kernel", leaves))
         return (*self.blocks, *sorted((node for node in totals if node.value), key=lambda node: -node.value))
 
-    def kernels(self, total_s: float, bubble: Node) -> Node:
+    def kernels(self, total_s: float, bubble: Node, *, beside_s: float = 0.0) -> Node:
         """All of it, with what the table's interpolation adds to the operators or takes from them."""
         parts = (*self.parts(), bubble)
+        if beside_s:
+            told = "half of the rows compute while the others are exchanged between nodes"
+            parts = (*parts, self.pricing.leaf("exchange beside products", -beside_s, how=told))
         rest = total_s - sum(part.value for part in parts)
         if abs(rest) > _ROUNDING * total_s:
             told = "steps are read between tabulated shapes"

@@ -106,6 +106,12 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
     speculation: Speculation | None = None
     mixed_attention: float = 1.0
     """Decode attention per token of context beside prompts, over the same without. [-]"""
+    beside_s: tuple[float, ...] = ()
+    """Already taken from `dense_s`: what two half batches hide of the exchange between nodes. [s]"""
+
+    def hidden_exchange_s(self, rows: float) -> float:
+        """Of a decode step of so many rows: exchange that runs beside products, less what halving those costs. [s]"""
+        return _at(self.rows, self.beside_s, rows) if self.beside_s else 0.0
 
     def decode_s(self, sequences: float, context: float) -> float:
         """One token of each of `sequences` on the replica with `context` tokens: a step, or its share of one. [s]"""
@@ -298,10 +304,17 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
     """Prices a grid of parts under an engine's overheads."""
     o = overheads
     launched = launched_s(grid, o)
+    dense, mixed = (
+        tuple(_busy(parts, o, prompts=prompts) for parts in pieces)
+        for prompts, pieces in ((False, grid.dense), (True, grid.mixed))
+    )
+    beside = _beside(grid.rows, dense, grid.dense, o)
+    with_prompts = _beside(grid.rows, mixed, grid.mixed, o)
     return StepTable(
         rows=grid.rows,
-        dense_s=tuple(_busy(parts, o, prompts=False) for parts in grid.dense),
-        mixed_s=tuple(max(launched, _busy(parts, o, prompts=True)) for parts in grid.mixed),
+        dense_s=tuple(taken - hidden for taken, hidden in zip(dense, beside, strict=True)),
+        mixed_s=tuple(max(launched, taken - hidden) for taken, hidden in zip(mixed, with_prompts, strict=True)),
+        beside_s=beside if any(beside) else (),
         head_s=tuple(_busy(parts, o, prompts=False) for parts in grid.head),
         batches=grid.batches,
         attention_s=tuple(_line(grid.contexts, low, high, o) for low, high in grid.attention),
@@ -343,6 +356,25 @@ def _curve(
         return fixed, 0.0, square
     square = max(0.0, 2.0 * (t1 / q1 - t0 / q0) / (q1 - q0))
     return 0.0, max(0.0, t1 / q1 - square * q1 / 2.0), square
+
+
+def _beside(
+    rows: tuple[float, ...], taken: tuple[float, ...], parts: tuple[Parts, ...], overheads: Overheads
+) -> tuple[float, ...]:
+    """
+    What a step gains where half of its rows compute while the others are exchanged between nodes; 0 where nothing. [s]
+
+    The shorter of both runs beside the longer. Products of half as many rows take more than half as long, for they read
+    the same weights: an engine that gains nothing runs whole batches.
+    """
+    exchanged = tuple(each.exchange * overheads.collective for each in parts)
+    if not any(exchanged):
+        return tuple(0.0 for _ in rows)
+    alone = tuple(whole - sent for whole, sent in zip(taken, exchanged, strict=True))
+    halves = tuple(2.0 * _at(rows, alone, max(1.0, each / 2.0)) for each in rows)
+    return tuple(
+        max(0.0, whole + sent - max(two, sent)) for whole, two, sent in zip(alone, halves, exchanged, strict=True)
+    )
 
 
 def _busy(parts: Parts, overheads: Overheads, *, prompts: bool) -> float:

@@ -23,6 +23,7 @@ from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
+from tonnage.physics.collectives import distinct_groups, level_bytes
 from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import newton_schulz_flop, optimizer, step_bytes
@@ -163,18 +164,19 @@ def turn_of(work: LayerWork, times: Times) -> Turn:
     ahead_moved, back_moved = times.of(work.forward, "elementwise"), times.of(work.backward, "elementwise")
     again = repeated_s(work, times)
     repeats = setup.recompute_share if setup.recompute == "full" else 0.0
-    exchanges = 2.0 + repeats
+    further = setup.further_passes
+    exchanges = 2.0 + repeats + further
     exchange = exchanges * sum(each.runs * each.exposed_s for each in layer_exchanges(work, times))
     if setup.method == "qlora" and work.exchange is not None:
         ahead_moved += widen_s(work, times)
         back_moved += (1.0 + repeats) * widen_s(work, times)
-    compute = ahead * (1 + repeats) + back + again
-    moved = ahead_moved * (1 + repeats) + back_moved
-    launches = (3.0 + repeats) * c.layer_s[setup.software.fitted] if work.forward else 0.0
+    compute = ahead * (1 + repeats + further) + back + again
+    moved = ahead_moved * (1 + repeats + further) + back_moved
+    launches = (3.0 + repeats + further) * c.layer_s[setup.software.fitted] if work.forward else 0.0
     device = compute + moved + exchange
     host = smooth_max(compute_s=device, memory_s=launches) - device
     if work.experts:
-        host += (3.0 + repeats) * c.expert_layer_s["fused" if setup.fused_experts else "*"]
+        host += (3.0 + repeats + further) * c.expert_layer_s["fused" if setup.fused_experts else "*"]
     return Turn(
         compute=compute, elementwise=moved, exchange=exchange, host=host,
         backward=back + back_moved + repeats * (ahead + ahead_moved),
@@ -239,14 +241,13 @@ def layer_exchanges(work: LayerWork, times: Times) -> list[Exchange]:
 def _expert_exchange_s(op: Operator, times: Times) -> float:
     """All-to-all of expert parallelism: inside the domain, and once per distinct domain between them."""
     links, per_domain = times.links, min(op.ranks, times.links.domain)
-    inside = op.message_bytes * (1 - 1 / per_domain) / (links.inside if per_domain <= links.linked else links.host)
-    domains = max(1, op.ranks // per_domain)
-    if domains == 1:
-        return inside + links.hop_s
+    rate = links.inside if per_domain <= links.linked else links.host
     copies = op.groups  # experts per token
-    distinct = float(domains * (1 - (1 - 1 / domains) ** copies))
-    outside = op.message_bytes / copies * distinct * (1 - 1 / domains) / links.outside
-    return max(inside, outside) + 4 * links.hop_s
+    crossing = distinct_groups(groups=max(1, op.ranks // per_domain), chosen=copies) / copies
+    sent = level_bytes(op.kind, op.message_bytes, ranks=op.ranks, per_domain=per_domain, crossing=crossing)
+    if op.ranks <= per_domain:
+        return sent.inside / rate + links.hop_s
+    return max(sent.inside / rate, sent.outside / links.outside) + 4 * links.hop_s
 
 
 def mean_turn_of(turns: list[tuple[int, Turn]]) -> Turn:
@@ -290,7 +291,7 @@ def _pipeline_exchange(model: Model, times: Times) -> float:
     if layout.pp == 1:
         return 0.0
     size = 4 if setup.precision in {"fp32", "tf32"} else 2
-    tokens = setup.micro_batch * setup.seq_len / layout.cp / layout.tp  # each tensor rank sends its share
+    tokens = setup.sequences * setup.seq_len / layout.cp / layout.tp  # each tensor rank sends its share
     stride = layout.tp * layout.cp * layout.dp
     inside = times.links.inside if stride * 2 <= times.links.linked else times.links.host
     rate = inside if stride * 2 <= times.links.domain else times.links.outside

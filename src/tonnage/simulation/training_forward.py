@@ -51,7 +51,7 @@ def forward_time(
     """
     if not (model.layers or model.encoder):
         raise BadRequest(f"model: {model.id} has no layers to pass tokens through; give a language model")
-    plain = replace(setup, recompute="none")
+    plain = replace(setup, recompute="none", reference="cached")
     times, layout = times_of(accelerator, plain, coefficients=coefficients), setup.layout
     groups = (*model.encoder, *model.layers)
     turns = [(g.count, turn_of(layer_work(g, model.hidden_size, setup=plain), times)) for g in groups]

@@ -122,6 +122,8 @@ def _compute(work: LayerWork, times: Times) -> tuple[Node, ...]:
         Node.total("forward", _leaves(work.forward, times, moved=False)),
         Node.total("forward again", _leaves(work.forward, times, moved=False), times=_repeats(times),
                    how="full recompute"),
+        Node.total("forward of reference and policy", _leaves(work.forward, times, moved=False),
+                   times=times.setup.further_passes, how="without gradients"),
         Node.total("backward", _leaves(work.backward, times, moved=False)),
         _fitted("selective recompute", repeated_s(work, times), times.coefficients, "what the framework repeats"),
     )  # fmt: skip
@@ -134,27 +136,30 @@ def _elementwise(work: LayerWork, times: Times) -> tuple[Node, ...]:
     return (
         Node.total("forward", _leaves(work.forward, times, moved=True)),
         Node.total("forward again", _leaves(work.forward, times, moved=True), times=repeats, how="full recompute"),
+        Node.total(
+            "forward of reference and policy",
+            _leaves(work.forward, times, moved=True),
+            times=times.setup.further_passes,
+            how="without gradients",
+        ),
         Node.total("backward", _leaves(work.backward, times, moved=True)),
         _fitted("widening 4-bit weights", widened, times.coefficients, "for each pass"),
     )
 
 
 def _exchange(work: LayerWork, times: Times) -> tuple[Node, ...]:
-    passes = 2.0 + _repeats(times)
+    passes = 2.0 + _repeats(times) + times.setup.further_passes
     parts = tuple(_exposed(each, times.coefficients) for each in layer_exchanges(work, times))
     return (Node.total("exposed", parts, times=passes, how=f"{passes:g} passes"),)
 
 
 def _host(work: LayerWork, times: Times) -> tuple[Node, ...]:
     turn, c = turn_of(work, times), times.coefficients
-    routed = (
-        (3.0 + _repeats(times)) * c.expert_layer_s["fused" if times.setup.fused_experts else "*"]
-        if work.experts
-        else 0.0
-    )
+    passes = 3.0 + _repeats(times) + times.setup.further_passes
+    routed = passes * c.expert_layer_s["fused" if times.setup.fused_experts else "*"] if work.experts else 0.0
     return (
         _fitted("launches beyond the device's work", turn.host - routed, c, "host and device side by side"),
-        _fitted("routing of tokens", routed, c, f"{3.0 + _repeats(times):g} passes"),
+        _fitted("routing of tokens", routed, c, f"{passes:g} passes"),
     )
 
 

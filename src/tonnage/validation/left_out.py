@@ -124,7 +124,7 @@ def left_out_scores(
         name = QUANTITY_OF.get((item.kind, item.quantity), ("",))[0]
         own = (widths or {}).get((group or {}).get(item.id, ""), {}).get(item.kind)
         width = _width(item, name, known.level, own) if item.low is not None and name else None
-        low, high = _moved(item, known) if width is None else (known.predicted / width, known.predicted * width)
+        low, high = _moved(item, known) if width is None else _around(item, name, known.predicted, width)
         found.append(replace(item, predicted=known.predicted, low=low, high=high, level=known.level))
     return found
 
@@ -134,6 +134,16 @@ def _moved(item: Score, known: LeftOut) -> tuple[float | None, float | None]:
     if item.low is None or item.high is None or not item.predicted:
         return None, None
     return item.low * known.predicted / item.predicted, item.high * known.predicted / item.predicted
+
+
+def _around(item: Score, name: str, predicted: float, width: float) -> tuple[float, float]:
+    """An interval of that factor, and what the shipped one carries beyond its table's: at a rate, the queue's share."""
+    if not (item.level and item.predicted and item.low and item.high):
+        return predicted / width, predicted * width
+    shipped = factor(item.kind, name, rung=item.level)
+    down = max(1.0, item.predicted / item.low / shipped)
+    up = max(1.0, item.high / item.predicted / shipped)
+    return predicted / (width * down), predicted * width * up
 
 
 def _width(item: Score, name: str, rung: str, own: Mapping[tuple[str, str], float] | None) -> float:

@@ -26,7 +26,8 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Case, InferResult, Latency, Result, ServeCase, ServeResult, TrainResult
 from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, TonnageError
-from tonnage.planning.host import SERVING_LOAD, machine_power
+from tonnage.planning.deployment import resolve
+from tonnage.planning.host import SERVING_LOAD, LoadShare, machine_power, serving_load
 from tonnage.planning.train.training_job import layer_weights
 from tonnage.units import GiB
 from tonnage.validation.rows import Row, count, number, text
@@ -225,20 +226,31 @@ def _of_infer(result: InferResult, quantity: str) -> Predicted | None:
 
 def _energy(case: Case | None, result: Result) -> Predicted | None:
     """Joules that the accelerators alone draw for an answered token, as their own counters say; hosts are not in it."""
-    rate = result.output_tokens_per_s if isinstance(result, ServeResult) else None
-    if rate is None or not isinstance(case, ServeCase):
+    if not isinstance(case, ServeCase) or not isinstance(result, ServeResult) or result.output_tokens_per_s is None:
         return None
+    rate = result.output_tokens_per_s
     boards = case.replicas * case.layout.ranks * case.accelerator_fraction
     if case.disaggregation is not None:
         split = case.disaggregation
         boards = split.prefill_workers * split.prefill.ranks + split.decode_workers * split.decode.ranks
     watts = machine_power(catalog.accelerator(case.accelerator), count=boards).board_watts
-    value = watts * SERVING_LOAD.value / rate.value
+    load = _load_of(case, result)
+    value = watts * load.value / rate.value
     if rate.low is None or rate.high is None:
         return Predicted(value=value)
-    down = math.hypot(math.log(rate.high / rate.value), math.log(SERVING_LOAD.value / SERVING_LOAD.low))
-    up = math.hypot(math.log(rate.value / rate.low), math.log(SERVING_LOAD.high / SERVING_LOAD.value))
+    down = math.hypot(math.log(rate.high / rate.value), math.log(load.value / load.low))
+    up = math.hypot(math.log(rate.value / rate.low), math.log(load.high / load.value))
     return Predicted(value=value, low=value * math.exp(-down), high=value * math.exp(up))
+
+
+def _load_of(case: ServeCase, result: ServeResult) -> LoadShare:
+    """What the boards draw of their limit under the predicted load; separate pools take the usual share."""
+    requests, tpot = result.requests_per_s, result.tpot_s
+    if case.disaggregation is not None or requests is None or tpot is None:
+        return SERVING_LOAD
+    each = requests.value / case.replicas
+    running = each * max(0.0, case.osl - 1.0) * tpot.mean
+    return serving_load(resolve(case), running=running, tpot_s=tpot.mean, requests_per_s=each)
 
 
 def _scaled(quantity: Quantity | None, factor: float = 1.0) -> Predicted | None:

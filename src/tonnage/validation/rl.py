@@ -17,13 +17,22 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
+from tonnage.catalog import accelerator
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.case import TrainCaseLayout
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
+from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl import RlCase, RlCoefficients
+from tonnage.domain.rl_plan import RlSplit
+from tonnage.planning.rl.candidates import best_of
 from tonnage.planning.rl.step import predict_rl
+from tonnage.planning.train.search import Place
 
-__all__ = ["MODELS", "RlRow", "errors", "fitted", "left_out", "median_error", "ordered", "rl_case", "rl_rows"]
+__all__ = [
+    "MODELS", "RlRow", "best_split", "errors", "fitted", "left_out", "median_error", "ordered", "rl_case", "rl_rows",
+    "split_ratio",
+]  # fmt: skip
 
 MODELS: Final = {
     "DeepSeek V3": "deepseek-v3",
@@ -188,3 +197,27 @@ def ordered(rows: Sequence[RlRow], *, loop: RlCoefficients | None = None) -> tup
 def median_error(found: Sequence[float]) -> float:
     """Median of the absolute relative error. [-]"""
     return median(abs(math.exp(error) - 1.0) for error in found)
+
+
+def split_ratio(row: RlRow) -> float:
+    """Accelerators that generate over those that train in the split that a plan ranks first, over the published. [-]"""
+    first = best_split(row)
+    rollout, count = int(row.recipe["rollout_gpus"]), int(row.cells["gpus"])
+    return first.rollout / first.training / (rollout / (count - rollout))
+
+
+def best_split(row: RlRow) -> RlSplit:
+    """The split of a row's accelerators with the shortest step, layouts open on both sides."""
+    case = rl_case(row)
+    model = resolve(MODELS[row.model])
+    place = Place(accelerator=accelerator(case.accelerator), count=case.count, per_node=8)
+    request = Rl(
+        model=MODELS[row.model], steps=1, response_tokens=case.response_tokens, prompt_tokens=case.prompt_tokens,
+        max_response_tokens=case.max_response_tokens, prompts_per_step=case.prompts_per_step,
+        responses_per_prompt=case.responses_per_prompt, train_batch=case.train_batch, staleness=case.staleness,
+        rollout_precision=case.rollout_precision.weights if case.rollout_precision else "bf16",
+        framework=case.framework, count=case.count,
+    )  # fmt: skip
+    found = best_of(request, place, model=model)
+    assert found is not None and found.splits, row.label()
+    return min(found.splits, key=lambda split: split.step_s)

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from tonnage import catalog
 from tonnage.catalog.models import model_ids
+from tonnage.catalog.rows import data_version
 from tonnage.catalog.traffic import profiles
 from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.plan import ServePlan
@@ -276,7 +277,7 @@ def _filled(name: str, **values: Any) -> str:
     page: str = (
         _environment()
         .get_template(name)
-        .render(questions=QUESTIONS.values(), version=__version__, catalogue=CATALOGUE, **values)
+        .render(questions=QUESTIONS.values(), version=__version__, data=data_version(), catalogue=CATALOGUE, **values)
     )
     return page
 

@@ -21,6 +21,7 @@ from tonnage.domain.plan import ServePlan
 from tonnage.domain.requests.field import Field, groups_of
 from tonnage.domain.requests.simulate import SimulationTraffic
 from tonnage.domain.requests.table import REQUESTS
+from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
@@ -185,6 +186,16 @@ QUESTIONS: Final[dict[str, Question]] = {
             example={"model": LLAMA_8B, "months": "12", "finetune.method": "lora", "finetune.tokens": "40M",
                      "serve.rate": "4/s", "serve.traffic": "chat", "serve.ttft": "1 s"},
             instead=_QUICKER,
+        ),
+        Question(
+            path="plan/rl", kind="rl", title="Reinforcement learning",
+            about="Steps and lengths of rollouts in; accelerators for rollout and training, their split and cost out.",
+            fields=_form(REQUESTS["rl"]), answers=RlPlan,
+            essentials=("model", "algorithm", "steps", "prompts_per_step", "responses_per_prompt", "prompt_tokens",
+                        "response_tokens", "max_response_tokens", "staleness", "accelerator", "count", "deadline",
+                        "eu"),
+            example={"model": LLAMA_8B, "steps": "200", "prompts_per_step": "64", "responses_per_prompt": "16",
+                     "response_tokens": "2000", "accelerator": "H100", "count": "16"},
         ),
         Question(
             path="plan/infer", kind="infer", title="See, hear, embed",

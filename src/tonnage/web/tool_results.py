@@ -35,6 +35,7 @@ TOOLS: Final[dict[str, str]] = {
     "plan_batch_inference": "plan/batch",
     "plan_training_then_serving": "plan/lifecycle",
     "plan_vision_speech_embeddings": "plan/infer",
+    "plan_reinforcement_learning": "plan/rl",
     "plan_fleet": "plan/fleet",
     "check_memory_fit": "fit",
     "rent_or_buy": "cost/rent-or-buy",

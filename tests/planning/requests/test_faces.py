@@ -19,6 +19,7 @@ from tonnage.domain.requests import typed as types
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
 from tonnage.planning.requests.described import describe_fields
 from tonnage.planning.requests.lifecycle import lifecycle_request
 from tonnage.planning.requests.reading import in_base_units, request_fields
@@ -27,14 +28,16 @@ from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.requests.typed import typed_module
 
 COMMANDS = {
-    **{kind: ["plan", kind] for kind in ("serve", "batch", "train", "finetune", "infer", "lifecycle", "fleet")},
+    **{kind: ["plan", kind] for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet")},
     "fit": ["fit"],
+    "calibrate": ["calibrate"],
     "rent-or-buy": ["cost", "rent-or-buy"],
     "adopt": ["adopt"],
 }
 FUNCTIONS = {
-    **{kind: f"plan_{kind}" for kind in ("serve", "batch", "train", "finetune", "infer", "lifecycle", "fleet")},
+    **{kind: f"plan_{kind}" for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet")},
     "fit": "fit",
+    "calibrate": "calibrate",
     "rent-or-buy": "rent_or_buy",
     "simulate": "simulate",
     "adopt": "plan_from_file",
@@ -59,6 +62,22 @@ def test_every_field_is_an_option_with_its_help(question: str) -> None:
         if isinstance(option, click.Option):
             assert option.help == field.help
             assert "--" + field.name.replace("_", "-") in option.opts
+
+
+def test_help_lists_no_argument_among_options() -> None:
+    shown = CliRunner().invoke(root, ["calibrate", "--help"]).output
+    assert shown.count("MEASUREMENTS...") == 1 and "Model and engine:" in shown
+
+
+def test_a_calibration_names_its_settings_as_a_list() -> None:
+    with pytest.raises(BadRequest, match="write NAME=VALUE with a name of"):
+        stacks_of([], calibrate_request({"model": "8B", "accelerator": "H100", "option": ["seats=3"]}))
+    asked = calibrate_request(
+        {"accelerator": "H100", "weights": "fp8", "option": "max_num_seqs=16,prefix_caching=true"}
+    )
+    assert (asked.settings, asked.weights) == (("max_num_seqs=16", "prefix_caching=true"), "fp8")
+    with pytest.raises(TonnageError, match="'gpu_name'"):
+        calibrate_request({"gpu_name": "H100"})
 
 
 def test_the_published_types_are_current() -> None:

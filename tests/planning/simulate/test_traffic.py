@@ -14,6 +14,7 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.simulate.simulate import simulate
 from tonnage.planning.simulate.traffic import traffic_of
+from tonnage.simulation.session_replay import replay_hits
 
 
 @pytest.mark.parametrize(("name", "hours"), [("consumer", 24), ("assistant-week", 168)])
@@ -114,3 +115,12 @@ def test_what_was_preempted_is_found_again_under_a_prefix_cache() -> None:
     assert again.cached_share == 0.0 and kept.cached_share is not None and kept.cached_share > 0.02
     assert kept.span_s is not None and again.span_s is not None and kept.span_s < again.span_s
     assert kept.requests == again.requests == 300
+
+
+def test_turns_of_sessions_share_the_names_of_what_they_keep() -> None:
+    found = traffic_of(SimulationTraffic(profile="agent", rate_per_s=4.0, num_requests=3000)).requests
+    again = replay_hits(found, block_tokens=128, blocks=200_000).sum() / found.prompt.sum()
+    assert again == pytest.approx(0.58, abs=0.06)
+    assert (np.diff(found.offsets) == found.prompt // 128).all()
+    none = traffic_of(SimulationTraffic(profile="agent", rate_per_s=4.0, num_requests=3000, reuse=False)).requests
+    assert len(none.offsets) == 1

@@ -48,6 +48,9 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_tokens: Annotated[float, Field(reads="tokens", help="mean answer length", high=1e8)]
     prompt_p95: float | None = None
     output_p95: float | None = None
+    computed_tokens: float | None = None
+    """Of a prompt, what no cache gives; absent = all of it. [tokens]"""
+    computed_p95: float | None = None
     spread: tuple[float, float] | None = None
     """Uniform draw between these fractions of nominal, as benchmarks do; absent = fixed or by profile."""
     profile: Annotated[

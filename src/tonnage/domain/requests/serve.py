@@ -19,6 +19,7 @@ from tonnage.domain.requests.common import (
     Slo,
 )
 from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.sessions import SessionFields
 
 __all__ = ["Batch", "Serve"]
 
@@ -37,6 +38,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
         Field(reads="count", high=1e9, help="people using it at once"),
         Field(name="think_time", reads="s", high=86400.0 * 7, help="seconds between two requests of one user"),
     ] = None
+    sessions: Annotated[SessionFields, Group()] = SessionFields()
     slo: Annotated[Slo, Group()] = Slo()
     confidence: Annotated[float, CONFIDENCE] = 0.8
     """The plan is the cheapest option that meets every objective at once with at least this chance. [-]"""

@@ -75,6 +75,9 @@ class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     ] = None
     """Absent = 20,000 drawn ones, or the whole log."""
     seed: Annotated[int, Field(reads="integer", low=-1.0, help="of what is drawn")] = 0
+    reuse: Annotated[
+        bool, Field(reads="flag", help="prompts of a profile with sessions find the cache of the turn before")
+    ] = True
     cached_share: Annotated[
         float, Field(reads="fraction", low=_MAY_BE_NOTHING, help="share of each prompt whose cache is there")
     ] = 0.0

@@ -7,11 +7,13 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.requests.adopt import Adopt
+from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.requests.cost import RentOrBuyRequest
 from tonnage.domain.requests.fit import FitRequest
 from tonnage.domain.requests.fleet import FleetRequest
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.lifecycle import LifecycleRequest
+from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.simulate import Simulation
 from tonnage.domain.requests.train import FineTune, Train
@@ -23,6 +25,7 @@ REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "batch": Batch,
     "train": Train,
     "finetune": FineTune,
+    "rl": Rl,
     "infer": Infer,
     "lifecycle": LifecycleRequest,
     "fleet": FleetRequest,
@@ -30,5 +33,6 @@ REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "rent-or-buy": RentOrBuyRequest,
     "simulate": Simulation,
     "adopt": Adopt,
+    "calibrate": CalibrateRequest,
 }
 """By the name that `tonnage fields` and plan files use, in the order people meet them."""

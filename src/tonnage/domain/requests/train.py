@@ -105,6 +105,16 @@ class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     method: Annotated[
         Literal["full", "lora", "qlora", "dora"], Field(group="Training", help="full, lora, qlora or dora")
     ] = "lora"
+    objective: Annotated[
+        Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"],
+        Field(group="Training", help="sft, or of preferences: dpo, kto, orpo, simpo, reward"),
+    ] = "sft"
+    """Next tokens, or preferences: an example of dpo, orpo, simpo and reward is a pair of answers."""
+    reference: Annotated[
+        Literal["model", "cached"],
+        Field(group="Training", help="of dpo and kto: a model beside the policy, or cached log-probabilities"),
+    ] = "model"
+    """Of dpo and kto: a frozen model beside the policy, or its log-probabilities from before the run."""
     tokens: Annotated[
         float | None, Field(reads="tokens", high=1e16, help="tokens of one epoch, instead of examples and their length")
     ] = None

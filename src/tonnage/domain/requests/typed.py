@@ -13,12 +13,14 @@ from typing import Any, Literal, TypedDict
 __all__ = [
     "AdoptFields",
     "BatchFields",
+    "CalibrateFields",
     "FinetuneFields",
     "FitFields",
     "FleetFields",
     "InferFields",
     "LifecycleFields",
     "RentOrBuyFields",
+    "RlFields",
     "ServeFields",
     "SimulateFields",
     "TrainFields",
@@ -31,6 +33,7 @@ Count = float | str
 Whole = int | str
 Fraction = float | str
 Bytes = float | str
+BytesPerSecond = float | str
 Watts = float | str
 WattHours = float | str
 Usd = float | str
@@ -54,6 +57,18 @@ class ServeFields(TypedDict, total=False):
     concurrency: Count | None
     users: Count | None
     think_time: Seconds | None
+    reuse: bool | None
+    turns: Count | None
+    turn_gap: Seconds | None
+    system_prompt: Tokens | None
+    branching: Fraction | None
+    success_rate: Fraction | None
+    kv_host: Bytes | None
+    kv_host_link: BytesPerSecond | None
+    kv_nvme: Bytes | None
+    kv_nvme_link: BytesPerSecond | None
+    kv_store: Bytes | None
+    kv_store_link: BytesPerSecond | None
     ttft: Seconds | None
     tpot: Seconds | None
     e2e: Seconds | None
@@ -188,6 +203,8 @@ class FinetuneFields(TypedDict, total=False):
     """Adapt a model to a data set."""
 
     method: Literal["full", "lora", "qlora", "dora"] | None
+    objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"] | None
+    reference: Literal["model", "cached"] | None
     tokens: Tokens | None
     examples: Count | None
     epochs: Count | None
@@ -229,6 +246,63 @@ class FinetuneFields(TypedDict, total=False):
     image_px: Whole | None
     framework: str | None
     extend_context: bool | None
+    validation: Fraction | None
+    headroom: Fraction | None
+    checkpoint: Literal["async", "sync"] | None
+    spares: Whole | None
+
+
+class RlFields(TypedDict, total=False):
+    """So many steps of PPO, GRPO, RLOO or DAPO on a model."""
+
+    steps: Count | None
+    response_tokens: Tokens | None
+    max_response_tokens: Tokens | None
+    prompt_tokens: Tokens | None
+    algorithm: Literal["grpo", "rloo", "dapo", "ppo"] | None
+    prompts_per_step: Whole | None
+    responses_per_prompt: Whole | None
+    train_batch: Whole | None
+    staleness: Whole | None
+    partial_rollouts: bool | None
+    reference: bool | None
+    kept: Fraction | None
+    turns: Count | None
+    environment: Seconds | None
+    observation_tokens: Tokens | None
+    reward: Seconds | None
+    engine: str | None
+    framework: str | None
+    precision: str | None
+    rollout_precision: str | None
+    optimizer: str | None
+    deadline: Seconds | None
+    budget: Usd | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    count: Whole | None
+    rollout_count: Whole | None
     validation: Fraction | None
     headroom: Fraction | None
     checkpoint: Literal["async", "sync"] | None
@@ -430,3 +504,17 @@ class AdoptFields(TypedDict, total=False):
     percentile: Count | None
     tokens: Tokens | None
     provider: Names | None
+
+
+class CalibrateFields(TypedDict, total=False):
+    """What ran. Absent = as each measurement says."""
+
+    model: Names | None
+    accelerator: str | None
+    engine: str | None
+    engine_version: str | None
+    option: Names | None
+    weights: str | None
+    tp: Whole | None
+    pp: Whole | None
+    machine: str | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tonnage.domain.requests.train import FineTune
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.job import Job, attention_of, job
@@ -14,6 +15,8 @@ from tonnage.export.trainer import optimizer_called, settle_trainer, switched
 
 __all__ = ["OPTIONS", "TARGET", "export"]
 
+PREFERENCES: Final = ("dpo", "kto", "orpo", "simpo")
+"""Objectives that its setting `rl` takes."""
 TARGET = Target(
     name="axolotl",
     title="Axolotl",
@@ -21,6 +24,7 @@ TARGET = Target(
     files=("axolotl.yaml",),
     start="axolotl train axolotl.yaml",
     kinds=("finetune",),
+    objectives=("sft", *PREFERENCES),
     source="axolotl.utils.schemas, 0.19.0",
 )
 OPTIMIZERS: Final = {
@@ -53,15 +57,18 @@ LEARNING_RATE: Final = {True: 0.0002, False: 0.00002}
 
 def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     """`axolotl.yaml`."""
-    made = job(plan, option)
+    made, asked = job(plan, option), plan.request
+    assert isinstance(asked, FineTune)
     made.only(TARGET.title, pp=1, ep=1)
     if made.optimizer not in OPTIMIZERS:
         raise BadRequest(f"Axolotl has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZERS)}")
     notes = [*made.lines, "Put your data into `datasets`; learning_rate is a start, not a part of the plan."]
-    return {"axolotl.yaml": head(TARGET.title, TARGET.version, lines=notes) + yaml_text(_configuration(made))}
+    return {"axolotl.yaml": head(TARGET.title, TARGET.version, lines=notes) + yaml_text(
+        _configuration(made, objective=asked.objective, cached=asked.reference == "cached")
+    )}  # fmt: skip
 
 
-def _configuration(made: Job) -> dict[str, Any]:
+def _configuration(made: Job, *, objective: str, cached: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "base_model": made.model,
         "datasets": [{"path": "your-name/your-data", "type": "chat_template"}],
@@ -82,6 +89,11 @@ def _configuration(made: Job) -> dict[str, Any]:
         "save_steps": made.checkpoint_steps,
         "logging_steps": 1,
     }
+    if objective in PREFERENCES:
+        # Answers are compared whole; the log-probabilities of the reference come from the frozen base or a copy of it.
+        found |= {"rl": objective, "sample_packing": False, "pad_to_sequence_len": False}
+        found["datasets"] = [{"path": "your-name/your-pairs", "type": "chat_template.default", "split": "train"}]
+        found |= {"precompute_ref_log_probs": True} if cached else {}
     found |= _adapters(made) | _parallel(made)
     return found
 

@@ -113,6 +113,8 @@ def _options(d: Deployment) -> list[str]:
     }
     argv = [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
     argv += ["--enable-dp-attention"] if layout.dp > 1 else []
+    if layout.ep > 1 and layout.dp > 1 and d.nodes > 1:  # as plans count it: half a step beside the other's exchange
+        argv += ["--moe-a2a-backend", "deepep", "--enable-two-batch-overlap"]
     argv += ["--enable-mixed-chunk"] if engine.mixed_chunk else []
     argv += ["--disable-radix-cache"] if engine.prefix_caching is False else []
     argv += ["--disable-cuda-graph"] if engine.cuda_graphs is False else []

@@ -17,11 +17,13 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog import Additions, ambiguity
+from tonnage.catalog.rows import data_version
 from tonnage.domain.answer import Verdict
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill, Configuration, Provenance, RankedPlan, Rejection, RejectionCount
 from tonnage.domain.requests.common import Filters
+from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.physics.parameters import active_parameters, parameters
@@ -69,9 +71,10 @@ def model_facts(model: Model) -> dict[str, Any]:
 
 
 def catalogue_dates(bills: Iterable[Bill]) -> dict[str, str]:
-    """Oldest and newest price date among the options."""
+    """Oldest and newest price date among the options, and which data they come from."""
     dates = sorted(bill.as_of for bill in bills if bill.as_of)
-    return {"oldest price": dates[0], "newest price": dates[-1]} if dates else {}
+    ends = {"oldest price": dates[0], "newest price": dates[-1]} if dates else {}
+    return {**ends, "data": data_version()}
 
 
 def provenance(bills: Iterable[Bill], *, today: date, assumed: Iterable[str]) -> Provenance:
@@ -195,7 +198,7 @@ def _reason(verdict: Verdict) -> str:
 FILTERS: Final = (ACCELERATOR_TESTS.keys() | OFFER_TESTS.keys()) - REASONS.keys()
 
 
-Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer)
+Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer | Rl)
 Plan = TypeVar("Plan", bound=RankedPlan[Any, Any])
 
 FLAGS: Final = {

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.rows import data_version
 from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet
@@ -96,8 +97,8 @@ def plan_fleet(
         rejected_by_reason=by_reason(rejected),
         evaluated=evaluated,
         provenance=Provenance(
-            version=__version__, catalogue=narrative.dates(machines), made=today.isoformat(),
-            assumed=narrative.assumptions(request, asked.hours),
+            version=__version__, catalogue={**narrative.dates(machines), "data": data_version()},
+            made=today.isoformat(), assumed=narrative.assumptions(request, asked.hours),
         ),
     )  # fmt: skip
     nothing = alternatives.nobody_serves(asked, missed, excluded=excluded)

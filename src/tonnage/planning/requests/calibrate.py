@@ -3,48 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
+from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.measurement import Measurement
 from tonnage.domain.precision import Precision
+from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.engines.registry import engines, find_engine
-from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.errors import BadRequest, echo
 from tonnage.planning.calibrate.loads import Stack
+from tonnage.planning.requests.reading import build, read_fields
 
-__all__ = ["FIELDS", "read_setting", "stacks_of"]
-
-FIELDS: Final = ("model", "accelerator", "engine", "engine_version", "options", "weights", "tp", "pp")
+__all__ = ["calibrate_request", "read_setting", "stacks_of"]
 
 
-def stacks_of(found: Sequence[Measurement], fields: Mapping[str, Any]) -> list[Stack]:
+def calibrate_request(values: Mapping[str, Any], *, additions: Additions = NOTHING) -> CalibrateRequest:
+    """
+    What ran, from named texts.
+
+    Raises
+    ------
+    BadRequest
+        An unknown field, or a value of the wrong kind.
+    """
+    return build(CalibrateRequest, read_fields(values, CalibrateRequest), additions=additions)
+
+
+def stacks_of(found: Sequence[Measurement], asked: CalibrateRequest) -> list[Stack]:
     """
     What ran in each measurement; `model` is one name for all, or one a measurement in order.
 
     Raises
     ------
     BadRequest
-        A field is unknown, or neither given nor said by the measurement.
+        A setting is unknown, or a field is neither given nor said by the measurement.
     """
-    for name in fields:
-        if name not in FIELDS:
-            raise UnknownName("field", name, known=FIELDS)
-    given = fields.get("model") or ()
-    models = (given,) if isinstance(given, str) else tuple(given) or tuple(one.model or "" for one in found)
+    models = asked.models or tuple(one.model or "" for one in found)
     models = models * len(found) if len(models) == 1 else models
     if len(models) != len(found):
         raise BadRequest(f"model: {len(models)} given for {len(found)} measurements; give one, or one for each")
-    weights, options = fields.get("weights"), fields.get("options") or {}
-    settings = dict(read_setting(f"{name}={value}") for name, value in dict(options).items())
+    settings = dict(map(read_setting, asked.settings))
     return [
         Stack(
             model=model or _missing("model", "which model ran"),
-            accelerator=fields.get("accelerator") or _missing("accelerator", "what it ran on"),
-            engine=fields.get("engine") or _engine(measurement),
-            engine_version=fields.get("engine_version"),
+            accelerator=asked.accelerator or _missing("accelerator", "what it ran on"),
+            engine=asked.engine or _engine(measurement),
+            engine_version=asked.engine_version,
             options=settings,
-            precision=Precision(weights=weights) if weights else None,
-            layout=Layout(tp=fields.get("tp") or 1, pp=fields.get("pp") or 1),
+            precision=Precision(weights=asked.weights) if asked.weights else None,
+            layout=Layout(tp=asked.tp or 1, pp=asked.pp or 1),
         )
         for measurement, model in zip(found, models, strict=True)
     ]

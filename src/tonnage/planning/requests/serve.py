@@ -13,9 +13,11 @@ import msgspec
 
 from tonnage import catalog, units
 from tonnage.catalog import Additions, traffic
+from tonnage.catalog.sessions import session_profile
 from tonnage.domain.requests.common import Filters, Lengths, LoadShape
 from tonnage.domain.requests.field import usual_of
 from tonnage.domain.requests.serve import Batch, Serve
+from tonnage.domain.requests.sessions import SessionFields
 from tonnage.errors import BadRequest
 from tonnage.planning.requests.reading import build, need_model, read_fields
 
@@ -125,7 +127,7 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
     BadRequest
         An unknown field, a value out of range or of the wrong kind, or fields that contradict.
     """
-    given = read_fields(values, Serve)
+    given = read_fields(_flat(values), Serve)
     need_model(given)
     loads = [name for name in ("rate", "concurrency", "users") if name in given]
     if len(loads) != 1:
@@ -141,7 +143,7 @@ def serve_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         Serve,
         given,
         additions=additions,
-        lengths=read_lengths(given),
+        **_sessions(given, additions),
         shape=read_shape(given),
         filters=read_filters(given, additions),
     )
@@ -164,3 +166,33 @@ def batch_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         raise BadRequest(f"items: {given['items']:g} is less than one item")
     given = {**usual_of(Batch), **given}
     return build(Batch, given, additions=additions, lengths=read_lengths(given), filters=read_filters(given, additions))
+
+
+def _flat(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fields of a `traffic:` block beside the others: its profile is the traffic."""
+    block = values.get("traffic")
+    if not isinstance(block, Mapping):
+        return values
+    twice = sorted(set(block) & set(values))
+    if twice:
+        raise BadRequest(f"traffic.{twice[0]} and {twice[0]} contradict; write it once")
+    named = {("traffic" if name == "profile" else name): value for name, value in block.items()}
+    return {**{name: value for name, value in values.items() if name != "traffic"}, **named}
+
+
+def _sessions(given: Mapping[str, Any], additions: Additions) -> dict[str, Any]:
+    """Lengths and sessions, which depend on each other where the request states turns or what sessions share."""
+    lengths, fields = read_lengths(given), build(SessionFields, given, additions=additions)
+    if lengths.profile is None and session_profile(given.get("traffic")) is not None:
+        fields = msgspec.structs.replace(fields, profile=given["traffic"])
+    if fields == SessionFields():
+        return {"lengths": lengths, "sessions": fields}
+    from tonnage.planning.sessions.reuse import check_sessions, drawn_turns, lengths_of, profile_of
+
+    check_sessions(fields, profile=fields.profile or lengths.profile)
+    profile = profile_of(fields, lengths)
+    if profile is not None:
+        explicit = "prompt_tokens" in given or (fields.turns is None and fields.system_prompt is None)
+        lengths = lengths if explicit else lengths_of(profile, lengths)
+        drawn_turns(profile, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
+    return {"lengths": lengths, "sessions": fields}

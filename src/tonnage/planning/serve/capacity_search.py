@@ -18,6 +18,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.planning.replica import Replica
 from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
+from tonnage.planning.sessions.reuse import draw_reused
 from tonnage.simulation.capacity import Point
 from tonnage.simulation.simulated import Requests
 
@@ -75,6 +76,7 @@ def draw_requests(request: Serve) -> Requests:
     lengths, bursts = request.lengths, request.shape.dispersion
     asked = SimulationTraffic(
         profile=lengths.profile,
+        reuse=False,  # what caches give depends on the option: `draw_reused`
         prompt_tokens=None if lengths.profile else lengths.prompt_tokens,
         output_tokens=None if lengths.profile else lengths.output_tokens,
         rate_per_s=PATTERN_PER_S,
@@ -93,7 +95,7 @@ def search_capacity(
     """The replica's capacity by simulation, searched from a `guess` such as the mean field's."""
     from tonnage.simulation import slo
 
-    few = front(request, requests, concurrency=guess.concurrency, close=close)
+    few = draw_reused(request, replica, requests=front(request, requests, concurrency=guess.concurrency, close=close))
     arrays = arrays_of(request, replica, requests=few)
     delivery = arrays.delivery_s
     s = request.slo

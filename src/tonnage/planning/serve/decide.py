@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tonnage.simulation.capacity import Point
     from tonnage.simulation.simulated import Requests
 
-__all__ = ["MARGIN", "best_of_each", "decide_candidates", "estimate_candidates"]
+__all__ = ["MARGIN", "Priced", "best_of_each", "decide_candidates", "estimate_candidates"]
 
 MARGIN: Final = 1.8
 """Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-21)."""

@@ -251,6 +251,25 @@ def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapa
     return f"max concurrency within the SLO: {best.concurrency:.0f} ({binds.upper()} binds)"
 
 
+def _sessions_assumed(request: Serve) -> list[str]:
+    """What is taken for granted of prompts that come back."""
+    from tonnage.planning.sessions.reuse import profile_of
+
+    profile = profile_of(request.sessions, request.lengths)
+    if profile is None:
+        why = "as asked" if not request.sessions.reuse else "none is known of this traffic; state turns and turn_gap"
+        return [f"every prompt is computed in full: prefix caching is on, and finds nothing ({why})"]
+    fields = request.sessions
+    slower = fields.kv_host_bytes or fields.kv_nvme_bytes or fields.kv_store_bytes
+    own = "cache beyond the accelerators is to be turned on in the engine; exported files leave it off"
+    return [
+        *([own] if slower else []),
+        f"sessions '{profile.name}': {profile.source}",
+        "a router that follows prefixes: a session stays on its replica while loads are even",
+        "hits are those of a warm cache at a replica's capacity, where it is shared by most sessions",
+    ]
+
+
 def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING) -> tuple[str, ...]:
     """Everything the answer takes as given that the user did not say."""
     lengths = request.lengths
@@ -260,6 +279,7 @@ def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING)
             f"traffic '{lengths.profile}': {lengths.prompt_tokens:,.0f} prompt and {lengths.output_tokens:,.0f} output "
             f"tokens on average"
         )
+    said += _sessions_assumed(request)
     if request.users is not None and request.rate_per_s is not None:
         gap = request.users / request.rate_per_s
         said.append(f"{request.users:,.0f} users send a request every {show(gap, 's')} each")

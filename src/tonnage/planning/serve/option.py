@@ -182,6 +182,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
         basis=str(replica.basis),
         chance=chance,
         sure=chance is None or chance >= request.confidence - ROUNDING,
+        reuse=replica.reuse,
     )
 
 

@@ -24,7 +24,9 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Rejection, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
+from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.sessions import SessionCosts
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.frontier import frontier
@@ -42,19 +44,26 @@ from tonnage.planning.core.header import (
 from tonnage.planning.core.ranking import with_verdicts
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
-from tonnage.planning.replica import build_replica
+from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.break_even import serve_break_even
 from tonnage.planning.serve.chance import Curve, Odds
 from tonnage.planning.serve.day import fleet_day
-from tonnage.planning.serve.decide import best_of_each, confidence_prices, decide_candidates, estimate_candidates
+from tonnage.planning.serve.decide import (
+    Priced,
+    best_of_each,
+    confidence_prices,
+    decide_candidates,
+    estimate_candidates,
+)
 from tonnage.planning.serve.option import Candidate, bills_of, load_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
 from tonnage.planning.serve.tokens import tokens_instead
+from tonnage.planning.sessions.reuse import with_reuse
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.pricing.bills import primary_first
-from tonnage.simulation.capacity import at_concurrency, largest_concurrency
+from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
 
 __all__ = ["outcome_of", "plan_serve", "serve_options"]
 
@@ -124,6 +133,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
         roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
         day=day,
+        sessions=_sessions(request, ranked, serving=serving, model=model, today=today),
         pools=apart,
         tokens=tokens_instead(request, ranked, model=model.id),
         provenance=provenance(
@@ -167,6 +177,21 @@ def serve_options(request: Serve, *, additions: Additions = catalog.NOTHING, tod
     allowed, _, no_format = apply_quality_floor(request, model)
     open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
     return _searched(request, allowed, model, open_sites=open_sites, today=today).ranked
+
+
+def _sessions(
+    request: Serve, ranked: tuple[ServeOption, ...], *, serving: list[Priced], model: Model, today: date
+) -> SessionCosts | None:
+    """What the first option's sessions cost, and what more cache would buy it."""
+    if not ranked or ranked[0].reuse is None:
+        return None
+    from tonnage.planning.sessions.buys import session_costs
+
+    first = ranked[0]
+    found = next(
+        one for one, option in serving if (option.configuration, option.bill) == (first.configuration, first.bill)
+    )
+    return session_costs(request, first, found=found, model=model, today=today)
 
 
 def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
@@ -233,9 +258,14 @@ def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iter
 
 def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
     """The configuration by the mean field: what one replica takes, or why it cannot serve."""
-    replica = build_replica(
-        model=model, accelerator=site.accelerator, configuration=configuration, lengths=request.lengths
-    )
+
+    def build(lengths: Lengths) -> Replica:
+        return build_replica(model=model, accelerator=site.accelerator, configuration=configuration, lengths=lengths)
+
+    def best_of(replica: Replica) -> Point | None:
+        return largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
+
+    replica = with_reuse(request, configuration, build=build, best_of=best_of)
     if not replica.verdict.ok or replica.times is None:
         return Infeasible(configuration=configuration, verdict=replica.verdict)
     load = load_of(request, replica)

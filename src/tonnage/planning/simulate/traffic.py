@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tonnage.catalog.sessions import session_profile
 from tonnage.catalog.traces import Trace, found_trace, public_traces, read_trace
 from tonnage.catalog.traffic import profile, shape
+from tonnage.domain.sessions import SessionProfile
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.errors import BadRequest, echo
 from tonnage.simulation import arrivals
@@ -17,10 +19,14 @@ from tonnage.simulation.simulated import Requests, requests_of
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Traced", "scaled_lengths", "traffic_of"]
+    from tonnage.simulation.session_turns import Turns
+
+__all__ = ["Traced", "full_blocks", "licence_of", "scaled_lengths", "traffic_of"]
 
 MAX_REQUESTS = 20_000_000
 DAY_HOURS, WEEK_HOURS = 24, 168
+SESSION_BLOCK = 128
+"""Of drawn sessions: as fine as their prompts need, coarser than engines' blocks so that long runs fit. [tokens]"""
 USUAL_REQUESTS = 20_000
 """Drawn where nobody says how many: they settle a 99th percentile."""
 
@@ -48,7 +54,12 @@ def traffic_of(asked: SimulationTraffic) -> Traced:
         The traffic contradicts itself, or its log cannot be read.
     """
     _check(asked)
-    return _logged(asked) if asked.trace is not None else _drawn(asked)
+    if asked.trace is not None:
+        return _logged(asked)
+    # Clients, bursts and hours of a day have times of their own, which sessions would contradict.
+    plain = asked.process != "poisson" or asked.shape is not None or asked.hours or asked.cached_share > 0.0
+    sessions = session_profile(asked.profile) if asked.reuse and asked.rate_per_s and not plain else None
+    return _drawn(asked) if sessions is None else _turns(asked, sessions)
 
 
 def _check(asked: SimulationTraffic) -> None:
@@ -99,6 +110,55 @@ def _drawn(asked: SimulationTraffic) -> Traced:
         think_s=np.full(n, asked.think_s),
     )  # fmt: skip
     return _traced(requests, notes=tuple(notes))
+
+
+def _turns(asked: SimulationTraffic, profile: SessionProfile) -> Traced:
+    """Turns of sessions, with names for the blocks that later turns have in common with them."""
+    import numpy as np
+
+    from tonnage.simulation.sessions import draw_turns
+
+    n = asked.num_requests or USUAL_REQUESTS
+    # A run begins without open sessions: its first part, which is thrown away, has too many first turns.
+    drawn = draw_turns(profile, turns_per_s=asked.rate_per_s or 1.0, turns=2 * n, seed=asked.seed)
+    drawn = drawn._replace(**{name: getattr(drawn, name)[n:] for name in drawn._fields})
+    offsets, ids = block_names(drawn, SESSION_BLOCK)
+    requests = requests_of(
+        drawn.sent_s - drawn.sent_s[0], drawn.prompt, output=drawn.output, blocks=(offsets, ids),
+        think_s=np.full(n, asked.think_s),
+    )  # fmt: skip
+    notes = (
+        f"sessions '{profile.name}': {profile.source}",
+        "turns are sent when the profile says, whether or not the answer before them is there",
+    )
+    return _traced(requests, hash_tokens=SESSION_BLOCK, notes=notes)
+
+
+def block_names(turns: Turns, size: int) -> tuple[Any, Any]:
+    """
+    Offsets and names of each turn's whole blocks of prompt: equal names hold equal tokens.
+
+    A turn keeps the names of the blocks that it keeps, and has new ones for the others.
+    """
+    import numpy as np
+
+    chains: dict[int, list[int]] = {}
+    rows: list[list[int]] = []
+    wide = 1 + int(turns.shared.max(initial=0)) // size
+    name = wide * (1 + int(turns.group.max(initial=0)))
+    columns = (turns.session, turns.group, turns.shared, turns.kept, turns.prompt, turns.context, turns.gap_s)
+    for session, group, shared, kept, prompt, context, gap in zip(*(x.tolist() for x in columns), strict=True):
+        common = shared // size
+        chain = [] if gap == np.inf else chains.get(session, [])
+        chain = [*(group * wide + i for i in range(common)), *chain[common : max(common, kept // size)]]
+        more = context // size - len(chain)
+        chain += range(name, name + more)
+        name += max(0, more)
+        chains[session] = chain
+        rows.append(chain[: prompt // size])
+    offsets = np.concatenate(([0], np.cumsum([len(row) for row in rows])))
+    flat = np.array([block for row in rows for block in row], np.int64)
+    return offsets, np.unique(flat, return_inverse=True)[1]
 
 
 def _shaped(asked: SimulationTraffic, sent: Any, notes: list[str]) -> Any:
@@ -197,12 +257,12 @@ def _logged(asked: SimulationTraffic) -> Traced:
     requests = requests_of(
         np.zeros(len(sent)) if asked.concurrency else sent, prompt, output=output,
         cached=None if trace.hash_tokens else (prompt * asked.cached_share).astype(np.int64),
-        think_s=np.full(len(sent), asked.think_s), blocks=_full_blocks(trace, prompt),
+        think_s=np.full(len(sent), asked.think_s), blocks=full_blocks(trace, prompt),
     )  # fmt: skip
-    return _traced(requests, hash_tokens=trace.hash_tokens, notes=tuple(notes), licence=_licence(trace))
+    return _traced(requests, hash_tokens=trace.hash_tokens, notes=tuple(notes), licence=licence_of(trace))
 
 
-def _full_blocks(trace: Trace, prompt: Any) -> tuple[Any, Any] | None:
+def full_blocks(trace: Trace, prompt: Any) -> tuple[Any, Any] | None:
     """Ids of whole blocks only: the last, partly filled one is never found again."""
     import numpy as np
 
@@ -215,7 +275,7 @@ def _full_blocks(trace: Trace, prompt: Any) -> tuple[Any, Any] | None:
     return np.concatenate(([0], np.cumsum(whole))), ids[place < np.repeat(whole, counts)]
 
 
-def _licence(trace: Trace) -> str:
+def licence_of(trace: Trace) -> str:
     """Licence and citation of a public log: a fetched one by its name, another by its length and its file's name."""
     stem = Path(trace.source).name.partition(".")[0]
     for known in public_traces().values():

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from datetime import date
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.model import Model
 from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.training import Method, TrainCoefficients
+from tonnage.domain.training import OBJECTIVES, Method, TrainCoefficients
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.units import show
@@ -52,6 +52,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     largest_batch: int | None = None
     """Most sequences per step that a search may take; absent = the batch is stated."""
     lora_rank: int = 16
+    objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"] = "sft"
+    reference: Literal["model", "cached"] = "model"
     image_px: int | None = None
     assumed: tuple[str, ...] = ()
 
@@ -85,7 +87,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tokens(self) -> float:
         """Through the model, padding counted. [tokens]"""
-        return self.sequences * self.seq_len
+        return self.sequences * self.seq_len * OBJECTIVES[self.objective].sequences
 
     @property
     def adapter(self) -> bool:
@@ -171,6 +173,8 @@ def _fine_tuning(request: FineTune, model: Model) -> Job:
         precision=request.precision,
         optimizer=request.optimizer,
         lora_rank=request.lora_rank,
+        objective=request.objective,
+        reference=request.reference,
         image_px=request.image_px,
         assumed=tuple(said),
     )
@@ -196,7 +200,15 @@ def _fine_tuning_sequences(request: FineTune, model: Model, said: list[str]) -> 
         raise BadRequest("tokens_per_example is missing: give the mean length of an example, or tokens in all")
     if request.tokens is None and request.examples is None:
         raise BadRequest("examples is missing: give how many examples one epoch has, or tokens in all")
-    if not request.packed:
+    pairs = OBJECTIVES[request.objective].sequences > 1
+    if request.objective != "sft" and (request.examples is None or each is None):
+        raise BadRequest(
+            f"objective: {request.objective} compares whole answers; give examples and tokens_per_example, the length "
+            "of prompt and answer"
+        )
+    if not request.packed or request.objective != "sft":
+        if pairs:
+            said.append("an example is a pair: its chosen and its rejected answer pass together")
         if each is None or request.examples is None:
             raise BadRequest("packed: without packing, examples and tokens_per_example must be given")
         length = min(longest, max(64, 64 * math.ceil(each / 64)))

@@ -166,7 +166,7 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, t
     aside = sum(line.value for line in stored)
     share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
     low, high = (run.wall_s.low or 0.0) * share, (run.wall_s.high or 0.0) * share
-    rate = setup.global_batch * asked.job.seq_len / place.count
+    rate = asked.job.tokens / asked.job.sequences * setup.global_batch / place.count
     power = place.accelerator.power_w
     option = TrainOption(
         configuration=_configuration(rental, setup),

@@ -186,6 +186,8 @@ def templates(
             recompute="none",
             optimizer=job.optimizer,
             lora_rank=job.lora_rank,
+            objective=job.objective,
+            reference=job.reference,
             framework=name,
         )
         setup = resolve_setup(case, model=model, accelerator=place.accelerator, coefficients=coefficients).setup

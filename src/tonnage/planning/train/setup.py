@@ -236,6 +236,8 @@ def _setup(
         expert_load=case.expert_load,
         optimizer=case.optimizer,
         grads_kept=case.grads_kept,
+        objective=case.objective,
+        reference=case.reference,
         flash_attention=framework_defaults.flash_attention(case, accelerator),
         native_attention=framework_defaults.native_attention(case, accelerator, software=software),
         software=software,

@@ -13,6 +13,7 @@ from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.plan import ServePlan
+from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.report.charts.chart import Chart, specification
@@ -20,6 +21,7 @@ from tonnage.report.charts.fleet import fleet_charts
 from tonnage.report.charts.inference import infer_charts
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.owning import cost_charts
+from tonnage.report.charts.rl import rl_charts
 from tonnage.report.charts.serving import serve_charts
 from tonnage.report.charts.simulation import comparison_charts, simulation_charts
 from tonnage.report.charts.training import batch_charts, timeline_chart, train_charts
@@ -52,6 +54,7 @@ _GALLERY: Final[dict[type, Callable[[Any], tuple[Chart, ...]]]] = {
     BatchPlan: batch_charts,
     LifecyclePlan: _lifecycle_charts,
     InferPlan: infer_charts,
+    RlPlan: rl_charts,
     FleetPlan: fleet_charts,
     RentOrBuy: cost_charts,
     FitAnswer: _fit_charts,

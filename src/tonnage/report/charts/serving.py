@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tonnage.domain.plan import LoadPoint, Roofline, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
-from tonnage.report.charts.chart import Chart, axis, layered, records
+from tonnage.report.charts.chart import COLOURS, Chart, axis, layered, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.names import part_name
@@ -14,6 +14,8 @@ from tonnage.units import show
 
 __all__ = ["load_chart", "roofline_chart", "serve_charts"]
 
+UNBOUNDED: Final = 1e11
+"""Tokens from which on a cache stands for one that nothing limits. [tokens]"""
 MOST_LINES: Final = 5
 USES: Final = tuple(use / 100 for use in (5, 7, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100))
 
@@ -27,7 +29,7 @@ def serve_charts(plan: ServePlan) -> tuple[Chart, ...]:
     )
     drawn = (
         _price_and_latency(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(stacks),
-        roofline_chart(plan.roofline),
+        roofline_chart(plan.roofline), _hits_by_cache(plan),
     )  # fmt: skip
     return tuple(chart for chart in drawn if chart is not None)
 
@@ -93,6 +95,33 @@ def _cost_by_use(plan: ServePlan) -> Chart:
         body=body,
         columns=("option", "USD/1M at 100 %", "at 50 %", "at 10 %", "used at the peak here"),
         rows=tuple(rows),
+    )
+
+
+def _hits_by_cache(plan: ServePlan) -> Chart | None:
+    """What is found again, and what the first option costs, over the size of its cache."""
+    found = plan.sessions
+    sizes = [size for size in found.sizes if 0 < size.tokens < UNBOUNDED] if found is not None else []
+    if len(sizes) < 2:
+        return None
+    values = [(size.name, size.tokens, size.hit_rate, size.usd_per_hour, size.now) for size in sizes]
+    x = axis("tokens", "KV cache capacity of one replica (tokens)", scale={"type": "log"})
+    usd = axis("usd", "USD/h of the plan", scale={"zero": False})
+    share = axis("share", "prompt tokens found again", axis={"format": "%"}, scale={"zero": False})
+    body = layered(
+        records(("cache", "tokens", "share", "usd", "now"), values),
+        {"mark": {"type": "line", "point": True, "color": COLOURS[0]}, "encoding": {"x": x, "y": share}},
+        {"mark": {"type": "line", "point": True, "color": COLOURS[1]}, "encoding": {"x": x, "y": usd}},
+    )
+    return Chart(
+        name="cache",
+        title="What cache buys",
+        says="Share of the prompt tokens found again (blue) and price of the plan (orange) over the size of the cache.",
+        body={**body, "resolve": {"scale": {"y": "independent"}}},
+        columns=("cache", "tokens a replica", "found again", "USD/h"),
+        rows=tuple(
+            (size.name, f"{size.tokens:,.0f}", f"{size.hit_rate:.1%}", f"{size.usd_per_hour:,.2f}") for size in sizes
+        ),
     )
 
 

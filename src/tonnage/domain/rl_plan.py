@@ -1,0 +1,81 @@
+"""A plan of reinforcement learning: accelerators for rollouts and for training, their layouts, time and money.
+
+`tonnage plan rl` returns one; its JSON is of the same schema as other plans, `kind` is "rl".
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tonnage.domain.accelerator import HostNeed
+from tonnage.domain.answer import Quantity
+from tonnage.domain.breakdown import Node
+from tonnage.domain.plan import Bill, Configuration, RankedPlan
+from tonnage.domain.requests.rl import Rl
+from tonnage.domain.rl import RlCase
+from tonnage.domain.train_plan import Run, TrainConfiguration
+
+__all__ = ["Rl", "RlOption", "RlPlan", "RlSplit"]
+
+
+class RlSplit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to divide the first option's accelerators, and what each side takes of a step."""
+
+    rollout: int
+    """Accelerators that generate."""
+    training: int
+    """Accelerators that train."""
+    rollout_s: float
+    training_s: float
+    step_s: float
+
+
+class RlOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One accelerator type at one count, split, arranged on both sides, and priced."""
+
+    case: RlCase
+    """What `predict` is asked about it."""
+    configuration: TrainConfiguration
+    """Of the trainer."""
+    rollout: Configuration
+    """Of one replica that generates."""
+    replicas: int
+    accelerators: int
+    rollout_accelerators: int
+    """The same accelerators as `train_accelerators` where they are shared."""
+    train_accelerators: int
+    step_s: Quantity
+    step: Node
+    """Opened into phases and their parts."""
+    tokens_per_s_per_accelerator: Quantity
+    """Trained on, over all accelerators. [tokens/s]"""
+    rollout_tokens_per_s_per_accelerator: float
+    binds: str
+    rollout_memory: Quantity
+    memory: Quantity
+    """Of the fullest accelerator that trains. [bytes]"""
+    limit_bytes: float
+    run: Run
+    bill: Bill
+    cost: Quantity
+    """Of the whole run. [USD]"""
+    basis: str
+    needs: tuple[HostNeed, ...] = ()
+    notes: tuple[str, ...] = ()
+    verdict: str = ""
+    sure: bool = True
+    ties: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether the same accelerators generate and train in turn."""
+        return self.case.rollout_count is None
+
+
+class RlPlan(RankedPlan[Rl, RlOption], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rl"):
+    """The answer to a request for reinforcement learning."""
+
+    splits: tuple[RlSplit, ...] = ()
+    """Other splits of the first option's accelerators; empty where they are shared."""
+    off_policy: str = ""
+    """What responses of one step ago would save, where the request is on policy."""

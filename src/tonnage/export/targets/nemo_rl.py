@@ -1,0 +1,97 @@
+"""NeMo-RL: a recipe over its GRPO base, shared or apart, with Megatron or DTensor training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.domain.rl_plan import RlOption, RlPlan
+from tonnage.errors import BadRequest
+from tonnage.export.rl import RlJob, rl_job
+from tonnage.export.target import Target
+from tonnage.export.text import head, yaml_text
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="nemo-rl",
+    title="NeMo-RL",
+    version="0.6",
+    files=("nemo_rl.yaml",),
+    start="uv run examples/run_grpo_math.py --config nemo_rl.yaml",
+    kinds=("rl",),
+    source="examples/configs/grpo_math_1B.yaml and its performance recipes, read 2026-11-22",
+)
+
+
+def export(plan: RlPlan, option: RlOption) -> dict[str, str]:
+    """`nemo_rl.yaml`."""
+    made = rl_job(plan, option)
+    if made.case.algorithm == "ppo":
+        raise BadRequest("algorithm: the recipe here has no critic; export ppo to verl, or plan grpo, rloo or dapo")
+    if made.case.rollout_count is not None and not made.whole_nodes and made.nodes > 1:
+        raise BadRequest("rollout_count: NeMo-RL splits whole machines; plan a split of whole machines")
+    notes = [*made.lines, "Put it beside examples/configs, whose grpo_math_1B.yaml it builds on."]
+    return {"nemo_rl.yaml": head(TARGET.title, TARGET.version, lines=notes) + yaml_text(_recipe(made))}
+
+
+def _recipe(made: RlJob) -> dict[str, Any]:
+    case = made.case
+    grpo: dict[str, Any] = {
+        "num_prompts_per_step": case.prompts_per_step,
+        "num_generations_per_prompt": case.responses_per_prompt,
+        "max_num_steps": made.steps,
+        "use_leave_one_out_baseline": case.algorithm == "rloo",
+    }
+    if case.algorithm == "dapo":
+        grpo |= {"use_dynamic_sampling": True, "batch_multiplier": 3 if case.kept is None else round(1 / case.kept)}
+    if case.staleness:
+        grpo["async_grpo"] = {"enabled": True, "max_trajectory_age_steps": case.staleness}
+        if case.partial_rollouts:
+            grpo["async_grpo"]["in_flight_weight_updates"] = True
+    return {
+        "defaults": "grpo_math_1B.yaml",
+        "grpo": grpo,
+        "loss_fn": {
+            "reference_policy_kl_penalty": 0.01 if case.reference else 0.0,
+            "use_importance_sampling_correction": bool(case.staleness),
+        },
+        "checkpointing": {"checkpoint_dir": f"results/{made.name}", "save_period": made.checkpoint_steps},
+        "policy": _policy(made),
+        "cluster": {"gpus_per_node": made.per_node, "num_nodes": made.nodes},
+    }
+
+
+def _policy(made: RlJob) -> dict[str, Any]:
+    case, layout = made.case, made.layout
+    apart = case.rollout_count is not None
+    resources: dict[str, Any] = {"gpus_per_node": made.per_node, "num_nodes": int(made.rollout_nodes)}
+    if apart and made.nodes == 1:
+        resources = {"gpus_per_node": case.rollout_count, "num_nodes": None}
+    degrees = {"tensor_parallel_size": layout.tp, "context_parallel_size": layout.cp}
+    return {
+        "model_name": made.model,
+        "tokenizer": {"name": made.model},
+        "train_global_batch_size": made.train_batch,
+        "train_micro_batch_size": 1,
+        "logprob_batch_size": 1,
+        "max_total_sequence_length": made.seq_len,
+        "dtensor_cfg": {"enabled": made.sharded, "activation_checkpointing": made.recompute != "none", **degrees},
+        "megatron_cfg": {
+            "enabled": not made.sharded,
+            "tensor_model_parallel_size": layout.tp,
+            "pipeline_model_parallel_size": layout.pp,
+            "context_parallel_size": layout.cp,
+            "expert_model_parallel_size": layout.ep,
+            "sequence_parallel": layout.tp > 1,
+            "activation_checkpointing": made.recompute != "none",
+        },
+        "generation": {
+            "backend": case.engine,
+            "vllm_cfg": {
+                "tensor_parallel_size": case.rollout_layout.tp,
+                "gpu_memory_utilization": made.memory_share,
+                "async_engine": bool(case.staleness),
+            },
+            "colocated": {"enabled": not apart, **({"resources": resources} if apart else {})},
+        },
+    }

@@ -1,0 +1,310 @@
+"""Plan reinforcement learning: accelerators that can be rented, counts, splits between rollout and training, layouts.
+
+The path: filters leave sites; a site is worth arranging while perfect scaling of its arithmetic costs no more than
+twice the best found; each count gets its best split and layouts (`candidates`), a run over time and a bill (`option`).
+The cheapest that holds deadline and budget leads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from functools import partial
+from math import inf, log2
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.fitted import with_training_totals
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.answer import Verdict
+from tonnage.domain.plan import PLAN_SCHEMA, Decision
+from tonnage.domain.requests.rl import Rl
+from tonnage.domain.rl_plan import RlOption, RlPlan
+from tonnage.errors import BadRequest
+from tonnage.physics.parameters import active_parameters, parameters
+from tonnage.planning.core.choices import Traits, choices
+from tonnage.planning.core.header import (
+    COMMUNITY,
+    answer_or_relax,
+    by_reason,
+    infeasible_sentence,
+    model_facts,
+    names_taken,
+    nearest_of_each,
+    nearness,
+    provenance,
+    what_binds,
+    what_if,
+)
+from tonnage.planning.core.ranking import surely_cheapest, with_verdicts
+from tonnage.planning.rl.candidates import Arranged, best_of
+from tonnage.planning.rl.option import InfeasibleRl, RlContext, options_of
+from tonnage.planning.rl.step import kept_share
+from tonnage.planning.sites import Site, sites
+from tonnage.planning.train.places import Rental, rentals, trainable
+from tonnage.units import show
+
+__all__ = ["plan_rl"]
+
+MAX_ACCELERATORS: Final = 1024
+"""Looked at where neither count nor limit is given. [accelerators]"""
+STATE_BYTES: Final = 8.0
+"""Per parameter that any trainer holds somewhere: 16-bit weights and gradients, two 16-bit moments. [bytes]"""
+PASSES: Final = 8.0
+"""Of 2 FLOP a parameter and token: forward, backward, old policy, and generation at the least. [-]"""
+WORTH: Final = 2.0
+"""A rental whose least cost is beyond this multiple of the best found is not arranged. [-]"""
+DOUBLINGS: Final = 3
+"""Counts looked at beyond the first that holds the states."""
+KEPT_PER_ACCELERATOR: Final = 3
+KEPT: Final = 30
+BY_NEARNESS: Final = nearness({"budget": 0, "deadline": 1, "cost": 2, "memory": 3, "layout": 4, "offer": 5})
+
+
+def plan_rl(request: Rl, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> RlPlan:
+    """
+    Options that do the run, the cheapest first, with reasons for every loser.
+
+    Raises
+    ------
+    TonnageError
+        The model or an accelerator is unknown, or the request contradicts itself. That nothing can do it is an answer:
+        `feasible` is False and `binding` says what stands in the way.
+    """
+    plan = partial(_planned, additions=additions, today=today or date.today())
+    return answer_or_relax(request, plan, led_by=_led_by)
+
+
+def _planned(request: Rl, *, additions: Additions, today: date) -> RlPlan:
+    model = with_training_totals(resolve(request.model, additions=additions))
+    longest = request.prompt_tokens + (request.max_response_tokens or request.response_tokens)
+    if not model.layers:
+        raise BadRequest(f"model: {model.id} generates no text; give a language model")
+    if model.max_context and longest > model.max_context:
+        raise BadRequest(
+            f"max_response_tokens: prompt and response of {longest:,.0f} tokens are beyond the {model.max_context:,} "
+            f"that {model.id} takes"
+        )
+    asked = RlContext(request=request, model=model, today=today, additions=additions)
+    found, excluded = sites(request.filters, additions=additions)
+    open_sites, refused = trainable(found, filters=request.filters, precision=request.precision)
+    options, missed, arranged, evaluated = _evaluated(asked, open_sites)
+    ranked = _ranked(request, options)
+    doing = {option.case.accelerator for option in ranked}
+    rejected = (*nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *refused, *excluded)
+    binding = None if ranked else what_binds(missed, (*refused, *excluded), by=BY_NEARNESS)
+    first = arranged.get(_key(ranked[0])) if ranked else None
+    return RlPlan(
+        schema=PLAN_SCHEMA,
+        feasible=bool(ranked),
+        sentence=_sentence(request, ranked, binding),
+        request=request,
+        model=model_facts(model),
+        options=ranked,
+        choices=choices([_traits(option) for option in ranked]),
+        trail=_trail(ranked, first),
+        splits=first.splits if first else (),
+        off_policy=_off_policy(asked, ranked, open_sites) if ranked else "",
+        rejected=rejected,
+        rejected_by_reason=by_reason(rejected),
+        binding=binding,
+        evaluated=evaluated,
+        provenance=provenance(
+            (option.bill for option in ranked), today=today, assumed=_assumptions(request, ranked, additions)
+        ),
+    )
+
+
+def _key(option: RlOption) -> tuple[str, str | None, int]:
+    return option.case.accelerator, option.configuration.intra_link, option.accelerators
+
+
+def _evaluated(
+    asked: RlContext, open_sites: tuple[Site, ...]
+) -> tuple[list[RlOption], list[InfeasibleRl], dict[tuple[str, str | None, int], Arranged], int]:
+    """Rentals arranged, those that can be cheapest first, until what is left cannot be near the best."""
+    options: list[RlOption] = []
+    missed: list[InfeasibleRl] = []
+    kept: dict[tuple[str, str | None, int], Arranged] = {}
+    best, evaluated = inf, 0
+    for least, rental in sorted(_tries(asked, open_sites), key=lambda one: (one[0], one[1].place.count)):
+        place = rental.place
+        limit = min(WORTH * best, asked.request.budget_usd or inf)
+        if evaluated and least > limit:
+            missed.append(_too_expensive(asked, rental, least=least, best=best))
+            continue
+        arranged = best_of(asked.request, place, model=asked.model)
+        evaluated += arranged.evaluated if arranged else 1
+        if arranged is not None:
+            kept.setdefault((place.accelerator.id, place.intra_link, place.count), arranged)
+        for outcome in options_of(asked, rental, arranged=arranged):
+            if isinstance(outcome, InfeasibleRl):
+                missed.append(outcome)
+            else:
+                options.append(outcome)
+                best = min(best, outcome.cost.value)
+    return options, missed, kept, evaluated
+
+
+def _tries(asked: RlContext, open_sites: tuple[Site, ...]) -> Iterator[tuple[float, Rental]]:
+    """Every rental worth a look, with the least that its arithmetic alone can cost. [USD]"""
+    request, model = asked.request, asked.model
+    tokens = request.prompts_per_step * request.responses_per_prompt * (request.prompt_tokens + request.response_tokens)
+    flop = PASSES * active_parameters(model).value * tokens * request.steps
+    held = STATE_BYTES * parameters(model).value
+    for site in open_sites:
+        card = site.accelerator
+        peak = max(card.peaks.get("bf16", 0.0), card.peaks.get("fp16", 0.0), card.peaks.get("fp8", 0.0))
+        if not peak:
+            continue
+        counts = _counts(request, least=held / card.driver_memory_bytes)
+        for rental in rentals(site, counts=counts, terms=request.filters.terms, today=asked.today):
+            yield flop / peak / rental.place.count / 3600.0 * rental.usd_per_hour, rental
+
+
+def _counts(request: Rl, *, least: float) -> tuple[int, ...]:
+    """Doubling counts from what holds the states on; both sides together."""
+    if request.count is not None:
+        return (request.count,)
+    most = min(request.filters.max_count or MAX_ACCELERATORS, MAX_ACCELERATORS)
+    low = max(1 if request.staleness else 0, 0 if least <= 1 else int(log2(least)) + (log2(least) % 1 > 0))
+    return tuple(2**power for power in range(low, low + DOUBLINGS + 1) if 2**power <= most)
+
+
+def _too_expensive(asked: RlContext, rental: Rental, *, least: float, best: float) -> InfeasibleRl:
+    place, budget = rental.place, asked.request.budget_usd
+    what = f"{place.count} x {place.accelerator.id}"
+    if budget is not None and least > budget:
+        verdict = Verdict(
+            ok=False, limit="budget", short_by=least - budget, unit="USD",
+            reason=f"{what} costs at least {show(least, 'USD')}, and {show(budget, 'USD')} are allowed",
+        )  # fmt: skip
+    else:
+        verdict = Verdict(
+            ok=False, limit="cost", short_by=least - best, unit="USD",
+            reason=f"costs at least {show(least, 'USD')}, {least / best:.1f} times the best, however it is arranged",
+        )  # fmt: skip
+    return InfeasibleRl(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
+
+
+def _ranked(request: Rl, options: list[RlOption]) -> tuple[RlOption, ...]:
+    """The cheapest first, or the fastest where only money is limited; a few of each accelerator."""
+    hasty = request.budget_usd is not None and request.deadline_s is None
+    kept: list[RlOption] = []
+    seen: Counter[str] = Counter()
+    order = (lambda o: (not o.sure, o.run.wall_s.value)) if hasty else surely_cheapest
+    for option in sorted(options, key=order):
+        if seen[option.case.accelerator] < KEPT_PER_ACCELERATOR and len(kept) < KEPT:
+            kept.append(option)
+            seen[option.case.accelerator] += 1
+    lead = "fastest within the budget" if hasty else "cheapest that does the steps"
+    return with_verdicts(
+        tuple(kept), lead=lead, arithmetic=_arithmetic, risk=_risk,
+        ranked_by=lambda option: option.run.wall_s if hasty else option.cost,
+    )  # fmt: skip
+
+
+def _arithmetic(option: RlOption) -> str:
+    step = show(option.step_s.value, "s")
+    return f"a step takes {step} on {_split_text(option)}; it waits for {option.binds} longest"
+
+
+def _risk(option: RlOption) -> str:
+    return "" if option.sure else "deadline, budget or memory may not hold within error"
+
+
+def _split_text(option: RlOption) -> str:
+    """Who generates and who trains."""
+    rollout = f"{option.replicas} replicas of TP{option.case.rollout_layout.tp}"
+    if option.shared:
+        return f"{option.accelerators} shared ({rollout})"
+    return f"{option.rollout_accelerators} for rollout ({rollout}) and {option.train_accelerators} for training"
+
+
+def _led_by(option: RlOption) -> str:
+    wall, usd = show(option.run.wall_s.value, "s"), show(option.cost.value, "USD")
+    return f"{option.accelerators} x {option.case.accelerator} for {usd} in {wall}"
+
+
+def _traits(option: RlOption) -> Traits:
+    return Traits(usd=option.cost.value, seconds=option.run.wall_s.value, sure=option.sure)
+
+
+def _sentence(request: Rl, options: tuple[RlOption, ...], binding: Verdict | None) -> str:
+    purpose = f"for {request.steps:,.0f} steps of {request.algorithm.upper()} on {request.model}"
+    if not options:
+        return infeasible_sentence(purpose, binding)
+    best, old = options[0], ", old price" if options[0].bill.stale else ""
+    wall, cost = best.run.wall_s, best.cost
+    return (
+        f"Rent {best.bill.instances} x {best.bill.instance_type} ({best.accelerators} x {best.case.accelerator}) at "
+        f"{best.bill.provider} {best.bill.region} for {show(wall.value, 's')} ({show(wall.low or 0, 's')}-"
+        f"{show(wall.high or 0, 's')}): {show(cost.value, 'USD')} ({show(cost.low or 0, 'USD')}-"
+        f"{show(cost.high or 0, 'USD')}) {purpose}, {show(best.step_s.value, 's')} a step on {_split_text(best)} "
+        f"({best.bill.term}, {best.bill.as_of}{old})."
+    )
+
+
+def _trail(options: tuple[RlOption, ...], first: Arranged | None) -> tuple[Decision, ...]:
+    if not options or first is None:
+        return ()
+    best = options[0]
+    said = [
+        Decision(question="Which accelerators, how many?", answer=f"{best.accelerators} x {best.case.accelerator}",
+                 because=best.verdict),
+        Decision(question="Who generates, who trains?", answer=_split_text(best),
+                 because=f"of a step rollout takes {show(first.made.total_s, 's')}, training "
+                 f"{show(first.trained.total_s, 's')}"),
+    ]  # fmt: skip
+    others = sorted((split for split in first.splits if split.rollout != best.case.rollout_count),
+                    key=lambda split: split.step_s)  # fmt: skip
+    if others:
+        other = others[0]
+        said.append(
+            Decision(
+                question="Another split?",
+                answer=f"{other.rollout} for rollout, {other.training} for training: {show(other.step_s, 's')} a step",
+                because=f"{other.step_s / best.step_s.value:.2f} times the first's",
+            )
+        )
+    return tuple(said)
+
+
+def _off_policy(asked: RlContext, ranked: tuple[RlOption, ...], open_sites: tuple[Site, ...]) -> str:
+    """What a staleness of one step would save on the accelerators of the first option."""
+    best = ranked[0]
+    if asked.request.staleness or best.accelerators < 2:
+        return ""
+    stale = replace(asked.request, staleness=1)
+    for site in open_sites:
+        if site.accelerator.id != best.case.accelerator or site.intra_link != best.configuration.intra_link:
+            continue
+        for rental in rentals(site, counts=(best.accelerators,), terms=(best.bill.term,), today=asked.today):
+            other = best_of(stale, rental.place, model=asked.model)
+            if other is None or other.result.step_s is None:
+                return ""
+            ratio = other.result.step_s.value / best.step_s.value
+            split = f"{other.case.rollout_count} for rollout and {other.case.count - (other.case.rollout_count or 0)}"
+            word = f"{1 - ratio:.0%} less" if ratio < 1 else f"{ratio - 1:.0%} more"
+            apart = f"one step off policy ({split} for training) a step takes {word} time"
+            return f"{apart}; what it does to learning is not said"
+    return ""
+
+
+def _assumptions(request: Rl, ranked: tuple[RlOption, ...], additions: Additions) -> tuple[str, ...]:
+    said = [*what_if(additions), *names_taken(request.filters)]
+    if request.max_response_tokens is None:
+        said.append(f"responses are cut at four times their mean: {4 * request.response_tokens:,.0f} tokens")
+    said += [note for option in ranked[:1] for note in option.notes]
+    if ranked and request.kept is None and request.algorithm == "dapo":
+        said.append(f"{1 / kept_share(ranked[0].case):.1f} responses are generated for each that is trained on")
+    if request.count is None and request.filters.max_count is None:
+        said.append(f"at most {MAX_ACCELERATORS} accelerators are looked at; list prices are no stock")
+    if not request.filters.community:
+        said.append(COMMUNITY)
+    said.append("prices exclude VAT, storage and egress")
+    return tuple(dict.fromkeys(said))

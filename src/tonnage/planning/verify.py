@@ -1,0 +1,120 @@
+"""Is a kept plan what this program says? Made again from its own request and day, and held against it byte by byte."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Iterator
+from datetime import date
+from typing import Any, Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.rows import data_version
+from tonnage.domain.compare import VERIFY_SCHEMA, Change, Verification
+from tonnage.errors import BadRequest
+from tonnage.planning.ask import QUESTIONS
+from tonnage.planning.check import Comparable, check
+from tonnage.planning.files import read_text
+from tonnage.planning.plans import Plan, plan_of_text
+from tonnage.version import __version__
+
+__all__ = ["question_of", "remake", "verify"]
+
+FIRST: Final = 12
+"""Differences that are named."""
+SHORT: Final = 60
+"""Characters of a value that are shown."""
+ABSENT: Final = "(absent)"
+
+
+def verify(path: str, *, additions: Additions = catalog.NOTHING) -> Verification:
+    """
+    The plan in a file against the one that its request and day give now.
+
+    Raises
+    ------
+    TonnageError
+        The file is no plan, or its request can no longer be read.
+    """
+    text = read_text(path, what="plan")
+    kept = plan_of_text(text, path)
+    fresh = remake(kept, additions=additions)
+    before, now = kept.provenance, fresh.provenance
+    # Values are compared as read: what is the default's own object is left out of a file that is written for the first
+    # time, and not of one that was read. Bytes are compared as written; a file of an older schema has others.
+    again = plan_of_text(msgspec.json.encode(fresh).decode(), path)
+    found = list(_differences(msgspec.to_builtins(kept), msgspec.to_builtins(again)))
+    written = msgspec.json.decode(text.encode()) == msgspec.json.decode(msgspec.json.encode(fresh))
+    same = not found and written
+    changes: tuple[Change, ...] = ()
+    if found and isinstance(kept, Comparable) and isinstance(fresh, Comparable):
+        changes = tuple(one for one in check(kept, fresh, tolerance=0.0).changes if one.beyond)
+    return Verification(
+        schema=VERIFY_SCHEMA, same=same, question=question_of(kept), version_before=before.version,
+        version_now=__version__, data_before=before.catalogue.get("data", ""), data_now=data_version(),
+        made=now.made, differences=len(found), first=tuple(found[:FIRST]), changes=changes,
+        sentence=_sentence(before.version, before.catalogue.get("data", ""), differences=len(found), written=written),
+    )  # fmt: skip
+
+
+def question_of(plan: Plan) -> str:
+    """Twelve digits that name the question of a plan: over its kind and its request, whatever was answered."""
+    asked = {"kind": type(plan).__name__, "request": plan.request}
+    return hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()[:12]
+
+
+def remake(plan: Plan, *, additions: Additions = catalog.NOTHING) -> Plan:
+    """
+    The plan that the same request gives on the same day, with today's program and data.
+
+    Raises
+    ------
+    BadRequest
+        Its day cannot be read.
+    """
+    try:
+        day = date.fromisoformat(plan.provenance.made[:10])
+    except ValueError:
+        raise BadRequest(f"the plan does not say on which day it was made: '{plan.provenance.made[:20]}'") from None
+    kind = str(msgspec.json.decode(msgspec.json.encode(plan))["kind"])
+    module, _, name = QUESTIONS[kind].planner.partition(":")
+    made: Plan = getattr(importlib.import_module(module), name)(plan.request, additions=additions, today=day)
+    return made
+
+
+def _sentence(version: str, data: str, *, differences: int, written: bool) -> str:
+    if not differences:
+        return "Verified: the same plan, byte for byte." if written else \
+            "Verified: the same plan; the file is of an older schema."  # fmt: skip
+    causes = [f"made by tonnage {version}, this is {__version__}"] if version != __version__ else []
+    if data and data != data_version():
+        causes.append(f"from data {data}, this has {data_version()}")
+    if not data:
+        causes.append("the file does not say which data it was made from")
+    why = "; ".join(causes) or "program and data are the same: accelerators, prices or fits of one's own differ"
+    return f"Not the same: {differences:,} value{'s differ' if differences > 1 else ' differs'} ({why})."
+
+
+def _differences(before: Any, now: Any, where: str = "") -> Iterator[tuple[str, str, str]]:
+    """Where two decoded documents differ, in the order of the first."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in (*before, *(name for name in now if name not in before)):
+            yield from _differences(
+                before.get(name, ABSENT), now.get(name, ABSENT), f"{where}.{name}" if where else str(name)
+            )
+    elif isinstance(before, list | tuple) and isinstance(now, list | tuple):
+        for place in range(max(len(before), len(now))):
+            yield from _differences(
+                before[place] if place < len(before) else ABSENT, now[place] if place < len(now) else ABSENT,
+                f"{where}[{place}]",
+            )  # fmt: skip
+    elif before != now:
+        yield where, _said(before), _said(now)
+
+
+def _said(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"

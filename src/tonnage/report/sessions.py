@@ -1,0 +1,132 @@
+"""Sessions as blocks: what a plan's prompts find again and what cache buys; and what a log's sessions are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.domain.plan import ServePlan
+from tonnage.domain.sessions import CacheSize, SessionCosts, Spread, TraceSessions
+from tonnage.report.document import Block, Document, Headline, Note, Text, grid, listed, section
+from tonnage.report.wording import plural
+from tonnage.units import show
+
+__all__ = ["cache_line", "session_blocks", "trace_document"]
+
+TRUSTED: Final = 5.0
+"""Points by which halves of a log may differ before it is said."""
+SAVES: Final = 0.02
+"""Of the price, from which on more cache is told on the first screen. [-]"""
+TITLES: Final = {"accelerator": "accelerators", "host": "host memory", "nvme": "local disks", "store": "shared store"}
+
+
+def cache_line(plan: ServePlan) -> str:
+    """What the first option's prompts find again, and what that is worth, in a line; empty without sessions."""
+    found = plan.sessions
+    if found is None or not plan.options or plan.options[0].reuse is None:
+        return ""
+    reuse = plan.options[0].reuse
+    without = found.without_reuse_usd_per_hour
+    worth = f"; without reuse ${without:,.2f}/h" if without else "; without reuse it misses the objectives"
+    allowed = f"(sessions allow {reuse.unbounded:.0%})"
+    told = f"Prefix cache: {reuse.hit_rate:.0%} of prompt tokens found again {allowed}{worth}."
+    better = _worth_more(plan, found)
+    if better is not None:
+        told += f" With {better.name}: ${better.usd_per_hour:,.2f}/h."
+    return told
+
+
+def _worth_more(plan: ServePlan, found: SessionCosts) -> CacheSize | None:
+    """The smallest cache beyond the plan's that saves something."""
+    now = plan.options[0].bill.usd_per_hour
+    larger = [size for size in found.sizes if not size.now and size.tokens > _own(found)]
+    return next((size for size in larger if size.usd_per_hour < now * (1.0 - SAVES)), None)
+
+
+def _own(found: SessionCosts) -> float:
+    return next((size.tokens for size in found.sizes if size.now), 0.0)
+
+
+def session_blocks(plan: ServePlan) -> tuple[Block, ...]:
+    """Hits, tiers, money over cache size, routers, and the cost of a session."""
+    found = plan.sessions
+    if found is None or not plan.options or plan.options[0].reuse is None:
+        return ()
+    reuse = plan.options[0].reuse
+    each = f"${found.usd_per_session:.3g} a session of {plural(round(found.turns, 1), 'turn')}"
+    solved = f", ${found.usd_per_solved:.3g} a solved task" if found.usd_per_solved is not None else ""
+    lines = [
+        f"{each}{solved}, at the mean load",
+        f"{reuse.hit_rate:.1%} of prompt tokens are found again at {reuse.rate_per_s:.3g} requests/s of a replica; "
+        f"{reuse.computed_tokens:,.0f} of {plan.request.lengths.prompt_tokens:,.0f} tokens of a prompt are computed",
+        *(
+            f"{TITLES.get(tier.name, tier.name)}: {tier.tokens:,.0f} tokens give {tier.share:.1%}"
+            + (f", {show(tier.load_s * 1000, 's')} to load 1,000 tokens" if tier.load_s else "")
+            for tier in reuse.tiers
+        ),
+        f"the accelerators keep what nobody asks for during {show(reuse.kept_s, 's')}" if reuse.kept_s < 1e8
+        else "the accelerators have room for every session",
+        *(f"router {route.route}: {route.hit_rate:.1%} found behind all replicas" for route in found.routes),
+    ]  # fmt: skip
+    rows = [
+        (f"{size.name} (this plan)" if size.now else size.name, f"{size.tokens:,.0f}" if size.tokens < 1e11 else "–",
+         f"{size.hit_rate:.1%}", f"{size.rate_per_s:.3g}", f"{size.replicas:,}", f"{size.usd_per_hour:,.2f}")
+        for size in found.sizes
+    ]  # fmt: skip
+    heads = ["cache", "tokens a replica>", "found again>", "req/s a replica>", "replicas>", "$/h>"]
+    return (*listed("Sessions", lines), *section("What cache buys", grid(heads, rows)))
+
+
+def trace_document(found: TraceSessions) -> Document:
+    """A log's sessions: what they are, and what caches of some sizes have of its prompts."""
+    span = f"{found.requests:,} requests in {show(found.span_s, 's')}" if found.span_s > 0 else "1 request"
+    question = f"{found.source} · {span}, {found.prompt_tokens:,.0f} in / {found.output_tokens:,.0f} out"
+    cited = (Note(text=found.licence),) if found.licence else ()
+    if found.profile is None:
+        told = "No block ids (hash_ids): lengths and times are known, and not which prompts begin alike."
+        lines = (Text(text=question), Headline(text=told, good=False), *cited)
+        return Document(first=lines, why=())
+    turns = found.requests / max(1, found.sessions)
+    gap = f", {show(found.gap_s, 's')} apart (median)" if found.gap_s is not None else ""
+    answer = (
+        f"{found.sessions:,} sessions of {turns:.2g} turns{gap}; {found.unbounded:.1%} of prompt tokens are found "
+        "again with room for everything"
+    )
+    first: list[Block] = [Text(text=question), Headline(text=answer)]
+    if found.curve:
+        rows = [
+            (f"{at.tokens:,.0f}", f"{at.hit_rate:.1%}",
+             "–" if at.predicted is None else f"{at.predicted:.1%}",
+             "–" if at.predicted is None else f"{100 * (at.predicted - at.hit_rate):+.1f}")
+            for at in found.curve
+        ]  # fmt: skip
+        heads = ["cache, tokens>", "second half found>", "predicted from the first>", "points>"]
+        first.append(grid(heads, rows))
+        if (missed := _missed(found)) > TRUSTED:
+            first.append(Note(text=f"The halves differ by {missed:.0f} points: this log changes as it goes on, and a "
+                                   "part of it says little of what comes."))  # fmt: skip
+    first += cited
+    return Document(first=tuple(first), why=_classes(found))
+
+
+def _missed(found: TraceSessions) -> float:
+    """How far the first half's prediction is off, at most. [points]"""
+    return max((100 * abs(at.predicted - at.hit_rate) for at in found.curve if at.predicted is not None), default=0.0)
+
+
+def _classes(found: TraceSessions) -> tuple[Block, ...]:
+    """The fitted sessions, by the length of their first prompt."""
+    assert found.profile is not None
+    rows = [
+        (f"{one.share:.0%}", f"{_middle(one.first_tokens):,.0f}", f"{_middle(one.growth_tokens):,.0f}",
+         f"{_middle(one.output_tokens):,.0f}", " ".join(f"{chance:.0%}" for chance in one.go_on),
+         show(_middle(one.gap_s), "s"), f"{one.branch_share:.0%}")
+        for one in found.profile.classes
+    ]  # fmt: skip
+    heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "go on after turn 1 2 3+>", "gap>", "branch>"]
+    shared = [f"{tokens:,.0f} tokens begin {share:.0%} of the sessions" for tokens, share in found.profile.shared[:8]]
+    fitted = section("Fitted sessions (medians)", grid(heads, rows))
+    return (*fitted, *listed("Shared beginnings", shared or ["none that 2 % of the requests share"]))
+
+
+def _middle(spread: Spread) -> float:
+    return min(spread, key=lambda point: abs(point[0] - 0.5))[1]

@@ -1,0 +1,104 @@
+"""Files of reinforcement learning: degrees, splits and batches as planned, and refusals of what a target cannot say."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from tonnage.domain.rl_plan import RlPlan
+from tonnage.errors import BadRequest
+from tonnage.export import export
+from tonnage.planning.ask import answer
+from tonnage.planning.launchable import launchable
+
+FIELDS = {
+    "model": "Qwen/Qwen3-8B", "steps": "100", "prompts_per_step": "32", "responses_per_prompt": "8",
+    "response_tokens": "2000", "accelerator": "H100", "count": "16",
+}  # fmt: skip
+
+
+def planned(**changes: str) -> RlPlan:
+    plan = answer("rl", FIELDS | changes, today=date(2026, 11, 22))
+    assert isinstance(plan, RlPlan) and plan.options
+    return plan
+
+
+def files(plan: RlPlan, target: str) -> str:
+    ready, option = launchable(plan)
+    (text,) = export(ready, option, to=target).values()
+    return text
+
+
+def overrides(text: str) -> dict[str, str]:
+    words = (line.strip(" \\").strip("'") for line in text.splitlines() if "=" in line and line.startswith("  "))
+    return dict(word.split("=", 1) for word in words)
+
+
+@pytest.fixture(scope="module")
+def shared() -> RlPlan:
+    return planned()
+
+
+@pytest.fixture(scope="module")
+def apart() -> RlPlan:
+    return planned(staleness="1", rollout_count="8")
+
+
+def test_verl_has_batches_and_layouts_of_the_plan(shared: RlPlan) -> None:
+    found, best = overrides(files(shared, "verl")), shared.options[0]
+    assert found["data.train_batch_size"] == "32" and found["actor_rollout_ref.rollout.n"] == "8"
+    assert found["actor_rollout_ref.rollout.tensor_model_parallel_size"] == str(best.case.rollout_layout.tp)
+    assert int(found["trainer.nnodes"]) * int(found["trainer.n_gpus_per_node"]) == 16
+    assert found["trainer.total_training_steps"] == "100"
+
+
+def test_verl_splits_machines_one_step_off_policy(apart: RlPlan) -> None:
+    text = files(apart, "verl")
+    found = overrides(text)
+    assert "one_step_off_policy.main_ppo" in text
+    assert int(found["rollout.nnodes"]) + int(found["trainer.nnodes"]) == 2
+
+
+def test_nemo_rl_says_who_generates(shared: RlPlan, apart: RlPlan) -> None:
+    recipes: list[dict[str, Any]] = [yaml.safe_load(files(plan, "nemo-rl")) for plan in (shared, apart)]
+    places = [recipe["policy"]["generation"]["colocated"] for recipe in recipes]
+    assert places[0] == {"enabled": True}
+    assert places[1] == {"enabled": False, "resources": {"gpus_per_node": 8, "num_nodes": 1}}
+    assert recipes[1]["grpo"]["async_grpo"]["max_trajectory_age_steps"] == 1
+    assert recipes[0]["policy"]["train_global_batch_size"] == 256
+
+
+def test_trl_shares_a_sharded_trainer() -> None:
+    found = yaml.safe_load(files(planned(framework="fsdp"), "trl-grpo"))
+    assert found["generation_batch_size"] == 256 and found["num_generations"] == 8
+    assert found["per_device_train_batch_size"] * found["gradient_accumulation_steps"] * 16 == 256
+    assert found["vllm_mode"] == "colocate" and found["beta"] > 0
+
+
+def test_dapo_generates_more_than_it_trains_on() -> None:
+    plan = planned(algorithm="dapo")
+    assert overrides(files(plan, "verl"))["data.gen_batch_size"] == "96"
+    assert yaml.safe_load(files(plan, "nemo-rl"))["grpo"]["batch_multiplier"] == 3
+
+
+def test_what_a_target_cannot_say_is_refused(shared: RlPlan, apart: RlPlan) -> None:
+    with pytest.raises(BadRequest, match="share the accelerators"):
+        files(apart, "trl-grpo")
+    with pytest.raises(BadRequest, match="not 'rl'"):
+        files(shared, "vllm")
+    old = replace(apart.options[0], case=replace(apart.options[0].case, staleness=4))
+    with pytest.raises(BadRequest, match="know 0 and 1"):
+        export(apart, old, to="verl")
+    turns = replace(shared.options[0], case=replace(shared.options[0].case, turns=5))
+    with pytest.raises(BadRequest, match="single-turn"):
+        export(shared, turns, to="verl")
+
+
+def test_a_hostile_name_stays_one_argument(shared: RlPlan) -> None:
+    plan = replace(shared, model=shared.model | {"named": "a/b'; rm -rf $(HOME)"})
+    (text,) = export(plan, plan.options[0], to="verl").values()
+    assert "'actor_rollout_ref.model.path=a/b'\"'\"'; rm -rf $(HOME)'" in text

@@ -1,0 +1,115 @@
+"""Preference tuning: pairs, further passes, and a reference's weights."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+
+import pytest
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import hub
+from tonnage.catalog.fitted import training_coefficients
+from tonnage.domain.case import TrainCase, TrainCaseLayout
+from tonnage.domain.train_plan import TrainPlan
+from tonnage.domain.training import OBJECTIVES, TrainSetup
+from tonnage.errors import BadRequest
+from tonnage.export import export
+from tonnage.physics.parameters import parameters
+from tonnage.physics.training_memory import training_memory
+from tonnage.planning.ask import answer
+from tonnage.planning.train.setup import resolve_setup
+from tonnage.simulation.training import step_time
+from tonnage.simulation.training_forward import forward_time
+from tonnage.simulation.training_tree import step_tree
+
+MODEL, CARD, FITTED = hub.resolve("llama-3.1-8b"), catalog.accelerator("h100-sxm5-80gb"), training_coefficients()
+
+
+def setup(objective: str, *, method: str = "full", count: int = 8) -> TrainSetup:
+    case = TrainCase(
+        model=MODEL, accelerator=CARD.id, method=method, count=count, layout=TrainCaseLayout(sharding="fsdp"),  # type: ignore[arg-type]
+        micro_batch=1, global_batch=count, seq_len=1024, recompute="full", framework="pytorch", objective=objective,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return resolve_setup(case, model=MODEL, accelerator=CARD, coefficients=FITTED).setup
+
+
+def memory(made: TrainSetup) -> dict[str, float]:
+    found = training_memory(MODEL, accelerator=CARD, setup=made, coefficients=FITTED)
+    return {part.name: part.value for part in found.parts}
+
+
+def step_s(made: TrainSetup) -> float:
+    return step_time(MODEL, accelerator=CARD, setup=made, coefficients=FITTED).value
+
+
+def test_a_reference_is_sixteen_bit_weights_sharded_as_the_policy() -> None:
+    found = memory(setup("dpo"))
+    assert found["reference model"] == pytest.approx(2.0 * parameters(MODEL).value / 8, rel=1e-3)
+    cached = memory(replace(setup("dpo"), reference="cached"))
+    assert "reference model" not in cached and cached["weights"] == found["weights"]
+
+
+@pytest.mark.parametrize("objective", ["orpo", "simpo", "reward", "sft"])
+def test_objectives_without_a_reference_hold_none(objective: str) -> None:
+    assert "reference model" not in memory(setup(objective))
+
+
+def test_adapters_are_their_own_reference() -> None:
+    assert "reference model" not in memory(setup("dpo", method="lora"))
+
+
+def test_a_pair_keeps_twice_the_activations_of_one_sequence() -> None:
+    one, pair = memory(setup("sft")), memory(setup("orpo"))
+    assert pair["logits"] == pytest.approx(2 * one["logits"])
+    two = replace(setup("sft"), micro_batch=2)
+    assert memory(two)["activations"] == pytest.approx(pair["activations"])
+    assert step_s(two) == pytest.approx(step_s(setup("orpo")))
+
+
+def test_a_reward_model_has_no_vocabulary() -> None:
+    assert step_s(setup("reward")) < step_s(setup("orpo"))
+
+
+def test_a_reference_costs_a_forward_pass() -> None:
+    apart = setup("dpo", count=1)
+    whole, cached = step_s(apart), step_s(replace(apart, reference="cached"))
+    ahead = forward_time(MODEL, accelerator=CARD, setup=apart, coefficients=FITTED).value
+    fixed = FITTED.step_s[apart.software.fitted]  # once a step, whatever its passes
+    assert whole - cached == pytest.approx(ahead - fixed, rel=0.01)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_step_opens_without_a_gap(objective: str) -> None:
+    made = setup(objective)
+    tree = step_tree(MODEL, accelerator=CARD, setup=made, coefficients=FITTED)
+    assert math.isclose(tree.value, step_s(made), rel_tol=1e-9)
+    inner = sum(part.value for part in tree.parts)
+    assert math.isclose(tree.value, inner * tree.times, rel_tol=1e-6)
+
+
+FIELDS = {
+    "model": "llama-3.1-8b", "method": "lora", "examples": "20k", "tokens_per_example": "800", "accelerator": "H100",
+    "count": "8",
+}  # fmt: skip
+
+
+def planned(**changes: str) -> TrainPlan:
+    plan = answer("finetune", FIELDS | changes, today=date(2026, 11, 22))
+    assert isinstance(plan, TrainPlan)
+    return plan
+
+
+def test_a_plan_prices_pairs_and_its_files_say_so() -> None:
+    plain, dpo = planned(packed="false"), planned(objective="dpo")
+    assert dpo.options[0].cost.value > plain.options[0].cost.value
+    files = export(dpo, dpo.options[0], to="axolotl")
+    assert "rl: dpo" in files["axolotl.yaml"]
+    with pytest.raises(BadRequest, match="say nothing of dpo"):
+        export(dpo, dpo.options[0], to="torchrun")
+
+
+def test_preferences_need_whole_answers() -> None:
+    with pytest.raises(BadRequest, match="compares whole answers"):
+        answer("finetune", {"model": "llama-3.1-8b", "tokens": "40M", "objective": "dpo"})

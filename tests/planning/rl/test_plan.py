@@ -1,0 +1,109 @@
+"""The plan of reinforcement learning: splits, ranking, reasons, and published splits beside ours."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+import tonnage
+from tonnage.domain.rl_plan import RlPlan
+from tonnage.errors import BadRequest
+from tonnage.planning.ask import answer
+from tonnage.planning.plans import plan_of_text
+from tonnage.report.answers import document_of, explanation_of
+from tonnage.report.charts.rl import rl_charts
+from tonnage.report.document import as_json
+from tonnage.validation.rl import rl_rows, split_ratio
+
+DAY = date(2026, 11, 22)
+FIELDS = {
+    "model": "Qwen/Qwen3-8B", "steps": "100", "prompts_per_step": "32", "responses_per_prompt": "8",
+    "response_tokens": "2000", "accelerator": "H100", "count": "16",
+}  # fmt: skip
+
+
+def planned(**changes: str) -> RlPlan:
+    plan = answer("rl", FIELDS | changes, today=DAY)
+    assert isinstance(plan, RlPlan)
+    return plan
+
+
+@pytest.fixture(scope="module")
+def shared() -> RlPlan:
+    return planned()
+
+
+@pytest.fixture(scope="module")
+def apart() -> RlPlan:
+    return planned(staleness="1")
+
+
+def test_on_policy_accelerators_are_shared(shared: RlPlan) -> None:
+    best = shared.options[0]
+    assert best.shared and best.rollout_accelerators == best.train_accelerators == best.accelerators == 16
+    assert best.replicas * best.rollout.layout.ranks == 16
+    assert best.configuration.layout.ranks == 16
+    assert best.run.steps == 100 and best.run.wall_s.value > 100 * best.step_s.value
+    assert best.cost.value == pytest.approx(sum(part.value for part in best.cost.parts))
+    assert "off policy" in shared.off_policy
+
+
+def test_off_policy_accelerators_are_split(apart: RlPlan) -> None:
+    best = apart.options[0]
+    assert not best.shared and best.rollout_accelerators + best.train_accelerators == 16
+    assert best.step_s.value == min(split.step_s for split in apart.splits)
+    assert {split.rollout + split.training for split in apart.splits} == {16}
+
+
+def test_a_larger_count_costs_more_and_ends_sooner() -> None:
+    few, many = planned(count="8").options[0], planned(count="32").options[0]
+    assert many.run.wall_s.value < few.run.wall_s.value and many.bill.usd_per_hour > few.bill.usd_per_hour
+
+
+def test_what_no_count_can_do_is_an_answer() -> None:
+    plan = planned(model="deepseek-v3", count="8")
+    assert not plan.feasible and plan.binding is not None and plan.binding.limit == "memory"
+    late = planned(deadline="1 min")
+    assert not late.feasible and late.binding is not None and late.binding.limit == "deadline"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rollout_count": "8"}, "need staleness 1 or more"),
+        ({"rollout_count": "16", "staleness": "1"}, "leave none to train"),
+        ({"partial_rollouts": "true"}, "every response ends before the update"),
+        ({"responses_per_prompt": "1"}, "a group needs 2 or more"),
+        ({"max_response_tokens": "1000"}, "not above the mean"),
+        ({"train_batch": "9999"}, "more than the 256 responses"),
+        ({"max_accelerators": "8"}, "beyond max_accelerators 8"),
+        ({"model": "resnet50"}, "generates no text"),
+        ({"max_response_tokens": "1M"}, "beyond the"),
+    ],
+)
+def test_what_contradicts_is_one_sentence(changes: dict[str, str], said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        planned(**changes)
+
+
+def test_the_plan_is_kept_shown_and_drawn(apart: RlPlan) -> None:
+    text = as_json(apart)
+    assert plan_of_text(text, "plan.json") == apart
+    document, opened = document_of(apart), explanation_of(apart)
+    assert document.first and opened.why
+    assert "Another split" in str(document.first)
+    assert rl_charts(apart)[0].name == "phases"
+
+
+def test_python_asks_the_same(shared: RlPlan) -> None:
+    fields = {name: value for name, value in FIELDS.items() if name != "model"}
+    found = tonnage.plan_rl(FIELDS["model"], **fields)  # type: ignore[arg-type]
+    assert found.options[0].step_s == shared.options[0].step_s
+
+
+def test_the_first_split_is_within_a_factor_of_two_of_the_published_one() -> None:
+    rows = [row for row in rl_rows(Path(__file__).parents[3] / "measurements") if row.recipe["rollout_gpus"]]
+    small = [row for row in rows if row.model == "Qwen3-30B3A"]
+    assert len(small) == 2 and all(0.5 <= split_ratio(row) <= 2.0 for row in small)
