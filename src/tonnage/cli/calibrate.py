@@ -17,7 +17,7 @@ __all__ = ["calibrate"]
 
 
 @click.command(cls=Grouped)
-@click.argument("measurements", nargs=-1, metavar="[MEASUREMENTS]...")
+@click.argument("measurements", nargs=-1, metavar="MEASUREMENTS...")
 @request_options(CalibrateRequest, argument="")
 @click.option("--point", "pasted", multiple=True, metavar="TEXT", help="a row as it stands: 'TPOT 21 ms at 32 clients'")
 @click.option("--isl", type=float, help="prompt tokens of pasted rows that state none")

@@ -123,10 +123,10 @@ def export(ctx: click.Context, kind: str | None, model: str | None, output: str 
 @click.option("--model", required=True, help="model that ran, as every question takes it")
 @click.option("--accelerator", required=True, help="accelerator it ran on: id or name")
 @click.option("--engine", help="engine; as the server said of itself without this")
-@click.option("--engine-version", help="release of the engine")
-@click.option("--weights", help="format of the weights, where not the checkpoint's own: fp8, int4, …")
+@click.option("--engine-version", help="release that answered")
+@click.option("--weights", help="format that ran, where not the own one of the checkpoint")
 @click.option("--tp", type=click.IntRange(1), help="tensor-parallel ranks of the replica")
-@click.option("--pp", type=click.IntRange(1), help="pipeline stages of it")
+@click.option("--pp", type=click.IntRange(1), help="pipeline stages of the replica")
 @click.option("--output", "-o", type=click.Path(dir_okay=False), default="own-points.csv", show_default=True)
 @click.option("--yes", is_flag=True, help="write without asking")
 @click.pass_context
