@@ -68,8 +68,8 @@ __all__ = ["outcome_of", "plan_serve", "serve_options"]
 
 LARGEST_REPLICA = 32
 """Accelerators of the largest replica looked at: four nodes of eight. [accelerators]"""
-FOLDED = 3.0
-"""Times the cost of the plan, beyond which a single replica is not looked at: as dear as no first screen shows. [-]"""
+FOLDED = 5.0
+"""Times the cost of the plan, beyond which a single replica is not looked at. [-]"""
 BY_NEARNESS = nearness(
     {"cost": 0, "budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4}
 )
