@@ -309,6 +309,8 @@ class RlFields(TypedDict, total=False):
     billing: Literal["second", "minute", "hour"] | None
     free_egress: bool | None
     provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
     count: Whole | None
     rollout_count: Whole | None
     validation: Fraction | None
