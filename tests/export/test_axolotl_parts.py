@@ -7,12 +7,16 @@ import pytest
 from tonnage import export
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.planning.ask import answer
+from tonnage.planning.launchable import launchable
 
 
-@pytest.mark.parametrize(("part", "wanted"), [("T4", "sdp_attention: true"), ("A10G", "flash_attention: true")])
+@pytest.mark.parametrize(
+    ("part", "wanted"), [("T4", "attn_implementation: sdpa"), ("A10G", "attn_implementation: flash_attention_2")]
+)
 def test_no_flash_attention_2_before_ampere(part: str, wanted: str) -> None:
     fields = {"model": "meta-llama/Llama-2-7b-hf", "method": "qlora", "tokens": "1M", "accelerator": part}
     plan = answer("finetune", fields, today=date(2026, 11, 22))
     assert isinstance(plan, TrainPlan)
-    text = "".join(export.export(plan, plan.options[0], to="axolotl").values())
-    assert wanted in text and text.count("_attention: true") == 1
+    launched, option = launchable(plan)
+    text = "".join(export.export(launched, option, to="axolotl").values())
+    assert wanted in text and text.count("attn_implementation") == 1

@@ -77,7 +77,7 @@ def train_plan(model: str = "meta-llama/Llama-3.1-8B", *, method: str = "full", 
         feasible=True,
         sentence="Rent.",
         request=request,
-        model={"id": model, **({"shape": shape} if shape else {})},
+        model={"id": model, "vendor": "nvidia", "compute_capability": "9.0", **({"shape": shape} if shape else {})},
         options=(option,),
         provenance=Provenance(version="0.1.0", catalogue={}, made="2026-11-21"),
     )

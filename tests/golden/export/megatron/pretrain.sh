@@ -10,6 +10,7 @@ set -euo pipefail
 : "${DATA:?prefix of the tokenised data}"
 : "${TOKENIZER:?id or folder of the tokenizer}"
 : "${CHECKPOINTS:?shared folder for checkpoints}"
+ROTARY="${ROTARY:-$(python3 model_flags.py meta-llama/Llama-3.1-8B num_hidden_layers=32 hidden_size=4096 num_attention_heads=32)}"
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 exec torchrun \
   --nproc-per-node 8 \
@@ -46,5 +47,6 @@ exec torchrun \
   --recompute-granularity selective \
   --async-save \
   --ckpt-format torch_dist \
+  $ROTARY \
   --data-path "$DATA" --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TOKENIZER" \
   --save "$CHECKPOINTS" --load "$CHECKPOINTS" "$@"
