@@ -28,7 +28,6 @@ from tonnage.report.screen import (
     short_names,
     stale_text,
 )
-from tonnage.report.sessions import cache_line, session_blocks
 from tonnage.report.wording import (
     account_texts,
     bill_lines,
@@ -214,7 +213,11 @@ def _spread(quantity: Quantity) -> str:
 
 def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
     """What could be cheaper, and what could go wrong; the largest first."""
-    told = [line] if (line := cache_line(plan)) else []
+    told = []
+    if plan.sessions is not None:
+        from tonnage.report.sessions import cache_line
+
+        told += [line] if (line := cache_line(plan)) else []
     if not plan.request.precisions and best.configuration.precision.weights == "nvfp4":
         told += [f"Quality: {change.told}." for change in plan.quality if change.what.startswith("nvfp4")][:1]
     if _open(plan.request):
@@ -289,7 +292,7 @@ def _why(plan: ServePlan) -> tuple[Block, ...]:
         *listed("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
         *listed("Why not fewer", [plan.why_not_fewer] if plan.why_not_fewer else []),
         *listed("Headroom", _choices(plan)),
-        *session_blocks(plan),
+        *_sessions(plan),
         *listed("Disaggregated serving", [plan.pools.sentence] if plan.pools else []),
         *(_day(plan.day) if plan.day is not None else ()),
         *listed("What would change this", [break_even_text(flip) for flip in plan.break_even]),
@@ -307,6 +310,14 @@ def _why(plan: ServePlan) -> tuple[Block, ...]:
         ]),
     ]  # fmt: skip
     return tuple(blocks)
+
+
+def _sessions(plan: ServePlan) -> tuple[Block, ...]:
+    if plan.sessions is None:
+        return ()
+    from tonnage.report.sessions import session_blocks
+
+    return session_blocks(plan)
 
 
 def _choices(plan: ServePlan) -> list[str]:

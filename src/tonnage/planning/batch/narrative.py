@@ -9,11 +9,10 @@ from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, TradeOff
 from tonnage.domain.model import Model
 from tonnage.domain.requests.serve import Batch
-from tonnage.optimize.frontier import frontier
 from tonnage.planning.batch.option import Found, Work
 from tonnage.planning.batch.runs import JobRun, Place, run_on
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, nearness
-from tonnage.planning.core.ranking import whole_percent
+from tonnage.planning.core.ranking import frontier, whole_percent
 from tonnage.units import show
 
 MAX_KINDS: Final = 8

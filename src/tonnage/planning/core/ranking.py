@@ -1,4 +1,4 @@
-"""The order of options said once: why the first leads, what others cost against it, and which cannot be told apart."""
+"""The order of options, said once: why the first leads, what others cost, which cannot be told apart; the frontier."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.train_plan import TrainConfiguration
 from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within
 
-__all__ = ["RankedOption", "at_risk", "surely_cheapest", "tie_with_first", "whole_percent", "with_verdicts"]
+__all__ = ["RankedOption", "at_risk", "frontier", "surely_cheapest", "tie_with_first", "whole_percent", "with_verdicts"]
 
 
 class RankedOption(Protocol):
@@ -33,6 +33,26 @@ class RankedOption(Protocol):
 
 
 Option = TypeVar("Option", bound=RankedOption)
+Point = TypeVar("Point")
+
+
+def frontier(options: Sequence[Point], *, objectives: Sequence[Callable[[Point], float]]) -> tuple[int, ...]:
+    """
+    Indices of options that are not dominated, in the given order; smaller is better in every objective.
+
+    One option dominates another when it is no worse in all objectives and better in one. Cost is
+    O(n f) for f options on the frontier.
+    """
+    points = [tuple(objective(option) for objective in objectives) for option in options]
+    kept: list[int] = []
+    for index in sorted(range(len(points)), key=points.__getitem__):
+        if not any(_dominates(points[other], points[index]) for other in kept):
+            kept.append(index)
+    return tuple(sorted(kept))
+
+
+def _dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 
 def whole_percent(share: float) -> str:

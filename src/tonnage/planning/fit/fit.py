@@ -24,7 +24,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
 from tonnage.engines.registry import assumptions, unsupported_reason
 from tonnage.errors import BadRequest
-from tonnage.optimize.frontier import largest_whole
+from tonnage.optimize.largest import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.physics.parameters import active_parameters, parameters

@@ -21,7 +21,7 @@ from tonnage.domain.machine import Machine, Offload
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
-from tonnage.optimize.frontier import largest_whole
+from tonnage.optimize.largest import largest_whole
 from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
 from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
 from tonnage.planning.deployment import Deployment, deploy

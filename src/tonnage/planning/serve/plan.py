@@ -29,7 +29,6 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.domain.sessions import SessionCosts
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
-from tonnage.optimize.frontier import frontier
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.choices import choices, serve_traits
 from tonnage.planning.core.header import (
@@ -41,7 +40,7 @@ from tonnage.planning.core.header import (
     nearness,
     provenance,
 )
-from tonnage.planning.core.ranking import with_verdicts
+from tonnage.planning.core.ranking import frontier, with_verdicts
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits, narrative

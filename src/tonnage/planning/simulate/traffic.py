@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tonnage.catalog.sessions import session_profile
 from tonnage.catalog.traces import Trace, found_trace, public_traces, read_trace
-from tonnage.catalog.traffic import profile, shape
+from tonnage.catalog.traffic import profile, session_profile, shape
 from tonnage.domain.sessions import SessionProfile
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.errors import BadRequest, echo
