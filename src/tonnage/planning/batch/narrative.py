@@ -23,8 +23,8 @@ __all__ = [
     "arithmetic",
     "assumptions",
     "card_for_card",
-    "lead",
-    "led_by",
+    "describe_option",
+    "lead_reason",
     "risk",
     "sentence",
     "spot_against",
@@ -58,14 +58,14 @@ def sentence(request: Batch, options: tuple[BatchOption, ...], *, binding: Verdi
     )
 
 
-def led_by(option: BatchOption) -> str:
+def describe_option(option: BatchOption) -> str:
     """An option in a few words."""
     name = f"{option.accelerators} x {option.configuration.accelerator}"
     when = f"in {show(option.wall_s.value, 's')} ({option.bill.term})"
     return f"{name} for {show(option.cost.value, 'USD')} {when}"
 
 
-def lead(first: BatchOption, *, request: Batch) -> str:
+def lead_reason(first: BatchOption, *, request: Batch) -> str:
     """Why the first option leads."""
     if first.chance is None:
         return "cheapest (no deadline given)"

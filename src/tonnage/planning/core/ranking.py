@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Configuration
 from tonnage.domain.train_plan import TrainConfiguration
-from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within
+from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within_text
 
 __all__ = ["RankedOption", "at_risk", "frontier", "surely_cheapest", "tie_with_first", "whole_percent", "with_verdicts"]
 
@@ -109,7 +109,7 @@ def with_verdicts(
     said = [_changed(first, verdict="; ".join(filter(None, (lead, risk(first), arithmetic(first)))))]
     for option in options[1:]:
         tie = tie_with_first(option, first, ranked_by=ranked_by)
-        known = within(tie)
+        known = within_text(tie)
         against = ratios(option, known) if ratios else f"{_over(option, first):.2f}x the first's cost{known}"
         verdict = "; ".join(filter(None, (against, risk(option), arithmetic(option))))
         said.append(_changed(option, verdict=verdict, ties=tie is not None))

@@ -86,7 +86,9 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
     plan = partial(_planned, additions=additions, today=today or date.today())
-    return answer_or_relax(request, plan, led_by=narrative.led_by, cut=lambda other: replace(other, quick=True))
+    return answer_or_relax(
+        request, plan, led_by=narrative.describe_option, cut=lambda other: replace(other, quick=True)
+    )
 
 
 def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
@@ -203,7 +205,7 @@ def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Se
         return ()
     return with_verdicts(
         options,
-        lead=narrative.lead(options[0], request=request),
+        lead=narrative.lead_reason(options[0], request=request),
         arithmetic=narrative.arithmetic,
         risk=partial(narrative.risk, request=request),
     )
@@ -354,5 +356,5 @@ def _binding(request: Serve, missed: list[Infeasible], excluded: tuple[Rejection
         return min(missed, key=BY_NEARNESS).verdict
     reachable = [miss for miss in missed if miss.alone is not None]
     if reachable and not any(miss.verdict.limit in {"budget", "count"} for miss in missed):
-        return limits.unreachable(reachable)
+        return limits.unreachable_text(reachable)
     return min(missed, key=BY_NEARNESS).verdict
