@@ -101,10 +101,10 @@ def fit(model: str, *, additions: Additions | None = None, **fields: Unpack[FitF
     from tonnage.catalog import NOTHING
     from tonnage.planning.fit.fit import fit as answer
     from tonnage.planning.requests.fit import fit_request
-    from tonnage.report.answers import drawn
+    from tonnage.report.answers import with_html_view
 
     asked = fit_request(_in_base_units("fit", {"model": model, **fields}))
-    return drawn(answer(asked, additions=additions or NOTHING))
+    return with_html_view(answer(asked, additions=additions or NOTHING))
 
 
 def local(accelerator: str | None = None, *, additions: Additions | None = None, **fields: Any) -> LocalAnswer:
@@ -121,7 +121,7 @@ def local(accelerator: str | None = None, *, additions: Additions | None = None,
     from tonnage.planning.own.ask import local_request, machine_of_fields
     from tonnage.planning.own.local import local as answer
     from tonnage.planning.own.machine import machine_found
-    from tonnage.report.answers import drawn
+    from tonnage.report.answers import with_html_view
 
     own = additions or NOTHING
     request = local_request(fields)
@@ -129,7 +129,7 @@ def local(accelerator: str | None = None, *, additions: Additions | None = None,
         machine = machine_of_fields({**fields, "accelerator": accelerator}, additions=own)
     else:
         machine = machine_found(inventory_here(), engines=programs(), additions=own)
-    return drawn(answer(request, machine, additions=own))
+    return with_html_view(answer(request, machine, additions=own))
 
 
 def plan_serve(model: str, *, additions: Additions | None = None, **fields: Unpack[ServeFields]) -> ServePlan:
@@ -231,11 +231,11 @@ def plan_from_file(
     from tonnage.planning.adopt.adopt import adopt as answer
     from tonnage.planning.files import read_text
     from tonnage.planning.requests.adopt import adopt_request
-    from tonnage.report.answers import drawn
+    from tonnage.report.answers import with_html_view
 
     own, text = additions or NOTHING, read_text(file)
     asked = adopt_request(_in_base_units("adopt", {"file": text, "model": model, **fields}), additions=own)
-    return drawn(answer(asked, read_running(text, name=file), additions=own))
+    return with_html_view(answer(asked, read_running(text, name=file), additions=own))
 
 
 def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: Unpack[RentOrBuyFields]) -> RentOrBuy:
@@ -250,11 +250,11 @@ def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: U
     from tonnage.catalog import NOTHING
     from tonnage.planning.cost.rent_or_buy import rent_or_buy as answer
     from tonnage.planning.requests.cost import rent_or_buy_request
-    from tonnage.report.answers import drawn
+    from tonnage.report.answers import with_html_view
 
     own = additions or NOTHING
     asked = rent_or_buy_request(_in_base_units("rent-or-buy", {"machine": machine, **fields}), additions=own)
-    return drawn(answer(asked, additions=own))
+    return with_html_view(answer(asked, additions=own))
 
 
 def plan_train(model: str, *, additions: Additions | None = None, **fields: Unpack[TrainFields]) -> TrainPlan:
@@ -391,9 +391,9 @@ def simulate(*, additions: Additions | None = None, **fields: Unpack[SimulateFie
     from tonnage.catalog import NOTHING
     from tonnage.planning.requests.simulate import simulation_of
     from tonnage.planning.simulate.simulate import simulate as answer
-    from tonnage.report.answers import drawn
+    from tonnage.report.answers import with_html_view
 
-    return drawn(answer(simulation_of(_in_base_units("simulate", fields)), additions=additions or NOTHING))
+    return with_html_view(answer(simulation_of(_in_base_units("simulate", fields)), additions=additions or NOTHING))
 
 
 def compare(
@@ -409,11 +409,11 @@ def compare(
     """
     from tonnage.catalog import NOTHING
     from tonnage.planning.compare.compare import compare as answer
-    from tonnage.planning.compare.compare import comparing_of
-    from tonnage.report.answers import drawn
+    from tonnage.planning.compare.compare import configurations_of
+    from tonnage.report.answers import with_html_view
 
-    asked = comparing_of({**_in_base_units("simulate", fields), "ways": ways})
-    return drawn(answer(asked, additions=additions or NOTHING))
+    asked = configurations_of({**_in_base_units("simulate", fields), "ways": ways})
+    return with_html_view(answer(asked, additions=additions or NOTHING))
 
 
 def calibrate(
@@ -436,7 +436,7 @@ def calibrate(
     from pathlib import Path
 
     from tonnage.catalog import NOTHING
-    from tonnage.catalog.additions import saved_calibration
+    from tonnage.catalog.additions import save_calibration
     from tonnage.measure.points import read_points
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
@@ -448,7 +448,7 @@ def calibrate(
     asked = calibrate_request(given, additions=own)
     fitted = answer(list(zip(found, stacks_of(found, asked), strict=True)), additions=own, machine=asked.machine or "")
     if save is not None:
-        saved_calibration(fitted.calibration, None if save == "user" else Path(save))
+        save_calibration(fitted.calibration, None if save == "user" else Path(save))
     return fitted
 
 
@@ -470,22 +470,22 @@ def diagnose(
     from tonnage.catalog import NOTHING
     from tonnage.measure.diagnose.sources import diagnose as answer
     from tonnage.measure.diagnose.sources import watch_of
-    from tonnage.planning.remedy import known_of, with_plan
-    from tonnage.report.answers import drawn
+    from tonnage.planning.remedy import stated_facts, with_plan
+    from tonnage.report.answers import with_html_view
 
     own = additions or NOTHING
-    known = known_of(accelerator=accelerator, model=model, additions=own)
+    known = stated_facts(accelerator=accelerator, model=model, additions=own)
     baseline = fields.pop("baseline", None)
     found = answer(*sources, watch=watch_of(fields), baseline=baseline, known=known)
-    return drawn(with_plan(found, model=model, additions=own) if model is not None else found)
+    return with_html_view(with_plan(found, model=model, additions=own) if model is not None else found)
 
 
 def _planned(kind: str, fields: Mapping[str, Any], *, additions: Additions | None) -> Any:
     from tonnage.catalog import NOTHING
     from tonnage.planning.ask import answer
-    from tonnage.report.answers import drawn
+    from tonnage.report.answers import with_html_view
 
-    return drawn(answer(kind, _in_base_units(kind, fields), additions=additions or NOTHING))
+    return with_html_view(answer(kind, _in_base_units(kind, fields), additions=additions or NOTHING))
 
 
 def _in_base_units(question: str, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["HISTORY_ID", "SWEEP_ID", "refuse_other", "stamp"]
+__all__ = ["HISTORY_ID", "SWEEP_ID", "refuse_other", "stamp_version"]
 
 HISTORY_ID: Final = int.from_bytes(b"TngH", "big")
 SWEEP_ID: Final = int.from_bytes(b"TngS", "big")
@@ -61,7 +61,7 @@ def refuse_other(path: Path, *, own: int) -> bool:
     return True
 
 
-def stamp(store: sqlite3.Connection, *, own: int) -> None:
+def stamp_version(store: sqlite3.Connection, *, own: int) -> None:
     """Write the number of this kind, once."""
     if store.execute("PRAGMA application_id").fetchone()[0] != own:
         store.execute(f"PRAGMA application_id={own}")

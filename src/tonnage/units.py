@@ -21,7 +21,7 @@ from typing import Final
 
 from tonnage.errors import UnitError, echo, nearest
 
-__all__ = ["DIMENSIONS", "GB", "TB", "GiB", "KiB", "MiB", "read", "show", "written"]
+__all__ = ["DIMENSIONS", "GB", "TB", "GiB", "KiB", "MiB", "exact_text", "read", "show"]
 
 KiB: Final = 1024
 MiB: Final = 1024**2
@@ -152,7 +152,7 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     return value
 
 
-def written(value: float, dimension: str) -> str:
+def exact_text(value: float, dimension: str) -> str:
     """
     A number of the base unit as `read` takes it back, digit for digit.
 

@@ -15,7 +15,7 @@ from tonnage.adopt import read_running
 from tonnage.domain.adoption import Adoption, Running
 from tonnage.domain.plan import ServePlan
 from tonnage.planning.adopt.adopt import adopt
-from tonnage.planning.launchable import launchable
+from tonnage.planning.launchable import launchable_option
 from tonnage.planning.requests.adopt import adopt_request
 from tonnage.report.answers import document_of
 from tonnage.report.terminal import print_blocks
@@ -77,7 +77,7 @@ def test_adopted_and_exported_it_has_the_same_settings(name: str) -> None:
     assert found.current is not None, found.findings
     # The checkpoint is the file's own; formats that no engine makes while loading must be named.
     checkpoint = before.model if before.kind == "serve" else None
-    made, option = launchable(found.current, checkpoint=checkpoint)
+    made, option = launchable_option(found.current, checkpoint=checkpoint)
     files = export.export(made, option, to=before.program)
     text = next(text for file, text in files.items() if file.endswith((".sh", ".yaml")))
     after = read_running(text, name=next(iter(files)))

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.catalog import traces
-from tonnage.catalog.traces import fetch_trace, found_trace
+from tonnage.catalog.traces import fetch_trace, find_trace
 from tonnage.cli import root
 from tonnage.errors import BadFact, UnknownName
 
@@ -85,11 +85,11 @@ def test_the_command_says_the_licence_and_a_simulation_plays_it_by_name(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(traces, "BASE", server)
     with pytest.raises(BadFact, match="tonnage catalog traces --fetch azure2023-code"):
-        found_trace(NAME)
+        find_trace(NAME)
     done = CliRunner().invoke(root, ["catalog", "traces", "--fetch", NAME])
     assert done.exit_code == 0 and "8,819 requests in " in done.output and "CC-BY 4.0" in done.output
-    assert len(traces.read_trace(found_trace(NAME)).sent_s) == ROWS
-    assert found_trace("own.csv") == "own.csv"
+    assert len(traces.read_trace(find_trace(NAME)).sent_s) == ROWS
+    assert find_trace("own.csv") == "own.csv"
     case = f"model: 8B\naccelerator: H100\ntraffic: {{trace: {NAME}, requests: 500}}\n"
     told = CliRunner().invoke(root, ["simulate", "-", "--why"], input=case)
     assert told.exit_code == 0 and "500 requests of" in told.output and "Splitwise" in told.output

@@ -6,19 +6,19 @@ import click
 import pytest
 
 from tonnage.cli import COMMANDS, root
-from tonnage.cli.option_aliases import ours, theirs_by_ours
+from tonnage.cli.option_aliases import our_option, theirs_by_ours
 
 
 @pytest.mark.parametrize("name", ["--gpu", "--GPU_type", "--device"])
 def test_an_option_has_our_name_only_where_the_command_has_it(name: str) -> None:
-    assert ours(name, ["--accelerator", "--tp"]) == "--accelerator"
-    assert ours(name, ["--tp"]) is None
+    assert our_option(name, ["--accelerator", "--tp"]) == "--accelerator"
+    assert our_option(name, ["--tp"]) is None
 
 
 def test_one_name_means_what_the_command_has() -> None:
     """A batch is requests in flight for a server and sequences of a step for a training run."""
-    assert ours("--batch-size", ["--concurrency", "--rate"]) == "--concurrency"
-    assert ours("--batch-size", ["--global-batch"]) == "--global-batch"
+    assert our_option("--batch-size", ["--concurrency", "--rate"]) == "--concurrency"
+    assert our_option("--batch-size", ["--global-batch"]) == "--global-batch"
 
 
 def test_every_row_names_an_option_that_some_command_has() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.framework_spec import Situation
-from tonnage.engines.training import framework_words, frameworks_in, software_of, softwares, usual_software
+from tonnage.engines.training import framework_words, frameworks_in, software_of, training_families, usual_software
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,16 @@ def test_a_name_of_two_families_is_of_the_first() -> None:
     assert software_of("megatron-deepspeed").name == "deepspeed"
     assert software_of("trl+unsloth").name == "compiled"
     assert software_of("pytorch-fsdp").name == "fsdp"
-    assert len({spec.precedence for spec in softwares().values()}) == len(softwares())
+    assert len({spec.precedence for spec in training_families().values()}) == len(training_families())
 
 
 def test_every_framework_belongs_to_a_known_family() -> None:
     for word in framework_words():
-        assert software_of(word, method="lora").name in softwares()
+        assert software_of(word, method="lora").name in training_families()
         for one in frameworks_in(word):
-            assert one.software in softwares() and (one.pretrains_as is None or one.pretrains_as in softwares())
+            assert one.software in training_families() and (
+                one.pretrains_as is None or one.pretrains_as in training_families()
+            )
 
 
 @pytest.mark.parametrize("situation", get_args(Situation))
@@ -55,11 +57,11 @@ def test_every_situation_has_usual_software(situation: Situation) -> None:
 
 
 def test_a_family_s_example_is_one_of_it() -> None:
-    for spec in softwares().values():
+    for spec in training_families().values():
         assert software_of(spec.example) is spec
 
 
 def test_every_family_has_fitted_coefficients_or_another_s() -> None:
     known = training_coefficients()
     for table in (known.passes, known.layer_s, known.turn_s, known.step_s, known.activation):
-        assert {spec.fitted for spec in softwares().values()} <= set(table)
+        assert {spec.fitted for spec in training_families().values()} <= set(table)

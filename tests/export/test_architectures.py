@@ -23,7 +23,7 @@ from tonnage.catalog.models import models
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.errors import BadRequest
 from tonnage.planning import launchable as launching
-from tonnage.planning.launchable import launchable
+from tonnage.planning.launchable import launchable_option
 
 TARGETS = sorted(name for name, target in export.known_targets().items() if {"train", "finetune"} & set(target.kinds))
 LLAMA = "meta-llama/Meta-Llama-3.1-8B"
@@ -41,7 +41,7 @@ def exported(name: str, target: str) -> dict[str, str] | str:
     kinds = export.known_targets()[target].kinds
     plan = train_plan(name, method="pretrain" if "train" in kinds else "full", shape={})
     try:
-        made, option = launchable(plan)
+        made, option = launchable_option(plan)
         return export.export(made, option, to=target)
     except BadRequest as refused:
         return str(refused)
@@ -183,7 +183,7 @@ def test_what_the_plan_does_not_hold_is_read_from_the_model_itself(
 def test_no_files_for_accelerators_that_the_framework_does_not_run_on(target: str) -> None:
     kinds = export.known_targets()[target].kinds
     plan = train_plan(LLAMA, method="pretrain" if "train" in kinds else "full", accelerator="tpu-v5p", shape={})
-    made, option = launchable(plan)
+    made, option = launchable_option(plan)
     with pytest.raises(BadRequest, match="does not run on tpu-v5p"):
         export.export(made, option, to=target)
 
@@ -194,6 +194,6 @@ def test_attention_follows_the_accelerator() -> None:
         ("h100-sxm5-80gb", "flash_attention_2"),
         ("a100-sxm4-80gb", "flash_attention_2"),
     ):
-        made, option = launchable(train_plan(LLAMA, accelerator=part, shape={}))
+        made, option = launchable_option(train_plan(LLAMA, accelerator=part, shape={}))
         for target, name in (("axolotl", "axolotl.yaml"), ("trl", "sft.yaml")):
             assert f"attn_implementation: {told}" in export.export(made, option, to=target)[name]

@@ -20,7 +20,7 @@ import tonnage
 from tonnage import export
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.errors import BadRequest
-from tonnage.planning.launchable import launchable
+from tonnage.planning.launchable import launchable_option
 
 TARGETS = ("vllm-batch", "ray-data", "skypilot")
 FAKE = """
@@ -51,7 +51,7 @@ def planned() -> BatchPlan:
 
 
 def exported(target: str, **changes: Any) -> dict[str, str]:
-    made, option = launchable(planned())
+    made, option = launchable_option(planned())
     assert isinstance(made, BatchPlan) and isinstance(option, BatchOption)
     option = msgspec.structs.replace(option, **changes)
     return export.export(made, option, to=target)
@@ -110,7 +110,7 @@ def test_chats_are_answered_as_chats(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_plan_arrive() -> None:
-    _, option = launchable(planned())
+    _, option = launchable_option(planned())
     engine = json.loads(exported("vllm-batch")["engine.json"])["engine"]
     assert isinstance(option, BatchOption)
     c = option.configuration
@@ -125,7 +125,7 @@ def test_settings_of_the_plan_arrive() -> None:
 
 
 def test_what_the_loop_cannot_run_is_refused_and_serving_targets_name_those_that_can() -> None:
-    _, option = launchable(planned())
+    _, option = launchable_option(planned())
     assert isinstance(option, BatchOption)
     layout = msgspec.structs.replace(option.configuration.layout, dp=2)
     with pytest.raises(BadRequest, match="data-parallel"):
@@ -137,7 +137,7 @@ def test_what_the_loop_cannot_run_is_refused_and_serving_targets_name_those_that
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_inert(target: str, name: str, tmp_path: Path) -> None:
-    made, option = launchable(planned())
+    made, option = launchable_option(planned())
     assert isinstance(option, BatchOption)
     bill = msgspec.structs.replace(option.bill, provider=name, region=name, instance_type=name)
     named = msgspec.structs.replace(made, model={**made.model, "named": name})

@@ -15,7 +15,7 @@ import pytest
 
 import tonnage
 from tonnage import export
-from tonnage.planning.launchable import launchable
+from tonnage.planning.launchable import launchable_option
 
 pytest.importorskip("gguf", reason="the test makes a GGUF model: pip install gguf")
 xllamacpp = pytest.importorskip("xllamacpp", reason="the test serves it: pip install xllamacpp")
@@ -37,7 +37,7 @@ def flags() -> dict[str, str]:
         "meta-llama/Llama-3.2-1B-Instruct", rate="0.2/s", prompt_tokens=str(PROMPT), output_tokens=str(ANSWER),
         context=str(CONTEXT), engine="llamacpp", accelerator="RTX 4090", precision="gguf-q8_0", quick=True,
     )  # fmt: skip
-    made, option = launchable(plan, checkpoint="bartowski/Llama-3.2-1B-Instruct-GGUF")
+    made, option = launchable_option(plan, checkpoint="bartowski/Llama-3.2-1B-Instruct-GGUF")
     script = export.export(made, option, to="llamacpp")["serve.sh"]
     words = shlex.split(script[script.index("exec ") :].replace("\\\n", " "))
     assert words[1] == "llama-server"

@@ -13,7 +13,7 @@ from tonnage.domain.rl_plan import RlPlan
 from tonnage.errors import BadRequest
 from tonnage.export import export
 from tonnage.planning.ask import answer
-from tonnage.planning.launchable import launchable
+from tonnage.planning.launchable import launchable_option
 
 FIELDS = {
     "model": "Qwen/Qwen3-8B", "steps": "100", "prompts_per_step": "32", "responses_per_prompt": "8",
@@ -28,7 +28,7 @@ def planned(**changes: str) -> RlPlan:
 
 
 def files(plan: RlPlan, target: str) -> str:
-    ready, option = launchable(plan)
+    ready, option = launchable_option(plan)
     (text,) = export(ready, option, to=target).values()
     return text
 

@@ -10,14 +10,14 @@ from tests.export.plans import TWO_NODES, plan
 
 from tonnage import export
 from tonnage.domain.plan import ServePlan
-from tonnage.planning.launchable import launchable
+from tonnage.planning.launchable import launchable_option
 
 R1 = {"model": "deepseek-ai/DeepSeek-R1", "checkpoint": "fp8_block", "weights": "fp8_block", "kv": "bf16", "tp": 8,
       "activations": "bf16", "accelerator": "h200-sxm-141gb"}  # fmt: skip
 
 
 def launched(**changes: Any) -> tuple[ServePlan, Any]:
-    made, option = launchable(plan(**changes))
+    made, option = launchable_option(plan(**changes))
     assert isinstance(made, ServePlan)
     return made, option
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.measure.stream import Body, Broken, events_of, head_of, take
+from tonnage.measure.stream import Body, Broken, events_of, head_of, take_body
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -24,7 +24,7 @@ def read(data: bytes, cuts: list[int]) -> tuple[bytes, bool]:
             if head is None:
                 continue
             body = Body(head=head, left=head.length or 0)
-        found += take(buffer, body)
+        found += take_body(buffer, body)
     assert body is not None
     return found, body.ended
 
@@ -70,7 +70,7 @@ def test_a_chunk_without_a_size_is_malformed(size: bytes) -> None:
     head = head_of(buffer)
     assert head is not None
     with pytest.raises(Broken):
-        take(buffer, Body(head=head, left=0))
+        take_body(buffer, Body(head=head, left=0))
 
 
 @given(st.binary(max_size=300))
@@ -79,7 +79,7 @@ def test_hostile_bytes_are_read_or_refused_and_never_crash(data: bytes) -> None:
     try:
         head = head_of(buffer)
         if head is not None:
-            events_of(bytearray(take(buffer, Body(head=head, left=head.length or 0))))
+            events_of(bytearray(take_body(buffer, Body(head=head, left=head.length or 0))))
         events_of(bytearray(data))
     except Broken as refused:
         assert refused.kind == "malformed"
@@ -91,7 +91,7 @@ def read_all(data: bytes) -> tuple[int, int]:
     buffer = bytearray(data)
     head = head_of(buffer)
     assert head is not None
-    text = bytearray(take(buffer, Body(head=head, left=head.length or 0)))
+    text = bytearray(take_body(buffer, Body(head=head, left=head.length or 0)))
     return head.status, len(events_of(text)[0])
 
 
@@ -136,4 +136,4 @@ def test_a_head_that_says_what_no_server_means(data: bytes) -> None:
         buffer = bytearray(data)
         head = head_of(buffer)
         assert head is not None
-        take(buffer, Body(head=head, left=0))
+        take_body(buffer, Body(head=head, left=0))

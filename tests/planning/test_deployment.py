@@ -13,7 +13,7 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Lengths
 from tonnage.physics.memory import checkpoint_precision
-from tonnage.planning.deployment import Deployment, reachable
+from tonnage.planning.deployment import Deployment, with_reachable_bandwidth
 from tonnage.planning.deployment import resolve as deployment_of
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.replica import build_replica
@@ -65,13 +65,13 @@ def test_layers_spread_over_devices_run_at_the_speed_of_one() -> None:
 
 def test_few_multiprocessors_cannot_ask_for_all_of_a_fast_memory() -> None:
     part = catalog.accelerator("H20")
-    assert reachable(part, 78, reach=0.0).memory_bytes_per_s == pytest.approx(78 * 36.4e9)
-    assert reachable(part, 78, reach=0.0).memory_bytes_per_s < 0.75 * part.memory_bytes_per_s
+    assert with_reachable_bandwidth(part, 78, reach=0.0).memory_bytes_per_s == pytest.approx(78 * 36.4e9)
+    assert with_reachable_bandwidth(part, 78, reach=0.0).memory_bytes_per_s < 0.75 * part.memory_bytes_per_s
     other = catalog.accelerator("L40S")
-    assert reachable(other, 142, reach=0.0) is other
-    assert reachable(other, None, reach=1e9) is other
-    assert reachable(other, 142, reach=3e9).memory_bytes_per_s < 0.5 * other.memory_bytes_per_s
-    assert reachable(other, 142, reach=20e9).memory_bytes_per_s > 0.98 * other.memory_bytes_per_s
+    assert with_reachable_bandwidth(other, 142, reach=0.0) is other
+    assert with_reachable_bandwidth(other, None, reach=1e9) is other
+    assert with_reachable_bandwidth(other, 142, reach=3e9).memory_bytes_per_s < 0.5 * other.memory_bytes_per_s
+    assert with_reachable_bandwidth(other, 142, reach=20e9).memory_bytes_per_s > 0.98 * other.memory_bytes_per_s
 
 
 def test_a_processor_takes_no_factor_of_its_makers_accelerators() -> None:

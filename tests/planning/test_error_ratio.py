@@ -14,7 +14,7 @@ from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.ask import answer
-from tonnage.planning.error_model import Pair, Ratio, correlation, ratio, tie_ratio, within
+from tonnage.planning.error_model import Pair, Ratio, correlation, ratio, tie_ratio, within_text
 
 TODAY = date(2026, 11, 21)
 FACTORS = st.floats(1.0, 4.0)
@@ -46,7 +46,7 @@ def test_the_same_configuration_at_two_prices_is_the_ratio_of_the_prices(usd: fl
     pair = Pair(cost(usd * dearer, f), cost(usd, f), 1.0)
     assert weighed(pair) == pytest.approx((dearer, dearer, dearer))
     assert tie_ratio(pair) is None
-    assert within(weighed(pair)) == within(None) == ""
+    assert within_text(weighed(pair)) == within_text(None) == ""
 
 
 @given(st.floats(1.0, 10.0), FACTORS, FACTORS)
@@ -94,7 +94,7 @@ def test_what_cannot_be_weighed_ties_with_nothing() -> None:
 
 def test_a_tie_is_told_with_its_ends() -> None:
     found = tie_ratio(Pair(cost(1.1, 1.2), cost(1.0, 1.2)))
-    assert found is not None and within(found) == " (0.85x-1.42x within error)"
+    assert found is not None and within_text(found) == " (0.85x-1.42x within error)"
     assert tie_ratio(Pair(cost(1.4, 1.2), cost(1.0, 1.2))) is None
 
 

@@ -24,7 +24,7 @@ from tonnage.planning.host import (
 )
 from tonnage.planning.requests.serve import batch_request, serve_request
 from tonnage.planning.serve.plan import plan_serve
-from tonnage.report.wording import need_text, starving
+from tonnage.report.wording import need_text, shortages_text
 
 OFFER = Offer(
     provider="p", instance_type="i", accelerator="h100-sxm5-80gb", count=8.0,
@@ -54,7 +54,7 @@ def test_what_is_too_little_is_named_and_what_is_not_listed_is_no_verdict() -> N
     poor = replace(OFFER, vcpus=8.0, ram_bytes=None)
     needs = serving_needs(Layout(), weight_bytes=16e9, offer=poor)
     assert [need.enough for need in needs] == [False, None, True, True]
-    assert "virtual cores" in starving(needs) and "RAM" not in starving(needs)
+    assert "virtual cores" in shortages_text(needs) and "RAM" not in shortages_text(needs)
     assert "too little" in need_text(needs[0]) and "too little" not in need_text(needs[1])
     assert all(need.has is None and need.enough is None for need in serving_needs(
         Layout(), weight_bytes=16e9, offer=None))  # fmt: skip

@@ -11,7 +11,7 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.engines.registry import defaults, resolve_engine
-from tonnage.optimize.frontier import largest_whole
+from tonnage.optimize.largest import largest_whole
 from tonnage.physics.memory import (
     cache_bytes_per_sequence,
     kv_bytes_per_token,

@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from tonnage.cli.options import working
+from tonnage.cli.options import show_progress
 from tonnage.report.document import Column, Command, Document, Headline, Table, Text
-from tonnage.report.names import named
+from tonnage.report.names import with_names
 from tonnage.report.terminal import print_blocks, rich_table
 
 TABLE = Table(
@@ -70,7 +70,7 @@ def test_no_line_ends_in_blanks_and_empty_columns_are_left_out(
 def test_models_and_accelerators_are_named_in_sentences_and_stay_ids_in_commands() -> None:
     said = "the best is google/gemma-4-26B-A4B on 1 x h100-sxm5-80gb; load `meta-llama/Llama-3.1-8B`"
     command = "vllm serve meta-llama/Llama-3.1-8B"
-    first = named(Document(first=(Headline(text=said), Command(text=command), Text(text="me/Llama-3.1-8B")))).first
+    first = with_names(Document(first=(Headline(text=said), Command(text=command), Text(text="me/Llama-3.1-8B")))).first
     assert first[0] == Headline(
         text="the best is Gemma 4 26B A4B on 1 x H100 SXM5 80 GB; load `meta-llama/Llama-3.1-8B`"
     )
@@ -84,13 +84,13 @@ def test_work_that_takes_long_says_what_it_does_how_far_it_is_and_how_to_stop_it
     monkeypatch.setattr("tonnage.cli.options.BETWEEN_S", 0.01)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     told = ""
-    with working("asking each point") as tell:
+    with show_progress("asking each point") as tell:
         tell(3, 10)
         while "3 of 10" not in told:
             told += capsys.readouterr().err
     told += capsys.readouterr().err
     assert "asking each point, 3 of 10, 0 s; Ctrl-C stops it" in told and told.endswith("\r\x1b[K")
     monkeypatch.setattr("sys.stderr.isatty", lambda: False)
-    with working("nobody looks"):
+    with show_progress("nobody looks"):
         pass
     assert capsys.readouterr().err == ""

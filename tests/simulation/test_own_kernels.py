@@ -11,7 +11,7 @@ from tonnage.engines.registry import resolve_engine
 from tonnage.physics.work import Operator
 from tonnage.planning.deployment import resolve
 from tonnage.planning.predict.serving import predict_serve
-from tonnage.simulation.own_kernels import mixed_attention, prompt_product_s, prompt_scores_s
+from tonnage.simulation.own_kernels import mixed_attention_factor, prompt_product_s, prompt_scores_s
 from tonnage.simulation.steps import step_grid, step_table
 
 
@@ -88,7 +88,7 @@ def test_decodes_beside_a_prompt_attend_longer_where_one_call_takes_both(
 ) -> None:
     running = resolve_engine(Engine(name=engine, version=version))
     one_call = running.spec.attends_in_one_call(running.release)
-    found = mixed_attention(catalog.accelerator(part), catalog.model(name), one_call=one_call)
+    found = mixed_attention_factor(catalog.accelerator(part), catalog.model(name), one_call=one_call)
     assert found == (1.54 if longer else 1.0)
 
 

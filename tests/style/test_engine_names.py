@@ -6,7 +6,7 @@ import pytest
 from tests.style.source import modules
 
 from tonnage.engines.registry import engines, server_metrics
-from tonnage.engines.training import framework_words, softwares
+from tonnage.engines.training import framework_words, training_families
 
 OWN = ("engines/", "export/targets/")
 """The records themselves, and export modules, each named after its target."""
@@ -36,7 +36,10 @@ ALLOWED = {
 def names() -> frozenset[str]:
     """Every spelling of an engine, a server or a framework."""
     served = {name for spec in engines().values() for name in (spec.name, *spec.aliases, *spec.stands_for)}
-    return frozenset({*served, *softwares(), *framework_words(), *(page.name for page in server_metrics())}) - HOMONYMS
+    return (
+        frozenset({*served, *training_families(), *framework_words(), *(page.name for page in server_metrics())})
+        - HOMONYMS
+    )
 
 
 def named(text: str, known: frozenset[str]) -> list[tuple[int, str]]:

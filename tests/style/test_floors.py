@@ -44,7 +44,7 @@ def test_an_arrow_that_points_up_is_kept(floors: dict[str, frozenset[str]], impo
     [
         ("tonnage.physics.memory", "tonnage.catalog.hub"),
         ("tonnage.physics.memory", "tonnage"),
-        ("tonnage.optimize.frontier", "tonnage.pricing"),
+        ("tonnage.optimize.largest", "tonnage.pricing"),
         ("tonnage.measure.client", "tonnage.simulation.serving"),
         ("tonnage.planning.serve.plan", "tonnage.cli.plan"),
         ("tonnage.units", "tonnage.domain.model"),

@@ -189,7 +189,7 @@ def test_a_damaged_answer_is_asked_again_and_named_until_then(tmp_path: Path, da
     from tonnage.sweep import store as stores
 
     with stores.open_store(tmp_path / "s") as store:
-        stores.put(store, [("a", b'{"x": 1}'), ("b", b'{"x": 2}')])
+        stores.keep_answers(store, [("a", b'{"x": 1}'), ("b", b'{"x": 2}')])
     with closing(sqlite3.connect(tmp_path / "s")) as raw:
         raw.execute("UPDATE answers SET row = ? WHERE key = 'a'", ("{}}" if damage is None else damage,))
         raw.commit()

@@ -7,7 +7,7 @@ from tests.validation.samples import sample
 
 from tonnage.report.out_of_sample import duel_rows, duel_sentence
 from tonnage.validation.grouping import Labels
-from tonnage.validation.peers import MEAN, duels
+from tonnage.validation.peers import MEAN, medians_by_source
 from tonnage.validation.rows import Row
 from tonnage.validation.scoring import Score
 
@@ -33,7 +33,7 @@ def test_only_numbers_that_both_predict_count_and_the_mean_is_over_sources(tmp_p
     many, few = rows("many", 40), rows("few", 10)
     theirs = [*scores(many, 11.0), *scores(few[:8], 15.0), *scores(few[8:], None)]
     ours = [*scores(many, 12.0), *scores(few, 10.0)]
-    found = duels([*many, *few], theirs, ours=ours, root=tmp_path, fitted_on=["many"])
+    found = medians_by_source([*many, *few], theirs, ours=ours, root=tmp_path, fitted_on=["many"])
     lines = {line.source: line for line in found}
     assert set(lines) == {"many", "few", MEAN}
     assert (lines["few"].rows, lines["few"].asked) == (8, 10)

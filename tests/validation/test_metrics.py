@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.validation.metrics import ape, bias, errors, half_width, is_covered, log_ratio, quantile
+from tonnage.validation.metrics import absolute_error_share, bias, errors, half_width, is_covered, log_ratio, quantile
 
 positive = st.floats(1e-3, 1e6)
 
@@ -30,7 +30,7 @@ def test_nothing_to_compare_is_absent_and_not_zero() -> None:
 
 
 def test_a_verdict_is_right_or_wholly_wrong() -> None:
-    assert [ape(predicted=p, measured=m) for p, m in [(1, 1), (0, 1), (1, 0), (0, 0)]] == [0, 1, 1, 0]
+    assert [absolute_error_share(predicted=p, measured=m) for p, m in [(1, 1), (0, 1), (1, 0), (0, 0)]] == [0, 1, 1, 0]
     assert log_ratio(predicted=0, measured=1) is None
 
 

@@ -8,7 +8,7 @@ from tests.validation.samples import sample
 from tonnage.domain.accuracy import Regret
 from tonnage.report.out_of_sample import confidence_page, regret_page
 from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.regret import Latencies, confidence_regrets, latencies_of, regrets, reliability
+from tonnage.validation.regret import Latencies, confidence_regrets, latencies_of, regret_lines, reliability
 from tonnage.validation.rows import Row, read_rows
 
 ROOT = Path(__file__).parents[2]
@@ -36,46 +36,46 @@ def at(lines: list[Regret], limit: float | None) -> Regret:
 
 
 def test_the_truth_regrets_nothing() -> None:
-    for line in regrets(ROWS, said=TRUTH):
+    for line in regret_lines(ROWS, said=TRUTH):
         assert line.median_reached == line.median_frontier == line.kept == line.median_strict == 1.0
         assert line.median_over is None and line.random < 1.0
 
 
 def test_an_error_that_all_share_costs_nothing_away_from_a_limit() -> None:
-    lines = regrets(ROWS, said=said(c8=8.4, c32=9.9, c64=15.7, c256=42.0))
+    lines = regret_lines(ROWS, said=said(c8=8.4, c32=9.9, c64=15.7, c256=42.0))
     assert at(lines, None).median_reached == 1.0 and at(lines, None).kept == 1.0
 
 
 def test_a_prediction_too_slow_takes_the_slower_configuration() -> None:
-    line = at(regrets(ROWS, said=said(c8=8.0, c32=11.0, c64=15.0, c256=40.0)), 10.0)
+    line = at(regret_lines(ROWS, said=said(c8=8.0, c32=11.0, c64=15.0, c256=40.0)), 10.0)
     rate = {clients: clients / (0.1 + tpot * (921.6 - 1) / 1e3) for clients, tpot in ((8, 8.0), (32, 9.5))}
     assert line.median_reached == pytest.approx(rate[8] / rate[32]) and line.kept == 1.0
 
 
 def test_a_pick_that_misses_its_limit_is_counted_and_never_better_than_the_best() -> None:
-    line = at(regrets(ROWS, said=said(c8=8.0, c32=9.5, c64=9.9, c256=40.0)), 10.0)
+    line = at(regret_lines(ROWS, said=said(c8=8.0, c32=9.5, c64=9.9, c256=40.0)), 10.0)
     assert line.kept == 0.0 and line.median_over == pytest.approx(0.5)
     assert line.median_reached == 1.0 and line.median_strict == 0.0 and line.median_frontier == 1.0
 
 
 def test_picking_nothing_reaches_nothing() -> None:
-    line = at(regrets(ROWS, said=said(c8=60.0, c32=60.0, c64=60.0, c256=60.0)), 50.0)
+    line = at(regret_lines(ROWS, said=said(c8=60.0, c32=60.0, c64=60.0, c256=60.0)), 50.0)
     assert line.median_reached == 0.0 and line.kept == 0.0 and line.questions == 1
 
 
 def test_a_limit_that_nothing_measured_keeps_is_no_question() -> None:
-    assert {line.limit_ms for line in regrets(ROWS[2:], said=TRUTH)} == {20.0, 35.0, 50.0, None}
+    assert {line.limit_ms for line in regret_lines(ROWS[2:], said=TRUTH)} == {20.0, 35.0, 50.0, None}
 
 
 def test_other_lengths_and_engines_are_other_questions() -> None:
     other = one(16, 8.0, engine="vllm")
-    assert at(regrets([*ROWS, other], said=TRUTH), 50.0).questions == 1
-    assert regrets([*ROWS, other], said=TRUTH, by="engine")[0].questions == 1  # a single vllm row is no choice
-    assert regrets([], said=TRUTH) == []
+    assert at(regret_lines([*ROWS, other], said=TRUTH), 50.0).questions == 1
+    assert regret_lines([*ROWS, other], said=TRUTH, by="engine")[0].questions == 1  # a single vllm row is no choice
+    assert regret_lines([], said=TRUTH) == []
 
 
 def test_the_page_says_who_and_when() -> None:
-    text = "\n".join(regret_page(regrets(ROWS, said=TRUTH, who="family left out")))
+    text = "\n".join(regret_page(regret_lines(ROWS, said=TRUTH, who="family left out")))
     assert "family left out | 10 ms" in text and "| all |" in text
     assert regret_page([]) == []
 
@@ -84,7 +84,7 @@ def test_left_out_predictions_decide_well_too() -> None:
     """Fits without the model family, on the published points: half of the picks are within 3 % of the best."""
     stored = left_out_predictions(ROOT, "family")
     rows = [row for row in read_rows(ROOT / "measurements" / "serving_silicon.csv.gz") if row.usable]
-    every = regrets(rows, said=latencies_of({key: item.predicted for key, item in stored.items()}))[-1]
+    every = regret_lines(rows, said=latencies_of({key: item.predicted for key, item in stored.items()}))[-1]
     assert every.questions > 200 and every.median_reached >= 0.97
     assert every.median_reached > every.random + 0.2
 

@@ -6,7 +6,7 @@ import pytest
 from tests.validation.samples import point, sample, training
 
 from tonnage.validation.grouping import Labels
-from tonnage.validation.out_of_sample import group_errors, independent, standing_figures
+from tonnage.validation.out_of_sample import group_errors, independent_figures, standing_figures
 from tonnage.validation.rows import Row
 from tonnage.validation.scoring import Score
 
@@ -35,7 +35,7 @@ from tonnage.validation.scoring import Score
 def test_a_row_counts_once_for_each_thing_it_measured(
     row: Row, present: Sequence[str], counted: dict[str, str]
 ) -> None:
-    assert independent(row, present) == counted
+    assert independent_figures(row, present) == counted
 
 
 def scored(block: str, errors: Sequence[float], **more: object) -> tuple[list[Row], list[Score]]:

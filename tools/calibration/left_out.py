@@ -46,7 +46,7 @@ import tonnage.planning.predict.inference as infer_door
 import tonnage.planning.predict.training as train_door
 from tonnage.validation.grouping import LEFT_OUT, Grouping, group_by, read_grouping
 from tonnage.validation.left_out import COLUMNS, left_out_predictions
-from tonnage.validation.metrics import ape, quantile
+from tonnage.validation.metrics import absolute_error_share, quantile
 from tonnage.validation.rows import Row, read_rows, text
 from tonnage.validation.scoring import Score, score
 
@@ -221,7 +221,10 @@ def write_page(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]])
 def median(own: Iterable[Score], of: dict[Key, Score]) -> float | None:
     """Median error of some numbers under other predictions."""
     found = [of.get((s.id, s.quantity), s) for s in own]
-    return quantile([ape(predicted=s.predicted, measured=s.measured) for s in found if s.predicted and s.measured], 0.5)
+    return quantile(
+        [absolute_error_share(predicted=s.predicted, measured=s.measured) for s in found if s.predicted and s.measured],
+        0.5,
+    )
 
 
 def show(shipped: dict[Key, Score], left_out: dict[str, dict[Key, Score]]) -> None:

@@ -171,7 +171,7 @@ def _page(data: bytes) -> object:
 
 
 def _stream(data: bytes) -> object:
-    from tonnage.measure.stream import Body, events_of, head_of, take
+    from tonnage.measure.stream import Body, events_of, head_of, take_body
 
     buffer = bytearray(data)
     head = head_of(buffer)
@@ -181,7 +181,7 @@ def _stream(data: bytes) -> object:
     text = bytearray()
     for _ in range(64):
         before = len(buffer)
-        text += take(buffer, body)
+        text += take_body(buffer, body)
         if body.ended or len(buffer) == before:
             break
     return events_of(text)

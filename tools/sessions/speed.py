@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import time
 
-from tonnage.catalog.sessions import session_profiles
+from tonnage.catalog.traffic import session_profiles
 from tonnage.domain.sessions import CacheTier
 from tonnage.simulation.sessions import PrefillCost, Replicas, simulate_sessions
 

@@ -8,7 +8,7 @@ there is none.
 
 from __future__ import annotations
 
-from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity, predictable, status_note
+from tonnage.catalog.accelerators import accelerator, accelerators, ambiguity, predictable_accelerator, status_note
 from tonnage.catalog.additions import NOTHING, Additions, gather
 from tonnage.catalog.hardware import published_results, scale_up_domains
 from tonnage.catalog.models import model, models
@@ -31,7 +31,7 @@ __all__ = [
     "models",
     "offers",
     "parameter",
-    "predictable",
+    "predictable_accelerator",
     "providers",
     "published_results",
     "scale_up_domains",

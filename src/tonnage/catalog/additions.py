@@ -32,7 +32,7 @@ __all__ = [
     "calibrations",
     "file_states",
     "gather",
-    "saved_calibration",
+    "save_calibration",
     "tables",
     "user_folder",
 ]
@@ -271,7 +271,7 @@ def calibration_toml(found: Calibration) -> str:
     return "\n".join(lines)
 
 
-def saved_calibration(found: Calibration, path: Path | None = None) -> Path:
+def save_calibration(found: Calibration, path: Path | None = None) -> Path:
     """Writes the file, without a path into the user folder, whence every later answer takes it; where it lies."""
     path = path or user_folder() / f"calibration-{found.accelerator}-{found.engine}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)

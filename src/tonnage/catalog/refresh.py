@@ -25,7 +25,7 @@ from tonnage.catalog.hub import online
 from tonnage.catalog.hub.resolve import read_repository
 from tonnage.catalog.models import model
 from tonnage.catalog.offers import offers
-from tonnage.catalog.snapshots import put
+from tonnage.catalog.snapshots import keep_prices
 from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer
@@ -129,7 +129,7 @@ def _one(name: str, fetched: tuple[str, list[Any]] | None, *, folder: Path | Non
         moved = _checked(ours, rows)
     except BadFact as wrong:
         return Refresh(provider=ours, as_of=as_of, why=str(wrong))
-    put(ours, rows, as_of=as_of, folder=folder)
+    keep_prices(ours, rows, as_of=as_of, folder=folder)
     return Refresh(provider=ours, as_of=as_of, kept=len(rows), left_out=left_out, moved=moved)
 
 

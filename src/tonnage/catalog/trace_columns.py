@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["MAX_REQUESTS", "Columns", "take"]
+__all__ = ["MAX_REQUESTS", "Columns", "add_requests"]
 
 TIMES: Final = ("queued_ts", "arrival_time", "arrived_at", "arrival_s", "timestamp", "time", "created", "sent_s")
 PROMPTS: Final = ("contexttokens", "input_length", "input_toks", "request tokens", "prompt_tokens",
@@ -89,7 +89,7 @@ class Columns:
         return BadFact(f"'{self.name}' line {line}{what}")
 
 
-def take(log: Columns, piece: bytes, *, first: int, room: int | None) -> bool:
+def add_requests(log: Columns, piece: bytes, *, first: int, room: int | None) -> bool:
     """
     Add the requests of some whole lines, the first of which has the number `first`; at most `room` of them.
 

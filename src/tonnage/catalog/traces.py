@@ -29,7 +29,7 @@ from typing import IO, Final
 import msgspec
 
 from tonnage.catalog.rows import DATA, table
-from tonnage.catalog.trace_columns import Columns, take
+from tonnage.catalog.trace_columns import Columns, add_requests
 from tonnage.errors import BadFact, UnknownName, echo
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
     "PublicTrace",
     "Trace",
     "fetch_trace",
-    "found_trace",
+    "find_trace",
     "public_trace",
     "public_traces",
     "read_trace",
@@ -132,7 +132,7 @@ def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[i
     log = Columns(name)
     try:
         for first, piece in _pieces(name, watch):
-            if not take(log, piece, first=first, room=None if limit is None else limit - len(log.sent_s)):
+            if not add_requests(log, piece, first=first, room=None if limit is None else limit - len(log.sent_s)):
                 break
     except UnicodeDecodeError:
         raise BadFact(f"trace '{echo(path)}' is not text; give CSV or JSON lines, plain or gzipped") from None
@@ -216,7 +216,7 @@ def trace_path(trace: PublicTrace, folder: Path | None = None) -> Path:
     return folder / f"{trace.name}{Path(trace.path).suffix}"
 
 
-def found_trace(name: str) -> str:
+def find_trace(name: str) -> str:
     """
     The file that a trace's name stands for: itself, or the fetched log of that name.
 

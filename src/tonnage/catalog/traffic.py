@@ -13,9 +13,10 @@ import msgspec
 
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.requests.common import Lengths
+from tonnage.domain.sessions import SessionProfile
 from tonnage.errors import UnknownName
 
-__all__ = ["Profile", "Shape", "profile", "profiles", "shape", "shapes"]
+__all__ = ["Profile", "Shape", "profile", "profiles", "session_profile", "session_profiles", "shape", "shapes"]
 
 Quantiles = tuple[tuple[float, float], ...]
 QUANTILES = {"p0": 0.0, "p1": 0.01, "p5": 0.05, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9,
@@ -125,3 +126,15 @@ def shape(name: str) -> Shape:
     if name not in shapes():
         raise UnknownName("shape of load", name, known=shapes())
     return shapes()[name]
+
+
+@cache
+def session_profiles() -> Mapping[str, SessionProfile]:
+    """Every traffic profile whose sessions are known, by the profile's name."""
+    rows = msgspec.json.decode((DATA / "traffic" / "sessions.json").read_bytes(), type=list[SessionProfile])
+    return {row.name: row for row in rows}
+
+
+def session_profile(name: str | None) -> SessionProfile | None:
+    """The sessions of a traffic profile; None where nothing is published of them."""
+    return session_profiles().get(name) if name else None

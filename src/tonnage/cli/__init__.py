@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from tonnage.cli.option_aliases import ours
+from tonnage.cli.option_aliases import our_option
 from tonnage.errors import TonnageError, echo, nearest
 from tonnage.version import __version__
 
@@ -166,7 +166,7 @@ def _usage_sentence(error: click.ClickException) -> str:
 
 
 def _instead(error: click.NoSuchOption, known: list[str]) -> str:
-    if (our := ours(error.option_name, known)) is not None:
+    if (our := our_option(error.option_name, known)) is not None:
         return f"; here it is '{our}'"
     close = nearest(error.option_name, known, count=1) or tuple(error.possibilities or ())[:1]
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -130,7 +130,7 @@ def _refereed(
     """Another program's answers to the rows, scored as ours are, and beside ours."""
     from msgspec.structs import replace
 
-    from tonnage.validation.peers import duels
+    from tonnage.validation.peers import medians_by_source
     from tonnage.validation.referee import referee_scores
     from tonnage.validation.scoring import report_of, score
 
@@ -138,7 +138,7 @@ def _refereed(
     if rows_file:
         with Path(rows_file).open("w", encoding="utf-8", newline="") as table:
             csv.writer(table, lineterminator="\n").writerows([COLUMNS, *(_cells(item) for item in theirs)])
-    compare_with_peer = duels(rows, theirs, ours=list(score(rows)), root=root, fitted_on=said.fitted_on)
+    compare_with_peer = medians_by_source(rows, theirs, ours=list(score(rows)), root=root, fitted_on=said.fitted_on)
     name = said.name or command
     return replace(report_of(theirs, by=by, unusable=unusable), predictor=name, duels=tuple(compare_with_peer))
 
@@ -214,10 +214,10 @@ def _scored(rows: list[Row], *, rows_file: str | None, workers: int) -> list[Sco
 
 def _regret(rows: list[Row], scores: list[Score]) -> list[Regret]:
     """Decisions by these predictions: over all engines, and for one engine each."""
-    from tonnage.validation.regret import latencies_of, regrets
+    from tonnage.validation.regret import latencies_of, regret_lines
 
     said = latencies_of({(item.id, item.quantity): item.predicted for item in scores if item.predicted is not None})
-    return [*regrets(rows, said=said), *regrets(rows, said=said, by="engine")[-1:]]
+    return [*regret_lines(rows, said=said), *regret_lines(rows, said=said, by="engine")[-1:]]
 
 
 def _chances(rows: list[Row], scores: list[Score], *, who: str = "") -> dict[str, Any]:
@@ -299,7 +299,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
     from tonnage.validation.left_out import left_out_predictions, left_out_scores
     from tonnage.validation.out_of_sample import group_scores, set_aside
     from tonnage.validation.peers import FILE, NAME, compare_with_peer
-    from tonnage.validation.regret import latencies_of, regrets
+    from tonnage.validation.regret import latencies_of, regret_lines
     from tonnage.validation.rows import read_rows
     from tonnage.validation.scoring import by_quantity
 
@@ -336,7 +336,7 @@ def _page(rows: list[Row], scores: list[Score], *, markdown: Path, paths: list[P
             *(
                 line
                 for kind, own in stored.items()
-                for line in regrets(
+                for line in regret_lines(
                     rows, said=latencies_of({key: item.predicted for key, item in own.items()}), who=f"{kind} left out"
                 )[-1:]
             ),

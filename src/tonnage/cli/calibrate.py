@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Grouped, request_options, why_option, working
+from tonnage.cli.options import Grouped, request_options, show_progress, why_option
 from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.requests.field import fields_of
 from tonnage.units import read
@@ -40,7 +40,7 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     name it with --calibration. `--calibration none` leaves all out, to see the difference.
     """
     from tonnage.catalog import gather
-    from tonnage.catalog.additions import saved_calibration
+    from tonnage.catalog.additions import save_calibration
     from tonnage.measure.points import read_points
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
@@ -57,11 +57,11 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     )
     stacks = stacks_of(found, asked)
     runs = list(zip(found, stacks, strict=True))
-    with working(f"fitting to {plural(len(runs), 'measurement')}"):
+    with show_progress(f"fitting to {plural(len(runs), 'measurement')}"):
         fitted = answer(runs, additions=additions, machine=asked.machine or platform.node())
     path = None
     if options["out"] or not options["as_json"]:
-        path = saved_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)
+        path = save_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)
     if options["as_json"]:
         click.echo(json_text(fitted))
     else:

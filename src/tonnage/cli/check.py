@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from tonnage.cli import remark_date
-from tonnage.cli.options import show_options, working
+from tonnage.cli.options import show_options, show_progress
 
 __all__ = ["check"]
 
@@ -62,7 +62,7 @@ def check(
     kept = read_plan(baseline)  # before the work, which a wrong file would waste
     additions, day = gather(paths=folders, overrides=overrides), today.date() if today else None
     remark_date(day, additions)
-    with working("planning again"):
+    with show_progress("planning again"):
         fresh = answer_file(path, additions=additions, today=day)
     found = checking.check(kept, fresh, tolerance=share)
     if markdown is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tonnage.cli import remark_date
-from tonnage.cli.options import Grouped, request_options, show_options, working
+from tonnage.cli.options import Grouped, request_options, show_options, show_progress
 from tonnage.domain.requests.cost import RentOrBuyRequest
 
 __all__ = ["cost"]
@@ -65,7 +65,7 @@ def _rent_or_buy(
     told.pop("cost", None)
     given = {**told, **{name: value for name, value in fields.items() if value is not None}}
     request = rent_or_buy_request(given, additions=additions)
-    with working("pricing: offers, machines to own"):
+    with show_progress("pricing: offers, machines to own"):
         answer = rent_or_buy(request, additions=additions, today=today.date() if today else None)
     if picture is not None:
         from tonnage.report.answers import plot

@@ -43,7 +43,7 @@ def diagnose(sources: tuple[str, ...], **options: Any) -> None:
     from tonnage.catalog import gather
     from tonnage.measure.diagnose.sources import Watch
     from tonnage.measure.diagnose.sources import diagnose as answer
-    from tonnage.planning.remedy import known_of, with_plan
+    from tonnage.planning.remedy import stated_facts, with_plan
     from tonnage.report.answers import show
     from tonnage.report.document import as_json
 
@@ -51,7 +51,7 @@ def diagnose(sources: tuple[str, ...], **options: Any) -> None:
     watch = Watch(
         window_s=options["window"], every_s=options["every"], match=options["match"], key_env=options["key_env"]
     )
-    known = known_of(accelerator=options["accelerator"], model=options["model"], additions=additions)
+    known = stated_facts(accelerator=options["accelerator"], model=options["model"], additions=additions)
     found = answer(*sources, watch=watch, baseline=options["baseline"], known=known)
     if options["model"]:
         found = with_plan(found, model=options["model"], additions=additions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tonnage.cli.options import why_option, working
+from tonnage.cli.options import show_progress, why_option
 
 __all__ = ["explain"]
 
@@ -48,7 +48,7 @@ def explain(
     from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, breakdown_document, plan_breakdown
     from tonnage.report.document import as_json as json_text
 
-    with working("opening every number"):
+    with show_progress("opening every number"):
         found = explain_file(path, rank=rank, additions=gather(paths=folders, overrides=overrides))
     if as_json:
         if not found.breakdowns:

@@ -37,11 +37,11 @@ def export(path: str, target: str, rank: int, checkpoint: str | None, folder: st
         return
     export.target_module(target)  # an unknown target is told before the plan is read
     from tonnage.catalog import gather
-    from tonnage.planning.launchable import launchable
+    from tonnage.planning.launchable import launchable_option
     from tonnage.planning.plans import read_plan
 
     additions = gather(paths=folders)
-    plan, option = launchable(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
+    plan, option = launchable_option(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
     files = export.export(plan, option, to=target)
     if folder is None:
         _show(files)

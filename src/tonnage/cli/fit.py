@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Grouped, request_options, show_options, working
+from tonnage.cli.options import Grouped, request_options, show_options, show_progress
 from tonnage.domain.requests.fit import FitRequest
 
 __all__ = ["fit"]
@@ -51,7 +51,7 @@ def fit(
     from tonnage.planning.requests.fit import fit_request
 
     own = gather(paths=additions, overrides=overrides)
-    with working("checking what fits: accelerators, layouts, formats"):
+    with show_progress("checking what fits: accelerators, layouts, formats"):
         answer = answer_fit(fit_request(fields), additions=own, offline=offline or None)
     if picture is not None:
         from tonnage.report.answers import plot

@@ -10,7 +10,7 @@ import click
 
 from tonnage.errors import BadFact, BadRequest
 
-__all__ = ["history", "keep"]
+__all__ = ["history", "keep_measurement"]
 
 
 @click.group()
@@ -34,7 +34,7 @@ def _place(ctx: click.Context) -> Any:
     return found
 
 
-def keep(noun: Any) -> None:
+def keep_measurement(noun: Any) -> None:
     """Keep a measurement; what hinders it is one sentence, for the measurement itself is safe in its file."""
     from tonnage.errors import TonnageError
     from tonnage.measure.history import place_of, remember

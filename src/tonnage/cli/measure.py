@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from tonnage.cli.history import keep
+from tonnage.cli.history import keep_measurement
 from tonnage.cli.measure_points import plan, quick
 from tonnage.cli.measure_train import train
 from tonnage.cli.options import why_option
@@ -109,7 +109,7 @@ def serve(**options: Any) -> None:
     except KeyboardInterrupt:
         click.echo(f"interrupted; what was measured is in {output}, --output {output} --resume goes on", err=True)
         raise
-    keep(found)
+    keep_measurement(found)
     _show(found, as_json=options["as_json"], why=options["why"])
     late = next((note for note in found.notes if note.startswith(UNUSABLE)), None)
     if late is not None:
@@ -127,7 +127,7 @@ def import_(file: str, as_json: bool, why: bool) -> None:
     from tonnage.measure.importers import read_report
 
     found = read_report(Path(file))
-    keep(found)
+    keep_measurement(found)
     _show(found, as_json=as_json, why=why)
 
 
@@ -241,7 +241,7 @@ def device(
 
     found = measure_device(device, threads=threads, seconds=seconds)
     found = replace(found, id=name) if name else found
-    keep(found)
+    keep_measurement(found)
     if as_json:
         click.echo(json_text(found))
         return

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from tonnage.cli.history import keep
-from tonnage.cli.options import why_option, working
+from tonnage.cli.history import keep_measurement
+from tonnage.cli.options import show_progress, why_option
 from tonnage.units import read
 
 __all__ = ["plan", "quick"]
@@ -38,7 +38,7 @@ def plan(file: str, as_json: bool, why: bool) -> None:
         raise BadRequest(
             "measure plan: takes a plan of `tonnage plan serve`; other kinds have no operating point to measure"
         )
-    with working("weighing what measurements may say"):
+    with show_progress("weighing what measurements may say"):
         found = measure_plan(given)
     if as_json:
         click.echo(json_text(found))
@@ -74,7 +74,7 @@ def quick(url: str, **options: Any) -> None:
     Every later plan and prediction of this engine on this accelerator takes it; `--calibration none` leaves it out.
     """
     from tonnage.catalog import gather
-    from tonnage.catalog.additions import saved_calibration
+    from tonnage.catalog.additions import save_calibration
     from tonnage.measure.quick import measure_quick, quick_specs
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
@@ -86,16 +86,16 @@ def quick(url: str, **options: Any) -> None:
         url, options["model"], lengths=(options["isl"], options["osl"]), most=options["most"],
         duration_s=read(options["duration"], "s", field="--time"),
     )  # fmt: skip
-    with working("measuring three loads"):
+    with show_progress("measuring three loads"):
         measured = measure_quick(specs, Path(options["output"]), key_env=options["key_env"])
-    keep(measured)
+    keep_measurement(measured)
     told = {name: options[name] for name in ("accelerator", "engine", "engine_version", "weights", "tp")}
     model = options["known_as"] or options["model"]
     asked = calibrate_request({**told, "model": model, "option": options["settings"]})
     stacks = stacks_of([measured], asked)
-    with working("fitting"):
+    with show_progress("fitting"):
         fitted = answer([(measured, stacks[0])], additions=gather(), machine=platform.node())
-    path = saved_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)
+    path = save_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)
     if options["as_json"]:
         click.echo(json_text(fitted))
     else:

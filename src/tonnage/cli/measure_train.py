@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.history import keep
+from tonnage.cli.history import keep_measurement
 from tonnage.cli.options import why_option
 from tonnage.errors import BadRequest, echo
 from tonnage.units import read
@@ -46,7 +46,7 @@ def train(command: tuple[str, ...], **options: Any) -> None:
     if bool(command) == bool(options["source"]):
         raise BadRequest("give either a command after --, as in -- python train.py, or --from with what was recorded")
     found = _read(Path(options["source"]), options) if options["source"] else _run(command, options)
-    keep(found)
+    keep_measurement(found)
     if options["output"]:
         Path(options["output"]).write_text(json_text(found), encoding="utf-8")
     if options["as_json"]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Final
 
-__all__ = ["ours", "theirs_by_ours"]
+__all__ = ["our_option", "theirs_by_ours"]
 
 _BESIDE_FIELDS: Final = {"plot": "chart picture", "output": "out save o-file"}
 """Options that belong to no field of a question: names that other programs give them."""
@@ -21,7 +21,7 @@ def theirs_by_ours() -> Mapping[str, list[str]]:
     return {name: theirs.split() for name, theirs in (fields | _BESIDE_FIELDS).items()}
 
 
-def ours(name: str, known: Collection[str]) -> str | None:
+def our_option(name: str, known: Collection[str]) -> str | None:
     """
     The option of ours that another program calls `name`, if this command has it.
 

@@ -26,9 +26,9 @@ __all__ = [
     "request_groups",
     "request_options",
     "show_options",
+    "show_progress",
     "watch_bar",
     "why_option",
-    "working",
 ]
 
 Command = Callable[..., None]
@@ -150,7 +150,7 @@ def show_options(of: str, *, most: int = 200) -> Callable[[Shown], Shown]:
 
 
 @contextmanager
-def working(what: str) -> Iterator[Callable[[int, int], None]]:
+def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """
     After two seconds a line on stderr, if someone looks there, that says what is being done, for how long, and how to
     stop it; gone when the work ends. Work that knows how far it is tells (done, all) to what this gives.

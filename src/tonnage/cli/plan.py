@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from tonnage.cli import remark_date
-from tonnage.cli.options import Grouped, request_groups, request_options, show_options, working
+from tonnage.cli.options import Grouped, request_groups, request_options, show_options, show_progress
 from tonnage.domain.requests.table import REQUESTS
 
 __all__ = ["plan"]
@@ -215,7 +215,7 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
     additions = gather(paths=output.folders, overrides=output.overrides)
     today = output.today.date() if output.today else None
     remark_date(today, additions)
-    with working(f"planning: {kind}, layouts, offers, simulations"):
+    with show_progress(f"planning: {kind}, layouts, offers, simulations"):
         answer = ask.answer(kind, fields, additions=additions, today=today)
     if output.output is not None:
         with open(output.output, "w", encoding="utf-8") as file:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.options import on_terminal, working
+from tonnage.cli.options import on_terminal, show_progress
 from tonnage.errors import BadFact, echo
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _shown(
         assert last.result is not None
         return last.result
 
-    with working("predicting") as tell:
+    with show_progress("predicting") as tell:
         for answer in answers(cases, keeping):
             found.append(Predicted(error=msgspec.json.decode(answer.text)["error"]) if answer.failed else last)
             tell(len(found), 0)

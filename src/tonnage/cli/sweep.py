@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import on_terminal, working
+from tonnage.cli.options import on_terminal, show_progress
 from tonnage.errors import BadRequest, echo
 
 __all__ = ["sweep"]
@@ -56,7 +56,7 @@ def sweep(
     asked = sweep_of(read_mapping(path, what="sweep"))
     file = Path(results) if results is not None else Path(path).with_suffix(".sqlite")
     try:
-        with working(f"asking each point: {asked.ask}") as tell:
+        with show_progress(f"asking each point: {asked.ask}") as tell:
             new = run(asked, file, workers=workers or os.cpu_count() or 1, ray=address, folders=folders, watch=tell)
     except KeyboardInterrupt:
         click.echo(f"\nstopped; '{file}' keeps what was answered, the same command goes on from there", err=True)

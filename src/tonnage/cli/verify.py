@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tonnage.cli.options import show_options, working
+from tonnage.cli.options import show_options, show_progress
 
 __all__ = ["verify"]
 
@@ -40,7 +40,7 @@ def verify(
     from tonnage.report.answers import show
     from tonnage.report.document import as_json as document
 
-    with working("planning again"):
+    with show_progress("planning again"):
         found = verified(path, additions=gather(paths=folders, overrides=overrides))
     if as_json:
         click.echo(document(found))

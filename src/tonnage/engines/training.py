@@ -9,11 +9,11 @@ from types import MappingProxyType
 from tonnage.domain.framework_spec import FrameworkSpec, Situation, SoftwareSpec
 from tonnage.engines.registry import records
 
-__all__ = ["framework_words", "frameworks_in", "software_of", "software_spec", "softwares", "usual_software"]
+__all__ = ["framework_words", "frameworks_in", "software_of", "software_spec", "training_families", "usual_software"]
 
 
 @cache
-def softwares() -> Mapping[str, SoftwareSpec]:
+def training_families() -> Mapping[str, SoftwareSpec]:
     """Every family of training software by its name, in the order in which names are matched."""
     found: list[SoftwareSpec] = sorted(records("SOFTWARE"), key=lambda spec: spec.precedence)
     return MappingProxyType({spec.name: spec for spec in found})
@@ -26,14 +26,14 @@ def _frameworks() -> tuple[FrameworkSpec, ...]:
 
 def software_spec(name: str) -> SoftwareSpec:
     """The family of that name."""
-    return softwares()[name]
+    return training_families()[name]
 
 
 @cache
 def _words() -> Mapping[str, str]:
     """Word to family, in the order in which names are matched."""
     found: dict[str, str] = {}
-    for spec in softwares().values():
+    for spec in training_families().values():
         own = (word for one in _frameworks() if one.software == spec.name for word in one.words)
         found |= dict.fromkeys((*spec.words, *own), spec.name)
     return MappingProxyType(found)
@@ -69,7 +69,7 @@ def software_of(
 def usual_software(situation: Situation) -> list[list[SoftwareSpec]]:
     """Software looked at where nobody names any, in groups: the fastest of the first group that fits."""
     grouped: dict[int, list[SoftwareSpec]] = {}
-    for spec in softwares().values():
+    for spec in training_families().values():
         for where, group in spec.usual:
             if where == situation:
                 grouped.setdefault(group, []).append(spec)

@@ -14,7 +14,7 @@ from tonnage.domain.measurement import CAPACITY_SCHEMA, Capacity, Measurement, P
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.train_measurement import TRAIN_BUDGET_SCHEMA, Phase, TrainBudget, TrainMeasurement, TrainRun
 from tonnage.errors import BadRequest, Unmeasured
-from tonnage.measure.knee import badness, meets
+from tonnage.measure.knee import objective_missed, why_not_sustained
 
 __all__ = ["Demand", "Work", "best_sustained_point", "budget_of", "capacity_of"]
 
@@ -43,11 +43,11 @@ def best_sustained_point(measurement: Measurement, slo: Slo) -> Point:
     """
     good = []
     for point in measurement.points:
-        bad = badness(point, None, by="concurrency" if point.rate_per_s is None else "rate", slo=slo)
+        bad = why_not_sustained(point, None, by="concurrency" if point.rate_per_s is None else "rate", slo=slo)
         if bad is None and point.requests_per_s:
             good.append(point)
     if not good:
-        missed = {name for point in measurement.points if (name := meets(point, slo)) is not None}
+        missed = {name for point in measurement.points if (name := objective_missed(point, slo)) is not None}
         why = f" within the objectives ({', '.join(sorted(missed))} missed)" if missed else ""
         raise Unmeasured(f"no load in this measurement is sustained{why}; measure lower loads")
     return max(good, key=lambda point: point.requests_per_s or 0.0)

@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from tonnage.errors import BadRequest, echo
-from tonnage.measure.stream import Body, Broken, Event, events_of, head_of, take
+from tonnage.measure.stream import Body, Broken, Event, events_of, head_of, take_body
 
 __all__ = [
     "Connection",
@@ -312,7 +312,7 @@ class _Wire(asyncio.Protocol):
                 return
             reply.status = head.status
             self.body = Body(head=head, left=head.length or 0, ended=head.length == 0)
-        self.text += take(self.buffer, self.body)
+        self.text += take_body(self.buffer, self.body)
         if self.body.head.status == 200 and self.body.head.stream:
             events, done = events_of(self.text)
             for event in events:

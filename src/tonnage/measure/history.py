@@ -23,7 +23,7 @@ import msgspec
 
 from tonnage.domain.measurement import Entry, History
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo
-from tonnage.sqlitefile import HISTORY_ID, refuse_other, stamp
+from tonnage.sqlitefile import HISTORY_ID, refuse_other, stamp_version
 from tonnage.version import __version__
 
 __all__ = [
@@ -261,7 +261,7 @@ def open_store(place: Place, *, write: bool) -> Iterator[Database]:
             if write:
                 _migrate(database, place)
                 if not database.postgres:
-                    stamp(database.connection, own=HISTORY_ID)
+                    stamp_version(database.connection, own=HISTORY_ID)
             yield database
         finally:
             database.connection.close()

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from tonnage.domain.measurement import Knee, Latency, Point, turning_point
 from tonnage.domain.requests.common import Slo
 
-__all__ = ["badness", "knee_of", "meets", "next_level"]
+__all__ = ["knee_of", "next_level", "objective_missed", "why_not_sustained"]
 
 By = Literal["rate", "concurrency"]
 
@@ -27,20 +27,20 @@ MAX_FAILING_SHARE: Final = 0.05
 HALVINGS: Final = 3
 
 
-def meets(point: Point, slo: Slo) -> str | None:
+def objective_missed(point: Point, slo: Slo) -> str | None:
     """The objective that a point misses at its percentile, by name; nothing when it meets all."""
     for name, limit, found in (
         ("ttft", slo.ttft_s, point.ttft_s),
         ("tpot", slo.tpot_s, point.tpot_s),
         ("e2e", slo.e2e_s, point.e2e_s),
     ):
-        value = at(found, slo.percentile)
+        value = percentile_at_least(found, slo.percentile)
         if limit is not None and value is not None and value > limit:
             return name
     return None
 
 
-def at(found: Latency | None, percentile: float) -> float | None:
+def percentile_at_least(found: Latency | None, percentile: float) -> float | None:
     """The reported percentile at or next above the wanted one."""
     if found is None:
         return None
@@ -48,7 +48,7 @@ def at(found: Latency | None, percentile: float) -> float | None:
     return next((value for rank, value in ladder if rank >= percentile and value is not None), None)
 
 
-def badness(
+def why_not_sustained(
     point: Point, below: Point | None, *, by: By, slo: Slo, calm: Point | None = None
 ) -> tuple[str, str] | None:
     """
@@ -61,10 +61,10 @@ def badness(
         return "errors", f"{point.failed} of {point.requests} requests fail ({kinds})"
     if point.stopped is not None:
         return "queue", point.stopped
-    missed = meets(point, slo)
+    missed = objective_missed(point, slo)
     if missed is not None:
         latency = {"ttft": point.ttft_s, "tpot": point.tpot_s, "e2e": point.e2e_s}[missed]
-        value = at(latency, slo.percentile) or math.nan
+        value = percentile_at_least(latency, slo.percentile) or math.nan
         return missed, f"p{slo.percentile:g} {missed.upper()} is {value * 1e3:.3g} ms"
     served = point.requests_per_s or 0.0
     if by == "rate":
@@ -90,7 +90,7 @@ def _catching_up(point: Point, calm: Point | None) -> float | None:
 
     Keeping up means answering the last request as fast as the lowest load is answered.
     """
-    alone = at((calm or point).e2e_s, 50.0)
+    alone = percentile_at_least((calm or point).e2e_s, 50.0)
     if point.arrivals_s is None or not point.duration_s or alone is None:
         return None
     return (point.arrivals_s + alone) / point.duration_s
@@ -101,7 +101,7 @@ def _bracket(points: Sequence[Point], *, by: By, slo: Slo) -> tuple[Point | None
     good: Point | None = None
     calm: Point | None = None
     for point in sorted(points, key=lambda point: point.level):
-        bad = badness(point, good, by=by, slo=slo, calm=calm)
+        bad = why_not_sustained(point, good, by=by, slo=slo, calm=calm)
         if bad is not None:
             return good, (point, *bad)
         good, calm = point, calm or point

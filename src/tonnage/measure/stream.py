@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Body", "Broken", "Event", "Head", "events_of", "head_of", "take"]
+__all__ = ["Body", "Broken", "Event", "Head", "events_of", "head_of", "take_body"]
 
 MAX_HEAD_LENGTH = 65_536
 MAX_LINE_LENGTH = 1_048_576
@@ -146,7 +146,7 @@ def _one_head(buffer: bytearray) -> Head | None:
     )
 
 
-def take(buffer: bytearray, body: Body) -> bytes:
+def take_body(buffer: bytearray, body: Body) -> bytes:
     """Move what has arrived of the body out of the buffer; sets `ended` once it is complete."""
     if not body.head.chunked:
         found = bytes(buffer if body.head.length is None else buffer[: body.left])

@@ -16,7 +16,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Network, Tower
 from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.parameters import feed_forward_parameters, mixer_parameters
-from tonnage.physics.shares import Share, gemm, share, touch
+from tonnage.physics.shares import Share, elementwise_pass, gemm, share
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["clip_frames", "denoiser_transformer_work", "latent_tokens", "text_encoder_work", "text_tokens"]
@@ -155,12 +155,14 @@ def _stream(group: LayerGroup, look: Attention, at: Share, *, rows: float, count
     gated = isinstance(feed, Mlp) and feed.gated
     touched = rows * at.hidden
     return (
-        touch("norm, modulation and residual", at, read=2 * touched, write=2 * touched, count=2 * count),
+        elementwise_pass("norm, modulation and residual", at, read=2 * touched, write=2 * touched, count=2 * count),
         _linear("query, key, value", at, rows, 3.0 * width, at.hidden, count),
-        touch("query and key norm, rotary", at, read=2 * rows * width, write=2 * rows * width, count=count),
+        elementwise_pass("query and key norm, rotary", at, read=2 * rows * width, write=2 * rows * width, count=count),
         _linear("attention output", at, rows, at.hidden, width, count),
         _linear("up", at, rows, inner * (2.0 if gated else 1.0), at.hidden, count),
-        touch("activation", at, read=rows * inner * (2.0 if gated else 1.0), write=rows * inner, count=count),
+        elementwise_pass(
+            "activation", at, read=rows * inner * (2.0 if gated else 1.0), write=rows * inner, count=count
+        ),
         _linear("down", at, rows, at.hidden, inner, count),
     )
 

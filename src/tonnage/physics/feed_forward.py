@@ -13,7 +13,7 @@ import math
 
 from tonnage.domain.model import FeedForward, Mlp, Moe
 from tonnage.domain.precision import number_format
-from tonnage.physics.shares import Share, gemm, touch
+from tonnage.physics.shares import Share, elementwise_pass, gemm
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["experts_hit", "feed_forward_work", "load_imbalance"]
@@ -113,7 +113,7 @@ def _dense(width: float, at: Share, *, rows: float, gated: bool, count: float) -
     linear = {"count": count, "weights": at.weights, "compute": at.compute}
     return (
         gemm("feed-forward up", at, m=rows, n=inner * (2 if gated else 1), k=at.hidden, **linear),  # type: ignore[arg-type]
-        touch("activation", at, read=rows * inner * (2 if gated else 1), write=rows * inner, count=count),
+        elementwise_pass("activation", at, read=rows * inner * (2 if gated else 1), write=rows * inner, count=count),
         gemm("feed-forward down", at, m=rows, n=at.hidden, k=inner, **linear),  # type: ignore[arg-type]
     )
 
@@ -134,7 +134,9 @@ def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
     matrices = 2 if moe.gated else 1
     work = [
         gemm("router", at, m=rows, n=moe.num_experts, k=at.hidden, count=count, weights=at.sixteen, compute=at.sixteen),
-        touch("top-k", at, read=2 * rows * moe.num_experts, write=rows * moe.num_experts_per_tok, count=2 * count),
+        elementwise_pass(
+            "top-k", at, read=2 * rows * moe.num_experts, write=rows * moe.num_experts_per_tok, count=2 * count
+        ),
     ]
     if moe.latent_size:
         latent = {"count": count, "weights": at.weights, "compute": at.compute}

@@ -17,7 +17,7 @@ from tonnage.domain.model import Attention, LatentAttention, Mixer, StateSpace
 from tonnage.domain.precision import number_format
 from tonnage.physics.cache import index_key_bytes
 from tonnage.physics.parameters import mixer_matrices
-from tonnage.physics.shares import Share, Tokens, attended_tokens, gemm, touch, units_per_rank
+from tonnage.physics.shares import Share, Tokens, attended_tokens, elementwise_pass, gemm, units_per_rank
 from tonnage.physics.work import Kind, Operator, Work
 
 __all__ = ["cross_attention_work", "mixer_work"]
@@ -49,11 +49,15 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
     rows = tokens.rows
     work = [
         _linear("attention input", at, rows, projected, at.hidden, count),
-        touch("rotary and cache", at, read=rows * (query_width + kv_width), write=rows * (query_width + kv_width),
-              count=count),
+        elementwise_pass(
+            "rotary and cache", at, read=rows * (query_width + kv_width), write=rows * (query_width + kv_width),
+            count=count,
+        ),
     ]  # fmt: skip
     if mixer.qk_norm:
-        work.append(touch("query and key norm", at, read=rows * query_width, write=rows * query_width, count=count))
+        work.append(
+            elementwise_pass("query and key norm", at, read=rows * query_width, write=rows * query_width, count=count)
+        )
     if mixer.index_heads:
         work += _indexer(mixer, at, tokens, count)
     work += _cores(mixer, at, tokens, count)
@@ -139,8 +143,10 @@ def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> 
     lora = mixer.q_lora_rank
     work = [
         _linear("latent down", at, rows, latent + (lora or heads * query_dim), at.hidden, count),
-        touch("latent norms and cache", at, read=rows * (latent + (lora or 0)), write=rows * (latent + (lora or 0)),
-              count=2 * count),
+        elementwise_pass(
+            "latent norms and cache", at, read=rows * (latent + (lora or 0)), write=rows * (latent + (lora or 0)),
+            count=2 * count,
+        ),
     ]  # fmt: skip
     if lora:
         work += [_linear("query up", at, rows, heads * query_dim, lora, count)]
@@ -174,7 +180,9 @@ def _compression(mixer: LatentAttention, at: Share, tokens: Tokens, count: float
     rows = tokens.rows
     return (
         gemm("compress", at, m=rows, n=outputs, k=at.hidden, count=count, weights=at.sixteen, compute=at.sixteen),
-        touch("fold", at, read=rows * outputs, write=rows * outputs / (2 * mixer.compress_ratio), count=count),
+        elementwise_pass(
+            "fold", at, read=rows * outputs, write=rows * outputs / (2 * mixer.compress_ratio), count=count
+        ),
     )
 
 
@@ -318,7 +326,9 @@ def _state_space(mixer: StateSpace, at: Share, tokens: Tokens, count: float) -> 
         cut_in = at.tp if matrix.split == "inputs" else 1
         outputs, inputs = matrix.outputs / cut_out, matrix.inputs / cut_in
         if matrix.name == "conv":
-            work.append(touch("short convolution", at, read=2 * rows * outputs, write=rows * outputs, count=count))
+            work.append(
+                elementwise_pass("short convolution", at, read=2 * rows * outputs, write=rows * outputs, count=count)
+            )
         else:
             work.append(_linear(matrix.name, at, rows, outputs, inputs, count))
     if mixer.kind == "short_conv":

@@ -17,7 +17,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.work import Operator
 
-__all__ = ["Share", "Tokens", "attended_tokens", "gemm", "share", "touch"]
+__all__ = ["Share", "Tokens", "attended_tokens", "elementwise_pass", "gemm", "share"]
 
 WHOLE_MODEL_FORMATS = ("gguf-", "exl2-", "exl3-")
 """Families whose files quantise embeddings and head too."""
@@ -139,7 +139,7 @@ def gemm(name: str, at: Share, *, m: float, n: float, k: float, count: float, we
     )
 
 
-def touch(name: str, at: Share, *, read: float, write: float, count: float) -> Operator:
+def elementwise_pass(name: str, at: Share, *, read: float, write: float, count: float) -> Operator:
     """An element-wise pass over `read` and `write` values of activations."""
     width = 4.0 if at.sixteen in {"fp32", "tf32"} else 2.0
     return Operator(

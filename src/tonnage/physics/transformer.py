@@ -18,7 +18,7 @@ from tonnage.domain.precision import Precision
 from tonnage.physics.collectives import distinct_groups
 from tonnage.physics.feed_forward import feed_forward_work
 from tonnage.physics.mixers import cross_attention_work, mixer_work
-from tonnage.physics.shares import Share, Tokens, gemm, share, touch
+from tonnage.physics.shares import Share, Tokens, elementwise_pass, gemm, share
 from tonnage.physics.work import Operator, Work
 
 _STRAIGHT_ROWS = 256.0
@@ -113,7 +113,7 @@ def _layers(group: LayerGroup, at: Share, tokens: Tokens, source: float) -> Work
     work: list[Operator] = []
     if group.norms:
         work.append(
-            touch("norm and residual", at, read=2 * rows * at.hidden, write=2 * rows * at.hidden,
+            elementwise_pass("norm and residual", at, read=2 * rows * at.hidden, write=2 * rows * at.hidden,
                   count=count * group.norms)
         )  # fmt: skip
     if group.mixer is not None:
@@ -223,5 +223,5 @@ def _head(model: Model, at: Share, emitted: float) -> Work:
             Operator(kind="all_gather", name="gather logits", message_bytes=2.0 * emitted * model.vocab_size,
                      ranks=at.tp, inter_node=at.leaves_node(at.tp), per_node=at.per_node(at.tp))
         )  # fmt: skip
-    work.append(touch("sampling", at, read=3.0 * emitted * model.vocab_size, write=emitted, count=2.0))
+    work.append(elementwise_pass("sampling", at, read=3.0 * emitted * model.vocab_size, write=emitted, count=2.0))
     return tuple(work)

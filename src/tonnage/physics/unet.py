@@ -16,7 +16,7 @@ import msgspec
 from tonnage.domain.layout import Layout
 from tonnage.domain.offline import Unet
 from tonnage.domain.precision import Precision, number_format
-from tonnage.physics.shares import Share, gemm, share, touch
+from tonnage.physics.shares import Share, elementwise_pass, gemm, share
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["GROUP_NORM", "unet_work", "vae_decoder_work"]
@@ -109,7 +109,7 @@ def _skips(unet: Unet) -> list[int]:
 
 def _residual(at: Share, pixels: float, inputs: float, outputs: float) -> Iterator[Operator]:
     for name, width in (("and activation", inputs), ("with activation and residual", outputs)):
-        yield touch(f"{GROUP_NORM} {name}", at, read=2 * pixels * width, write=2 * pixels * width, count=1.0)
+        yield elementwise_pass(f"{GROUP_NORM} {name}", at, read=2 * pixels * width, write=2 * pixels * width, count=1.0)
     yield _convolution("residual convolution", at, pixels, inputs, outputs)
     yield _convolution("residual convolution", at, pixels, outputs, outputs)
     if inputs != outputs:
@@ -124,17 +124,17 @@ def _transformer(
         return
     width = float(unet.block_out_channels[level])
     tokens = pixels / batch
-    yield touch(GROUP_NORM, at, read=2 * pixels * width, write=pixels * width, count=1.0)
+    yield elementwise_pass(GROUP_NORM, at, read=2 * pixels * width, write=pixels * width, count=1.0)
     yield _product("projection in", at, pixels, width, width)
     for _ in range(layers):
-        yield touch("norm and residual", at, read=2 * pixels * width, write=2 * pixels * width, count=3.0)
+        yield elementwise_pass("norm and residual", at, read=2 * pixels * width, write=2 * pixels * width, count=3.0)
         yield from _self_attention(at, tokens, batch, width, 64.0 if width % 64 == 0 else width)
         yield _product("cross query", at, pixels, width, width)
         yield _product("cross key/value", at, batch * unet.text_tokens, 2 * width, unet.cross_attention_dim)
         yield _attention(at, tokens, batch, float(unet.text_tokens), width, 64.0)
         yield _product("cross output", at, pixels, width, width)
         yield _product("gated up", at, pixels, 8 * width, width)
-        yield touch("gate", at, read=8 * pixels * width, write=4 * pixels * width, count=1.0)
+        yield elementwise_pass("gate", at, read=8 * pixels * width, write=4 * pixels * width, count=1.0)
         yield _product("down", at, pixels, width, 4 * width)
     yield _product("projection out", at, pixels, width, width)
 

@@ -35,12 +35,21 @@ from tonnage.physics.memory import checkpoint_precision
 from tonnage.planning.error_model import basis_of_tier
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 from tonnage.simulation.overheads import Overheads, with_async_scheduling
-from tonnage.simulation.own_kernels import mixed_attention
+from tonnage.simulation.own_kernels import mixed_attention_factor
 from tonnage.simulation.steps import Placement, Speculation
 
 __all__ = [
-    "THROUGH_HOST", "Deployment", "calibration_of", "case_of", "deploy", "note_of", "notes_among", "overheads_under",
-    "reachable", "resolve", "settled_precision",
+    "THROUGH_HOST",
+    "Deployment",
+    "calibration_of",
+    "case_of",
+    "deploy",
+    "note_of",
+    "notes_among",
+    "overheads_under",
+    "resolve",
+    "resolve_precision",
+    "with_reachable_bandwidth",
 ]  # fmt: skip
 
 THROUGH_HOST: Final = "pcie-host"
@@ -93,7 +102,7 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
         The model, accelerator, engine or a format is unknown, or the case contradicts itself.
     """
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
-    return deploy(case, model=model, accelerator=catalog.predictable(case.accelerator, additions))
+    return deploy(case, model=model, accelerator=catalog.predictable_accelerator(case.accelerator, additions))
 
 
 def case_of(
@@ -129,7 +138,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     case = _at_mean_lengths(case)
     accelerator = _counted(accelerator, case)
     known, note = _engine(case)
-    precision = with_usual_activations(settled_precision(case.precision, model), accelerator, engine=known.name)
+    precision = with_usual_activations(resolve_precision(case.precision, model), accelerator, engine=known.name)
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
@@ -155,7 +164,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     overheads = overheads_under(shipped, own.stretch, carried=own.carried) if own else shipped
     placement = Placement(
         model=model,
-        accelerator=reachable(accelerator, kernels.multiprocessors, reach=overheads.reach_bytes_per_s),
+        accelerator=with_reachable_bandwidth(accelerator, kernels.multiprocessors, reach=overheads.reach_bytes_per_s),
         precision=precision,
         layout=layout,
         ladder=kernels,
@@ -163,7 +172,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         domain=max(accelerator.link.domain, accelerator.max_per_node or 8),
         graphs=engine.cuda_graphs is not False,
         speculation=_speculation(engine),
-        mixed_attention=mixed_attention(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
+        mixed_attention=mixed_attention_factor(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
         fused_attention=running.spec.fuses_attention(version),
         two_batches=running.spec.overlaps_two_batches(version),
     )
@@ -189,7 +198,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     )
 
 
-def reachable(accelerator: Accelerator, multiprocessors: float | None, *, reach: float) -> Accelerator:
+def with_reachable_bandwidth(accelerator: Accelerator, multiprocessors: float | None, *, reach: float) -> Accelerator:
     """
     The accelerator with the bandwidth that its multiprocessors can ask for.
 
@@ -220,7 +229,7 @@ def _at_mean_lengths(case: ServeCase) -> ServeCase:
     return msgspec.structs.replace(case, isl=case.isl * mean, osl=case.osl * mean)
 
 
-def settled_precision(given: Precision | None, model: Model) -> Precision:
+def resolve_precision(given: Precision | None, model: Model) -> Precision:
     """
     The formats that run: the checkpoint's own when none are given.
 

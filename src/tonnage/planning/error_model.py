@@ -54,7 +54,7 @@ __all__ = [
     "structure",
     "tie_ratio",
     "train_level",
-    "within",
+    "within_text",
 ]  # fmt: skip
 
 Kind = Literal["serve", "train", "infer"]
@@ -347,7 +347,7 @@ def tie_ratio(*pairs: Pair) -> Ratio | None:
     return found if found is not None and found.low <= 1.0 + EXACT <= found.value + 2 * EXACT else None
 
 
-def within(found: Ratio | None) -> str:
+def within_text(found: Ratio | None) -> str:
     """What stands behind the ratio of a tie: " (0.91x-1.28x within error)"; empty for none."""
     if found is None or found.high / found.low < 1.0 + EXACT:
         return ""

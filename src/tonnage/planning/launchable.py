@@ -26,13 +26,13 @@ from tonnage.planning.cold_start import cold_start
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.plans import Plan
 
-__all__ = ["launchable"]
+__all__ = ["launchable_option"]
 
 Served = TypeVar("Served", ServePlan, BatchPlan)
 ServedOption = TypeVar("ServedOption", ServeOption, BatchOption)
 
 
-def launchable(
+def launchable_option(
     plan: Plan, *, rank: int = 1, checkpoint: str | None = None, additions: Additions = catalog.NOTHING
 ) -> (
     tuple[ServePlan, ServeOption]

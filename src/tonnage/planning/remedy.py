@@ -13,7 +13,7 @@ from tonnage.domain.diagnosis import Diagnosis, Evidence, Missing
 from tonnage.errors import TonnageError
 from tonnage.planning.ask import answer
 
-__all__ = ["known_of", "serve_fields", "with_plan"]
+__all__ = ["serve_fields", "stated_facts", "with_plan"]
 
 PLANNED: Final = frozenset({"accelerator", "capacity"})
 """Remedies that a plan answers."""
@@ -26,7 +26,7 @@ NO_LOAD: Final = Missing(
 )
 
 
-def known_of(
+def stated_facts(
     *, accelerator: str | None, model: str | None = None, additions: Additions = catalog.NOTHING
 ) -> dict[str, Any]:
     """

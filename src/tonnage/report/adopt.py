@@ -7,8 +7,8 @@ from typing import Any, Final
 from tonnage.domain.adoption import Adoption, Running
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption
-from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Table, Text, grid, listed
-from tonnage.report.names import named, provider_name
+from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Table, Text, grid, text_section
+from tonnage.report.names import provider_name, with_names
 from tonnage.report.wording import degrees, plural
 from tonnage.units import show
 
@@ -34,7 +34,7 @@ def adoption_document(answer: Adoption, *, top: int | None = None, every: bool =
         *_unread(answer.running),
         *([Command(text=answer.command)] if answer.command else []),
     ]
-    return named(Document(first=tuple(first), why=_why(answer)))
+    return with_names(Document(first=tuple(first), why=_why(answer)))
 
 
 def _read(running: Running) -> str:
@@ -122,13 +122,13 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
 def _why(answer: Adoption) -> tuple[Block, ...]:
     running = answer.running
     return (
-        *listed("Answer", [answer.sentence]),
-        *listed("Settings that were read", [f"{s.written}: {s.name} {s.value}" for s in running.settings]),
-        *listed("Where it runs", [running.machine.words] if running.machine.words else []),
-        *listed("What was noticed", answer.findings),
-        *listed("Assumptions", answer.assumed),
-        *listed("Settings that change no number here", running.ignored),
-        *listed("Settings that the listed release does not know", running.unknown),
-        *listed("Today", [answer.current.sentence] if answer.current is not None else []),
-        *listed("Better", [answer.better.sentence] if answer.better is not None else []),
+        *text_section("Answer", [answer.sentence]),
+        *text_section("Settings that were read", [f"{s.written}: {s.name} {s.value}" for s in running.settings]),
+        *text_section("Where it runs", [running.machine.words] if running.machine.words else []),
+        *text_section("What was noticed", answer.findings),
+        *text_section("Assumptions", answer.assumed),
+        *text_section("Settings that change no number here", running.ignored),
+        *text_section("Settings that the listed release does not know", running.unknown),
+        *text_section("Today", [answer.current.sentence] if answer.current is not None else []),
+        *text_section("Better", [answer.better.sentence] if answer.better is not None else []),
     )

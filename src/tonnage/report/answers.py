@@ -16,8 +16,17 @@ if TYPE_CHECKING:
     from tonnage.report.charts import Chart
 
 __all__ = [
-    "DOCUMENTS", "EXPLANATIONS", "blocks_of", "document_of", "drawn", "explains", "explanation_of", "fragment", "plot",
-    "show", "show_document",
+    "DOCUMENTS",
+    "EXPLANATIONS",
+    "blocks_of",
+    "document_of",
+    "explains",
+    "explanation_of",
+    "fragment",
+    "plot",
+    "show",
+    "show_document",
+    "with_html_view",
 ]  # fmt: skip
 
 DOCUMENTS: Final[dict[str, str]] = {
@@ -159,14 +168,14 @@ def _opened(answer: Any) -> str:
     from tonnage.report import html
 
     blocks = explanation_of(answer).why
-    return html.folded("Where each number comes from", html.report(blocks, without=answer.sentence))
+    return html.folding_section("Where each number comes from", html.report(blocks, without=answer.sentence))
 
 
 # Notebooks ask whatever they show for `_repr_html_`. Structs of the domain know nothing of reports, so the method is
 # given to an answer's type from here, the first time one is made through the Python API.
 
 
-def drawn(answer: Answer) -> Answer:
+def with_html_view(answer: Answer) -> Answer:
     """The same answer; its type can now show itself as HTML."""
     kind: Any = type(answer)
     if not hasattr(kind, "_repr_html_"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff
-from tonnage.report.document import Block, Column, Document, Meter, Table, grid, listed, section
-from tonnage.report.names import engine_title, model_name, named, product, provider_name
+from tonnage.report.document import Block, Column, Document, Meter, Table, grid, section, text_section
+from tonnage.report.names import engine_title, model_name, product, provider_name, with_names
 from tonnage.report.screen import (
     Pick,
     Ranking,
@@ -22,23 +22,23 @@ from tonnage.report.screen import (
     stale_text,
 )
 from tonnage.report.wording import (
-    bounded,
     break_even_text,
-    chosen,
+    chance_text,
     degrees,
     interval,
     made_note,
     meter,
     money,
     need_text,
+    option_at_rank,
     parts_table,
     percent,
     plural,
     rejections,
-    renting,
+    rental_text,
+    shortages_text,
     spread_usd,
-    starving,
-    uncertain,
+    value_with_bounds,
 )
 from tonnage.units import show
 
@@ -52,7 +52,9 @@ RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda op
 def batch_document(plan: BatchPlan, *, top: int | None = None, every: bool = False) -> Document:
     """The plan as blocks; `top` options in the table, or every one."""
     if not plan.options:
-        return named(Document(first=no_plan(plan, question=_question(plan), what="configurations"), why=_why(plan)))
+        return with_names(
+            Document(first=no_plan(plan, question=_question(plan), what="configurations"), why=_why(plan))
+        )
     rows, best = rows_shown(plan, RANKING, top=top, every=every), plan.options[0]
     first = first_screen(
         question=_question(plan),
@@ -62,7 +64,7 @@ def batch_document(plan: BatchPlan, *, top: int | None = None, every: bool = Fal
         risks=_risks(plan, best),
         rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
     )
-    return named(Document(first=first, why=_why(plan)))
+    return with_names(Document(first=first, why=_why(plan)))
 
 
 def _question(plan: BatchPlan) -> list[str]:
@@ -83,7 +85,7 @@ def _recommendation(best: BatchOption) -> str:
     how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.stored.upper()}"
     run = engine_title(c.engine.name, c.engine)
     price = f"{money(best.cost.value)} in {show(best.wall_s.value, 's')} (${best.bill.usd_per_hour:,.2f}/h)"
-    return f"{best.accelerators} x {product(c.accelerator)}   {how}, {run}   {renting(best.bill)}   {price}"
+    return f"{best.accelerators} x {product(c.accelerator)}   {how}, {run}   {rental_text(best.bill)}   {price}"
 
 
 def _meters(plan: BatchPlan, best: BatchOption) -> list[Meter]:
@@ -115,7 +117,7 @@ def _table(options: list[BatchOption], rows: list[Pick]) -> Table:
             f"{o.usd_per_thousand_items:,.3g}",
             "" if o.kwh is None else f"{o.kwh:,.0f}",
             "" if o.kg_co2 is None else f"{o.kg_co2:,.0f}",
-            o.basis + ("" if o.chance is None else f", {uncertain(o.chance)}"),
+            o.basis + ("" if o.chance is None else f", {chance_text(o.chance)}"),
             provider_name(o.bill.provider),
             o.bill.term,
             o.bill.region,
@@ -159,7 +161,7 @@ def _cheaper(plan: BatchPlan, best: BatchOption) -> str:
     option = min(unsure, key=lambda each: each.cost.value)
     return (
         f"Cheaper, less likely: {parts_of(option.accelerators, option.configuration.accelerator)} {option.bill.term}, "
-        f"{money(option.cost.value)} in {interval(option.wall_s)}, {uncertain(option.chance)} to be in time."
+        f"{money(option.cost.value)} in {interval(option.wall_s)}, {chance_text(option.chance)} to be in time."
     )
 
 
@@ -170,22 +172,22 @@ def _why(plan: BatchPlan) -> tuple[Block, ...]:
     shown = plan.options[:SHOWN]
     tie = " [not distinguishable from option 1 (within error)]"
     blocks: list[Block] = [
-        *listed("Answer", [plan.sentence] if plan.options else []),
-        *listed("Why this one, why not the others", [
+        *text_section("Answer", [plan.sentence] if plan.options else []),
+        *text_section("Why this one, why not the others", [
             f"{i + 1}. {o.verdict}{tie if o.ties and i else ''}" for i, o in enumerate(shown)
         ]),
         *section("Time-cost trade-off: nothing else is both cheaper and faster", _frontier(plan.frontier)),
-        *listed("More expensive but faster: one accelerator against one", plan.card_for_card),
-        *listed("Spot or on-demand", [plan.spot_against] if plan.spot_against else []),
-        *listed("What would change this", [break_even_text(flip) for flip in plan.break_even]),
-        *listed("Hosts too small for the accelerators", [
-            f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := starving(o.needs))
+        *text_section("More expensive but faster: one accelerator against one", plan.card_for_card),
+        *text_section("Spot or on-demand", [plan.spot_against] if plan.spot_against else []),
+        *text_section("What would change this", [break_even_text(flip) for flip in plan.break_even]),
+        *text_section("Hosts too small for the accelerators", [
+            f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := shortages_text(o.needs))
         ]),
-        *listed("Quality impact of quantisation", [change.told for change in plan.quality]),
-        *listed("What relaxing one constraint buys", plan.relaxing),
+        *text_section("Quality impact of quantisation", [change.told for change in plan.quality]),
+        *text_section("What relaxing one constraint buys", plan.relaxing),
         *rejections("Ruled out", plan.rejected),
-        *listed("Assumptions", plan.provenance.assumed),
-        *listed("Inputs", [f"{plan.evaluated} configurations evaluated", *(
+        *text_section("Assumptions", plan.provenance.assumed),
+        *text_section("Inputs", [f"{plan.evaluated} configurations evaluated", *(
             f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())
         )]),
     ]  # fmt: skip
@@ -213,28 +215,28 @@ def explain_batch_plan(plan: BatchPlan, *, rank: int = 1) -> Document:
     """
     if not plan.options:
         return batch_document(plan)
-    option = chosen(plan.options, rank)
+    option = option_at_rank(plan.options, rank)
     blocks: list[Block] = [
         *section(f"Option {rank}: {option.configuration.label()}", option.verdict),
         *section("Cost of the job", parts_table(option.cost)),
         *section("Memory of one accelerator", parts_table(option.memory)),
-        *listed("Time", _time(plan, option)),
-        *listed("Electricity and carbon", _energy(option)),
-        *listed("What the host must bring", [need_text(need) for need in option.needs]),
-        *listed("Sources", [*option.sources, *(option.energy.sources if option.energy else ())]),
-        *listed("Assumptions", plan.provenance.assumed),
+        *text_section("Time", _time(plan, option)),
+        *text_section("Electricity and carbon", _energy(option)),
+        *text_section("What the host must bring", [need_text(need) for need in option.needs]),
+        *text_section("Sources", [*option.sources, *(option.energy.sources if option.energy else ())]),
+        *text_section("Assumptions", plan.provenance.assumed),
         made_note(plan.provenance),
     ]
     question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return named(Document(first=question, why=tuple(blocks)))
+    return with_names(Document(first=question, why=tuple(blocks)))
 
 
 def _time(plan: BatchPlan, option: BatchOption) -> list[str]:
     each, wall = option.items_per_s, option.wall_s
     summary = [
-        f"{option.replicas} replicas x {bounded(each)} = {show(option.replicas * each.value, '1/s')}",
+        f"{option.replicas} replicas x {value_with_bounds(each)} = {show(option.replicas * each.value, '1/s')}",
         f"{show(option.start_s, 's')} until the first token; each instance is charged {option.billed_hours:,.2f} h",
-        f"done after {bounded(wall)}",
+        f"done after {value_with_bounds(wall)}",
     ]
     if option.useful < 1:
         summary.append(

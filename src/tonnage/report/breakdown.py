@@ -10,8 +10,8 @@ import msgspec
 from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import Breakdown, Evidence, Node
 from tonnage.errors import UnknownName
-from tonnage.report.document import Block, Column, Document, Headline, Note, Section, Table, Text, listed
-from tonnage.report.names import model_name, named
+from tonnage.report.document import Block, Column, Document, Headline, Note, Section, Table, Text, text_section
+from tonnage.report.names import model_name, with_names
 from tonnage.report.wording import limits
 from tonnage.units import show
 
@@ -51,14 +51,14 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
         numbers.append(Section(title=f"{node.name}: {_amount(node)}", blocks=(*inner, *tree)))
     why = (
         *numbers,
-        *listed("Sources", [f"[{number}] {source}" for source, number in sources.items()]),
-        *listed("Assumptions", opened.notes),
+        *text_section("Sources", [f"[{number}] {source}" for source, number in sources.items()]),
+        *text_section("Assumptions", opened.notes),
     )
     head = Headline(text=_label(opened), good=bool(opened.numbers))
     if not opened.numbers:
-        return named(Document(first=(head, *map(_text, opened.notes[:1])), why=why))
+        return with_names(Document(first=(head, *map(_text, opened.notes[:1])), why=why))
     overview: list[Block] = [_overview([opened])] if only is None else []
-    return named(Document(first=(head, *overview, *([Note(text=_REST)] if overview else [])), why=why))
+    return with_names(Document(first=(head, *overview, *([Note(text=_REST)] if overview else [])), why=why))
 
 
 def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: Sequence[Breakdown]) -> Document:
@@ -73,7 +73,9 @@ def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: S
     table = _overview(breakdowns, sums)
     said = f"Option {rank} of {len(options)}: {option.configuration.label()}" if _configured(option) else ""
     blocks: list[Block] = [*([Text(text=said)] if said else []), *([table] if table.rows else []), Note(text=_REST)]
-    return msgspec.structs.replace(explanation, first=(*explanation.first, *named(Document(first=tuple(blocks))).first))
+    return msgspec.structs.replace(
+        explanation, first=(*explanation.first, *with_names(Document(first=tuple(blocks))).first)
+    )
 
 
 def _configured(option: Any) -> bool:

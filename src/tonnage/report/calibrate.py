@@ -9,8 +9,8 @@ import msgspec
 from tonnage.domain.calibration import Calibrated, CalibrationError, MeasurePlan
 from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.domain.measurement import History
-from tonnage.report.document import Block, Command, Document, Headline, Note, Text, grid, listed, section
-from tonnage.report.names import named
+from tonnage.report.document import Block, Command, Document, Headline, Note, Text, grid, section, text_section
+from tonnage.report.names import with_names
 from tonnage.units import show
 
 __all__ = [
@@ -49,8 +49,8 @@ def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False)
         first.append(Command(text=f"Written to {path}; {use}."))
     more = len(loads.rows) - FIRST_ROWS
     first.append(Note(text=(f"{more} more loads and n" if more > 0 else "N") + "otes: --why."))
-    return named(Document(first=tuple(first), why=(*section("Every load", loads if more > 0 else None),
-                                                   *listed("Notes", found.notes))))  # fmt: skip
+    return with_names(Document(first=tuple(first), why=(*section("Every load", loads if more > 0 else None),
+                                                   *text_section("Notes", found.notes))))  # fmt: skip
 
 
 def _value(name: str, value: float) -> str:
@@ -83,7 +83,7 @@ def measure_plan_document(found: MeasurePlan) -> Document:
     if rows:
         first.append(Command(text="Measure with `tonnage measure quick URL`; plan again with what it wrote."))
     first.append(Note(text=f"{found.competing} options compete. Notes: --why."))
-    return named(Document(first=tuple(first), why=tuple(listed("Notes", found.notes))))
+    return with_names(Document(first=tuple(first), why=tuple(text_section("Notes", found.notes))))
 
 
 def history_document(history: History) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tonnage.domain.compare import Change, Check, Verification
 from tonnage.report.document import Block, Column, Document, Headline, Note, Table
-from tonnage.report.names import named
+from tonnage.report.names import with_names
 from tonnage.units import show
 
 __all__ = ["as_markdown", "check_document", "verification_document"]
@@ -25,7 +25,7 @@ def check_document(check: Check, *, top: int | None = None, every: bool = False)
         _figures(shown),
         Note(text=made + more),
     )
-    return named(Document(first=first, why=(_figures(list(check.changes)),) if rest else ()))
+    return with_names(Document(first=first, why=(_figures(list(check.changes)),) if rest else ()))
 
 
 def _figures(changes: list[Change]) -> Table:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.cost import Input, Rent, RentOrBuy, Swing
-from tonnage.report.document import Column, Document, Meter, Table, grid, listed, section
-from tonnage.report.names import named, product, provider_name
+from tonnage.report.document import Column, Document, Meter, Table, grid, section, text_section
+from tonnage.report.names import product, provider_name, with_names
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import limits, money, percent, plural
 from tonnage.units import show
@@ -41,11 +41,13 @@ def rent_or_buy_document(answer: RentOrBuy, *, top: int | None = None, every: bo
     why = (
         *section("Where the money of owning goes", _owning(answer)),
         *section("What decides it: one input at a time, over its band", _tornado(answer)),
-        *listed("What the rules of thumb become", [f"{c.rule}: {c.verdict}; {c.computed}" for c in answer.claims]),
+        *text_section(
+            "What the rules of thumb become", [f"{c.rule}: {c.verdict}; {c.computed}" for c in answer.claims]
+        ),
         *section("Inputs", _inputs(answer.inputs)),
-        *listed("Assumptions", answer.assumed),
+        *text_section("Assumptions", answer.assumed),
     )
-    return named(Document(first=first, why=why))
+    return with_names(Document(first=first, why=why))
 
 
 def _question(answer: RentOrBuy) -> list[str]:

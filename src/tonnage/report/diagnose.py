@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tonnage.domain.diagnosis import Diagnosis, Verdict
-from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Section, Table, Text, listed
-from tonnage.report.names import named
+from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Section, Table, Text, text_section
+from tonnage.report.names import with_names
 from tonnage.units import show
 
 __all__ = ["diagnosis_document"]
@@ -36,10 +36,10 @@ def diagnosis_document(diagnosis: Diagnosis, *, top: int | None = None, every: b
     more = len(diagnosis.verdicts) - len(shown)
     first.append(Note(text=(f"{more} more findings: --all. " if more else "") + "Evidence, what is not known: --why."))
     why: list[Block] = [_finding(verdict) for verdict in diagnosis.verdicts]
-    why += listed(
+    why += text_section(
         "Not known", [f"{one.verdict}: needs {one.needs}. To have it: {one.how}." for one in diagnosis.missing]
     )
-    return named(Document(first=tuple(first), why=tuple(why)))
+    return with_names(Document(first=tuple(first), why=tuple(why)))
 
 
 def _strongest(verdict: Verdict) -> str:

@@ -12,8 +12,21 @@ from typing import Any
 import msgspec
 
 __all__ = [
-    "Block", "Column", "Command", "Document", "Headline", "Meter", "Meters", "Note", "Section", "Table", "Text",
-    "as_json", "grid", "listed", "section",
+    "Block",
+    "Column",
+    "Command",
+    "Document",
+    "Headline",
+    "Meter",
+    "Meters",
+    "Note",
+    "Section",
+    "Table",
+    "Text",
+    "as_json",
+    "grid",
+    "section",
+    "text_section",
 ]  # fmt: skip
 
 
@@ -131,7 +144,7 @@ def section(title: str, *blocks: Block | str | None) -> tuple[Section, ...]:
     return (Section(title=title, blocks=tuple(kept)),) if kept else ()
 
 
-def listed(title: str, texts: Iterable[str]) -> tuple[Section, ...]:
+def text_section(title: str, texts: Iterable[str]) -> tuple[Section, ...]:
     """A section of lines of text; nothing where there are none."""
     return section(title, *texts)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tonnage.domain.fit import FitAnswer, FitRow, Rule
-from tonnage.report.document import Block, Column, Document, Meter, Table, Text, grid, listed, section
-from tonnage.report.names import engine_title, model_name, named, product
+from tonnage.report.document import Block, Column, Document, Meter, Table, Text, grid, section, text_section
+from tonnage.report.names import engine_title, model_name, product, with_names
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import limits, meter, plural
 from tonnage.units import show
@@ -45,7 +45,7 @@ def fit_document(answer: FitAnswer, *, top: int | None = None, every: bool = Fal
         ],
         rest=f"{small}{more}Every part, its source, rules of thumb, assumptions: --why.",
     )
-    return named(Document(first=first, why=_why(answer)))
+    return with_names(Document(first=first, why=_why(answer)))
 
 
 def _question(answer: FitAnswer) -> list[str]:
@@ -162,15 +162,15 @@ def _why(answer: FitAnswer) -> tuple[Block, ...]:
     asked = bool(answer.request.accelerators)
     stacks = answer.rows[:MOST_STACKS] if asked or len(answer.rows) == 1 else answer.rows[:1]
     blocks: list[Block] = [
-        *listed("Answer", [answer.sentence]),
+        *text_section("Answer", [answer.sentence]),
         *section("Memory, part by part", *(_stack(row) for row in stacks)),
-        *listed("Largest that fits", _largest(answer.rows) if asked else []),
-        *listed("What would make it fit", _remedies(answer.rows)),
+        *text_section("Largest that fits", _largest(answer.rows) if asked else []),
+        *text_section("What would make it fit", _remedies(answer.rows)),
         *section("Rules of thumb beside it", _rules(answer.rules)),
-        *listed(
+        *text_section(
             "Notes", dict.fromkeys(note for row in answer.rows[: MOST_STACKS if asked else 1] for note in row.notes)
         ),
-        *listed("Assumptions", answer.assumed),
+        *text_section("Assumptions", answer.assumed),
     ]
     return tuple(blocks)
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetWorkload, HourRange, PoolInstances
-from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, listed, section
-from tonnage.report.names import model_name, named, part_name, provider_name
+from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, section, text_section
+from tonnage.report.names import model_name, part_name, provider_name, with_names
 from tonnage.report.screen import ROWS, first_screen, left_out, no_plan, price_dates
-from tonnage.report.wording import made_note, money, parts_table, plural, starving
+from tonnage.report.wording import made_note, money, parts_table, plural, shortages_text
 from tonnage.units import show
 
 __all__ = ["explain_fleet_plan", "fleet_document"]
@@ -23,7 +23,7 @@ LEFT_OUT: Final = 8
 def fleet_document(plan: FleetPlan, *, top: int | None = None, every: bool = False) -> Document:
     """The plan as blocks; `top` kinds of instance in the table, or every one."""
     if plan.bill is None:
-        return named(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
+        return with_names(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
     largest = sorted(plan.instances, key=lambda one: -one.usd_per_month)
     shown = largest if every else largest[: top or ROWS]
     first = first_screen(
@@ -34,7 +34,7 @@ def fleet_document(plan: FleetPlan, *, top: int | None = None, every: bool = Fal
         risks=_risks(plan, hidden=len(largest) - len(shown)),
         rest=left_out(plan.rejected, what="accelerators", opened="; each line of the bill: tonnage explain"),
     )
-    return named(Document(first=first, why=_why(plan)))
+    return with_names(Document(first=first, why=_why(plan)))
 
 
 def _question(plan: FleetPlan) -> list[str]:
@@ -131,7 +131,7 @@ def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
     ]
     looked = f"{plan.evaluated} configurations evaluated, {plan.simulated} simulated"
     blocks: list[Section] = [
-        *listed("Answer", [plan.sentence]),
+        *text_section("Answer", [plan.sentence]),
         *section("Instances, by the hour", _instances(plan.instances) if plan.instances else None),
         *section(
             "Replicas on them", _replicas(plan) if plan.replicas else None,
@@ -139,17 +139,17 @@ def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
             if slices else None,
         ),
         *section("One month", _bill(plan)),
-        *listed("Simulated in its hardest hour", [_check(check) for check in plan.checks]),
-        *listed("Other fleets", [_other(one) for one in plan.alternatives]),
-        *listed("What binds", saved),
-        *listed("Hosts too small for the accelerators", [
-            f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := starving(one.needs))
+        *text_section("Simulated in its hardest hour", [_check(check) for check in plan.checks]),
+        *text_section("Other fleets", [_other(one) for one in plan.alternatives]),
+        *text_section("What binds", saved),
+        *text_section("Hosts too small for the accelerators", [
+            f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := shortages_text(one.needs))
         ]),
-        *listed("Ruled out", [f"{one.what}: {one.verdict.reason or 'no'}" for one in plan.rejected[:left]]),
-        *listed("How sure", [
+        *text_section("Ruled out", [f"{one.what}: {one.verdict.reason or 'no'}" for one in plan.rejected[:left]]),
+        *text_section("How sure", [
             f"{looked}; at most {plan.gap:.1%} cheaper by another choice of the same replicas"
         ] if plan.bill is not None else []),
-        *listed("Assumptions", plan.provenance.assumed),
+        *text_section("Assumptions", plan.provenance.assumed),
     ]  # fmt: skip
     return tuple(blocks)
 
@@ -160,7 +160,7 @@ def explain_fleet_plan(plan: FleetPlan, *, rank: int = 1) -> Document:
     if plan.bill is not None and plan.bill.parts:
         why += section("The month's bill, opened", parts_table(plan.bill))
     question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return named(Document(first=question, why=(*why, made_note(plan.provenance))))
+    return with_names(Document(first=question, why=(*why, made_note(plan.provenance))))
 
 
 def _instances(shown: Sequence[PoolInstances], *, first: bool = False) -> Table:

@@ -12,7 +12,7 @@ from typing import Final
 from tonnage.report.charts.chart import Chart
 from tonnage.report.document import Block, Command, Headline, Meter, Meters, Note, Section, Table
 
-__all__ = ["STYLE", "blocks", "escape", "figures", "folded", "report", "standalone", "table"]
+__all__ = ["STYLE", "blocks", "escape", "figures", "folding_section", "report", "standalone", "table"]
 
 OPEN_SECTIONS: Final = 3
 """Parts of a report shown at once; the rest opens when asked for."""
@@ -133,12 +133,12 @@ def report(given: Iterable[Block], *, without: str = "") -> str:
             continue
         inner = blocks(block.blocks, without=without)
         if inner:
-            parts.append(folded(block.title, inner, shown=count < OPEN_SECTIONS))
+            parts.append(folding_section(block.title, inner, shown=count < OPEN_SECTIONS))
             count += 1
     return "".join(parts)
 
 
-def folded(title: str, content: str, *, shown: bool = False) -> str:
+def folding_section(title: str, content: str, *, shown: bool = False) -> str:
     """HTML below a title that opens and closes it."""
     return f"<details{' open' if shown else ''}><summary><strong>{escape(title)}</strong></summary>{content}</details>"
 

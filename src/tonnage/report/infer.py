@@ -8,8 +8,8 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
-from tonnage.report.document import Block, Column, Document, Meter, Table, listed, section
-from tonnage.report.names import engine_title, model_name, named, product, provider_name
+from tonnage.report.document import Block, Column, Document, Meter, Table, section, text_section
+from tonnage.report.names import engine_title, model_name, product, provider_name, with_names
 from tonnage.report.screen import (
     Pick,
     Ranking,
@@ -24,17 +24,17 @@ from tonnage.report.screen import (
 )
 from tonnage.report.wording import (
     bill_lines,
-    chosen,
-    ending,
+    chance_text,
+    closing_sections,
     limits,
     meter,
     money,
+    option_at_rank,
     parts_table,
     plural,
     rejections,
-    renting,
-    starving,
-    uncertain,
+    rental_text,
+    shortages_text,
 )
 from tonnage.units import show
 
@@ -52,7 +52,7 @@ WHOLE: Final = 10.0
 def infer_document(plan: InferPlan, *, top: int | None = None, every: bool = False) -> Document:
     """The plan as blocks; `top` options in the table, or every one."""
     if not plan.options:
-        return named(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
+        return with_names(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
     ranking = _ranking(plan)
     rows, best = rows_shown(plan, ranking, top=top, every=every), plan.options[0]
     first = first_screen(
@@ -63,11 +63,11 @@ def infer_document(plan: InferPlan, *, top: int | None = None, every: bool = Fal
         risks=[
             f"Smaller: {plan.smaller}" if plan.smaller else "",
             stale_text(best.bill, plan.provenance.made),
-            f"Host: {text}" if (text := starving(best.needs)) else "",
+            f"Host: {text}" if (text := shortages_text(best.needs)) else "",
         ],
         rest=left_out(plan.rejected, what="accelerators", hidden=len(plan.options) - len(rows)),
     )
-    return named(Document(first=first, why=_why(plan)))
+    return with_names(Document(first=first, why=_why(plan)))
 
 
 def _ranking(plan: InferPlan) -> Ranking:
@@ -112,7 +112,7 @@ def _recommendation(best: InferOption) -> str:
     lead = f"{best.count} x {product(best.accelerator)}   {run}"
     if best.bill is not None:
         month = f"   ${best.costs.usd_per_month:,.0f}/month" if best.costs else ""
-        return f"{lead}   {renting(best.bill)}   ${best.bill.usd_per_hour:,.2f}/h{month}"
+        return f"{lead}   {rental_text(best.bill)}   ${best.bill.usd_per_hour:,.2f}/h{month}"
     return f"{lead}   {f'{money(best.price_usd)} to buy' if best.price_usd is not None else 'price not published'}"
 
 
@@ -120,7 +120,7 @@ def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
     battery = best.battery_h
     return [
         msgspec.structs.replace(
-            meter("mean latency", best.latency_s, limit=plan.request.latency_s), chance=uncertain(best.chance)
+            meter("mean latency", best.latency_s, limit=plan.request.latency_s), chance=chance_text(best.chance)
         ),
         Meter(
             name="capacity", value=f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace(
@@ -173,19 +173,19 @@ def _capacity(count: int, each: Quantity) -> str:
 def _why(plan: InferPlan) -> tuple[Block, ...]:
     shown = plan.options[:SHOWN]
     blocks: list[Block] = [
-        *listed("Answer", [plan.sentence] if plan.options else []),
-        *listed("Why this one, why not the others", [
+        *text_section("Answer", [plan.sentence] if plan.options else []),
+        *text_section("Why this one, why not the others", [
             f"{i}. {o.accelerator}: {o.verdict}" for i, o in enumerate(shown, start=1)
         ]),
-        *listed("What the money buys", account_lines(shown[0]) if shown else []),
-        *listed("Hosts too small for the accelerators", [
-            f"{i}. {text}" for i, o in enumerate(shown, start=1) if (text := starving(o.needs))
+        *text_section("What the money buys", account_lines(shown[0]) if shown else []),
+        *text_section("Hosts too small for the accelerators", [
+            f"{i}. {text}" for i, o in enumerate(shown, start=1) if (text := shortages_text(o.needs))
         ]),
-        *listed("Sources of decoder rates", sorted({option.source for option in shown if option.source})),
-        *listed("Smaller", [plan.smaller] if plan.smaller else []),
+        *text_section("Sources of decoder rates", sorted({option.source for option in shown if option.source})),
+        *text_section("Smaller", [plan.smaller] if plan.smaller else []),
         *rejections("Ruled out", plan.rejected),
-        *listed("What relaxing one constraint buys", plan.relaxing),
-        *listed("Assumptions", plan.provenance.assumed),
+        *text_section("What relaxing one constraint buys", plan.relaxing),
+        *text_section("Assumptions", plan.provenance.assumed),
     ]  # fmt: skip
     return tuple(blocks)
 
@@ -234,19 +234,19 @@ def explain_infer_plan(plan: InferPlan, *, rank: int = 1) -> Document:
     """
     blocks: list[Block] = []
     if plan.options:
-        option = chosen(plan.options, rank)
+        option = option_at_rank(plan.options, rank)
         label = f"{option.count} x {option.accelerator} {option.precision} {option.engine}"
         blocks += [
             *section(f"Option {rank}: {label}", option.verdict),
             *section("Memory of one accelerator", parts_table(option.memory)),
-            *listed("What one does, and how many that takes", _count(plan, option)),
-            *listed("Bill", [] if option.bill is None else bill_lines(option.bill)),
-            *listed("What the money buys", account_lines(option)),
-            *listed("Sources of decoder rates", [option.source] if option.source else []),
+            *text_section("What one does, and how many that takes", _count(plan, option)),
+            *text_section("Bill", [] if option.bill is None else bill_lines(option.bill)),
+            *text_section("What the money buys", account_lines(option)),
+            *text_section("Sources of decoder rates", [option.source] if option.source else []),
         ]
-    blocks += ending((), plan.rejected, made=plan.provenance, title="Ruled out")
+    blocks += closing_sections((), plan.rejected, made=plan.provenance, title="Ruled out")
     question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return named(Document(first=question, why=tuple(blocks)))
+    return with_names(Document(first=question, why=tuple(blocks)))
 
 
 def _count(plan: InferPlan, option: InferOption) -> list[str]:

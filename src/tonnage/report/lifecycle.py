@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.lifecycle import LifecyclePlan, SavingsOption
-from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, listed, section
-from tonnage.report.names import model_name, named, part_name, provider_name
+from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, section, text_section
+from tonnage.report.names import model_name, part_name, provider_name, with_names
 from tonnage.report.screen import (
     ROWS,
     Pick,
@@ -34,7 +34,9 @@ def lifecycle_document(plan: LifecyclePlan, *, top: int | None = None, every: bo
     kinds = len(plan.one_type) if every else top or TYPES
     why = _why(plan, kinds=kinds)
     if plan.bill is None:
-        return named(Document(first=first_screen(question=_question(plan), answer=plan.sentence, good=False), why=why))
+        return with_names(
+            Document(first=first_screen(question=_question(plan), answer=plan.sentence, good=False), why=why)
+        )
     make, serve = plan.make.options[0], plan.serve.options[0]
     saving = max((one for one in plan.savings if one.saves_usd), key=lambda one: one.saves_usd or 0.0, default=None)
     first = first_screen(
@@ -51,7 +53,7 @@ def lifecycle_document(plan: LifecyclePlan, *, top: int | None = None, every: bo
         ],
         rest=left_out(()),
     )
-    return named(Document(first=first, why=why))
+    return with_names(Document(first=first, why=why))
 
 
 def _question(plan: LifecyclePlan) -> list[str]:
@@ -112,17 +114,17 @@ def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:
     again = [text for text in assumed if text not in plan.provenance.assumed and text.startswith("prices exclude VAT")]
     nearest = plan.binding.nearest if plan.binding is not None else None
     return (
-        *listed("Answer", [plan.sentence]),
-        *listed("Training", [plan.make.sentence]),
-        *listed("Serving", [plan.serve.sentence]),
+        *text_section("Answer", [plan.sentence]),
+        *text_section("Training", [plan.make.sentence]),
+        *text_section("Serving", [plan.serve.sentence]),
         *section("Bill", _bill(plan), electricity if plan.bill is not None else None),
         *section("One kind of accelerator for both", plan.one_type_text, _types(plan, kinds)),
-        *listed("Savings options", [_lever(lever) for lever in plan.savings]),
-        *listed("Timeline", [
+        *text_section("Savings options", [_lever(lever) for lever in plan.savings]),
+        *text_section("Timeline", [
             f"{show(stone.after_s, 's') if stone.after_s else 'start'}: {stone.what}" for stone in plan.timeline
         ]),
-        *listed("Nearest", [nearest] if nearest else []),
-        *listed("Assumptions", dict.fromkeys(text for text in assumed if text not in again)),
+        *text_section("Nearest", [nearest] if nearest else []),
+        *text_section("Assumptions", dict.fromkeys(text for text in assumed if text not in again)),
     )  # fmt: skip
 
 
@@ -170,4 +172,4 @@ def explain_lifecycle_plan(plan: LifecyclePlan, *, rank: int = 1) -> Document:
             for block in half.why
         ]
     question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return named(Document(first=question, why=tuple(why)))
+    return with_names(Document(first=question, why=tuple(why)))

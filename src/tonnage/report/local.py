@@ -7,7 +7,7 @@ from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
-from tonnage.report.document import Column, Command, Document, Headline, Note, Section, Table, listed
+from tonnage.report.document import Column, Command, Document, Headline, Note, Section, Table, text_section
 
 __all__ = ["local_document"]
 
@@ -29,9 +29,9 @@ def local_document(answer: LocalAnswer, *, top: int | None = None, every: bool =
         commands = tuple(Command(text=f"{engine}: {command}") for engine, command in best.commands)
         first.append(Section(title=f"Start {_short(best.model)}", blocks=commands))
     first += [Note(text=text) for text in (*_evidence(rows[:most]), _rest(answer, len(rows), most))]
-    found = (*listed("Found on this machine", [", ".join(answer.engines)] if answer.engines else []),
-             *listed("Assumptions", answer.assumed), *listed("Notes", answer.notes),
-             *listed("Does not fit", [f"{model}: {lack}" for model, lack in answer.infeasible]))  # fmt: skip
+    found = (*text_section("Found on this machine", [", ".join(answer.engines)] if answer.engines else []),
+             *text_section("Assumptions", answer.assumed), *text_section("Notes", answer.notes),
+             *text_section("Does not fit", [f"{model}: {lack}" for model, lack in answer.infeasible]))  # fmt: skip
     return Document(first=tuple(first), why=found)
 
 

@@ -9,7 +9,19 @@ import msgspec
 from tonnage.domain.measurement import Capacity, DeviceMeasurement, Latency, Measurement, Point
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
-from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Table, Text, grid, listed, section
+from tonnage.report.document import (
+    Block,
+    Column,
+    Command,
+    Document,
+    Headline,
+    Note,
+    Table,
+    Text,
+    grid,
+    section,
+    text_section,
+)
 from tonnage.units import show
 
 __all__ = [
@@ -76,7 +88,7 @@ def measurement_document(measurement: Measurement) -> Document:
         [Note(text=f"{len(notes)} notes{', every load' if len(rows) > FIRST_ROWS else ''}: --why.")] if notes else []
     )
     whole = section("Every load", Table(columns=columns, rows=rows) if len(rows) > FIRST_ROWS else None)
-    return Document(first=tuple(first), why=(*whole, *listed("Notes", notes)))
+    return Document(first=tuple(first), why=(*whole, *text_section("Notes", notes)))
 
 
 def _tool(measurement: Measurement) -> str:
@@ -154,7 +166,7 @@ def capacity_sentence(capacity: Capacity) -> str:
 
 def capacity_document(capacity: Capacity) -> Document:
     """Replicas for a load."""
-    return Document(first=(Headline(text=capacity_sentence(capacity)), *listed("Why", capacity.reasons)))
+    return Document(first=(Headline(text=capacity_sentence(capacity)), *text_section("Why", capacity.reasons)))
 
 
 def budget_sentence(budget: TrainBudget) -> str:
@@ -176,7 +188,7 @@ def budget_document(budget: TrainBudget) -> Document:
         begin, end = phase.begin or show(phase.begin_s, "s"), phase.end or show(phase.end_s, "s")
         rows.append((phase.name, begin.replace("T", " "), end.replace("T", " "), _three(phase.accelerator_hours)))
     table = grid(["phase", "from", "to", "accelerator-hours>"], rows)
-    return Document(first=(Headline(text=budget_sentence(budget)), table, *listed("Why", budget.reasons)))
+    return Document(first=(Headline(text=budget_sentence(budget)), table, *text_section("Why", budget.reasons)))
 
 
 def device_document(found: DeviceMeasurement, *, path: str) -> Document:
@@ -253,9 +265,9 @@ def train_measurement_document(found: TrainMeasurement) -> Document:
     return Document(
         first=(*first, *([Note(text=f"Memory, checkpoints, {len(notes)} notes: --why.")] if notes else [])),
         why=(
-            *listed("Memory of the fullest rank", _memory(found.runs[-1])),
-            *listed("Checkpoints", _checkpoints(found)),
-            *listed("Notes", notes),
+            *text_section("Memory of the fullest rank", _memory(found.runs[-1])),
+            *text_section("Checkpoints", _checkpoints(found)),
+            *text_section("Notes", notes),
         ),
     )
 

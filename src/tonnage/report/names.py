@@ -12,7 +12,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine
 from tonnage.report.document import Command, Document, Meters, Section, Table
 
-__all__ = ["engine_title", "in_names", "model_name", "named", "part_name", "product", "provider_name"]
+__all__ = ["engine_title", "in_names", "model_name", "part_name", "product", "provider_name", "with_names"]
 
 PROVIDERS: Final = {
     "aws": "AWS", "aws-capacity-blocks": "AWS Capacity Blocks", "gcp": "Google Cloud", "azure": "Azure",
@@ -172,7 +172,7 @@ def in_names(text: str) -> str:
     return "".join(WORD.sub(_said, part) + next(codes, "") for part in CODE.split(text))
 
 
-def named(document: Document) -> Document:
+def with_names(document: Document) -> Document:
     """The document with the ids of accelerators and models in its text as people write them; commands stay."""
 
     def blocks(given: tuple[object, ...]) -> tuple[object, ...]:

@@ -11,8 +11,20 @@ from tonnage.domain.case import Case, InferCase, Latency, Result, ServeResult, T
 from tonnage.domain.published import Near
 from tonnage.domain.rl import RlCase, RlResult
 from tonnage.report.breakdown import breakdown_document
-from tonnage.report.document import Block, Column, Document, Headline, Meter, Meters, Note, Section, Table, Text, listed
-from tonnage.report.names import engine_title, model_name, named, part_name, product
+from tonnage.report.document import (
+    Block,
+    Column,
+    Document,
+    Headline,
+    Meter,
+    Meters,
+    Note,
+    Section,
+    Table,
+    Text,
+    text_section,
+)
+from tonnage.report.names import engine_title, model_name, part_name, product, with_names
 from tonnage.report.wording import plural, span
 from tonnage.units import show
 
@@ -60,7 +72,7 @@ def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> 
     refused = [f"case {place}: {one.error}" for place, one in enumerate(found, 1) if one.error]
     first = _single(answered[0]) if len(found) == 1 and answered else _several(found, refused, every=every)
     rest = "All that is known, as JSON: --json. Parts of each number: --why, or tonnage explain."
-    why: list[Block] = [*listed("Refused", refused)]
+    why: list[Block] = [*text_section("Refused", refused)]
     if len(found) == 1:
         first = (*first, *_published(found[0], most=MOST_NEAR))
         why += _published(found[0]) if len(found[0].near) > MOST_NEAR else ()
@@ -69,7 +81,7 @@ def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> 
         rest = f"Published results near each case: --why. {rest}" if any(one.near for one in found) else rest
     for one in answered:
         why += _opened(one)
-    return named(Document(first=(*first, Note(text=rest)), why=tuple(why)))
+    return with_names(Document(first=(*first, Note(text=rest)), why=tuple(why)))
 
 
 def _single(one: Predicted) -> tuple[Block, ...]:
@@ -90,7 +102,7 @@ def _single(one: Predicted) -> tuple[Block, ...]:
 
 def _published(one: Predicted, *, of: str = "this case", most: int | None = None) -> tuple[Section, ...]:
     """Published results near a case, the nearest first: what was measured, what is not as asked, and the source."""
-    return listed(f"Published near {of}", map(_near, one.near[:most]))
+    return text_section(f"Published near {of}", map(_near, one.near[:most]))
 
 
 def _near(near: Near) -> str:
@@ -215,7 +227,7 @@ def _opened(one: Predicted) -> tuple[Block, ...]:
     assert case is not None and result is not None
     numbers = result.opened if isinstance(result, ServeResult | TrainResult | RlResult) else ()
     if not numbers:
-        return listed(_case(case), result.notes)
+        return text_section(_case(case), result.notes)
     kind = "serve" if isinstance(result, ServeResult) else "train"
     opened = Breakdown(schema=BREAKDOWN_SCHEMA, kind=kind, label=_case(case), numbers=numbers, notes=result.notes)  # type: ignore[arg-type]
     return breakdown_document(opened).blocks
@@ -260,7 +272,7 @@ def sweep_document(
         *(Text(text=f"Refused: {text}") for text in list(dict.fromkeys(row["error"] for row in wrong))[:MOST_NOTES]),
         Note(text=f"{more}As a table: -o grid.csv, .jsonl or .parquet, or piped. Answers are kept in {file}."),
     ]
-    return named(Document(first=tuple(blocks)))
+    return with_names(Document(first=tuple(blocks)))
 
 
 def _value(value: Any) -> str:

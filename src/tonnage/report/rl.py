@@ -7,8 +7,8 @@ from typing import Final
 from tonnage.domain.breakdown import Node
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl_plan import RlOption, RlPlan
-from tonnage.report.document import Block, Column, Document, Meter, Table, listed, section
-from tonnage.report.names import model_name, named, product, provider_name
+from tonnage.report.document import Block, Column, Document, Meter, Table, section, text_section
+from tonnage.report.names import model_name, product, provider_name, with_names
 from tonnage.report.screen import (
     Pick,
     Ranking,
@@ -24,19 +24,19 @@ from tonnage.report.screen import (
 from tonnage.report.wording import (
     bill_lines,
     chance,
-    chosen,
+    chance_text,
+    closing_sections,
     decisions,
-    ending,
     interval,
     limits,
     money,
     need_text,
+    option_at_rank,
     parts_table,
     plural,
     rejections,
-    renting,
+    rental_text,
     spread_usd,
-    uncertain,
 )
 from tonnage.units import show
 
@@ -50,7 +50,7 @@ RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda op
 def rl_document(plan: RlPlan, *, top: int | None = None, every: bool = False) -> Document:
     """The plan as blocks; `top` options in the table, or every one."""
     if not plan.options:
-        return named(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
+        return with_names(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
     rows, best = rows_shown(plan, RANKING, top=top, every=every), plan.options[0]
     first = first_screen(
         question=_question(plan),
@@ -65,7 +65,7 @@ def rl_document(plan: RlPlan, *, top: int | None = None, every: bool = False) ->
         ],
         rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
     )
-    return named(Document(first=first, why=_why(plan)))
+    return with_names(Document(first=first, why=_why(plan)))
 
 
 def rl_question(request: Rl) -> list[str]:
@@ -86,7 +86,9 @@ def _question(plan: RlPlan) -> list[str]:
 
 def _recommendation(best: RlOption) -> str:
     price = f"{money(best.cost.value)} in {show(best.run.wall_s.value, 's')} (${best.bill.usd_per_hour:,.2f}/h)"
-    return f"{best.accelerators} x {product(best.case.accelerator)}   {_split(best)}   {renting(best.bill)}   {price}"
+    return (
+        f"{best.accelerators} x {product(best.case.accelerator)}   {_split(best)}   {rental_text(best.bill)}   {price}"
+    )
 
 
 def _split(option: RlOption) -> str:
@@ -115,7 +117,7 @@ def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
     if request.deadline_s is not None:
         wall = Meter(
             name="time", value=show(best.run.wall_s.value, "s"), limit=show(request.deadline_s, "s"),
-            interval=limits(best.run.wall_s), chance=uncertain(chance(best.run.wall_s, request.deadline_s)),
+            interval=limits(best.run.wall_s), chance=chance_text(chance(best.run.wall_s, request.deadline_s)),
             share=best.run.wall_s.value / request.deadline_s,
         )  # fmt: skip
     return [
@@ -126,7 +128,7 @@ def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
         wall,
         Meter(
             name="memory", value=show(best.memory.value, "bytes"), limit=show(best.limit_bytes, "bytes"),
-            interval=limits(best.memory), chance=uncertain(chance(best.memory, best.limit_bytes)),
+            interval=limits(best.memory), chance=chance_text(chance(best.memory, best.limit_bytes)),
             share=best.memory.value / best.limit_bytes,
         ),
     ]  # fmt: skip
@@ -171,23 +173,23 @@ def _cores(best: RlOption) -> str:
 
 
 def _why(plan: RlPlan) -> tuple[Block, ...]:
-    blocks: list[Block] = [*listed("Answer", [plan.sentence] if plan.options else [])]
+    blocks: list[Block] = [*text_section("Answer", [plan.sentence] if plan.options else [])]
     if plan.options:
         best, shown = plan.options[0], plan.options[:SHOWN]
         blocks += [
-            *listed("Why this one, why not the others", [f"{i}. {o.verdict}" for i, o in enumerate(shown, 1)]),
-            *listed("One step", _opened(best.step)),
-            *listed("Splits of these accelerators", _splits(plan)),
-            *listed("Off policy", [plan.off_policy] if plan.off_policy else []),
-            *listed("Rates", _rates(best)),
-            *listed("Host and storage", [need_text(need) for need in best.needs]),
+            *text_section("Why this one, why not the others", [f"{i}. {o.verdict}" for i, o in enumerate(shown, 1)]),
+            *text_section("One step", _opened(best.step)),
+            *text_section("Splits of these accelerators", _splits(plan)),
+            *text_section("Off policy", [plan.off_policy] if plan.off_policy else []),
+            *text_section("Rates", _rates(best)),
+            *text_section("Host and storage", [need_text(need) for need in best.needs]),
         ]
     blocks += [
         *decisions(plan.trail),
-        *listed("What relaxing one constraint buys", plan.relaxing),
+        *text_section("What relaxing one constraint buys", plan.relaxing),
         *rejections("Ruled out, or at least twice as expensive", plan.rejected),
-        *listed("Assumptions", plan.provenance.assumed),
-        *listed("Inputs", [f"{plan.evaluated} layouts evaluated", *(
+        *text_section("Assumptions", plan.provenance.assumed),
+        *text_section("Inputs", [f"{plan.evaluated} layouts evaluated", *(
             f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())
         )]),
     ]  # fmt: skip
@@ -228,17 +230,17 @@ def explain_rl_plan(plan: RlPlan, *, rank: int = 1) -> Document:
     """
     blocks: list[Block] = []
     if plan.options:
-        option = chosen(plan.options, rank)
+        option = option_at_rank(plan.options, rank)
         blocks += [
             *section(f"Option {rank}: {option.accelerators} x {option.case.accelerator}", option.verdict),
-            *listed("One step", _opened(option.step)),
+            *text_section("One step", _opened(option.step)),
             *section("Memory of an accelerator that trains", parts_table(option.memory)),
             *section("Memory of an accelerator that generates", parts_table(option.rollout_memory)),
-            *listed("Rates", _rates(option)),
-            *listed("Host and storage", [need_text(need) for need in option.needs]),
+            *text_section("Rates", _rates(option)),
+            *text_section("Host and storage", [need_text(need) for need in option.needs]),
             *section("Cost of the run", parts_table(option.cost)),
-            *listed("Bill", bill_lines(option.bill)),
+            *text_section("Bill", bill_lines(option.bill)),
         ]
-    blocks += ending(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
+    blocks += closing_sections(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
     question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return named(Document(first=question, why=tuple(blocks)))
+    return with_names(Document(first=question, why=tuple(blocks)))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import BreakEven, Provenance, Rejection
-from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Table, Text, grid, listed
+from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Table, Text, grid, text_section
 from tonnage.report.names import part_name, product
 from tonnage.report.wording import break_even_text, percent, plural
 from tonnage.units import show
@@ -222,4 +222,4 @@ def columns_of(rows: Sequence[Pick]) -> list[str]:
 
 def text_document(sentence: str, *, good: bool, why: Iterable[Block] = (), notes: Sequence[str] = ()) -> Document:
     """A document whose first screen is one sentence and its notes."""
-    return Document(first=(Headline(text=sentence, good=good), *listed("Notes", notes)), why=tuple(why))
+    return Document(first=(Headline(text=sentence, good=good), *text_section("Notes", notes)), why=tuple(why))

@@ -11,8 +11,8 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.requests.serve import Serve
-from tonnage.report.document import Block, Column, Document, Meter, Section, Table, listed, section
-from tonnage.report.names import engine_title, model_name, named, part_name, provider_name
+from tonnage.report.document import Block, Column, Document, Meter, Section, Table, section, text_section
+from tonnage.report.names import engine_title, model_name, part_name, provider_name, with_names
 from tonnage.report.screen import (
     Pick,
     Ranking,
@@ -28,26 +28,25 @@ from tonnage.report.screen import (
     short_names,
     stale_text,
 )
-from tonnage.report.sessions import cache_line, session_blocks
 from tonnage.report.wording import (
     account_texts,
     bill_lines,
-    bounded,
     break_even_text,
-    chosen,
+    chance_text,
+    closing_sections,
     decisions,
     degrees,
-    ending,
     meter,
     need_text,
     offer_text,
+    option_at_rank,
     parts_table,
     percent,
     plural,
     rejections,
-    renting,
-    starving,
-    uncertain,
+    rental_text,
+    shortages_text,
+    value_with_bounds,
 )
 from tonnage.units import show
 
@@ -70,7 +69,7 @@ def serve_document(plan: ServePlan, *, top: int | None = None, every: bool = Fal
     """The plan as blocks; `top` options in the table, or every one."""
     if not plan.options:
         first = no_plan(plan, question=_question(plan), what="configurations")
-        return named(Document(first=first, why=_why(plan)))
+        return with_names(Document(first=first, why=_why(plan)))
     ranking = _ranking(plan)
     rows = rows_shown(plan, ranking, top=top, every=every)
     if _open(plan.request) and top is None and not every:
@@ -85,7 +84,7 @@ def serve_document(plan: ServePlan, *, top: int | None = None, every: bool = Fal
         risks=_risks(plan, best),
         rest=left_out(plan.rejected, hidden=hidden),
     )
-    return named(Document(first=first, why=_why(plan)))
+    return with_names(Document(first=first, why=_why(plan)))
 
 
 def serve_question(request: Serve) -> list[str]:
@@ -153,7 +152,7 @@ def _recommendation(plan: ServePlan, best: ServeOption) -> str:
     run = engine_title(c.engine.name, c.engine)
     price = f"${best.bill.usd_per_hour:,.2f}/h   ${best.usd_per_month:,.0f}/month"
     lead = "Cheapest, no objective given: " if _open(plan.request) else ""
-    return f"{lead}{parts_of(best.accelerators, c.accelerator)}   {how}, {run}   {renting(best.bill)}   {price}"
+    return f"{lead}{parts_of(best.accelerators, c.accelerator)}   {how}, {run}   {rental_text(best.bill)}   {price}"
 
 
 def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
@@ -192,7 +191,7 @@ def _table(plan: ServePlan, rows: list[Pick]) -> Table:
             _spread(o.capacity.ttft_s),
             _spread(o.capacity.tpot_s),
             f"{o.replicas * o.capacity.max_rate_per_s.value:.3g}",
-            uncertain(o.chance),
+            chance_text(o.chance),
             str(o.basis),
             provider_name(o.bill.provider),
             o.bill.region,
@@ -214,7 +213,11 @@ def _spread(quantity: Quantity) -> str:
 
 def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
     """What could be cheaper, and what could go wrong; the largest first."""
-    told = [line] if (line := cache_line(plan)) else []
+    told = []
+    if plan.sessions is not None:
+        from tonnage.report.sessions import cache_line
+
+        told += [line] if (line := cache_line(plan)) else []
     if not plan.request.precisions and best.configuration.precision.weights == "nvfp4":
         told += [f"Quality: {change.told}." for change in plan.quality if change.what.startswith("nvfp4")][:1]
     if _open(plan.request):
@@ -241,7 +244,7 @@ def _certainty(plan: ServePlan, best: ServeOption) -> list[Meter]:
     """The chance of the first option in plain words, and what ten more points of it cost."""
     if best.chance is None:
         return []
-    asked, held = percent(plan.request.confidence), uncertain(best.chance)
+    asked, held = percent(plan.request.confidence), chance_text(best.chance)
     name = "chance of meeting " + ("all objectives" if len(_objectives(plan.request)) > 1 else "it")
     if not best.sure:
         return [Meter(name=name, value=f"{held}: no option has the {asked} asked for")]
@@ -282,31 +285,39 @@ def _why(plan: ServePlan) -> tuple[Block, ...]:
     options = plan.options
     shown = options[:8]
     blocks: list[Block] = [
-        *listed("Answer", [plan.sentence] if options else []),
-        *listed("Why this one, why not the others", [_verdict(i, o) for i, o in enumerate(shown)]),
-        *listed("What the money buys", account_texts(options[0]) if options else []),
-        *listed("Buy tokens instead", _tokens(plan)),
-        *listed("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
-        *listed("Why not fewer", [plan.why_not_fewer] if plan.why_not_fewer else []),
-        *listed("Headroom", _choices(plan)),
-        *session_blocks(plan),
-        *listed("Disaggregated serving", [plan.pools.sentence] if plan.pools else []),
+        *text_section("Answer", [plan.sentence] if options else []),
+        *text_section("Why this one, why not the others", [_verdict(i, o) for i, o in enumerate(shown)]),
+        *text_section("What the money buys", account_texts(options[0]) if options else []),
+        *text_section("Buy tokens instead", _tokens(plan)),
+        *text_section("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
+        *text_section("Why not fewer", [plan.why_not_fewer] if plan.why_not_fewer else []),
+        *text_section("Headroom", _choices(plan)),
+        *_sessions(plan),
+        *text_section("Disaggregated serving", [plan.pools.sentence] if plan.pools else []),
         *(_day(plan.day) if plan.day is not None else ()),
-        *listed("What would change this", [break_even_text(flip) for flip in plan.break_even]),
-        *listed("Hosts too small for the accelerators", [
-            f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := starving(o.needs))
+        *text_section("What would change this", [break_even_text(flip) for flip in plan.break_even]),
+        *text_section("Hosts too small for the accelerators", [
+            f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := shortages_text(o.needs))
         ]),
-        *listed("Quality impact of quantisation", [change.told for change in plan.quality]),
+        *text_section("Quality impact of quantisation", [change.told for change in plan.quality]),
         *decisions(plan.trail),
-        *listed("What relaxing one constraint buys", plan.relaxing),
+        *text_section("What relaxing one constraint buys", plan.relaxing),
         *rejections("Ruled out", plan.rejected),
-        *listed("Assumptions", plan.provenance.assumed),
-        *listed("Inputs", [
+        *text_section("Assumptions", plan.provenance.assumed),
+        *text_section("Inputs", [
             f"{plan.evaluated} configurations evaluated, {plan.simulated} of them simulated",
             *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
         ]),
     ]  # fmt: skip
     return tuple(blocks)
+
+
+def _sessions(plan: ServePlan) -> tuple[Block, ...]:
+    if plan.sessions is None:
+        return ()
+    from tonnage.report.sessions import session_blocks
+
+    return session_blocks(plan)
 
 
 def _choices(plan: ServePlan) -> list[str]:
@@ -333,7 +344,7 @@ def _day(day: FleetDay) -> tuple[Section, ...]:
         f"{day.valleys.replica_hours_per_day:,.1f} replica-hours a day unused (${day.valleys.usd_per_day:,.2f}): "
         f"{day.valleys.output_tokens_per_day / 1e6:,.3g}M output tokens of batch work",
     ]
-    return (*listed(f"While the load varies ({day.shape})", ways), *listed("How it was computed", how))
+    return (*text_section(f"While the load varies ({day.shape})", ways), *text_section("How it was computed", how))
 
 
 def _way(way: FleetWay) -> str:
@@ -357,30 +368,30 @@ def explain_serve_plan(plan: ServePlan, *, rank: int = 1) -> Document:
     """
     blocks: list[Block] = []
     if plan.options:
-        option = chosen(plan.options, rank)
+        option = option_at_rank(plan.options, rank)
         blocks += [
             *section(f"Option {rank}: {option.configuration.label()}", option.verdict),
             *section("Memory of one accelerator", parts_table(option.memory)),
-            *listed("Capacity of one replica", _capacity(option)),
-            *listed("Replicas", _replicas(plan, option)),
-            *listed("Bill", _bill(option)),
-            *listed("What the money buys", _delivers(option)),
-            *listed("Electricity and carbon", _energy(option)),
-            *listed("What the host must bring", [need_text(need) for need in option.needs]),
-            *listed("Other offers", [offer_text(bill) for bill in option.other_offers]),
+            *text_section("Capacity of one replica", _capacity(option)),
+            *text_section("Replicas", _replicas(plan, option)),
+            *text_section("Bill", _bill(option)),
+            *text_section("What the money buys", _delivers(option)),
+            *text_section("Electricity and carbon", _energy(option)),
+            *text_section("What the host must bring", [need_text(need) for need in option.needs]),
+            *text_section("Other offers", [offer_text(bill) for bill in option.other_offers]),
         ]
-    blocks += ending(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
+    blocks += closing_sections(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
     question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return named(Document(first=question, why=tuple(blocks)))
+    return with_names(Document(first=question, why=tuple(blocks)))
 
 
 def _capacity(option: ServeOption) -> list[str]:
     c = option.capacity
     return [
         f"KV cache capacity: {option.kv_tokens:,.0f} tokens",
-        f"at most {bounded(c.max_rate_per_s)}; {BINDS.get(c.binds, c.binds)} binds: {c.binds_text}",
+        f"at most {value_with_bounds(c.max_rate_per_s)}; {BINDS.get(c.binds, c.binds)} binds: {c.binds_text}",
         f"at the planned peak {c.concurrency:.1f} requests run at once",
-        f"TTFT {bounded(c.ttft_s)} (mean {show(c.ttft_mean_s, 's')}), TPOT {bounded(c.tpot_s)} "
+        f"TTFT {value_with_bounds(c.ttft_s)} (mean {show(c.ttft_mean_s, 's')}), TPOT {value_with_bounds(c.tpot_s)} "
         f"(mean {show(c.tpot_mean_s, 's')}), basis {option.basis}",
     ]
 

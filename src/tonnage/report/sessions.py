@@ -6,7 +6,7 @@ from typing import Final
 
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.sessions import CacheSize, SessionCosts, Spread, TraceSessions
-from tonnage.report.document import Block, Document, Headline, Note, Text, grid, listed, section
+from tonnage.report.document import Block, Document, Headline, Note, Text, grid, section, text_section
 from tonnage.report.wording import plural
 from tonnage.units import show
 
@@ -73,7 +73,7 @@ def session_blocks(plan: ServePlan) -> tuple[Block, ...]:
         for size in found.sizes
     ]  # fmt: skip
     heads = ["cache", "tokens a replica>", "found again>", "req/s a replica>", "replicas>", "$/h>"]
-    return (*listed("Sessions", lines), *section("What cache buys", grid(heads, rows)))
+    return (*text_section("Sessions", lines), *section("What cache buys", grid(heads, rows)))
 
 
 def trace_document(found: TraceSessions) -> Document:
@@ -125,7 +125,7 @@ def _classes(found: TraceSessions) -> tuple[Block, ...]:
     heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "go on after turn 1 2 3+>", "gap>", "branch>"]
     shared = [f"{tokens:,.0f} tokens begin {share:.0%} of the sessions" for tokens, share in found.profile.shared[:8]]
     fitted = section("Fitted sessions (medians)", grid(heads, rows))
-    return (*fitted, *listed("Shared beginnings", shared or ["none that 2 % of the requests share"]))
+    return (*fitted, *text_section("Shared beginnings", shared or ["none that 2 % of the requests share"]))
 
 
 def _middle(spread: Spread) -> float:

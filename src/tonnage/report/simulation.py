@@ -8,8 +8,8 @@ from typing import Final
 from tonnage.domain.case import Latency
 from tonnage.domain.compare import Compared, Comparison
 from tonnage.domain.simulate import FleetSeen, Occupancy, Simulated, Simulation
-from tonnage.report.document import Block, Column, Document, Meter, Note, Table, listed, section
-from tonnage.report.names import engine_title, model_name, named, product
+from tonnage.report.document import Block, Column, Document, Meter, Note, Table, section, text_section
+from tonnage.report.names import engine_title, model_name, product, with_names
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import percent, span
 from tonnage.units import show
@@ -33,7 +33,7 @@ def simulation_document(found: Simulated, *, top: int | None = None, every: bool
     good = found.slo_met is not False and found.fits
     if found.ttft_s is None:
         first = first_screen(question=[], answer=found.sentence, good=good, rest="Assumptions: --why.")
-        return named(Document(first=first, why=listed("Assumptions", found.assumed)))
+        return with_names(Document(first=first, why=text_section("Assumptions", found.assumed)))
     risks = [found.why] if found.why and not good else []
     if found.capacity is not None:
         c = found.capacity
@@ -46,13 +46,13 @@ def simulation_document(found: Simulated, *, top: int | None = None, every: bool
         risks=risks, rest="Rates, use over time, assumptions: --why; a row for each request: --requests FILE.",
     )  # fmt: skip
     blocks: list[Block] = [
-        *listed("Rates", _rates(found)),
-        *listed("Replicas", [] if found.fleet is None else _fleet(found.fleet)),
-        *listed("Over time", _over_time(found.occupancy) if found.occupancy else []),
-        *listed("Capacity of one replica within the objectives", _capacity(found)),
-        *listed("Assumptions", [*found.assumed, *([found.licence] if found.licence else [])]),
+        *text_section("Rates", _rates(found)),
+        *text_section("Replicas", [] if found.fleet is None else _fleet(found.fleet)),
+        *text_section("Over time", _over_time(found.occupancy) if found.occupancy else []),
+        *text_section("Capacity of one replica within the objectives", _capacity(found)),
+        *text_section("Assumptions", [*found.assumed, *([found.licence] if found.licence else [])]),
     ]
-    return named(Document(first=first, why=tuple(blocks)))
+    return with_names(Document(first=first, why=tuple(blocks)))
 
 
 def simulation_question(asked: Simulation) -> list[str]:
@@ -191,9 +191,9 @@ def comparison_document(found: Comparison, *, top: int | None = None, every: boo
     )  # fmt: skip
     why = (
         *section("Every figure", whole, Note(text=f"{BEST} best of its kind")),
-        *listed("Assumptions", found.assumed),
+        *text_section("Assumptions", found.assumed),
     )
-    return named(Document(first=first, why=why))
+    return with_names(Document(first=first, why=why))
 
 
 def _by_figure(found: Comparison, figures: tuple[Compared, ...]) -> Table:

@@ -7,8 +7,8 @@ from typing import Final
 from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import ScalingPoint, TrainOption, TrainPlan
-from tonnage.report.document import Block, Column, Document, Meter, Table, listed, section
-from tonnage.report.names import model_name, named, product, provider_name
+from tonnage.report.document import Block, Column, Document, Meter, Table, section, text_section
+from tonnage.report.names import model_name, product, provider_name, with_names
 from tonnage.report.screen import (
     Pick,
     Ranking,
@@ -25,19 +25,19 @@ from tonnage.report.screen import (
 from tonnage.report.wording import (
     bill_lines,
     break_even_text,
-    chosen,
+    closing_sections,
     decisions,
-    ending,
     interval,
     meter,
     money,
     need_text,
     offer_text,
+    option_at_rank,
     parts_table,
     percent,
     plural,
     rejections,
-    renting,
+    rental_text,
     spread_usd,
 )
 from tonnage.units import show
@@ -52,7 +52,7 @@ RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda op
 def train_document(plan: TrainPlan, *, top: int | None = None, every: bool = False) -> Document:
     """The plan as blocks; `top` options in the table, or every one."""
     if not plan.options:
-        return named(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
+        return with_names(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
     rows, best = rows_shown(plan, RANKING, top=top, every=every), plan.options[0]
     first = first_screen(
         question=_question(plan),
@@ -62,7 +62,7 @@ def train_document(plan: TrainPlan, *, top: int | None = None, every: bool = Fal
         risks=_risks(plan, best),
         rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
     )
-    return named(Document(first=first, why=_why(plan)))
+    return with_names(Document(first=first, why=_why(plan)))
 
 
 def train_question(request: Train | FineTune) -> list[str]:
@@ -94,7 +94,7 @@ def _recommendation(best: TrainOption) -> str:
     c = best.configuration
     how = f"{_degrees(best)}, {c.precision.upper()}, {c.software}"
     price = f"{money(best.cost.value)} in {show(best.run.wall_s.value, 's')} (${best.bill.usd_per_hour:,.2f}/h)"
-    return f"{best.accelerators} x {product(c.accelerator)}   {how}   {renting(best.bill)}   {price}"
+    return f"{best.accelerators} x {product(c.accelerator)}   {how}   {rental_text(best.bill)}   {price}"
 
 
 def _degrees(option: TrainOption) -> str:
@@ -153,28 +153,28 @@ def _risks(plan: TrainPlan, best: TrainOption) -> list[str]:
 
 
 def _why(plan: TrainPlan) -> tuple[Block, ...]:
-    blocks: list[Block] = [*listed("Answer", [plan.sentence] if plan.options else [])]
+    blocks: list[Block] = [*text_section("Answer", [plan.sentence] if plan.options else [])]
     if plan.options:
         best, shown = plan.options[0], plan.options[:SHOWN]
         blocks += [
-            *listed("Why this one, why not the others", [_verdict(i, o) for i, o in enumerate(shown)]),
-            *listed("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
-            *listed("Cost against time: nothing else is both cheaper and faster", _frontier(plan)),
-            *listed("Memory of the fullest accelerator", [_memory(best)]),
-            *listed("One step", [_parts(best.step_s)]),
-            *listed("The run", _run(best)),
-            *listed("Timeline", _timeline(best)),
-            *listed("Host and storage", [need_text(need) for need in best.needs]),
-            *listed("More accelerators", [plan.stops_paying] if plan.stops_paying else []),
-            *listed("Spot", [plan.spot] if plan.spot else []),
+            *text_section("Why this one, why not the others", [_verdict(i, o) for i, o in enumerate(shown)]),
+            *text_section("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
+            *text_section("Cost against time: nothing else is both cheaper and faster", _frontier(plan)),
+            *text_section("Memory of the fullest accelerator", [_memory(best)]),
+            *text_section("One step", [_parts(best.step_s)]),
+            *text_section("The run", _run(best)),
+            *text_section("Timeline", _timeline(best)),
+            *text_section("Host and storage", [need_text(need) for need in best.needs]),
+            *text_section("More accelerators", [plan.stops_paying] if plan.stops_paying else []),
+            *text_section("Spot", [plan.spot] if plan.spot else []),
         ]
     blocks += [
-        *listed("What would change this", [break_even_text(flip) for flip in plan.break_even]),
+        *text_section("What would change this", [break_even_text(flip) for flip in plan.break_even]),
         *decisions(plan.trail),
-        *listed("What relaxing one constraint buys", plan.relaxing),
+        *text_section("What relaxing one constraint buys", plan.relaxing),
         *rejections("Ruled out, or at least twice as expensive", plan.rejected),
-        *listed("Assumptions", plan.provenance.assumed),
-        *listed("Inputs", [f"{plan.evaluated} layouts evaluated", *(
+        *text_section("Assumptions", plan.provenance.assumed),
+        *text_section("Inputs", [f"{plan.evaluated} layouts evaluated", *(
             f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())
         )]),
     ]  # fmt: skip
@@ -192,22 +192,22 @@ def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> Document:
     """
     blocks: list[Block] = []
     if plan.options:
-        option = chosen(plan.options, rank)
+        option = option_at_rank(plan.options, rank)
         blocks += [
             *section(f"Option {rank}: {option.configuration.label()}", option.verdict),
             *section("Memory of one accelerator", parts_table(option.memory)),
             *section("One step", parts_table(option.step_s)),
-            *listed("The run", _run(option)),
-            *listed("Timeline", _timeline(option)),
-            *listed("Host and storage", [need_text(need) for need in option.needs]),
+            *text_section("The run", _run(option)),
+            *text_section("Timeline", _timeline(option)),
+            *text_section("Host and storage", [need_text(need) for need in option.needs]),
             *section("Cost of the run", parts_table(option.cost)),
-            *listed("Bill", _bill(option)),
-            *listed("Other offers", [offer_text(bill) for bill in option.other_offers]),
-            *listed("Scaling", [_point(point) for point in plan.scaling] if rank == 1 else []),
+            *text_section("Bill", _bill(option)),
+            *text_section("Other offers", [offer_text(bill) for bill in option.other_offers]),
+            *text_section("Scaling", [_point(point) for point in plan.scaling] if rank == 1 else []),
         ]
-    blocks += ending(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
+    blocks += closing_sections(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
     question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return named(Document(first=question, why=tuple(blocks)))
+    return with_names(Document(first=question, why=tuple(blocks)))
 
 
 def _verdict(index: int, option: TrainOption) -> str:

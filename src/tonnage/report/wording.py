@@ -10,20 +10,19 @@ from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Provenance, Rejection, ServeOption
 from tonnage.errors import BadRequest
-from tonnage.report.document import Block, Meter, Note, Section, Table, grid, listed
+from tonnage.report.document import Block, Meter, Note, Section, Table, grid, text_section
 from tonnage.report.names import provider_name
 from tonnage.units import show
 
 __all__ = [
     "account_texts",
     "bill_lines",
-    "bounded",
     "break_even_text",
     "chance",
-    "chosen",
+    "chance_text",
+    "closing_sections",
     "decisions",
     "degrees",
-    "ending",
     "interval",
     "limits",
     "made_note",
@@ -31,15 +30,16 @@ __all__ = [
     "money",
     "need_text",
     "offer_text",
+    "option_at_rank",
     "parts_table",
     "percent",
     "plural",
     "rejections",
-    "renting",
+    "rental_text",
+    "shortages_text",
     "span",
     "spread_usd",
-    "starving",
-    "uncertain",
+    "value_with_bounds",
 ]  # fmt: skip
 
 Option = TypeVar("Option")
@@ -94,7 +94,7 @@ def meter(name: str, quantity: Quantity, *, limit: float | None = None, of: str 
     low, high = quantity.low, quantity.high
     return Meter(
         name=name, value=said, interval=limits(quantity), limit=of or show(limit, quantity.unit),
-        chance=uncertain(chance(quantity, limit)), share=quantity.value / limit,
+        chance=chance_text(chance(quantity, limit)), share=quantity.value / limit,
         low=None if low is None else low / limit, high=None if high is None else high / limit,
     )  # fmt: skip
 
@@ -125,7 +125,7 @@ def span(low: float, high: float, *, unit: str) -> str:
     return f"{first.removesuffix(f' {said}') if said else first}-{last}"
 
 
-def bounded(quantity: Quantity) -> str:
+def value_with_bounds(quantity: Quantity) -> str:
     """A value and its interval with all the digits of a value."""
     value = show(quantity.value, quantity.unit)
     if quantity.low is None or quantity.high is None:
@@ -153,7 +153,7 @@ def chance(quantity: Quantity, limit: float) -> float | None:
     return round(0.5 * (1.0 + math.erf(math.log(limit / value) * NINETY / spread / math.sqrt(2.0))), 12)
 
 
-def uncertain(probability: float | None) -> str:
+def chance_text(probability: float | None) -> str:
     """A chance in percent that never claims certainty; empty for none."""
     if probability is None:
         return ""
@@ -195,7 +195,7 @@ def degrees(configuration: Configuration) -> str:
     return " ".join(named) or "TP1"
 
 
-def renting(bill: Bill) -> str:
+def rental_text(bill: Bill) -> str:
     """Whose, where, on which term: "Verda FIN-03, on-demand"."""
     return f"{provider_name(bill.provider)} {bill.region}".strip() + f", {bill.term}"
 
@@ -265,7 +265,7 @@ def need_text(need: HostNeed) -> str:
     return f"{summary} ({need.why})" if need.why else summary
 
 
-def starving(needs: Iterable[HostNeed]) -> str:
+def shortages_text(needs: Iterable[HostNeed]) -> str:
     """What the offer has too little of; empty when nothing that it lists is."""
     return "; ".join(
         f"{need.name} {show(need.need, need.unit)}, the offer has {show(need.has or 0.0, need.unit)}"
@@ -295,7 +295,7 @@ def _break_even_interval(flip: BreakEven) -> str:
 # How an opened option and a plan end
 
 
-def chosen(options: Sequence[Option], rank: int) -> Option:
+def option_at_rank(options: Sequence[Option], rank: int) -> Option:
     """
     The option of that rank, counted from one.
 
@@ -311,7 +311,7 @@ def chosen(options: Sequence[Option], rank: int) -> Option:
 
 def decisions(trail: Iterable[Decision]) -> tuple[Section, ...]:
     """The decision trail, a line each."""
-    return listed("Decisions", [f"{d.question} {d.answer}: {d.because}" for d in trail])
+    return text_section("Decisions", [f"{d.question} {d.answer}: {d.because}" for d in trail])
 
 
 def rejections(title: str, rejected: Sequence[Rejection], *, most: int | None = MOST_REJECTIONS) -> tuple[Section, ...]:
@@ -319,12 +319,16 @@ def rejections(title: str, rejected: Sequence[Rejection], *, most: int | None = 
     shown = rejected if most is None else rejected[:most]
     named = [f"{loser.what}: {loser.verdict.reason}" for loser in shown]
     rest = len(rejected) - len(shown)
-    return listed(f"{title} ({len(rejected)})", [*named, *([f"… and {rest} more (all in --json)"] if rest else [])])
+    return text_section(
+        f"{title} ({len(rejected)})", [*named, *([f"… and {rest} more (all in --json)"] if rest else [])]
+    )
 
 
-def ending(trail: Iterable[Decision], rejected: Sequence[Rejection], *, made: Provenance, title: str) -> list[Block]:
+def closing_sections(
+    trail: Iterable[Decision], rejected: Sequence[Rejection], *, made: Provenance, title: str
+) -> list[Block]:
     """Decisions, what is ruled out, assumptions, and when it was made from which data."""
-    return [*decisions(trail), *rejections(title, rejected, most=None), *listed("Assumptions", made.assumed),
+    return [*decisions(trail), *rejections(title, rejected, most=None), *text_section("Assumptions", made.assumed),
             made_note(made)]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ __all__ = [
     "idle_of_poisson",
     "replicas_carrying",
     "replicas_of_day",
-    "spares",
+    "replicas_to_spare",
 ]
 
 
@@ -49,7 +49,7 @@ class DayOfReplicas(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas busy at capacity on average: no fleet pays for less. [replicas]"""
 
 
-def spares(*, needed: int, availability: float, target: float) -> int:
+def replicas_to_spare(*, needed: int, availability: float, target: float) -> int:
     """
     Fewest replicas beyond `needed` so that at least `needed` of all are up with the target probability.
 

@@ -23,7 +23,7 @@ from tonnage.domain.model import Attention, Model
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.work import Operator
 
-__all__ = ["has_prompt_kernels", "mixed_attention", "prompt_product_s", "prompt_scores_s"]
+__all__ = ["has_prompt_kernels", "mixed_attention_factor", "prompt_product_s", "prompt_scores_s"]
 
 BESIDE_PROMPTS: Final = 1.54
 """
@@ -79,7 +79,7 @@ def prompt_scores_s(op: Operator, accelerator: Accelerator) -> float | None:
     return scores * SCORE_BYTES / accelerator.memory_bytes_per_s
 
 
-def mixed_attention(accelerator: Accelerator, model: Model, *, one_call: bool) -> float:
+def mixed_attention_factor(accelerator: Accelerator, model: Model, *, one_call: bool) -> float:
     """How much longer decode attention takes in a step that carries prompts, where one call takes both. [-]"""
     if not one_call or accelerator.vendor != "NVIDIA":
         return 1.0

@@ -25,7 +25,7 @@ from tonnage.simulation.step_work import (
     prompt_rows_work,
     rows_work,
 )
-from tonnage.simulation.steps import MixedStep, RankRows, StepGrid, StepTable, launched_s
+from tonnage.simulation.steps import MixedStep, RankRows, StepGrid, StepTable, prompt_launch_s
 
 __all__ = ["Pricing", "StepTrees", "execution_of", "pass_tree"]
 
@@ -125,7 +125,7 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
         found = _Groups(self.pricing)
         at, repeats = _tabulated(mine.rows, t.rows)
         layers = _repeated(prompt_rows_work(p, at), repeats) if has_states(p.model) else self._rows(mine.rows)[0]
-        found.add_launched(layers, launched_s=repeats * launched_s(self.grid, self.pricing.overheads))
+        found.add_launched(layers, launched_s=repeats * prompt_launch_s(self.grid, self.pricing.overheads))
         found.add(self._rows(mine.emitted)[1], prompts=False)
         bubble = 0.0
         if mine.decodes:

@@ -43,7 +43,7 @@ from tonnage.simulation.step_work import (
 
 __all__ = [
     "MixedStep", "Parts", "Placement", "RankRows", "Speculation", "StepGrid", "StepTable", "encode_parts",
-    "launched_s", "seconds", "step_grid", "step_parts", "step_table",
+    "prompt_launch_s", "seconds", "step_grid", "step_parts", "step_table",
 ]  # fmt: skip
 
 
@@ -303,7 +303,7 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
 def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
     """Prices a grid of parts under an engine's overheads."""
     o = overheads
-    launched = launched_s(grid, o)
+    launched = prompt_launch_s(grid, o)
     dense, mixed = (
         tuple(_busy(parts, o, prompts=prompts) for parts in pieces)
         for prompts, pieces in ((False, grid.dense), (True, grid.mixed))
@@ -330,7 +330,7 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
     )
 
 
-def launched_s(grid: StepGrid, overheads: Overheads) -> float:
+def prompt_launch_s(grid: StepGrid, overheads: Overheads) -> float:
     """Host time to launch a step that carries prompts: no graph captured it, so it may be what the step waits for."""
     kernels = grid.mixed[-1].kernels + grid.head[-1].kernels + grid.prefill[-1].kernels
     return overheads.prefill_launch_s * kernels + overheads.prefill_routed_s * grid.routed_layers

@@ -48,7 +48,7 @@ from tonnage.simulation.training_networks import network_step_parts
 from tonnage.simulation.training_times import Times, exposed_s
 
 __all__ = [
-    "Exchange", "Stage", "Turn", "data_exchanges", "layer_exchanges", "mean_turn_of", "model_flop", "repeated_s",
+    "Exchange", "Stage", "Turn", "data_exchanges", "layer_exchanges", "mean_turn_of", "model_flop", "recompute_s",
     "slowest_stage", "stage_turn", "step_time", "times_of", "turn_of", "widen_s",
 ]  # fmt: skip
 
@@ -162,7 +162,7 @@ def turn_of(work: LayerWork, times: Times) -> Turn:
     setup, c = times.setup, times.coefficients
     ahead, back = times.of(work.forward, "compute"), times.of(work.backward, "compute")
     ahead_moved, back_moved = times.of(work.forward, "elementwise"), times.of(work.backward, "elementwise")
-    again = repeated_s(work, times)
+    again = recompute_s(work, times)
     repeats = setup.recompute_share if setup.recompute == "full" else 0.0
     further = setup.further_passes
     exchanges = 2.0 + repeats + further
@@ -184,7 +184,7 @@ def turn_of(work: LayerWork, times: Times) -> Turn:
     )  # fmt: skip
 
 
-def repeated_s(work: LayerWork, times: Times) -> float:
+def recompute_s(work: LayerWork, times: Times) -> float:
     """Selective recompute: the attention core once more, or element-wise work in PyTorch's per-operation form."""
     setup = times.setup
     if setup.recompute != "selective":

@@ -26,7 +26,7 @@ from tonnage.simulation.training import (
     data_exchanges,
     layer_exchanges,
     mean_turn_of,
-    repeated_s,
+    recompute_s,
     slowest_stage,
     stage_turn,
     step_time,
@@ -125,7 +125,7 @@ def _compute(work: LayerWork, times: Times) -> tuple[Node, ...]:
         Node.total("forward of reference and policy", _leaves(work.forward, times, moved=False),
                    times=times.setup.further_passes, how="without gradients"),
         Node.total("backward", _leaves(work.backward, times, moved=False)),
-        _fitted("selective recompute", repeated_s(work, times), times.coefficients, "what the framework repeats"),
+        _fitted("selective recompute", recompute_s(work, times), times.coefficients, "what the framework repeats"),
     )  # fmt: skip
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.errors import BadFact, echo
-from tonnage.sqlitefile import SWEEP_ID, refuse_other, stamp
+from tonnage.sqlitefile import SWEEP_ID, refuse_other, stamp_version
 
-__all__ = ["Store", "answered_keys", "open_store", "put", "rows"]
+__all__ = ["Store", "answered_keys", "keep_answers", "open_store", "rows"]
 
 Store = sqlite3.Connection
 FORMAT: Final = 1
@@ -43,7 +43,7 @@ def open_store(path: Path) -> Iterator[Store]:
             with store:
                 store.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, row BLOB NOT NULL)")
                 store.execute(f"PRAGMA user_version={FORMAT}")
-                stamp(store, own=SWEEP_ID)
+                stamp_version(store, own=SWEEP_ID)
             yield store
     except (sqlite3.Error, OSError, ValueError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
@@ -63,7 +63,7 @@ def _sound(row: object) -> bool:
     return True
 
 
-def put(store: Store, found: Iterable[tuple[str, bytes]]) -> None:
+def keep_answers(store: Store, found: Iterable[tuple[str, bytes]]) -> None:
     """Keep answers; all of them or, when it fails, none."""
     with store:
         store.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", found)

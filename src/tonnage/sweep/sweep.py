@@ -61,7 +61,7 @@ def run(
         )
         done = sweep.size - len(missing)
         for answers in found:
-            stores.put(store, answers)
+            stores.keep_answers(store, answers)
             done += len(answers)
             watch(done, sweep.size)
     return len(missing)

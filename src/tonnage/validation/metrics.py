@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["Errors", "ape", "bias", "errors", "half_width", "is_covered", "log_ratio", "quantile"]
+__all__ = ["Errors", "absolute_error_share", "bias", "errors", "half_width", "is_covered", "log_ratio", "quantile"]
 
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class Errors(msgspec.Struct, frozen=True, kw_only=True):
     half_width: float | None = None
 
 
-def ape(*, predicted: float, measured: float) -> float:
+def absolute_error_share(*, predicted: float, measured: float) -> float:
     """
     Absolute error as a share of the measured value; a measured zero is right or wholly wrong.
 
@@ -109,7 +109,7 @@ def errors(pairs: Sequence[tuple[float, float]], intervals: Sequence[tuple[float
     intervals : sequence of (number or None, number or None), optional
         Low and high of each pair, in the same order.
     """
-    apes = [ape(predicted=p, measured=m) for p, m in pairs]
+    apes = [absolute_error_share(predicted=p, measured=m) for p, m in pairs]
     bounded = list(zip(pairs, intervals, strict=False))
     inside = [is_covered(measured=m, low=low, high=high) for (_, m), (low, high) in bounded]
     known = [held for held in inside if held is not None]

@@ -18,7 +18,7 @@ import msgspec
 from tonnage.domain.accuracy import Figure
 from tonnage.engines.registry import find_engine
 from tonnage.validation.left_out import LeftOut, left_out_scores
-from tonnage.validation.metrics import ape, quantile
+from tonnage.validation.metrics import absolute_error_share, quantile
 from tonnage.validation.rows import Row, text
 from tonnage.validation.scoring import Score
 
@@ -128,7 +128,7 @@ def own_figures(folder: Path) -> tuple[Figure, ...]:
                 name = f"{run['unit']}/s of {run['profile'].partition('.')[0]}"
                 key = f"own {run['accelerator_id']}, {run['date']}", name
                 found.setdefault(key, []).append(
-                    ape(predicted=1.0 / latency.value, measured=1.0 / float(run["seconds"]))
+                    absolute_error_share(predicted=1.0 / latency.value, measured=1.0 / float(run["seconds"]))
                 )
     return tuple(
         Figure(group=group, figure=f"largest error of {name}", rows=len(errors), value=max(errors), at_most=0.25)
@@ -141,7 +141,9 @@ def _figure(group: str, figure: str, errors: Sequence[float], *, at_most: float)
 
 
 def _errors(scores: Iterable[Score]) -> list[float]:
-    return [ape(predicted=s.predicted, measured=s.measured) for s in scores if s.predicted and s.measured]
+    return [
+        absolute_error_share(predicted=s.predicted, measured=s.measured) for s in scores if s.predicted and s.measured
+    ]
 
 
 def _first(scores: Iterable[Score], ids: Mapping[str, Row], kind: str) -> list[float]:

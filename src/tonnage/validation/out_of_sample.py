@@ -24,7 +24,7 @@ from tonnage.domain.accuracy import GroupErrors, OutOfSample, SetAside, Standing
 from tonnage.validation.cases import kind_of
 from tonnage.validation.grouping import Grouping, group_by, read_grouping
 from tonnage.validation.left_out import left_out_predictions, left_out_scores, left_out_widths
-from tonnage.validation.metrics import ape, errors, quantile
+from tonnage.validation.metrics import absolute_error_share, errors, quantile
 from tonnage.validation.rows import Row, text
 from tonnage.validation.scoring import Predict, Score, score
 
@@ -33,7 +33,7 @@ __all__ = [
     "KINDS",
     "group_errors",
     "group_scores",
-    "independent",
+    "independent_figures",
     "out_of_sample",
     "set_aside",
     "standing_figures",
@@ -174,7 +174,7 @@ _ONE_BATCH: Final = {"single_stream", "static_batch"}
 """Loads whose rate and whole time say the same, and are made of the times of first and later tokens."""
 
 
-def independent(row: Row, quantities: Iterable[str]) -> dict[str, str]:
+def independent_figures(row: Row, quantities: Iterable[str]) -> dict[str, str]:
     """
     Scored quantity -> figure, for one quantity of each thing that the row measured.
 
@@ -221,7 +221,7 @@ def group_errors(
     known = {row.id: row for row in rows}
     counted: dict[tuple[str, str], list[Score]] = {}
     for id_, own in group_by((item for item in scores if item.id in known), lambda item: item.id).items():
-        taken = independent(known[id_], (item.quantity for item in own if item.measured))
+        taken = independent_figures(known[id_], (item.quantity for item in own if item.measured))
         for item in own:
             if item.quantity in taken:
                 counted.setdefault((taken[item.quantity], group(known[id_])), []).append(item)
@@ -271,7 +271,7 @@ def _errors(figure: str, name: str, scores: Sequence[Score], *, missing: int, un
         group=name,
         rows=len(scores),
         missing=missing,
-        median_ape=quantile([ape(predicted=p, measured=m) for p, m in pairs], 0.5) or 0.0,
+        median_ape=quantile([absolute_error_share(predicted=p, measured=m) for p, m in pairs], 0.5) or 0.0,
         mean_ape=whole.mean_ape or 0.0,
         bias=whole.bias,
         coverage_90=whole.coverage_90,

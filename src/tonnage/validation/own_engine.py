@@ -19,7 +19,7 @@ from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement,
 from tonnage.planning.calibrate.calibrate import calibrate
 from tonnage.planning.calibrate.loads import Stack, loads_of
 
-__all__ = ["as_measurement", "rate_of", "stack", "transfer_figures", "transfer_rates"]
+__all__ = ["as_measurement", "engine_and_model", "rate_of", "transfer_figures", "transfer_rates"]
 
 OPTIONS: Final = {"max_num_seqs": 16, "max_model_len": 1024, "max_num_batched_tokens": 2048}
 """As the server ran: slots, context of each, llama.cpp's n_batch."""
@@ -43,7 +43,7 @@ def _rows(folder: Path, name: str) -> list[Row]:
     return [best[level] for level in sorted(best)]
 
 
-def stack(row: Row) -> Stack:
+def engine_and_model(row: Row) -> Stack:
     """The engine that a row is of, and its model."""
     hidden = int(row["hidden_size"])
     model = read_inline(
@@ -99,8 +99,8 @@ def transfer_rates(folder: Path, *, small: str, large: str) -> list[tuple[Times,
     """Of each load of the large model: predicted by the small one's calibration, measured, and clients."""
     device = Additions(paths=(str(folder / DEVICE),))
     own, truth = _rows(folder, small), _rows(folder, large)
-    fitted = calibrate([(as_measurement(own), stack(own[0]))], additions=device).calibration.stretch
-    loads = loads_of(as_measurement(truth), stack(truth[0]), additions=device)
+    fitted = calibrate([(as_measurement(own), engine_and_model(own[0]))], additions=device).calibration.stretch
+    loads = loads_of(as_measurement(truth), engine_and_model(truth[0]), additions=device)
     return [
         (load.predicted(fitted), load.measured, float(row["concurrency"]))
         for load, row in zip(loads, truth, strict=True)

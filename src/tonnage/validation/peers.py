@@ -19,12 +19,12 @@ from typing import Final, NamedTuple
 from tonnage.domain.accuracy import Duel, PeerErrors
 from tonnage.validation.grouping import group_by, read_grouping
 from tonnage.validation.left_out import LeftOut
-from tonnage.validation.metrics import ape, is_covered, quantile
-from tonnage.validation.out_of_sample import FIGURES, independent, without_group
+from tonnage.validation.metrics import absolute_error_share, is_covered, quantile
+from tonnage.validation.out_of_sample import FIGURES, independent_figures, without_group
 from tonnage.validation.rows import Row, number, text
 from tonnage.validation.scoring import Score
 
-__all__ = ["ALL", "FILE", "MEAN", "NAME", "compare_with_peer", "duels"]
+__all__ = ["ALL", "FILE", "MEAN", "NAME", "compare_with_peer", "medians_by_source"]
 
 FILE: Final = Path("tools") / "peers" / "aiconfigurator.csv"
 NAME: Final = "aiconfigurator 0.12"
@@ -77,9 +77,9 @@ def _pair(
         model=text(row, "model_id"),
         mode="disagg" if number(row, "disaggregated") else "agg",
         quantity=item.quantity,
-        ours=ape(predicted=item.predicted, measured=item.measured),
-        theirs=ape(predicted=float(said), measured=item.measured),
-        left_out=None if outside is None else ape(predicted=outside.predicted, measured=item.measured),
+        ours=absolute_error_share(predicted=item.predicted, measured=item.measured),
+        theirs=absolute_error_share(predicted=float(said), measured=item.measured),
+        left_out=None if outside is None else absolute_error_share(predicted=outside.predicted, measured=item.measured),
     )
 
 
@@ -103,7 +103,7 @@ MEAN = "mean"
 Key = tuple[str, str]
 
 
-def duels(
+def medians_by_source(
     rows: Sequence[Row], theirs: Sequence[Score], *, ours: Sequence[Score], root: Path, fitted_on: Iterable[str] = ()
 ) -> list[Duel]:
     """
@@ -154,14 +154,14 @@ def _counted(rows: Sequence[Row], scores: Iterable[Score]) -> list[tuple[str, Sc
     known = {row.id: row for row in rows}
     found = []
     for id_, own in group_by(scores, lambda item: item.id).items():
-        taken = independent(known[id_], (item.quantity for item in own if item.measured))
+        taken = independent_figures(known[id_], (item.quantity for item in own if item.measured))
         found += [(taken[item.quantity], item) for item in own if item.quantity in taken]
     return found
 
 
 def _errors_by_key(scores: Iterable[Score]) -> dict[Key, float]:
     return {
-        (item.id, item.quantity): ape(predicted=item.predicted, measured=item.measured)
+        (item.id, item.quantity): absolute_error_share(predicted=item.predicted, measured=item.measured)
         for item in scores
         if item.predicted is not None and item.measured
     }

@@ -29,7 +29,8 @@ from tonnage.validation.metrics import quantile
 from tonnage.validation.rows import Row, number, text
 
 __all__ = [
-    "LIMITS_MS", "Latencies", "Widths", "confidence_regrets", "latencies_of", "regrets", "reliability", "widths_of",
+    "LIMITS_MS", "Latencies", "Widths", "confidence_regrets", "latencies_of", "regret_lines", "reliability",
+    "widths_of",
 ]  # fmt: skip
 
 LIMITS_MS: Final = (10.0, 20.0, 35.0, 50.0)
@@ -68,7 +69,7 @@ class _Point(NamedTuple):
         return chance_of(math.log(limit_ms / self.said_tpot_ms) / math.log(self.factor))
 
 
-def regrets(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str = "") -> list[Regret]:
+def regret_lines(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str = "") -> list[Regret]:
     """
     One line per limit, then one over all of them; empty where no row is of a serving point.
 

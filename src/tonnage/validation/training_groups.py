@@ -27,7 +27,7 @@ from tonnage.planning.train.stated_layout import over_best_layout
 from tonnage.validation.grouping import LEFT_OUT, group_by
 from tonnage.validation.intervals import ANY, fit
 from tonnage.validation.left_out import LeftOut, left_out_scores
-from tonnage.validation.metrics import ape, quantile
+from tonnage.validation.metrics import absolute_error_share, quantile
 from tonnage.validation.rows import Row, count, number, text
 from tonnage.validation.scoring import Score
 from tonnage.validation.train_cases import train_case
@@ -77,7 +77,7 @@ class Speed(msgspec.Struct, frozen=True):
     @property
     def error(self) -> float:
         """|predicted - measured| / measured. [-]"""
-        return ape(predicted=self.score.predicted or 0.0, measured=self.score.measured or 0.0)
+        return absolute_error_share(predicted=self.score.predicted or 0.0, measured=self.score.measured or 0.0)
 
     @property
     def factor(self) -> float:
@@ -254,7 +254,9 @@ def _tuning_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
 
 
 def _errors(scores: Iterable[Score]) -> list[float]:
-    return [ape(predicted=s.predicted, measured=s.measured) for s in scores if s.predicted and s.measured]
+    return [
+        absolute_error_share(predicted=s.predicted, measured=s.measured) for s in scores if s.predicted and s.measured
+    ]
 
 
 def _memory_figures(own: Sequence[Score], out_of_memory: Sequence[Score]) -> list[Figure]:

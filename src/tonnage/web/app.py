@@ -30,7 +30,7 @@ from tonnage.web.guard import (
     guard_app,
     is_loopback,
     json_object,
-    single,
+    single_fields,
 )
 from tonnage.web.jobs import Jobs, key_of
 from tonnage.web.kept import Kept
@@ -374,7 +374,7 @@ async def _models(request: Asked) -> Response[bytes]:
 
 
 def _fields(request: Asked) -> dict[str, str]:
-    return single(request.query_params.multi_items())
+    return single_fields(request.query_params.multi_items())
 
 
 def _still_here(jobs: Jobs, key: str) -> Kept:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tonnage.web.guard import LARGEST_BODY, Asgi, say
+from tonnage.web.guard import LARGEST_BODY, Asgi, answer_sentence
 from tonnage.web.limits import Limits
 
 __all__ = ["bound_body"]
@@ -24,12 +24,12 @@ def bound_body(app: Asgi, *, limits: Limits) -> Asgi:
                 body = await _body(receive)
         except TimeoutError:
             told = f"the body did not come within {limits.body_s:g} s"
-            return await say(send, 408, why=told, headers=_CLOSE)
+            return await answer_sentence(send, 408, why=told, headers=_CLOSE)
         if body is None:
             return None
         if len(body) > LARGEST_BODY:
             told = f"the body is larger than {LARGEST_BODY:,} bytes"
-            return await say(send, 413, why=told, headers=_CLOSE)
+            return await answer_sentence(send, 413, why=told, headers=_CLOSE)
         await _until_gone(app, _as_get(scope), body, receive, send)
 
     return serve
@@ -79,7 +79,7 @@ async def _until_gone(app: Asgi, scope: Any, body: bytes, receive: Any, send: An
     except asyncio.CancelledError:  # the server is stopping
         work.cancel()
         if not started:
-            await say(send, 503, why="the server is stopping", headers=_CLOSE)
+            await answer_sentence(send, 503, why="the server is stopping", headers=_CLOSE)
         return
     finally:
         leaving.cancel()

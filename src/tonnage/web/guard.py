@@ -28,11 +28,11 @@ __all__ = [
     "LOOPBACK",
     "NOT_ASKED",
     "Asgi",
+    "answer_sentence",
     "guard_app",
     "is_loopback",
     "json_object",
-    "say",
-    "single",
+    "single_fields",
 ]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -89,13 +89,13 @@ def guard_app(app: Asgi, *, hosts: tuple[str, ...], token: str = "") -> Asgi:
         given = _headers(scope)
         refusal = _refusal(scope, given, hosts)
         if refusal is not None:
-            return await say(sealed, refusal.status, why=refusal.why)
+            return await answer_sentence(sealed, refusal.status, why=refusal.why)
         if token and not _knows(given, token):
             if scope["method"] == "GET" and _is(dict(_query(scope)).get("token", ""), token):
                 return await _remember(sealed, scope, token)
             told = "this server asks for its token: open the address that it printed when it started, or send it as"
             why = f"{told} 'Authorization: Bearer TOKEN'"
-            return await say(sealed, 401, why=why, headers={"www-authenticate": "Bearer"})
+            return await answer_sentence(sealed, 401, why=why, headers={"www-authenticate": "Bearer"})
         if _is_led(scope, given):
             scope = {**scope, NOT_ASKED: True}
         await app(scope, receive, sealed)
@@ -131,7 +131,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def single(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+def single_fields(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
     """
     The fields of a query that are not empty, each of which may stand once.
 
@@ -147,7 +147,7 @@ def single(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
-async def say(send: Any, status: int, *, why: str, headers: dict[str, str] | None = None) -> None:
+async def answer_sentence(send: Any, status: int, *, why: str, headers: dict[str, str] | None = None) -> None:
     """Answer with one sentence."""
     body = msgspec.json.encode({"schema": "tonnage.error/1", "error": why})
     about = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}

@@ -15,14 +15,14 @@ from tonnage.catalog.hub.config import read_inline
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.errors import BadRequest, echo
 
-__all__ = ["UPLOAD", "keep", "refuse_paths", "with_uploaded_models"]
+__all__ = ["UPLOAD", "refuse_paths", "store_model", "with_uploaded_models"]
 
 UPLOAD: Final = "upload:"
 MOST_UPLOADS: Final = 64
 DIGITS: Final = 16
 
 
-def keep(config: Mapping[str, Any], text: bytes, *, folder: Path) -> str:
+def store_model(config: Mapping[str, Any], text: bytes, *, folder: Path) -> str:
     """
     Store a configuration; the name under which requests can use it.
 

@@ -29,7 +29,7 @@ from tonnage.web.limits import Limits
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
 from tonnage.web.questions import QUESTIONS, Question, field_problems, nest_form_names
 from tonnage.web.view import answer_view, linked_picture, without_commands
-from tonnage.web.what_if import WhatIf, changes_text, form_fields, moves, value, what_ifs
+from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, value, what_ifs
 
 __all__ = [
     "EXAMPLE", "Shown", "accuracy_page", "api_page", "compare_page", "error_document", "example_page", "files_page",
@@ -166,7 +166,7 @@ def compare_page(columns: Sequence[tuple[str, Kept]], *, others: Sequence[tuple[
         told.append(
             {"title": QUESTIONS[found.path].title, "view": view, "key": key, "table": Markup(options + view.blocks)}
         )
-    moved = moves(*answers) if len(answers) == 2 else ()
+    moved = moved_figures(*answers) if len(answers) == 2 else ()
     rows = [
         (change.what, value(change.before, change.unit), value(change.now, change.unit),
          "" if change.relative is None else "the same" if change.relative == 0 else f"{change.relative:+.1%}")

@@ -403,9 +403,9 @@ def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | N
 
 
 def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Comparison:
-    from tonnage.planning.compare.compare import compare, comparing_of
+    from tonnage.planning.compare.compare import compare, configurations_of
 
-    asked = comparing_of(request)
+    asked = configurations_of(request)
     _refuse_long(asked.ways[0][1].traffic)
     return compare(asked, additions=additions, watch=watch)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.web.kept import Kept
-from tonnage.web.models import keep, with_uploaded_models
+from tonnage.web.models import store_model, with_uploaded_models
 from tonnage.web.questions import QUESTIONS, answer_form, parse_form_lists
 from tonnage.web.tool_results import Result, call
 from tonnage.web.worker import Settings, Told
@@ -168,11 +168,11 @@ def vega(_: Settings, __: Told) -> bytes:
 def export(settings: Settings, _: Told, *, kept: Kept, target: str, rank: str) -> tuple[dict[str, str], str]:
     """The files that start a kept plan on a target, and their page."""
     from tonnage import export
-    from tonnage.planning.launchable import launchable
+    from tonnage.planning.launchable import launchable_option
     from tonnage.web import pages
 
     export.target_module(target)
-    plan, option = launchable(kept.answer, rank=_rank(rank), additions=settings.additions)
+    plan, option = launchable_option(kept.answer, rank=_rank(rank), additions=settings.additions)
     written = dict(export.export(plan, option, to=target))
     known = export.known_targets()[target]
     about = f"Start it with: {known.start}"
@@ -200,7 +200,7 @@ def _rank(text: str) -> int:
 
 def keep_model(settings: Settings, _: Told, *, config: Mapping[str, Any], text: bytes) -> str:
     """The name under which questions can use an uploaded configuration."""
-    return keep(config, text, folder=Path(settings.uploads))
+    return store_model(config, text, folder=Path(settings.uploads))
 
 
 def _kept(path: str, request: dict[str, Any], answer: Any) -> Kept:

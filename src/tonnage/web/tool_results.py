@@ -173,12 +173,12 @@ def _predicted(arguments: dict[str, Any], additions: Additions) -> Result:
 
 def _diagnosed(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.measure.diagnose.sources import diagnose, watch_of
-    from tonnage.planning.remedy import known_of, with_plan
+    from tonnage.planning.remedy import stated_facts, with_plan
 
     sources, model = arguments.pop("sources", None), arguments.pop("model", None)
     if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
         raise BadRequest("sources: a list of addresses or files is expected")
-    known = known_of(accelerator=arguments.pop("accelerator", None), model=model, additions=additions)
+    known = stated_facts(accelerator=arguments.pop("accelerator", None), model=model, additions=additions)
     baseline = arguments.pop("baseline", None)
     found = diagnose(*sources, watch=watch_of(arguments), baseline=baseline, known=known)
     answer = found if model is None else with_plan(found, model=model, additions=additions)
@@ -235,14 +235,14 @@ def _explained(arguments: dict[str, Any], additions: Additions) -> Result:
 
 def _exported(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage import export
-    from tonnage.planning.launchable import launchable
+    from tonnage.planning.launchable import launchable_option
     from tonnage.planning.plans import read_plan
 
     path, target = _needed(arguments, "plan_file"), _needed(arguments, "target")
     rank, checkpoint = _taken(arguments, "option", int, otherwise=1), _taken(arguments, "checkpoint", str)
     _nothing_else(arguments, known=("plan_file", "target", "option", "checkpoint"))
     export.target_module(target)  # an unknown target is told before the plan is read
-    plan, option = launchable(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
+    plan, option = launchable_option(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
     files = dict(export.export(plan, option, to=target))
     shown = "\n".join(f"`{name}`\n\n```\n{text}```\n" for name, text in files.items())
     return Result(f"{shown}\nStart it with: {export.known_targets()[target].start}", {"files": files})

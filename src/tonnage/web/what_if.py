@@ -13,7 +13,7 @@ from tonnage.planning.check import Comparable, check
 from tonnage.units import show
 from tonnage.web.questions import QUESTIONS, nest_form_names
 
-__all__ = ["WhatIf", "changes_text", "form_fields", "moves", "request_of", "value", "what_ifs"]
+__all__ = ["WhatIf", "changes_text", "form_fields", "moved_figures", "request_of", "value", "what_ifs"]
 
 MOST: Final = 3
 TOLD: Final = ("cost", "accelerators", "ttft", "tpot", "duration")
@@ -56,7 +56,7 @@ def what_ifs(path: str, request: Mapping[str, Any]) -> tuple[WhatIf, ...]:
     return tuple(found[:MOST])
 
 
-def moves(before: Any, now: Any) -> tuple[Change, ...]:
+def moved_figures(before: Any, now: Any) -> tuple[Change, ...]:
     """Every figure of the leading option, in both answers; none for kinds whose figures are not compared."""
     if not isinstance(before, Comparable) or type(before) is not type(now):
         return ()
@@ -67,7 +67,7 @@ def changes_text(before: Any, now: Any) -> str:
     """What moved, in a few words: cost +96%, accelerators +100%."""
     if not getattr(now, "feasible", True):
         return "cannot be done"
-    changes = {change.what: change for change in moves(before, now)}
+    changes = {change.what: change for change in moved_figures(before, now)}
     words = [
         f"{name} {change.relative:+.0%}"
         for name in TOLD

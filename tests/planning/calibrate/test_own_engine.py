@@ -9,7 +9,7 @@ import pytest
 from tonnage.catalog import Additions
 from tonnage.planning.calibrate.calibrate import calibrate
 from tonnage.planning.calibrate.loads import loads_of
-from tonnage.validation.own_engine import as_measurement, rate_of, stack, transfer_figures, transfer_rates
+from tonnage.validation.own_engine import as_measurement, engine_and_model, rate_of, transfer_figures, transfer_rates
 
 OWN = Path(__file__).parents[3] / "measurements" / "own"
 DEVICE = Additions(paths=(str(OWN / "xeon-1-thread.toml"),))
@@ -65,8 +65,8 @@ def test_live(tmp_path: Path) -> None:
         found[name] = {**row, **best_of(path, repeats=3, folder=tmp_path)}
         path.unlink()
     small, large = found["small"], found["large"]
-    fitted = calibrate([(as_measurement([small]), stack(small))], additions=DEVICE).calibration.stretch
-    load = loads_of(as_measurement([large]), stack(large), additions=DEVICE)[0]
+    fitted = calibrate([(as_measurement([small]), engine_and_model(small))], additions=DEVICE).calibration.stretch
+    load = loads_of(as_measurement([large]), engine_and_model(large), additions=DEVICE)[0]
     predicted = load.predicted(fitted)
     for name in ("tpot_s", "ttft_s"):
         # Other work on the machine takes memory bandwidth and cache from the server, which no clock of its own shows.

@@ -9,7 +9,7 @@ import pytest
 import tonnage
 from tonnage.domain.compare import Comparison
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.planning.compare.compare import compare, compare_figures, comparing_of
+from tonnage.planning.compare.compare import compare, compare_figures, configurations_of
 from tonnage.report.answers import blocks_of
 from tonnage.report.charts import charts_of
 from tonnage.report.markdown import markdown
@@ -21,7 +21,7 @@ CASE: dict[str, Any] = {
 
 
 def told(**changes: Any) -> Comparison:
-    return compare(comparing_of({**CASE, **changes}))
+    return compare(configurations_of({**CASE, **changes}))
 
 
 def row(found: Comparison, what: str) -> dict[str, Any]:
@@ -44,21 +44,21 @@ def test_the_usual_ways_answer_the_same_requests() -> None:
 
 
 def test_more_replicas_are_divided_in_every_way() -> None:
-    sides = [name for name, _ in comparing_of({**CASE, "replicas": 4}).ways]
+    sides = [name for name, _ in configurations_of({**CASE, "replicas": 4}).ways]
     assert sides[3:] == ["disaggregated 1+3", "disaggregated 2+2", "disaggregated 3+1"]
-    assert len(comparing_of({**CASE, "replicas": 40}).ways) <= 12
+    assert len(configurations_of({**CASE, "replicas": 40}).ways) <= 12
 
 
 def test_pools_apart_are_compared_with_the_same_accelerators_together() -> None:
     one = {"tp": 1}
     split = {"prefill_workers": 1, "prefill": one, "decode_workers": 2, "decode": one}
     base = {name: value for name, value in CASE.items() if name != "replicas"}
-    asked = dict(comparing_of({**base, "disaggregation": split}).ways)
+    asked = dict(configurations_of({**base, "disaggregation": split}).ways)
     assert list(asked) == ["static", "dynamic", "continuous", "disaggregated"]
     assert asked["continuous"].replicas == 3 and asked["continuous"].disaggregation is None
     assert asked["disaggregated"].disaggregation is not None
     with pytest.raises(BadRequest, match="unlike layouts"):
-        comparing_of({**base, "disaggregation": {**split, "decode": {"tp": 2}}})
+        configurations_of({**base, "disaggregation": {**split, "decode": {"tp": 2}}})
 
 
 def test_any_two_options() -> None:
@@ -73,7 +73,7 @@ def test_any_two_options() -> None:
 
 
 def test_a_way_lays_mappings_over_the_base_field_by_field() -> None:
-    asked = comparing_of({**CASE, "engine_options": {"max_num_seqs": 64}, "ways": {
+    asked = configurations_of({**CASE, "engine_options": {"max_num_seqs": 64}, "ways": {
         "a": {"engine_options": {"max_num_batched_tokens": 512}}, "b": None,
     }})  # fmt: skip
     assert asked.ways[0][1].engine_options == {"max_num_seqs": 64, "max_num_batched_tokens": 512}
@@ -99,8 +99,8 @@ def test_what_is_no_comparison_is_one_sentence(changes: dict[str, Any], named: s
 
 
 def test_why_pools_apart_are_missing_is_said() -> None:
-    alone = comparing_of({**CASE, "replicas": 1})
-    clients = comparing_of({**CASE, "traffic": {"profile": "chat", "concurrency": "8"}})
+    alone = configurations_of({**CASE, "replicas": 1})
+    clients = configurations_of({**CASE, "traffic": {"profile": "chat", "concurrency": "8"}})
     assert len(alone.ways) == len(clients.ways) == 3
     assert "two replicas" in alone.notes[-1] and "need a rate" in clients.notes[-1]
 
@@ -119,7 +119,7 @@ def test_a_run_that_is_broken_off_ends_the_comparison() -> None:
     def stop(_: int, __: int) -> None:
         raise KeyboardInterrupt
 
-    found = compare(comparing_of(CASE), watch=stop)
+    found = compare(configurations_of(CASE), watch=stop)
     assert found.partial and found.sides == ("static",) and "partial" in found.sentence
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.domain.precision import Precision
-from tonnage.planning.own.placement import Shares, place_layers, shares_of, smallest
+from tonnage.planning.own.placement import Shares, place_layers, shares_of, smallest_placement
 
 
 def counted(name: str, weights: str = "gguf-q4_k_m") -> Shares:
@@ -20,13 +20,13 @@ MIXTURE, DENSE = counted("Qwen/Qwen3-30B-A3B"), counted("Qwen/Qwen3-32B")
 
 def test_nothing_moves_where_there_is_room() -> None:
     for shares in (MIXTURE, DENSE):
-        found = smallest(shares, short_by=-1.0)
+        found = smallest_placement(shares, short_by=-1.0)
         assert found is not None
         assert (found.moved_bytes, found.read_share) == (0.0, 0.0)
 
 
 def test_experts_go_first_and_cost_less_than_their_share() -> None:
-    found = smallest(MIXTURE, short_by=8e9)
+    found = smallest_placement(MIXTURE, short_by=8e9)
     assert found is not None
     assert found.layers == 0
     assert found.moved_bytes >= 8e9
@@ -41,7 +41,7 @@ def test_a_token_of_a_mixture_reads_the_active_share() -> None:
 @given(short=st.floats(1.0, 40e9), more=st.floats(0.0, 10e9))
 @pytest.mark.parametrize("shares", [MIXTURE, DENSE], ids=["mixture", "dense"])
 def test_what_is_moved_is_enough_least_and_monotone(shares: Shares, short: float, more: float) -> None:
-    found, further = smallest(shares, short_by=short), smallest(shares, short_by=short + more)
+    found, further = smallest_placement(shares, short_by=short), smallest_placement(shares, short_by=short + more)
     if found is None:
         assert further is None
         return
@@ -64,4 +64,4 @@ def test_all_layers_are_everything() -> None:
 
 
 def test_too_large_for_any_placement() -> None:
-    assert smallest(DENSE, short_by=1e12) is None
+    assert smallest_placement(DENSE, short_by=1e12) is None

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.catalog.sessions import session_profiles
-from tonnage.catalog.traffic import profiles
+from tonnage.catalog.traffic import profiles, session_profiles
 from tonnage.domain.plan import ServePlan
 from tonnage.errors import BadRequest
 from tonnage.planning.ask import answer

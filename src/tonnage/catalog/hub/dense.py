@@ -16,23 +16,23 @@ from tonnage.catalog.hub.fields import (
     Config,
     attention,
     decoder,
+    field_error,
     first_given,
     flag,
     hidden_size,
+    identical_layers,
     integer,
     integers,
     layer_count,
     mlp,
     optional_integer,
-    same,
     section,
     text,
     windows,
-    wrong,
 )
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model
 
-__all__ = ["DENSE", "block_list", "windowed"]
+__all__ = ["DENSE", "block_list", "group_by_window"]
 
 
 Adapter = Callable[[Config], Model]
@@ -62,7 +62,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     """The file may count layers of multi-token prediction."""
 
 
-def plain(**traits: Any) -> Adapter:
+def flagged_adapter(**traits: Any) -> Adapter:
     """The adapter of a family that a few flags describe (fields of `Traits`)."""
     return partial(_plain, Traits(**traits))
 
@@ -73,9 +73,9 @@ def _plain(t: Traits, c: Config) -> Model:
     feed_forward = mlp(c, gated=t.gated, bias=True) if t.mlp_bias else mlp(c, gated=t.gated)
     norms: dict[str, Any] = {"norms": t.norms, "norm_bias": t.norm_bias}
     layers = (
-        windowed(c, (mixer, feed_forward), every=t.every, **norms)
+        group_by_window(c, (mixer, feed_forward), every=t.every, **norms)
         if t.windowed
-        else same(c, (mixer, feed_forward), **norms)
+        else identical_layers(c, (mixer, feed_forward), **norms)
     )
     return decoder(
         c,
@@ -88,7 +88,7 @@ def _plain(t: Traits, c: Config) -> Model:
     )
 
 
-def windowed(
+def group_by_window(
     c: Config, parts: tuple[Attention, FeedForward], *, every: int | None, **changes: Any
 ) -> Iterator[LayerGroup]:
     """Layers of this mixer and feed-forward that differ only in what their attention sees."""
@@ -102,7 +102,7 @@ def _qwen1(c: Config) -> Model:
     """The first Qwen: its `intermediate_size` is that of both gated matrices together."""
     width = integer(c, "intermediate_size") // 2
     mixer = attention(c, bias=True)
-    return decoder(c, same(c, (mixer, Mlp(intermediate_size=width))))
+    return decoder(c, identical_layers(c, (mixer, Mlp(intermediate_size=width))))
 
 
 def _exaone4(c: Config) -> Model:
@@ -113,13 +113,13 @@ def _exaone4(c: Config) -> Model:
         else ""
     )
     every = len(pattern) or 4
-    return decoder(c, windowed(c, (attention(c, qk_norm=True), mlp(c)), every=every, norms=2))
+    return decoder(c, group_by_window(c, (attention(c, qk_norm=True), mlp(c)), every=every, norms=2))
 
 
 def _gemma3(c: Config) -> Model:
     """Five windowed layers for each full one; query and key norms."""
     pattern = optional_integer(c, "sliding_window_pattern", low=1) or 6
-    layers = windowed(c, (attention(c, qk_norm=True), mlp(c)), every=pattern, norms=4)
+    layers = group_by_window(c, (attention(c, qk_norm=True), mlp(c)), every=pattern, norms=4)
     return decoder(c, layers, tied=True, vocab_size=integer(c, "vocab_size", default=262208))
 
 
@@ -134,12 +134,14 @@ def _falcon(c: Config) -> Model:
     feed_forward = Mlp(intermediate_size=integer(c, "ffn_hidden_size", default=4 * width), gated=False, bias=bias)
     parallel = flag(c, "parallel_attn", default=True)
     norms = integer(c, "num_ln_in_parallel_attn", default=2 if new else 1 if parallel else 2)
-    return decoder(c, same(c, (mixer, feed_forward), norms=norms, norm_bias=True), tied=True, norm_bias=True)
+    return decoder(
+        c, identical_layers(c, (mixer, feed_forward), norms=norms, norm_bias=True), tied=True, norm_bias=True
+    )
 
 
 def _gpt_layers(c: Config, mixer: Attention, width: int, *, biased: bool = True) -> tuple[LayerGroup, ...]:
     feed_forward = Mlp(intermediate_size=width, gated=False, bias=biased)
-    return same(c, (mixer, feed_forward), norm_bias=True)
+    return identical_layers(c, (mixer, feed_forward), norm_bias=True)
 
 
 def _gpt2(c: Config) -> Model:
@@ -163,7 +165,7 @@ def _gpt_bigcode(c: Config) -> Model:
 def _starcoder2(c: Config) -> Model:
     bias = flag(c, "use_bias", default=True)
     mixer, feed_forward = attention(c, bias=bias, output_bias=bias), mlp(c, gated=False, bias=bias)
-    layers = windowed(c, (mixer, feed_forward), every=None, norm_bias=True)
+    layers = group_by_window(c, (mixer, feed_forward), every=None, norm_bias=True)
     return decoder(c, layers, tied=True, norm_bias=True)
 
 
@@ -171,7 +173,7 @@ def _gptj(c: Config) -> Model:
     """GPT-J: one LayerNorm, attention without biases, a biased head."""
     width = integer(c, "n_inner", "intermediate_size", default=4 * hidden_size(c))
     feed_forward = Mlp(intermediate_size=width, gated=False, bias=True)
-    layers = same(c, (attention(c), feed_forward), norms=1, norm_bias=True)
+    layers = identical_layers(c, (attention(c), feed_forward), norms=1, norm_bias=True)
     return decoder(c, layers, norm_bias=True, head_bias=True)
 
 
@@ -208,7 +210,7 @@ def _mpt(c: Config) -> Model:
     kv_heads = integer(settings, "kv_n_heads", default=integer(c, "num_key_value_heads", default=heads))
     mixer = attention(c, num_key_value_heads=kv_heads, bias=bias, output_bias=bias)
     hidden = integer(c, "intermediate_size", default=integer(c, "expansion_ratio", default=4) * width)
-    layers = same(c, (mixer, Mlp(intermediate_size=hidden, gated=False, bias=bias)), norm_bias=bias)
+    layers = identical_layers(c, (mixer, Mlp(intermediate_size=hidden, gated=False, bias=bias)), norm_bias=bias)
     context = integer(c, "max_seq_len", "max_position_embeddings", default=2048)
     learned = flag(c, "learned_pos_emb", default=False) and not flag(settings, "alibi", default=False)
     return decoder(c, layers, tied=True, learned_positions=context if learned else 0, max_context=context)
@@ -219,27 +221,27 @@ def _cohere(c: Config) -> Model:
     base = attention(c)
     normed = (base.num_attention_heads + base.num_key_value_heads) * base.head_dim
     extra = float(normed) if flag(c, "use_qk_norm", default=False) else 0.0
-    layers = same(c, (base, mlp(c)), norms=1, extra_parameters=extra)
+    layers = identical_layers(c, (base, mlp(c)), norms=1, extra_parameters=extra)
     return decoder(c, layers, tied=True)
 
 
 def _cohere2(c: Config) -> Model:
     every = optional_integer(c, "sliding_window_pattern", low=1) or 4
-    return decoder(c, windowed(c, (attention(c), mlp(c)), every=every, norms=1), tied=True)
+    return decoder(c, group_by_window(c, (attention(c), mlp(c)), every=every, norms=1), tied=True)
 
 
 def _olmo2(c: Config) -> Model:
     """OLMo 2 and 3: query and key norms over all heads together; OLMo 3 sees a window in three of four layers."""
     base = attention(c)
     normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
-    return decoder(c, windowed(c, (base, mlp(c)), every=4, extra_parameters=normed))
+    return decoder(c, group_by_window(c, (base, mlp(c)), every=4, extra_parameters=normed))
 
 
 def _stablelm(c: Config) -> Model:
     """StableLM 2: LayerNorm with bias; optional query, key and value biases; parallel blocks have one norm."""
     mixer = attention(c, bias=flag(c, "use_qkv_bias", default=False))
     norms = 1 if flag(c, "use_parallel_residual", default=False) else 2
-    return decoder(c, same(c, (mixer, mlp(c)), norms=norms, norm_bias=True), norm_bias=True)
+    return decoder(c, identical_layers(c, (mixer, mlp(c)), norms=norms, norm_bias=True), norm_bias=True)
 
 
 def _deci(c: Config) -> Model:
@@ -247,7 +249,7 @@ def _deci(c: Config) -> Model:
     count = layer_count(c)
     per_layer = integers(c, "num_key_value_heads_per_layer", length=count)
     if per_layer is None:
-        raise wrong(c, "num_key_value_heads_per_layer", value=None, expected="a number for each layer")
+        raise field_error(c, "num_key_value_heads_per_layer", value=None, expected="a number for each layer")
     layers = (
         LayerGroup(count=1, mixer=attention(c, num_key_value_heads=max(k, 1)), feed_forward=mlp(c)) for k in per_layer
     )
@@ -264,14 +266,14 @@ def _chatglm(c: Config) -> Model:
         bias=flag(c, "add_qkv_bias", default=True),
         head_dim=integer(c, "kv_channels", default=hidden_size(c) // heads),
     )
-    return decoder(c, same(c, (mixer, Mlp(intermediate_size=integer(c, "ffn_hidden_size")))))
+    return decoder(c, identical_layers(c, (mixer, Mlp(intermediate_size=integer(c, "ffn_hidden_size")))))
 
 
 def block_list(c: Config, name: str) -> list[Config]:
     """A list of objects, one for each layer."""
     value = first_given(c, name)
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
-        raise wrong(c, name, value=value, expected="a list of objects, one for each layer")
+        raise field_error(c, name, value=value, expected="a list of objects, one for each layer")
     return [Config(c.file, item, f"{c.prefix}{name}[{index}].") for index, item in enumerate(value)]
 
 
@@ -301,53 +303,58 @@ def _multiplied(feed: Config, width: int) -> int:
     """Two thirds of the multiple of the width, rounded up to 256."""
     multiple = first_given(feed, "ffn_mult")
     if isinstance(multiple, bool) or not isinstance(multiple, int | float) or not 0 < multiple <= 64:
-        raise wrong(feed, "ffn_mult", value=multiple, expected="a number above 0 and up to 64")
+        raise field_error(feed, "ffn_mult", value=multiple, expected="a number above 0 and up to 64")
     return -(-int(2 * multiple * width / 3) // 256) * 256
 
 
 DENSE: Final[dict[str, tuple[str, Adapter]]] = {
-    "llama": ("Llama", plain(output_bias=True)),
-    "mistral": ("Mistral", plain(windowed=True)),
-    "ministral3": ("Mistral", plain(windowed=True)),
-    "smollm3": ("SmolLM3", plain(tied=True)),
+    "llama": ("Llama", flagged_adapter(output_bias=True)),
+    "mistral": ("Mistral", flagged_adapter(windowed=True)),
+    "ministral3": ("Mistral", flagged_adapter(windowed=True)),
+    "smollm3": ("SmolLM3", flagged_adapter(tied=True)),
     "qwen": ("Qwen", _qwen1),
-    "qwen2": ("Qwen2", plain(bias="always")),
-    "qwen3": ("Qwen3", plain(qk_norm=True)),
-    "seed_oss": ("Seed-OSS", plain(bias="unless stated")),
+    "qwen2": ("Qwen2", flagged_adapter(bias="always")),
+    "qwen3": ("Qwen3", flagged_adapter(qk_norm=True)),
+    "seed_oss": ("Seed-OSS", flagged_adapter(bias="unless stated")),
     "exaone4": ("EXAONE", _exaone4),
-    "gemma": ("Gemma", plain(tied=True)),
-    "gemma2": ("Gemma2", plain(windowed=True, every=2, norms=4, tied=True)),
+    "gemma": ("Gemma", flagged_adapter(tied=True)),
+    "gemma2": ("Gemma2", flagged_adapter(windowed=True, every=2, norms=4, tied=True)),
     "gemma3_text": ("Gemma3", _gemma3),
     "phi": (
         "Phi",
-        plain(bias="always", output_bias=True, gated=False, mlp_bias=True, norms=1, norm_bias=True, head_bias=True),
+        flagged_adapter(
+            bias="always", output_bias=True, gated=False, mlp_bias=True, norms=1, norm_bias=True, head_bias=True
+        ),
     ),
-    "phi3": ("Phi3", plain(windowed=True)),
+    "phi3": ("Phi3", flagged_adapter(windowed=True)),
     "falcon": ("Falcon", _falcon),
     "RefinedWeb": ("Falcon", _falcon),
     "RefinedWebModel": ("Falcon", _falcon),
     "gpt2": ("GPT-2", _gpt2),
     "gpt_bigcode": ("StarCoder", _gpt_bigcode),
     "starcoder2": ("StarCoder2", _starcoder2),
-    "gpt_neox": ("GPT-NeoX", plain(bias="unless stated", output_bias=True, gated=False, mlp_bias=True, norm_bias=True)),
+    "gpt_neox": (
+        "GPT-NeoX",
+        flagged_adapter(bias="unless stated", output_bias=True, gated=False, mlp_bias=True, norm_bias=True),
+    ),
     "gptj": ("GPT-J", _gptj),
     "bloom": ("BLOOM", _bloom),
     "opt": ("OPT", _opt),
     "mpt": ("MPT", _mpt),
     "cohere": ("Command-R", _cohere),
     "cohere2": ("Command-R", _cohere2),
-    "olmo": ("OLMo", plain(norms=0, final_norms=0)),
+    "olmo": ("OLMo", flagged_adapter(norms=0, final_norms=0)),
     "olmo2": ("OLMo2", _olmo2),
     "olmo3": ("OLMo3", _olmo2),
-    "granite": ("Granite", plain(tied=True)),
+    "granite": ("Granite", flagged_adapter(tied=True)),
     "stablelm": ("StableLM", _stablelm),
-    "nemotron": ("Nemotron", plain(gated=False, norm_bias=True)),
+    "nemotron": ("Nemotron", flagged_adapter(gated=False, norm_bias=True)),
     "deci": ("DeciLM", _deci),
     "nemotron-nas": ("Nemotron", _nemotron_nas),
     "chatglm": ("GLM", _chatglm),
-    "glm": ("GLM", plain(bias="unless stated")),
-    "glm4": ("GLM", plain(bias="unless stated", norms=4)),
-    "mimo": ("MiMo", plain(bias="unless stated", mtp=True)),
-    "maxtext": ("MaxText", plain(gated=False, tied=True)),
+    "glm": ("GLM", flagged_adapter(bias="unless stated")),
+    "glm4": ("GLM", flagged_adapter(bias="unless stated", norms=4)),
+    "mimo": ("MiMo", flagged_adapter(bias="unless stated", mtp=True)),
+    "maxtext": ("MaxText", flagged_adapter(gated=False, tied=True)),
 }
 """Family and adapter by `model_type`."""

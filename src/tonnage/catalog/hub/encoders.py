@@ -16,12 +16,12 @@ from tonnage.catalog.hub.fields import (
     Config,
     attention,
     flag,
+    fold_layers,
     hidden_size,
     integer,
     layer_count,
     mlp,
     optional_integer,
-    stack,
     text,
 )
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
@@ -111,7 +111,7 @@ def _modernbert(c: Config) -> Model:
     ]
     head = float(width * width + width)
     return _encoder(
-        c, stack(layers), final_norms=2, norm_bias=False, extra_parameters=head, has_head=True, head_bias=True
+        c, fold_layers(layers), final_norms=2, norm_bias=False, extra_parameters=head, has_head=True, head_bias=True
     )
 
 

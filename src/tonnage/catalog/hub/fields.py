@@ -26,7 +26,9 @@ __all__ = [
     "first_given",
     "flag",
     "flags",
+    "fold_layers",
     "hidden_size",
+    "identical_layers",
     "integer",
     "integers",
     "layer_count",
@@ -35,9 +37,7 @@ __all__ = [
     "moe",
     "moe_layers",
     "optional_integer",
-    "same",
     "section",
-    "stack",
     "text",
     "texts",
     "windows",
@@ -69,7 +69,7 @@ def first_given(c: Config, *names: str) -> Any:
     return next((c.data[name] for name in names if c.data.get(name) is not None), None)
 
 
-def wrong(c: Config, name: str, *, value: object, expected: str) -> BadFact:
+def field_error(c: Config, name: str, *, value: object, expected: str) -> BadFact:
     """The sentence about a field that cannot be what it says."""
     found = "is missing" if value is None else f"is '{echo(value)}'"
     return BadFact(f"{c.file}: '{c.prefix}{name}' {found}; expected {expected}")
@@ -80,12 +80,12 @@ def integer(c: Config, *names: str, default: Any = _REQUIRED, low: int = 1) -> i
     value = first_given(c, *names)
     if value is None:
         if default is _REQUIRED:
-            raise wrong(c, names[0], value=None, expected="a whole number")
+            raise field_error(c, names[0], value=None, expected="a whole number")
         return int(default)
     high = MAX_INTEGER.get(names[0], (1 << 31) - 1)
     whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int_or_none(value)
     if not whole or not low <= value <= high:
-        raise wrong(c, _name(c, names), value=value, expected=f"a whole number from {low} to {high}")
+        raise field_error(c, _name(c, names), value=value, expected=f"a whole number from {low} to {high}")
     return int(value)
 
 
@@ -108,7 +108,7 @@ def flag(c: Config, *names: str, default: bool) -> bool:
     if value is None:
         return default
     if not isinstance(value, bool) and value not in (0, 1):
-        raise wrong(c, _name(c, names), value=value, expected="true or false")
+        raise field_error(c, _name(c, names), value=value, expected="true or false")
     return bool(value)
 
 
@@ -118,7 +118,7 @@ def text(c: Config, *names: str, default: str = "") -> str:
     if value is None:
         return default
     if not isinstance(value, str):
-        raise wrong(c, _name(c, names), value=value, expected="a text")
+        raise field_error(c, _name(c, names), value=value, expected="a text")
     return value
 
 
@@ -128,7 +128,7 @@ def texts(c: Config, name: str, *, length: int) -> tuple[str, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list) or len(value) < length or not all(isinstance(item, str) for item in value):
-        raise wrong(c, name, value=value, expected=f"a list of {length} texts, one for each layer")
+        raise field_error(c, name, value=value, expected=f"a list of {length} texts, one for each layer")
     return tuple(value[:length])
 
 
@@ -142,9 +142,9 @@ def integers(c: Config, name: str, *, length: int | None = None) -> tuple[int, .
     many = "a list of whole numbers" if length is None else f"a list of {length} whole numbers, one for each layer"
     listed = isinstance(value, list) and len(value) <= MAX_INTEGER["num_hidden_layers"] * 2
     if not listed or (length is not None and len(value) < length):
-        raise wrong(c, name, value=value, expected=many)
+        raise field_error(c, name, value=value, expected=many)
     if not all(isinstance(item, int) and abs(item) < 1 << 31 for item in value):
-        raise wrong(c, name, value=value, expected=many)
+        raise field_error(c, name, value=value, expected=many)
     return tuple(int(item) for item in (value if length is None else value[:length]))
 
 
@@ -160,7 +160,7 @@ def section(c: Config, *names: str) -> Config | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise wrong(c, _name(c, names), value=value, expected="an object")
+        raise field_error(c, _name(c, names), value=value, expected="an object")
     return Config(c.file, value, f"{c.prefix}{_name(c, names)}.")
 
 
@@ -188,7 +188,7 @@ def attention(c: Config, **changes: Any) -> Attention:
     kv_heads = integer(c, "num_key_value_heads", default=heads)
     width = integer(c, "head_dim", "attention_head_dim", default=max(hidden_size(c) // heads, 1))
     if kv_heads > heads:
-        raise wrong(c, "num_key_value_heads", value=kv_heads, expected=f"at most the {heads} attention heads")
+        raise field_error(c, "num_key_value_heads", value=kv_heads, expected=f"at most the {heads} attention heads")
     facts: dict[str, Any] = {
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
@@ -211,14 +211,14 @@ def moe(c: Config, **changes: Any) -> Moe:
     experts = integer(c, "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
     chosen = integer(c, "num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts", "moe_k")
     if chosen > experts:
-        raise wrong(c, "num_experts_per_tok", value=chosen, expected=f"at most the {experts} experts")
+        raise field_error(c, "num_experts_per_tok", value=chosen, expected=f"at most the {experts} experts")
     facts: dict[str, Any] = {"num_experts": experts, "num_experts_per_tok": chosen, **changes}
     if "moe_intermediate_size" not in facts:
         facts["moe_intermediate_size"] = integer(c, "moe_intermediate_size", "intermediate_size")
     return Moe(**facts)
 
 
-def stack(layers: Iterable[LayerGroup]) -> tuple[LayerGroup, ...]:
+def fold_layers(layers: Iterable[LayerGroup]) -> tuple[LayerGroup, ...]:
     """Layers, each given with its count, folded into groups of identical ones."""
     counts: dict[LayerGroup, int] = {}
     for layer in layers:
@@ -227,7 +227,9 @@ def stack(layers: Iterable[LayerGroup]) -> tuple[LayerGroup, ...]:
     return tuple(msgspec.structs.replace(layer, count=count) for layer, count in counts.items())
 
 
-def same(c: Config, parts: tuple[Mixer | None, FeedForward | None], **changes: Any) -> tuple[LayerGroup, ...]:
+def identical_layers(
+    c: Config, parts: tuple[Mixer | None, FeedForward | None], **changes: Any
+) -> tuple[LayerGroup, ...]:
     """One group of identical layers of this mixer and feed-forward, as many as the file says."""
     mixer, feed_forward = parts
     return (LayerGroup(count=layer_count(c), mixer=mixer, feed_forward=feed_forward, **changes),)
@@ -281,7 +283,7 @@ def decoder(c: Config, layers: Iterable[LayerGroup], *, tied: bool = False, **ch
         "kind": "",
         "hidden_size": hidden_size(c),
         "vocab_size": integer(c, "vocab_size", "padded_vocab_size"),
-        "layers": stack(layers),
+        "layers": fold_layers(layers),
         "tie_word_embeddings": flag(c, "tie_word_embeddings", default=tied),
         "max_context": optional_integer(
             c, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", low=1

@@ -15,10 +15,12 @@ from tonnage.catalog.hub.fields import (
     Config,
     attention,
     decoder,
+    field_error,
     first_given,
     flag,
     flags,
     hidden_size,
+    identical_layers,
     integer,
     integers,
     layer_count,
@@ -26,10 +28,8 @@ from tonnage.catalog.hub.fields import (
     moe,
     moe_layers,
     optional_integer,
-    same,
     text,
     texts,
-    wrong,
 )
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mixer, Mlp, Model, StateSpace
 
@@ -103,7 +103,7 @@ def _nemotron_h(c: Config) -> Model:
         pattern = text(c, "hybrid_override_pattern")
         if len(pattern) < count or set(pattern) - set(_LETTERS):
             expected = f"{count} letters of M (Mamba), * (attention), - (feed-forward), E (experts)"
-            raise wrong(c, "hybrid_override_pattern", value=pattern or None, expected=expected)
+            raise field_error(c, "hybrid_override_pattern", value=pattern or None, expected=expected)
         kinds = tuple(_LETTERS[letter] for letter in pattern[:count])
     blocks = {kind: _nemotron_block(c, kind) for kind in set(kinds)}
     model = decoder(
@@ -121,7 +121,7 @@ def _nemotron_block(c: Config, kind: str) -> LayerGroup:
     if kind == "mlp":
         return LayerGroup(count=1, feed_forward=mlp(c, gated=False), norms=1)
     if kind != "moe":
-        raise wrong(c, "layers_block_type", value=kind, expected="mamba, attention, mlp or moe")
+        raise field_error(c, "layers_block_type", value=kind, expected="mamba, attention, mlp or moe")
     narrow = optional_integer(c, "moe_latent_size", low=1)
     shared = integer(c, "n_shared_experts", default=1, low=0) * integer(
         c, "moe_shared_expert_intermediate_size", default=0, low=0
@@ -160,12 +160,12 @@ def _padded_vocabulary(c: Config) -> int:
 
 
 def _mamba_model(c: Config) -> Model:
-    layers = same(c, (_mamba1(c), None), norms=1)
+    layers = identical_layers(c, (_mamba1(c), None), norms=1)
     return decoder(c, layers, tied=True, max_context=None, vocab_size=_padded_vocabulary(c))
 
 
 def _mamba2_model(c: Config) -> Model:
-    layers = same(c, (_mamba2(c), None), norms=1)
+    layers = identical_layers(c, (_mamba2(c), None), norms=1)
     return decoder(c, layers, tied=True, max_context=None, vocab_size=_padded_vocabulary(c))
 
 
@@ -279,7 +279,7 @@ def _xlstm(c: Config) -> Model:
         kind="xlstm", num_heads=heads, head_dim=width // heads, state_size=max(width // heads // 2, 1), conv_kernel=1
     )
     inner = -(-int(width * 8 / 3) // 64) * 64
-    return decoder(c, same(c, (state, Mlp(intermediate_size=inner))), hidden_size=width)
+    return decoder(c, identical_layers(c, (state, Mlp(intermediate_size=inner))), hidden_size=width)
 
 
 Adapter = Callable[[Config], Model]

@@ -18,6 +18,7 @@ from tonnage.catalog.hub.fields import (
     flag,
     flags,
     hidden_size,
+    identical_layers,
     integer,
     integers,
     layer_count,
@@ -25,7 +26,6 @@ from tonnage.catalog.hub.fields import (
     moe,
     moe_layers,
     optional_integer,
-    same,
     section,
     texts,
     windows,
@@ -50,7 +50,9 @@ def _mixed(
 
 
 def _mixtral(c: Config) -> Model:
-    return decoder(c, same(c, (attention(c), moe(c, moe_intermediate_size=integer(c, "intermediate_size")))))
+    return decoder(
+        c, identical_layers(c, (attention(c), moe(c, moe_intermediate_size=integer(c, "intermediate_size"))))
+    )
 
 
 def _qwen2_moe(c: Config) -> Model:
@@ -68,7 +70,7 @@ def _qwen3_moe(c: Config) -> Model:
 def _phimoe(c: Config) -> Model:
     """Phi-3.5-MoE: LayerNorm, biases in attention and head."""
     bias = flag(c, "attention_bias", default=True)
-    layers = same(c, (attention(c, bias=bias, output_bias=bias), moe(c)), norm_bias=True)
+    layers = identical_layers(c, (attention(c, bias=bias, output_bias=bias), moe(c)), norm_bias=True)
     return decoder(c, layers, norm_bias=True, head_bias=flag(c, "lm_head_bias", default=True))
 
 
@@ -76,7 +78,7 @@ def _olmoe(c: Config) -> Model:
     """Query and key norms over all heads together."""
     base = attention(c)
     normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
-    return decoder(c, same(c, (base, moe(c)), extra_parameters=normed))
+    return decoder(c, identical_layers(c, (base, moe(c)), extra_parameters=normed))
 
 
 def _dbrx(c: Config) -> Model:
@@ -88,23 +90,23 @@ def _dbrx(c: Config) -> Model:
         moe_intermediate_size=integer(feed, "ffn_hidden_size", "moe_intermediate_size", default=3584),
     )
     kv_heads = integer(look, "kv_n_heads", "num_key_value_heads", default=1)
-    return decoder(c, same(c, (attention(c, num_key_value_heads=kv_heads), experts)))
+    return decoder(c, identical_layers(c, (attention(c, num_key_value_heads=kv_heads), experts)))
 
 
 def _arctic(c: Config) -> Model:
     """A dense residual feed-forward of the model's width beside the experts, with its own norm."""
     dense = hidden_size(c) if flag(c, "parallel_attn_mlp_res", default=True) else 0
-    return decoder(c, same(c, (attention(c), moe(c, dense_intermediate_size=dense)), norms=3))
+    return decoder(c, identical_layers(c, (attention(c), moe(c, dense_intermediate_size=dense)), norms=3))
 
 
 def _grok1(c: Config) -> Model:
     """Norms before and after each sub-layer; the embedding is the head."""
-    return decoder(c, same(c, (attention(c), moe(c)), norms=4), tied=True)
+    return decoder(c, identical_layers(c, (attention(c), moe(c)), norms=4), tied=True)
 
 
 def _granitemoe(c: Config) -> Model:
     shared = integer(c, "shared_intermediate_size", default=0, low=0)
-    return decoder(c, same(c, (attention(c), moe(c, shared_intermediate_size=shared))), tied=True)
+    return decoder(c, identical_layers(c, (attention(c), moe(c, shared_intermediate_size=shared))), tied=True)
 
 
 def _ernie(c: Config) -> Model:
@@ -152,7 +154,9 @@ def _minimax_m2(c: Config) -> Model:
     normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
     experts = moe(c, moe_intermediate_size=integer(c, "intermediate_size"), router_bias=True)
     extra = normed if flag(c, "use_qk_norm", default=True) else 0.0
-    return decoder(c, same(c, (base, experts), extra_parameters=extra), mtp_layers=_mtp(c, "num_mtp_modules"))
+    return decoder(
+        c, identical_layers(c, (base, experts), extra_parameters=extra), mtp_layers=_mtp(c, "num_mtp_modules")
+    )
 
 
 def _minimax_m3(c: Config) -> Model:

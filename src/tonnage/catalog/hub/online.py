@@ -20,7 +20,16 @@ from typing import Any, Final, NamedTuple
 from tonnage.catalog.hub.jsonfile import MAX_CONFIG_BYTES, parse_object
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo, nearest
 
-__all__ = ["HubFailure", "Repository", "cached_folder", "fetch", "host", "not_found", "offline_by_choice", "repository"]
+__all__ = [
+    "HubFailure",
+    "Repository",
+    "fetch",
+    "folder_in_cache",
+    "host",
+    "not_found",
+    "offline_by_choice",
+    "repository",
+]
 
 DEFAULT_ENDPOINT: Final = "https://huggingface.co"
 MAX_INDEX_BYTES: Final = 64 << 20
@@ -66,7 +75,7 @@ def offline_by_choice() -> bool:
     return any(os.environ.get(name, "").lower() in _YES for name in ("HF_HUB_OFFLINE", "TONNAGE_OFFLINE"))
 
 
-def cached_folder(repo: Repository) -> Path | None:
+def folder_in_cache(repo: Repository) -> Path | None:
     """The folder in which this machine keeps the repository with its weights; None without them."""
     try:
         from huggingface_hub import try_to_load_from_cache

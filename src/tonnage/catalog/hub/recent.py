@@ -19,6 +19,7 @@ from tonnage.catalog.hub.fields import (
     first_given,
     flag,
     hidden_size,
+    identical_layers,
     integer,
     integers,
     layer_count,
@@ -26,7 +27,6 @@ from tonnage.catalog.hub.fields import (
     moe,
     moe_layers,
     optional_integer,
-    same,
     text,
     texts,
     windows,
@@ -108,7 +108,9 @@ def _hunyuan_moe(c: Config) -> Model:
         moe_intermediate_size=width,
         shared_intermediate_size=first("num_shared_expert") * width,
     )
-    return decoder(c, same(c, (attention(c, qk_norm=flag(c, "use_qk_norm", default=True)), experts)), tied=True)
+    return decoder(
+        c, identical_layers(c, (attention(c, qk_norm=flag(c, "use_qk_norm", default=True)), experts)), tied=True
+    )
 
 
 def _laguna(c: Config) -> Model:
@@ -149,7 +151,7 @@ def _k2_horizon(c: Config) -> Model:
     mixer = attention(c, gated=gated, qk_norm=flag(c, "query_key_norm", default=False))
     values = integer(c, "mova_num_experts", default=0, low=0)
     if not integer(c, "num_experts", default=0, low=0):
-        return decoder(c, same(c, (mixer, mlp(c))))
+        return decoder(c, identical_layers(c, (mixer, mlp(c))))
     width = integer(c, "moe_intermediate_size")
     experts = moe(c, shared_intermediate_size=_shared(c, width), router_bias=flag(c, "moe_gate_bias", default=False))
     layers = []

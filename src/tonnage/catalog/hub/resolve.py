@@ -107,7 +107,7 @@ def _is_folder(text: str) -> bool:
 
 def read_repository(repo: online.Repository, *, offline: bool = False) -> Model:
     """The model as the hub describes it, or as the weights on this machine do when they are here."""
-    folder = online.cached_folder(repo)
+    folder = online.folder_in_cache(repo)
     if folder is not None:
         return msgspec.structs.replace(read_path(folder), id=repo.id)
     data = online.fetch(repo, "config.json", offline=offline)

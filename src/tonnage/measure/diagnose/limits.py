@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from tonnage.domain.diagnosis import Evidence, Fact
 
-__all__ = ["Limit", "enough", "fact"]
+__all__ = ["Limit", "fact", "has_enough_requests"]
 
 
 class Limit(NamedTuple):
@@ -56,6 +56,6 @@ def fact(name: str, value: float, *, unit: str = "share", limit: Limit | None = 
     )
 
 
-def enough(evidence: Evidence) -> bool:
+def has_enough_requests(evidence: Evidence) -> bool:
     """Whether as many requests finished as a mean of them needs."""
     return evidence.requests is not None and evidence.requests >= MIN_REQUESTS

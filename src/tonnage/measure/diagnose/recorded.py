@@ -13,10 +13,10 @@ from tonnage.domain.measurement import Measurement, Point
 from tonnage.domain.train_measurement import StepTimes, TrainMeasurement, TrainRun
 from tonnage.measure.diagnose.limits import fact
 from tonnage.measure.diagnose.window import evidence_of
-from tonnage.measure.knee import meets
+from tonnage.measure.knee import objective_missed
 from tonnage.measure.records import Log
 
-__all__ = ["against", "evidence_of_log", "evidence_of_measurement", "evidence_of_training"]
+__all__ = ["compare_with_record", "evidence_of_log", "evidence_of_measurement", "evidence_of_training"]
 
 
 def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Evidence:
@@ -32,7 +32,7 @@ def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Ev
             failed_share=None if failed is None else 1.0,
         )
     top = points[-1]
-    missed = meets(top, measurement.slo)
+    missed = objective_missed(top, measurement.slo)
     state = top.server
     found = {
         "requests": float(top.completed),
@@ -194,7 +194,7 @@ def _slowest(run: TrainRun) -> float | None:
     return max(times) / median(times) - 1.0
 
 
-def against(now: Measurement, before: Measurement) -> tuple[Fact, ...]:
+def compare_with_record(now: Measurement, before: Measurement) -> tuple[Fact, ...]:
     """How much worse the same loads are than they were: longer latency, lower throughput, as shares."""
     old = {(point.rate_per_s, point.concurrency): point for point in before.points}
     found: list[Fact] = []

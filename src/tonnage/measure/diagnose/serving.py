@@ -9,7 +9,7 @@ from tonnage.domain.diagnosis import Evidence, Fact, Missing, Verdict
 from tonnage.domain.engine_spec import ServerMetrics
 from tonnage.engines.registry import server_metrics
 from tonnage.measure.diagnose import limits
-from tonnage.measure.diagnose.limits import enough, fact
+from tonnage.measure.diagnose.limits import fact, has_enough_requests
 from tonnage.units import show
 
 __all__ = ["RULES"]
@@ -107,7 +107,7 @@ def queueing(e: Evidence) -> Found:
     if share is None and e.waiting is None:
         return Missing(verdict="queueing", needs="time or requests in the queue", how=_how_queue(e.engine))
     facts: list[Fact] = []
-    long = share is not None and enough(e) and share >= limits.QUEUED.value
+    long = share is not None and has_enough_requests(e) and share >= limits.QUEUED.value
     many = e.waiting is not None and e.waiting >= limits.WAITING.value and (e.samples or 0) > 1
     if not (long or many):
         return None

@@ -16,7 +16,12 @@ from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.client import key_of
 from tonnage.measure.diagnose.judge import judge
 from tonnage.measure.diagnose.pages import is_prometheus, readings_between, watch_page
-from tonnage.measure.diagnose.recorded import against, evidence_of_log, evidence_of_measurement, evidence_of_training
+from tonnage.measure.diagnose.recorded import (
+    compare_with_record,
+    evidence_of_log,
+    evidence_of_measurement,
+    evidence_of_training,
+)
 from tonnage.measure.diagnose.window import evidence_of, merge_readings
 from tonnage.measure.files import read_whole, refuse_heavy
 from tonnage.measure.history import entries, entry, place_of
@@ -75,7 +80,7 @@ def diagnose(
     found = merge_readings([evidence_from(source, watch=watch) for source in sources])
     if baseline is not None:
         now = _measured(sources[0])
-        found = replace(found, baseline=against(now, _before(now, baseline)))
+        found = replace(found, baseline=compare_with_record(now, _before(now, baseline)))
     return judge(replace(found, **known) if known else found)
 
 

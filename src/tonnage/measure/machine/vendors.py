@@ -21,7 +21,15 @@ from tonnage.errors import BadFact, echo
 from tonnage.measure.machine.text import MOST_DEVICES, check_size, json_object, number_in
 from tonnage.units import GB, GiB, MiB
 
-__all__ = ["amd_smi", "grouped", "nvidia_smi_csv", "nvidia_smi_list", "nvidia_smi_xml", "rocm_smi", "system_profiler"]
+__all__ = [
+    "amd_smi",
+    "group_devices",
+    "nvidia_smi_csv",
+    "nvidia_smi_list",
+    "nvidia_smi_xml",
+    "rocm_smi",
+    "system_profiler",
+]
 
 _LISTED: Final = re.compile(r"^GPU \d+: (.+?) \(UUID: ", re.MULTILINE)
 _PLACEHOLDERS: Final = {"", "n/a", "[n/a]", "not supported", "[not supported]", "unknown"}
@@ -51,7 +59,7 @@ def nvidia_smi_xml(text: str) -> Inventory:
         (gpu.findtext("product_name") or "", _mebibytes(gpu.findtext("fb_memory_usage/total")))
         for gpu in root.iter("gpu")
     ]
-    return Inventory(evidence=tool, devices=grouped(found))
+    return Inventory(evidence=tool, devices=group_devices(found))
 
 
 def nvidia_smi_csv(text: str) -> Inventory:
@@ -82,7 +90,7 @@ def nvidia_smi_csv(text: str) -> Inventory:
         for row in rows[1:]
         if len(row) > name
     ]
-    return Inventory(evidence=tool, devices=grouped(found))
+    return Inventory(evidence=tool, devices=group_devices(found))
 
 
 def nvidia_smi_list(text: str) -> Inventory:
@@ -97,7 +105,7 @@ def nvidia_smi_list(text: str) -> Inventory:
     names = _LISTED.findall(check_size(text, tool="nvidia-smi -L"))
     if not names:
         raise BadFact("nvidia-smi -L: no line such as 'GPU 0: NVIDIA L4 (UUID: …)'")
-    return Inventory(evidence="nvidia-smi -L", devices=grouped((name, None) for name in names))
+    return Inventory(evidence="nvidia-smi -L", devices=group_devices((name, None) for name in names))
 
 
 def rocm_smi(text: str) -> Inventory:
@@ -119,7 +127,7 @@ def rocm_smi(text: str) -> Inventory:
         found.append((name, total))
     if not any(name for name, _ in found):
         raise BadFact(f"{tool}: no card has a 'Card Series' or 'Device Name'; run it with --showproductname as well")
-    return Inventory(evidence=tool, devices=grouped(found))
+    return Inventory(evidence=tool, devices=group_devices(found))
 
 
 def amd_smi(text: str) -> Inventory:
@@ -146,7 +154,7 @@ def amd_smi(text: str) -> Inventory:
         unit = _VRAM_UNITS.get(str(size.get("unit", "MB")).lower(), MiB)
         amount = number_in(size.get("value", ""))
         found.append((str(asic.get("market_name", "")), None if amount is None else amount * unit))
-    devices = grouped(found)
+    devices = group_devices(found)
     if not devices:
         raise BadFact(f"{tool}: no GPU has asic.market_name; run `amd-smi static --asic --vram --json`")
     return Inventory(evidence=tool, devices=devices)
@@ -176,7 +184,7 @@ def system_profiler(text: str) -> Inventory:
     cores = number_in(processors)
     return Inventory(
         evidence=tool,
-        devices=grouped((name, memory if own else None) for name in names),
+        devices=group_devices((name, memory if own else None) for name in names),
         cpu=chip,
         cores=None if cores is None else int(cores),
         host_memory_bytes=memory,
@@ -184,7 +192,7 @@ def system_profiler(text: str) -> Inventory:
     )
 
 
-def grouped(found: Iterable[tuple[str, float | None]], *, node: str = "") -> tuple[DeviceGroup, ...]:
+def group_devices(found: Iterable[tuple[str, float | None]], *, node: str = "") -> tuple[DeviceGroup, ...]:
     """Equal devices together, in the order they come; those without a name are left out."""
     counts: dict[tuple[str, float | None], int] = {}
     for number, (name, memory) in enumerate(found):

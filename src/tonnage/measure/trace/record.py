@@ -18,7 +18,16 @@ from msgspec.structs import replace
 from tonnage.domain.profile import Moment, TracedOperator
 from tonnage.measure.trace.operators import SKIPPED, Call, traced_operator
 
-__all__ = ["Book", "book_of", "frontier", "hold", "merge_operators", "settle", "storage_key", "written_down"]
+__all__ = [
+    "Book",
+    "book_of",
+    "count_held_tensors",
+    "frontier",
+    "merge_operators",
+    "record_calls",
+    "settle_gradient",
+    "storage_key",
+]
 
 Book = dict[str, Any]
 """The notebook of one pass: operators, unknown names, what is alive, what is held now, every amount ever held."""
@@ -55,7 +64,7 @@ def book_of(torch: Any, *, samples: int, weights: frozenset[int]) -> Book:
 
 
 @contextmanager
-def written_down(book: Book) -> Iterator[None]:
+def record_calls(book: Book) -> Iterator[None]:
     """Writes down what runs inside."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -69,13 +78,13 @@ def written_down(book: Book) -> Iterator[None]:
         yield
 
 
-def hold(book: Book, tensors: Any) -> None:
+def count_held_tensors(book: Book, tensors: Any) -> None:
     """Counts tensors that are there before the first call: the inputs."""
     for tensor in _tensors(book["torch"], tensors):
         _born(book, tensor)
 
 
-def settle(book: Book, gradient: Any) -> None:
+def settle_gradient(book: Book, gradient: Any) -> None:
     """Moves a parameter's gradient to what does not grow with the batch, since its birth."""
     key = storage_key(gradient)
     part, amount, birth = book["alive"].get(key, (_FIXED, 0.0, 0))

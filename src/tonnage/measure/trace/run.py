@@ -21,12 +21,12 @@ from tonnage.measure.trace.load import Given, InputSpec, load
 from tonnage.measure.trace.record import (
     Book,
     book_of,
+    count_held_tensors,
     frontier,
-    hold,
     merge_operators,
-    settle,
+    record_calls,
+    settle_gradient,
     storage_key,
-    written_down,
 )
 
 __all__ = ["trace_module", "trace_named"]
@@ -235,9 +235,9 @@ def _samples(torch: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> 
 
 def _infer(torch: Any, module: Any, *, args: tuple[Any, ...], keywords: dict[str, Any], book: Book, name: str) -> None:
     module.eval()
-    hold(book, (args, keywords))
+    count_held_tensors(book, (args, keywords))
     try:
-        with torch.no_grad(), written_down(book):
+        with torch.no_grad(), record_calls(book):
             out = module(*args, **keywords)
             del out
     except TonnageError:
@@ -263,10 +263,10 @@ def _train(
     module.train()
     for parameter in module.parameters():
         if parameter.requires_grad:
-            parameter.register_post_accumulate_grad_hook(lambda p: settle(book, p.grad))
-    hold(book, (args, keywords))
+            parameter.register_post_accumulate_grad_hook(lambda p: settle_gradient(book, p.grad))
+    count_held_tensors(book, (args, keywords))
     try:
-        with written_down(book):
+        with record_calls(book):
             out = module(*args, **keywords)
             loss, note = _loss(torch, out)
             del out

@@ -18,7 +18,17 @@ from typing import Any, NamedTuple
 
 from tonnage.measure.train.records import Held
 
-__all__ = ["Clock", "Timeline", "clock_of", "enter", "finish_step", "held_of", "leave", "phases_of", "timeline"]
+__all__ = [
+    "Clock",
+    "Timeline",
+    "clock_of",
+    "end_phase",
+    "enter",
+    "finish_step",
+    "memory_of_rank",
+    "phases_of",
+    "timeline",
+]
 
 
 class Clock(NamedTuple):
@@ -64,7 +74,7 @@ def enter(line: Timeline, phase: str) -> None:
     line.marks.append((phase, line.clock.now()))
 
 
-def leave(line: Timeline) -> None:
+def end_phase(line: Timeline) -> None:
     """The innermost phase ends; the one around it goes on."""
     if len(line.stack) > 1:
         line.stack.pop()
@@ -88,7 +98,7 @@ def phases_of(clock: Clock, marks: list[tuple[str, Any]]) -> dict[str, float]:
     return found
 
 
-def held_of(torch: Any, modules: Mapping[str, Any]) -> Held:
+def memory_of_rank(torch: Any, modules: Mapping[str, Any]) -> Held:
     """Memory of this rank; `modules` are the outermost module and the optimizer, where they were seen."""
     module, optimizer = modules.get("module"), modules.get("optimizer")
     weights = list(module.parameters()) if module is not None else []

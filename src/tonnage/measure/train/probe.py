@@ -24,7 +24,16 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.errors import BadRequest
-from tonnage.measure.train.clock import Timeline, clock_of, enter, finish_step, held_of, leave, phases_of, timeline
+from tonnage.measure.train.clock import (
+    Timeline,
+    clock_of,
+    end_phase,
+    enter,
+    finish_step,
+    memory_of_rank,
+    phases_of,
+    timeline,
+)
 from tonnage.measure.train.records import Checkpointed, Header, Stepped
 from tonnage.version import __version__
 
@@ -179,7 +188,7 @@ def _inside(state: _State, phase: str) -> Callable[[Any], Any]:
             try:
                 return function(*args, **options)
             finally:
-                leave(state.line)
+                end_phase(state.line)
 
         return timed
 
@@ -205,7 +214,7 @@ def _hook_modules(state: _State) -> None:
             return
         depth[0] -= 1
         if depth[0] == 0:
-            leave(state.line)
+            end_phase(state.line)
             if module.training:
                 state.counts["loss"] = True
                 enter(state.line, "forward")
@@ -220,7 +229,7 @@ def _hook_modules(state: _State) -> None:
 def _close_loss(state: _State) -> None:
     """The loss is done where anything else begins."""
     if state.counts.pop("loss", False):
-        leave(state.line)
+        end_phase(state.line)
 
 
 def _counted(state: _State, module: Any, given: tuple[Any, ...]) -> None:
@@ -262,7 +271,7 @@ def _hook_optimizer(state: _State) -> None:
 
     def after(optimizer: Any, *_: Any) -> None:
         if _mine(state):
-            leave(state.line)
+            end_phase(state.line)
             state.modules.setdefault("optimizer", optimizer)
             if optimizer is state.modules["optimizer"]:  # of several the first ends the step
                 _stepped(state)
@@ -299,7 +308,7 @@ def _data(state: _State, source: Any) -> Iterator[Any]:
         except StopIteration:
             return
         finally:
-            leave(state.line)
+            end_phase(state.line)
         yield item
 
 
@@ -378,7 +387,7 @@ def _stepped(state: _State) -> None:
     _flush(state, keep=1)
     done = state.modules["steps"] = state.modules.get("steps", 0) + 1
     if done == 1 or done % _LOOK_EVERY == 0:
-        state.write(held_of(state.torch, state.modules))
+        state.write(memory_of_rank(state.torch, state.modules))
 
 
 def _reduced(state: _State) -> dict[str, int] | None:

@@ -74,10 +74,10 @@ def adopt(
 def _accelerator(request: Adopt, machine: Machine, additions: Additions) -> str:
     """The accelerator's id: as the user says, as the file says, or as the only offer of its instance type has it."""
     if request.accelerator is not None:
-        return catalog.predictable(request.accelerator, additions).id
+        return catalog.predictable_accelerator(request.accelerator, additions).id
     for name in machine.accelerators:
         try:
-            return catalog.predictable(name, additions).id
+            return catalog.predictable_accelerator(name, additions).id
         except TonnageError:
             continue
     offered = {
@@ -85,7 +85,7 @@ def _accelerator(request: Adopt, machine: Machine, additions: Additions) -> str:
         if machine.instance_type and offer.instance_type.lower() == machine.instance_type.lower()
     }  # fmt: skip
     if len(offered) == 1:
-        return catalog.predictable(offered.pop(), additions).id
+        return catalog.predictable_accelerator(offered.pop(), additions).id
     said = (
         f"says '{machine.words}', which names no accelerator of the catalogue"
         if machine.words

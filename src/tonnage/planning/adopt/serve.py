@@ -24,7 +24,7 @@ from tonnage.engines.registry import planned_engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.adopt.found import Found
 from tonnage.planning.core.header import Infeasible, model_facts, provenance
-from tonnage.planning.deployment import settled_precision
+from tonnage.planning.deployment import resolve_precision
 from tonnage.planning.serve import narrative
 from tonnage.planning.serve.option import add_costs, bills_of, option_of
 from tonnage.planning.serve.plan import outcome_of, plan_serve
@@ -201,7 +201,7 @@ def _configuration(
 
 def _precision(running: Running, model: Model) -> Precision:
     """The formats that run: the checkpoint's own, but for what the file sets."""
-    own = settled_precision(None, model)
+    own = resolve_precision(None, model)
     stated = running.value("weights") or _format(str(running.value("quantization") or ""))
     kv = _format(str(running.value("kv") or ""))
     dtype = _format(str(running.value("dtype") or ""))

@@ -9,11 +9,10 @@ from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, TradeOff
 from tonnage.domain.model import Model
 from tonnage.domain.requests.serve import Batch
-from tonnage.optimize.frontier import frontier
 from tonnage.planning.batch.option import Found, Work
 from tonnage.planning.batch.runs import JobRun, Place, run_on
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, nearness
-from tonnage.planning.core.ranking import whole_percent
+from tonnage.planning.core.ranking import frontier, whole_percent
 from tonnage.units import show
 
 MAX_KINDS: Final = 8
@@ -24,8 +23,8 @@ __all__ = [
     "arithmetic",
     "assumptions",
     "card_for_card",
-    "lead",
-    "led_by",
+    "describe_option",
+    "lead_reason",
     "risk",
     "sentence",
     "spot_against",
@@ -59,14 +58,14 @@ def sentence(request: Batch, options: tuple[BatchOption, ...], *, binding: Verdi
     )
 
 
-def led_by(option: BatchOption) -> str:
+def describe_option(option: BatchOption) -> str:
     """An option in a few words."""
     name = f"{option.accelerators} x {option.configuration.accelerator}"
     when = f"in {show(option.wall_s.value, 's')} ({option.bill.term})"
     return f"{name} for {show(option.cost.value, 'USD')} {when}"
 
 
-def lead(first: BatchOption, *, request: Batch) -> str:
+def lead_reason(first: BatchOption, *, request: Batch) -> str:
     """Why the first option leads."""
     if first.chance is None:
         return "cheapest (no deadline given)"

@@ -78,7 +78,7 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         an answer: `feasible` is False and `binding` says what would.
     """
     plan = partial(_planned, additions=additions, today=today or date.today())
-    return answer_or_relax(request, plan, led_by=narrative.led_by)
+    return answer_or_relax(request, plan, led_by=narrative.describe_option)
 
 
 def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
@@ -151,7 +151,7 @@ def _with_verdicts(request: Batch, options: list[BatchOption]) -> tuple[BatchOpt
         return ()
     return with_verdicts(
         tuple(options),
-        lead=narrative.lead(options[0], request=request),
+        lead=narrative.lead_reason(options[0], request=request),
         arithmetic=narrative.arithmetic,
         risk=narrative.risk,
     )

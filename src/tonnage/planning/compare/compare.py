@@ -22,7 +22,7 @@ from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.simulate.simulate import simulate
 from tonnage.units import show
 
-__all__ = ["DYNAMIC_WAIT", "MAX_SIDES", "compare", "compare_figures", "comparing_of", "figures_of"]
+__all__ = ["DYNAMIC_WAIT", "MAX_SIDES", "compare", "compare_figures", "configurations_of", "figures_of"]
 
 MAX_SIDES: Final = 12
 DYNAMIC_WAIT: Final = "50 ms"
@@ -31,7 +31,7 @@ MAX_SPLITS: Final = 7
 """Divisions of the replicas into prefill and decode that are tried; more are spread evenly."""
 
 
-def comparing_of(fields: Mapping[str, Any]) -> Comparing:
+def configurations_of(fields: Mapping[str, Any]) -> Comparing:
     """
     The ways that a file or a set of flags asks for: `ways`, a mapping of name -> changed fields, or those by default.
 

@@ -18,7 +18,7 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.ask import answer, kind_of
 from tonnage.planning.check import Comparable, figures
-from tonnage.planning.compare.compare import MAX_SIDES, Figure, compare, compare_figures, comparing_of
+from tonnage.planning.compare.compare import MAX_SIDES, Figure, compare, compare_figures, configurations_of
 from tonnage.planning.files import read_mapping, read_text
 from tonnage.planning.plans import SCHEMA_1, read_plan
 from tonnage.planning.predict.case_lines import case_of_object, raw_cases
@@ -68,7 +68,7 @@ def compare_files(
     contents = [content for _, _, content in sides]
     (sort,) = sorts
     if sort == "simulation" and len(sides) == 1:
-        return compare(comparing_of(contents[0]), additions=additions, watch=watch)
+        return compare(configurations_of(contents[0]), additions=additions, watch=watch)
     if len(sides) < 2:
         raise BadRequest(f"'{echo(paths[0])}' holds one {sort}; name a second file to compare it with")
     if sort == "simulation":

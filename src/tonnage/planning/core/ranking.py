@@ -1,4 +1,4 @@
-"""The order of options said once: why the first leads, what others cost against it, and which cannot be told apart."""
+"""The order of options, said once: why the first leads, what others cost, which cannot be told apart; the frontier."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Configuration
 from tonnage.domain.train_plan import TrainConfiguration
-from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within
+from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within_text
 
-__all__ = ["RankedOption", "at_risk", "surely_cheapest", "tie_with_first", "whole_percent", "with_verdicts"]
+__all__ = ["RankedOption", "at_risk", "frontier", "surely_cheapest", "tie_with_first", "whole_percent", "with_verdicts"]
 
 
 class RankedOption(Protocol):
@@ -33,6 +33,26 @@ class RankedOption(Protocol):
 
 
 Option = TypeVar("Option", bound=RankedOption)
+Point = TypeVar("Point")
+
+
+def frontier(options: Sequence[Point], *, objectives: Sequence[Callable[[Point], float]]) -> tuple[int, ...]:
+    """
+    Indices of options that are not dominated, in the given order; smaller is better in every objective.
+
+    One option dominates another when it is no worse in all objectives and better in one. Cost is
+    O(n f) for f options on the frontier.
+    """
+    points = [tuple(objective(option) for objective in objectives) for option in options]
+    kept: list[int] = []
+    for index in sorted(range(len(points)), key=points.__getitem__):
+        if not any(_dominates(points[other], points[index]) for other in kept):
+            kept.append(index)
+    return tuple(sorted(kept))
+
+
+def _dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 
 def whole_percent(share: float) -> str:
@@ -89,7 +109,7 @@ def with_verdicts(
     said = [_changed(first, verdict="; ".join(filter(None, (lead, risk(first), arithmetic(first)))))]
     for option in options[1:]:
         tie = tie_with_first(option, first, ranked_by=ranked_by)
-        known = within(tie)
+        known = within_text(tie)
         against = ratios(option, known) if ratios else f"{_over(option, first):.2f}x the first's cost{known}"
         verdict = "; ".join(filter(None, (against, risk(option), arithmetic(option))))
         said.append(_changed(option, verdict=verdict, ties=tie is not None))

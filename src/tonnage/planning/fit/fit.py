@@ -24,7 +24,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
 from tonnage.engines.registry import assumptions, unsupported_reason
 from tonnage.errors import BadRequest
-from tonnage.optimize.frontier import largest_whole
+from tonnage.optimize.largest import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import checkpoint_precision
 from tonnage.physics.parameters import active_parameters, parameters
@@ -57,7 +57,7 @@ def fit_model(model: Model, request: FitRequest, *, additions: Additions = NOTHI
     """The same for a model already at hand."""
     _check_context(model, request)
     _check_samples(model, request)
-    named = [catalog.predictable(name, additions) for name in request.accelerators]
+    named = [catalog.predictable_accelerator(name, additions) for name in request.accelerators]
     said = [catalog.ambiguity(name, additions) for name in request.accelerators] + [*map(catalog.status_note, named)]
     row, search = _faces(model, request, additions=additions)
     if named:
@@ -235,7 +235,7 @@ def largest_model(request: FitRequest, *, additions: Additions = NOTHING) -> Fit
     """Downloadable models that fit, best first; the first answered in full, the largest bare size beside it."""
     if len(request.accelerators) != 1:
         raise BadRequest("--solve model needs exactly one --accelerator to fill")
-    named = catalog.predictable(request.accelerators[0], additions)
+    named = catalog.predictable_accelerator(request.accelerators[0], additions)
     known = _downloadable(additions)
     found = [model for model in known if _model_fits(model, named, request)]
     if not found:

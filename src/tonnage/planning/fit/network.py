@@ -15,7 +15,7 @@ from tonnage.domain.case import InferCase
 from tonnage.domain.fit import FitRequest, FitRow, Largest
 from tonnage.domain.model import Model
 from tonnage.errors import BadRequest
-from tonnage.optimize.frontier import largest_whole
+from tonnage.optimize.largest import largest_whole
 from tonnage.units import show
 
 __all__ = ["PRECISION", "is_network", "network_row", "samples_of", "smallest_network"]

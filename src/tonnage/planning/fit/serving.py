@@ -18,7 +18,7 @@ from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.engines.registry import defaults, engine_spec, resolve_engine, unsupported_reason
 from tonnage.errors import BadRequest
-from tonnage.optimize.frontier import largest_whole
+from tonnage.optimize.largest import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool

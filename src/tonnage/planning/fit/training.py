@@ -20,7 +20,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.training import Method, Recompute
 from tonnage.errors import BadRequest
-from tonnage.optimize.frontier import largest_whole
+from tonnage.optimize.largest import largest_whole
 from tonnage.physics.memory import checkpoint_precision, weight_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes

@@ -24,10 +24,10 @@ __all__ = [
     "Beside",
     "Other",
     "alternatives",
-    "binds",
+    "binding_limits",
     "bound_scale",
-    "cheaper",
-    "ends",
+    "cheaper_alternative",
+    "cost_range",
     "nobody_serves",
     "over_budget",
     "over_kinds",
@@ -50,7 +50,7 @@ def _usd_per_month(problem: FleetProblem, fleet: Fleet) -> float:
     return fleet.cost / sum(problem.hours) * HOURS_PER_MONTH
 
 
-def ends(
+def cost_range(
     asked: FleetContext, solution: tuple[FleetProblem, tuple[Candidate | None, ...], Fleet]
 ) -> tuple[float | None, float | None]:
     """
@@ -130,7 +130,7 @@ def alternatives(beside: Beside) -> tuple[Other, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def cheaper(found: Iterable[Other], fleet: Fleet) -> Other | None:
+def cheaper_alternative(found: Iterable[Other], fleet: Fleet) -> Other | None:
     """
     The cheapest of other fleets that costs less than the answer and does all that the answer must.
 
@@ -252,7 +252,7 @@ def _without_terms(asked: FleetContext, terms: tuple[str, ...]) -> FleetContext:
     return replace(asked, held=held)
 
 
-def binds(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetLimit, ...]:
+def binding_limits(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetLimit, ...]:
     """Limits that are used up, and what more of each would save in a month."""
     cost, scale = fleet.cost, bound_scale(problem, fleet)
     trials: list[tuple[str, str, FleetProblem]] = []

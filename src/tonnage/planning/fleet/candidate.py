@@ -28,7 +28,7 @@ from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.header import Infeasible
-from tonnage.planning.fleet.requests import drawn_for, of_bucket
+from tonnage.planning.fleet.requests import draw_for_workload, of_bucket
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.predict.inference import Times
 from tonnage.planning.quality import apply_quality_floor
@@ -43,11 +43,11 @@ __all__ = [
     "Candidate",
     "candidates",
     "cost_per_unit",
+    "fits_machine",
     "is_dominated_instance",
+    "keep_near_least",
     "lengths_served",
     "simulate_chances",
-    "usable",
-    "worth",
 ]
 
 
@@ -94,7 +94,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         return sum(share for share, _ in able) / sum(share / rate for share, rate in able) if able else 0.0
 
 
-def usable(chance: Candidate, held: Stock) -> bool:
+def fits_machine(chance: Candidate, held: Stock) -> bool:
     """Whether replicas of a chance fit on machines of a kind."""
     count = held.offer.count
     whole = count >= chance.ranks or (count == chance.site.per_node and chance.ranks % count == 0)
@@ -127,13 +127,13 @@ def is_dominated_instance(one: Stock, machines: list[Stock], *, found: list[Cand
     """Whether a smaller instance of the same kind holds the same replicas at no higher price of each accelerator."""
     if one.own or one.host_only:
         return False
-    mine = {chance.name for chance in found if usable(chance, one)}
+    mine = {chance.name for chance in found if fits_machine(chance, one)}
     return not mine or any(
         other.site is one.site
         and not other.own
         and other.offer.count < one.offer.count
         and other.users >= one.users
-        and mine <= {chance.name for chance in found if usable(chance, other)}
+        and mine <= {chance.name for chance in found if fits_machine(chance, other)}
         and all(_each(other, term) <= _each(one, term) * (1.0 + 1e-3) for term in one.terms)
         for other in machines
     )
@@ -289,13 +289,13 @@ def _best(workload: FleetWorkload, here: list[Candidate]) -> list[Candidate]:
     return kept
 
 
-def worth(
+def keep_near_least(
     request: FleetRequest, held: tuple[Stock, ...], *, found: list[Candidate]
 ) -> tuple[tuple[Stock, ...], list[Candidate], set[str]]:
     """Machines and chances whose cost is not far from the least, and the chances near enough to be simulated."""
     least: dict[tuple[int, int], float] = {}
     least_whole: dict[int, float] = {}
-    pairs = [(chance, one) for chance in found for one in held if usable(chance, one)]
+    pairs = [(chance, one) for chance in found for one in held if fits_machine(chance, one)]
     for chance, one in pairs:
         if one.own:  # what is paid for is no yardstick for what is not
             continue
@@ -334,7 +334,7 @@ def _simulated(request: FleetRequest, chance: Candidate, *, known: dict[int, tup
     workload = request.workloads[chance.workload]
     assert workload.serve is not None
     if chance.workload not in known:
-        known[chance.workload] = drawn_for(workload)
+        known[chance.workload] = draw_for_workload(workload)
     requests, which = known[chance.workload]
     rates = []
     for bucket, point in enumerate(chance.points):

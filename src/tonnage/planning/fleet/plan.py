@@ -21,7 +21,7 @@ from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet, least_cost, takes_long
 from tonnage.planning.core.header import Infeasible, by_reason
 from tonnage.planning.fleet import alternatives, narrative
-from tonnage.planning.fleet.candidate import Candidate, candidates, simulate_chances, worth
+from tonnage.planning.fleet.candidate import Candidate, candidates, keep_near_least, simulate_chances
 from tonnage.planning.fleet.hours import hours_of
 from tonnage.planning.fleet.narrative import bill_of, instances_of, kinds_of, replicas_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of
@@ -82,7 +82,7 @@ def plan_fleet(
         found += mine
         missed[number] = misses
         evaluated += looked
-    machines, found, near = worth(request, held, found=found)
+    machines, found, near = keep_near_least(request, held, found=found)
     asked = FleetContext(
         request=request,
         hours=hours_of(request),
@@ -140,7 +140,7 @@ def _bettered(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlter
     refused: dict[str, str] = {}
     found = _beside(settled, tried)
     for _ in range(ADOPTED):
-        better = alternatives.cheaper([one for one in found if one.row.name not in refused], settled[1][2])
+        better = alternatives.cheaper_alternative([one for one in found if one.row.name not in refused], settled[1][2])
         if better is None or better.fleet is None:
             break
         before = settled[1][0]
@@ -294,7 +294,7 @@ def _surer(asked: FleetContext, names: set[str], known: Known) -> FleetContext:
 def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative, ...]) -> FleetPlan:
     asked, solution, checks = settled
     problem, behind, fleet = solution
-    bill = bill_of(asked, problem, fleet=fleet, ends=alternatives.ends(asked, solution))
+    bill = bill_of(asked, problem, fleet=fleet, ends=alternatives.cost_range(asked, solution))
     request = asked.request
     mean = bill.value / HOURS_PER_MONTH
     over = alternatives.over_budget(request, mean)
@@ -307,7 +307,7 @@ def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative
         replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
         checks=checks,
         alternatives=beside,
-        binds=() if request.quick else alternatives.binds(asked, problem, fleet=fleet),
+        binds=() if request.quick else alternatives.binding_limits(asked, problem, fleet=fleet),
         binding=over,
     )
     return replace(plan, sentence=narrative.sentence(plan) if over is None else narrative.refusal(over))

@@ -8,7 +8,7 @@ import msgspec
 
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
 from tonnage.optimize.fleet import FleetProblem, Pool, Way
-from tonnage.planning.fleet.candidate import Candidate, usable
+from tonnage.planning.fleet.candidate import Candidate, fits_machine
 from tonnage.planning.fleet.hours import Hours
 from tonnage.planning.fleet.stock import Stock, machine_of, quotas_on
 from tonnage.planning.host import serving_processes
@@ -48,7 +48,7 @@ def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | Non
         if m not in keep:
             continue
         for chance in asked.chances:
-            if not usable(chance, held):
+            if not fits_machine(chance, held):
                 continue
             ways.append(
                 Way(

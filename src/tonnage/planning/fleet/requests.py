@@ -13,7 +13,7 @@ from tonnage.simulation.simulated import Requests
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["cut", "drawn_for", "of_bucket"]
+__all__ = ["cut", "draw_for_workload", "of_bucket"]
 
 SEED = 20261121
 
@@ -50,7 +50,7 @@ def cut(serve: Serve, number: int) -> tuple[Bucket, ...]:
     return tuple(found)
 
 
-def drawn_for(workload: FleetWorkload) -> tuple[Requests, Any]:
+def draw_for_workload(workload: FleetWorkload) -> tuple[Requests, Any]:
     """The workload's requests at a nominal rate, and the bucket each belongs to."""
     import numpy as np
 

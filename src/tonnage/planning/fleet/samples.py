@@ -27,11 +27,11 @@ from tonnage.errors import TonnageError
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.stock import Stock
-from tonnage.planning.infer.plan import BATCHES, case_of, engine_on, mean_latency_s, no_unit, refused_text
+from tonnage.planning.infer.plan import BATCHES, case_of, engine_on, mean_latency_s, no_unit, refuse_text_models
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planning.sites import Site
 
-__all__ = ["sample_candidates", "served_s"]
+__all__ = ["sample_candidates", "service_s"]
 
 
 def sample_candidates(
@@ -42,7 +42,7 @@ def sample_candidates(
     asked = workload.infer
     assert asked is not None
     model = resolve(asked.model, additions=additions)
-    refused_text(asked, model)
+    refuse_text_models(asked, model)
     found: list[Candidate] = []
     missed: list[Infeasible] = []
     sites = {id(one.site): one.site for one in held if not one.host_only and number in one.users}
@@ -141,7 +141,7 @@ def waits_s(asked: Infer, times: Times, *, each: float) -> float:
     return mean_latency_s(msgspec.structs.replace(asked, rate_per_s=each), times, count=1)
 
 
-def served_s(asked: Infer, chance: Candidate, *, each: float) -> float:
+def service_s(asked: Infer, chance: Candidate, *, each: float) -> float:
     """The same in the batches that suit the load best; without end where none keeps up. [s]"""
     able = [times for times in chance.batches if times.batch / times.interval_s * times.stages.per_sample >= each]
     return min((waits_s(asked, times, each=each) for times in able), default=math.inf)

@@ -17,8 +17,8 @@ from tonnage.optimize.fleet import Fleet, FleetProblem
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.hours import Hours
 from tonnage.planning.fleet.problem import FleetContext
-from tonnage.planning.fleet.requests import SEED, drawn_for
-from tonnage.planning.fleet.samples import served_s
+from tonnage.planning.fleet.requests import SEED, draw_for_workload
+from tonnage.planning.fleet.samples import service_s
 from tonnage.planning.replica_arrays import replica_arrays
 from tonnage.simulation.simulated import Requests
 
@@ -58,7 +58,7 @@ def checks_of(
         if workload.kind not in {"serve", "infer"}:
             continue
         if workload.kind == "serve" and number not in known:
-            known[number] = drawn_for(workload)
+            known[number] = draw_for_workload(workload)
         drawn = known.get(number)
         period, groups = _hardest(asked.hours, problem, number=number, behind=behind, fleet=fleet)
         base = FleetCheck(
@@ -244,7 +244,7 @@ def _waited(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> F
     waits = 0.0
     for group in groups:
         share = group.flows[0] / whole
-        waits += share * served_s(asked, group.chance, each=base.rate_per_s * share / group.replicas)
+        waits += share * service_s(asked, group.chance, each=base.rate_per_s * share / group.replicas)
     meets = math.isfinite(waits) and (asked.latency_s is None or waits <= asked.latency_s)
     seen = waits if math.isfinite(waits) else None
     return msgspec.structs.replace(base, replicas=replicas, meets=meets, e2e_s=seen, percentile=50.0)

@@ -16,7 +16,16 @@ from tonnage.planning.core.header import infeasible_sentence
 from tonnage.planning.core.ranking import whole_percent
 from tonnage.units import show
 
-__all__ = ["assumptions", "binding_limit", "is_audio", "led_by", "load_of", "sentence", "smaller", "with_verdicts"]
+__all__ = [
+    "assumptions",
+    "binding_limit",
+    "describe_option",
+    "is_audio",
+    "load_of",
+    "sentence",
+    "smaller_part_text",
+    "with_verdicts",
+]
 
 _SELDOM = 0.1
 """Rates below are said by the hour. [1/s]"""
@@ -64,7 +73,7 @@ def sentence(request: Infer, model: Model, *, options: tuple[InferOption, ...], 
     )
 
 
-def led_by(option: InferOption) -> str:
+def describe_option(option: InferOption) -> str:
     """An option in a few words."""
     cost = show(option.bill.usd_per_hour, "USD/h") if option.bill is not None else "a price to ask for"
     return f"{option.count} x {option.accelerator} in {option.precision} at {cost}"
@@ -86,7 +95,7 @@ def with_verdicts(options: tuple[InferOption, ...], request: Infer) -> tuple[Inf
     return tuple(told)
 
 
-def smaller(options: tuple[InferOption, ...], everything: Sequence[InferOption]) -> str:
+def smaller_part_text(options: tuple[InferOption, ...], everything: Sequence[InferOption]) -> str:
     """Beside an option that is hardly used: the part with the least power that would do alone (B11)."""
     if not options or options[0].used >= IDLE_FROM:
         return ""

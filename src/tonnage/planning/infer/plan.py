@@ -43,7 +43,16 @@ from tonnage.planning.sites import ACCELERATOR_TESTS, sites
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill, primary_first
 from tonnage.simulation.offline import peak_of
 
-__all__ = ["BATCHES", "add_costs", "case_of", "engine_on", "mean_latency_s", "no_unit", "plan_infer", "refused_text"]
+__all__ = [
+    "BATCHES",
+    "add_costs",
+    "case_of",
+    "engine_on",
+    "mean_latency_s",
+    "no_unit",
+    "plan_infer",
+    "refuse_text_models",
+]
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -95,13 +104,15 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
         answer: `feasible` is False and `binding` says what would.
     """
     today = today or date.today()
-    return answer_or_relax(request, partial(_planned, additions=additions, today=today), led_by=narrative.led_by)
+    return answer_or_relax(
+        request, partial(_planned, additions=additions, today=today), led_by=narrative.describe_option
+    )
 
 
 def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
     """The plan, without what relaxing its constraints would buy."""
     model = resolve(request.model, additions=additions)
-    refused_text(request, model)
+    refuse_text_models(request, model)
     # What the model cannot be asked is said once, not for each part.
     stages_of(model, case_of(request, model, part="", precision=request.precisions[0]), batch=1)
     bills = _bills(request, additions=additions, today=today)
@@ -135,7 +146,7 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
         model=model_facts(model),
         options=ranked,
         choices=choices([infer_traits(option) for option in ranked]),
-        smaller=narrative.smaller(ranked, everything),
+        smaller=narrative.smaller_part_text(ranked, everything),
         rejected=turned,
         rejected_by_reason=by_reason(turned),
         binding=binding,
@@ -148,7 +159,7 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
     )
 
 
-def refused_text(request: Infer, model: Model) -> None:
+def refuse_text_models(request: Infer, model: Model) -> None:
     """Raises where a model decodes text: that is another question."""
     seen = model.kind == "vlm" and request.resolution is not None
     if model.layers and model.has_head and model.kind in TEXT and not seen:

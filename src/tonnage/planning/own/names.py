@@ -96,13 +96,13 @@ def _part(name: str, additions: Additions) -> Accelerator:
     bare = _MEMORY.sub(" ", plain).strip()
     found = _named(plain, additions) or _named(bare, additions)
     if found is None:
-        return catalog.predictable(name, additions)  # which says what is near
+        return catalog.predictable_accelerator(name, additions)  # which says what is near
     return found if size is None else _of_size(found, float(size[1]), name)
 
 
 def _named(name: str, additions: Additions) -> Accelerator | None:
     try:
-        return catalog.predictable(name, additions)
+        return catalog.predictable_accelerator(name, additions)
     except BadRequest as error:
         # A number of parts, which `_group` reads; a part without published rates is refused with its own reason.
         if isinstance(error, UnknownName) or _COUNT.match(name):

@@ -18,7 +18,7 @@ from tonnage.domain.precision import Precision
 from tonnage.physics.feed_forward import experts_hit
 from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
 
-__all__ = ["Shares", "place_layers", "shares_of", "smallest"]
+__all__ = ["Shares", "place_layers", "shares_of", "smallest_placement"]
 
 _ENDS = ("embedding", "head", "towers", "norms", "other")
 """Parts of the weights that belong to no layer."""
@@ -99,7 +99,7 @@ def place_layers(shares: Shares, *, layers: int, expert_layers: int) -> Offload:
     )
 
 
-def smallest(shares: Shares, *, short_by: float) -> Offload | None:
+def smallest_placement(shares: Shares, *, short_by: float) -> Offload | None:
     """The placement that moves least and frees so many bytes; absent when not even all layers are enough."""
     if short_by <= 0.0:
         return Offload()

@@ -21,12 +21,12 @@ from tonnage.domain.machine import Machine, Offload
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
-from tonnage.optimize.frontier import largest_whole
+from tonnage.optimize.largest import largest_whole
 from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
 from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
 from tonnage.planning.deployment import Deployment, deploy
 from tonnage.planning.error_model import ErrorModel, serve_level
-from tonnage.planning.own.placement import Shares, place_layers, shares_of, smallest
+from tonnage.planning.own.placement import Shares, place_layers, shares_of, smallest_placement
 from tonnage.planning.serve.traffic import served_latency
 
 __all__ = ["PIECE", "PROMPT", "Asked", "Speed", "speed_of", "speed_with"]
@@ -90,7 +90,7 @@ def speed_of(asked: Asked, machine: Machine) -> Speed | str:
     at = _deployed(asked, machine.device, count=machine.count)
     short = (at.pool.need.value - at.pool.limit_bytes) * machine.count
     shares = _shares(asked, at)
-    offload = smallest(shares, short_by=short)
+    offload = smallest_placement(shares, short_by=short)
     room = machine.host.memory_bytes
     if offload is None or offload.moved_bytes > room:
         lacking = short if room <= 0 else short - room

@@ -125,7 +125,7 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
         if value is not None and not 0 < value < 1e18:
             raise BadRequest(f"{field}: '{value}' must be positive")
     facts = facts or offline()
-    accelerator = catalog.predictable(case.accelerator, additions)
+    accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     model = _model(case.model, additions)
     runtime, borrowed = runtime_of(facts, case.engine, mode=_mode(case))
     silicon = silicon_of(facts, accelerator)

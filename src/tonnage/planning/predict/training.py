@@ -43,7 +43,7 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     _check(case)
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
     model = with_training_totals(model)
-    accelerator = catalog.predictable(case.accelerator, additions)
+    accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     if case.seq_len is None and (model.layers or model.encoder):
         raise BadRequest("seq_len: a model with layers needs a sequence length; give the tokens of one sequence")
     coefficients = training_coefficients()

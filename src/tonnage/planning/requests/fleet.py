@@ -233,7 +233,7 @@ def _own(entry: Mapping[str, Any], number: int, additions: Additions) -> OwnMach
     for name in ("accelerator", "count"):
         if name not in given:
             raise BadRequest(f"own: {name} is missing in entry {number}")
-    part = catalog.predictable(given["accelerator"], additions).id
+    part = catalog.predictable_accelerator(given["accelerator"], additions).id
     count: int = given["count"]
     per_node = given.get("per_node", next(size for size in (8, 4, 2, 1) if count % size == 0))
     if per_node not in {1, 2, 4, 8, 16} or count % per_node:

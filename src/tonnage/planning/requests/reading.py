@@ -74,7 +74,7 @@ NAMES: Final[dict[str, Names]] = {
         listed=catalog.accelerators, spelled=lambda name, additions: catalog.accelerator(name, additions).id
     ),
     "planned accelerators": Names(
-        listed=catalog.accelerators, spelled=lambda name, additions: catalog.predictable(name, additions).id
+        listed=catalog.accelerators, spelled=lambda name, additions: catalog.predictable_accelerator(name, additions).id
     ),
     "formats": Names(listed=lambda additions: FORMATS, spelled=lambda name, additions: number_format(name).name),
     "optimizers": Names(listed=lambda additions: OPTIMIZERS, spelled=lambda name, additions: optimizer(name).name),
@@ -246,7 +246,7 @@ def _group_in_base_units(value: Any, group: Group) -> Any:
 def _with_unit(value: Any, reads: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or reads not in units.DIMENSIONS:
         return value
-    return units.written(float(value), reads)
+    return units.exact_text(float(value), reads)
 
 
 def _attribute(field: Field, value: Any, additions: Additions) -> Any:

@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage import catalog, units
 from tonnage.catalog import Additions, traffic
-from tonnage.catalog.sessions import session_profile
+from tonnage.catalog.traffic import session_profile
 from tonnage.domain.requests.common import Filters, Lengths, LoadShape
 from tonnage.domain.requests.field import usual_of
 from tonnage.domain.requests.serve import Batch, Serve

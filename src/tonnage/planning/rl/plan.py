@@ -45,7 +45,7 @@ from tonnage.planning.rl.candidates import Arranged, best_of
 from tonnage.planning.rl.option import InfeasibleRl, RlContext, options_of
 from tonnage.planning.rl.step import kept_share
 from tonnage.planning.sites import Site, sites
-from tonnage.planning.train.places import Rental, rentals, trainable
+from tonnage.planning.train.places import Rental, rentals, trainable_sites
 from tonnage.units import show
 
 __all__ = ["plan_rl"]
@@ -91,7 +91,7 @@ def _planned(request: Rl, *, additions: Additions, today: date) -> RlPlan:
         )
     asked = RlContext(request=request, model=model, today=today, additions=additions)
     found, excluded = sites(request.filters, additions=additions)
-    open_sites, refused = trainable(found, filters=request.filters, precision=request.precision)
+    open_sites, refused = trainable_sites(found, filters=request.filters, precision=request.precision)
     options, missed, arranged, evaluated = _evaluated(asked, open_sites)
     ranked = _ranked(request, options)
     doing = {option.case.accelerator for option in ranked}

@@ -49,7 +49,7 @@ def predict_rl(
         A name is unknown, or the split and the degrees contradict the count.
     """
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
-    accelerator = catalog.predictable(case.accelerator, additions)
+    accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     check_case(case)
     loop = loop or rl_coefficients()
     made = generation(case, model, accelerator=accelerator, kept=kept_share(case), host_s=loop.decode_step_s)

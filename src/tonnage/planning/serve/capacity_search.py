@@ -32,7 +32,7 @@ __all__ = [
     "SearchedCapacity",
     "arrays_of",
     "draw_requests",
-    "front",
+    "front_requests",
     "load_points",
     "point_at",
     "point_of",
@@ -95,7 +95,9 @@ def search_capacity(
     """The replica's capacity by simulation, searched from a `guess` such as the mean field's."""
     from tonnage.simulation import slo
 
-    few = draw_reused(request, replica, requests=front(request, requests, concurrency=guess.concurrency, close=close))
+    few = draw_reused(
+        request, replica, requests=front_requests(request, requests, concurrency=guess.concurrency, close=close)
+    )
     arrays = arrays_of(request, replica, requests=few)
     delivery = arrays.delivery_s
     s = request.slo
@@ -132,7 +134,7 @@ def _beyond(request: Serve) -> int:
     return math.ceil(BEYOND_PERCENTILE / (1.0 - request.slo.percentile / 100.0))
 
 
-def front(request: Serve, requests: Requests, *, concurrency: float, close: bool) -> Requests:
+def front_requests(request: Serve, requests: Requests, *, concurrency: float, close: bool) -> Requests:
     """As many requests from the front as a look needs at something that holds so many at once."""
     n = int(min(MAX_REQUESTS, max(MIN_REQUESTS[close], _beyond(request), TURNOVERS * concurrency)))
     return requests._replace(**{name: getattr(requests, name)[:n] for name in

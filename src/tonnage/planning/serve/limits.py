@@ -31,7 +31,7 @@ __all__ = [
     "precisions",
     "too_dear",
     "too_little_cache",
-    "unreachable",
+    "unreachable_text",
 ]
 
 
@@ -129,7 +129,7 @@ def misses_objective(request: Serve, alone: Point, *, limit: str) -> Verdict:
     )
 
 
-def unreachable(missed: Sequence[Infeasible]) -> Verdict:
+def unreachable_text(missed: Sequence[Infeasible]) -> Verdict:
     """No configuration meets the objectives: the best each latency reaches, and where."""
     alone = [(miss.alone, miss.configuration.label()) for miss in missed if miss.alone is not None]
     ttft, ttft_on = min((point.ttft_tail_s, label) for point, label in alone)

@@ -27,9 +27,9 @@ __all__ = [
     "assumptions",
     "binds_text",
     "cheaper_at_risk",
+    "describe_option",
     "following_text",
-    "lead",
-    "led_by",
+    "lead_reason",
     "risk",
     "sentence",
     "sizes",
@@ -41,13 +41,13 @@ MIN_SAVED: Final = 0.01
 """Of the first option's cost, from which on separate pools are told in the first sentence. [-]"""
 
 
-def led_by(option: ServeOption) -> str:
+def describe_option(option: ServeOption) -> str:
     """An option in a few words."""
     name = f"{option.accelerators} x {option.configuration.accelerator}"
     return f"{name} at {show(option.bill.usd_per_hour, 'USD/h')} ({option.bill.term})"
 
 
-def lead(first: ServeOption, *, request: Serve) -> str:
+def lead_reason(first: ServeOption, *, request: Serve) -> str:
     """Why the first option leads."""
     if first.chance is None:
         return "cheapest at this load; no objective was given"

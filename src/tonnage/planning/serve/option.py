@@ -32,7 +32,7 @@ from tonnage.simulation.capacity import Point, ReplicaLoad, at_concurrency, at_r
 
 __all__ = [
     "Candidate", "add_costs", "bills_of", "has_objectives", "load_of", "needed_of", "option_of", "replicas_of",
-    "share_of", "working_of",
+    "share_of", "working_replicas",
 ]  # fmt: skip
 
 SEATS: Final = frozenset({"kv", "batch"})
@@ -121,14 +121,14 @@ def needed_of(request: Serve, found: Candidate, *, factor: float = 1.0, confiden
     return replicas_of(request, found.best, factor=factor, firm=firm, seats=found.binds in SEATS)
 
 
-def working_of(request: Serve, replicas: int) -> int:
+def working_replicas(request: Serve, replicas: int) -> int:
     """Replicas that carry the load when what may fail has failed."""
     return replicas_carrying(replicas, spare=request.spare_replicas, zones=request.zones)
 
 
 def share_of(request: Serve, replicas: int) -> float:
     """What one working replica gets at the peak: requests per second, or in flight where the request says those."""
-    working = working_of(request, replicas)
+    working = working_replicas(request, replicas)
     load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
     return load * request.shape.peak_to_mean / working
 
@@ -154,7 +154,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
     """The option with as many replicas as it needs, or as there are already, on the first of its bills."""
     replica, best = found.replica, found.best
     replicas, ranks = replicas or needed_of(request, found), found.configuration.layout.ranks
-    working, share = working_of(request, replicas), share_of(request, replicas)
+    working, share = working_replicas(request, replicas), share_of(request, replicas)
     steady = _mean_field_at(request, replica, share)
     point = found.point or steady
     full = best.rate_per_s if request.rate_per_s is not None else best.concurrency

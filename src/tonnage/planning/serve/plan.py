@@ -29,7 +29,6 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.domain.sessions import SessionCosts
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
-from tonnage.optimize.frontier import frontier
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.choices import choices, serve_traits
 from tonnage.planning.core.header import (
@@ -41,7 +40,7 @@ from tonnage.planning.core.header import (
     nearness,
     provenance,
 )
-from tonnage.planning.core.ranking import with_verdicts
+from tonnage.planning.core.ranking import frontier, with_verdicts
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits, narrative
@@ -87,7 +86,9 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
     plan = partial(_planned, additions=additions, today=today or date.today())
-    return answer_or_relax(request, plan, led_by=narrative.led_by, cut=lambda other: replace(other, quick=True))
+    return answer_or_relax(
+        request, plan, led_by=narrative.describe_option, cut=lambda other: replace(other, quick=True)
+    )
 
 
 def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
@@ -204,7 +205,7 @@ def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Se
         return ()
     return with_verdicts(
         options,
-        lead=narrative.lead(options[0], request=request),
+        lead=narrative.lead_reason(options[0], request=request),
         arithmetic=narrative.arithmetic,
         risk=partial(narrative.risk, request=request),
     )
@@ -355,5 +356,5 @@ def _binding(request: Serve, missed: list[Infeasible], excluded: tuple[Rejection
         return min(missed, key=BY_NEARNESS).verdict
     reachable = [miss for miss in missed if miss.alone is not None]
     if reachable and not any(miss.verdict.limit in {"budget", "count"} for miss in missed):
-        return limits.unreachable(reachable)
+        return limits.unreachable_text(reachable)
     return min(missed, key=BY_NEARNESS).verdict

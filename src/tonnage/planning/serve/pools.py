@@ -71,7 +71,9 @@ def _fleet(
 
     ranks, workers = candidate.configuration.layout.ranks, sum(unit)
     leaves = workers * ranks > candidate.site.per_node
-    few = capacity_search.front(request, requests, concurrency=candidate.best.concurrency * workers, close=False)
+    few = capacity_search.front_requests(
+        request, requests, concurrency=candidate.best.concurrency * workers, close=False
+    )
     arrays = capacity_search.arrays_of(request, candidate.replica, requests=few)
     play, transfer_s = _player(candidate, arrays, unit=unit, requests=few, leaves_node=leaves)
     seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
@@ -129,7 +131,9 @@ def _together(
     from tonnage.planning.serve import capacity_search
     from tonnage.simulation.router import simulate_fleet
 
-    few = capacity_search.front(request, requests, concurrency=candidate.best.concurrency * workers, close=False)
+    few = capacity_search.front_requests(
+        request, requests, concurrency=candidate.best.concurrency * workers, close=False
+    )
     arrays = capacity_search.arrays_of(request, candidate.replica, requests=few)
 
     def play(sent: Requests) -> Simulated:
@@ -145,11 +149,11 @@ def _player(
     candidate: Candidate, arrays: ReplicaArrays, *, unit: tuple[int, int], requests: Requests, leaves_node: bool
 ) -> tuple[Play, float]:
     """What plays requests on a unit, and the seconds that a mean prompt's cache is on its way."""
-    from tonnage.planning.simulate.disaggregated import moved_s
+    from tonnage.planning.simulate.disaggregated import cache_transfer_s
     from tonnage.simulation.router import simulate_disaggregated
 
     placement = candidate.replica.deployment.placement
-    moved: Any = moved_s(placement, requests.prompt, leaves_node=leaves_node)
+    moved: Any = cache_transfer_s(placement, requests.prompt, leaves_node=leaves_node)
 
     def play(sent: Requests) -> Simulated:
         return simulate_disaggregated(

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage.catalog.traces import Trace, found_trace, read_trace
+from tonnage.catalog.traces import Trace, find_trace, read_trace
 from tonnage.domain.sessions import CacheTier, HitsAt, SessionProfile, TraceSessions
 from tonnage.planning.sessions.fit import fit_sessions, links_of
 from tonnage.planning.simulate.traffic import full_blocks, licence_of
@@ -34,7 +34,7 @@ def trace_sessions(path: str) -> TraceSessions:
     """
     import numpy as np
 
-    trace = read_trace(found_trace(path))
+    trace = read_trace(find_trace(path))
     prompt, n = np.frombuffer(trace.prompt, np.int64), len(trace.sent_s)
     told = TraceSessions(
         schema=SESSIONS_SCHEMA, source=trace.source, requests=n, span_s=float(trace.sent_s[-1]),

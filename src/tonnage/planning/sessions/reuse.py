@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tonnage.catalog.sessions import session_profile
+from tonnage.catalog.traffic import session_profile
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.model import Model, StateSpace
 from tonnage.domain.plan import Configuration

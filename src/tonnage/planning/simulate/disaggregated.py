@@ -18,7 +18,7 @@ from tonnage.simulation.step_parts import Placement
 if TYPE_CHECKING:
     from tonnage.simulation.serving import Simulated as Run
 
-__all__ = ["check_disaggregated", "moved_s", "run_disaggregated"]
+__all__ = ["cache_transfer_s", "check_disaggregated", "run_disaggregated"]
 
 MAX_PER_CLIENT: Final = 250
 """Requests of a client of separate pools, at most: the run is simulated anew for each round of its clients."""
@@ -77,18 +77,18 @@ def run_disaggregated(
     clients = asked.traffic.concurrency
     if clients is None:
         return simulate_disaggregated(
-            *pools, requests=requests, workers=workers, transfer_s=moved_s(at.placement, requests.prompt),
+            *pools, requests=requests, workers=workers, transfer_s=cache_transfer_s(at.placement, requests.prompt),
             delivery_s=first.delivery_s, watch=watch,
         )  # fmt: skip
     if asked.traffic.num_requests is None:
         requests = select_requests(requests, np.arange(len(requests.prompt)) < USUAL_PER_CLIENT * clients)
     return simulate_clients_of_pools(
-        *pools, requests=requests, clients=clients, workers=workers, transfer_s=moved_s(at.placement, requests.prompt),
-        delivery_s=first.delivery_s, watch=watch,
+        *pools, requests=requests, clients=clients, workers=workers,
+        transfer_s=cache_transfer_s(at.placement, requests.prompt), delivery_s=first.delivery_s, watch=watch,
     )  # fmt: skip
 
 
-def moved_s(placement: Placement, prompt: Any, *, leaves_node: bool = True) -> Any:
+def cache_transfer_s(placement: Placement, prompt: Any, *, leaves_node: bool = True) -> Any:
     """
     Seconds for each prompt's cache from the ranks that made it to their peers: affine in its length.
 

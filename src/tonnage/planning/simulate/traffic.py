@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tonnage.catalog.sessions import session_profile
-from tonnage.catalog.traces import Trace, found_trace, public_traces, read_trace
-from tonnage.catalog.traffic import profile, shape
+from tonnage.catalog.traces import Trace, find_trace, public_traces, read_trace
+from tonnage.catalog.traffic import profile, session_profile, shape
 from tonnage.domain.sessions import SessionProfile
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.errors import BadRequest, echo
@@ -237,7 +236,7 @@ def _times(asked: SimulationTraffic, rng: np.random.Generator, *, notes: list[st
 def _logged(asked: SimulationTraffic) -> Traced:
     import numpy as np
 
-    trace = read_trace(found_trace(str(asked.trace)), limit=asked.num_requests or MAX_REQUESTS + 1)
+    trace = read_trace(find_trace(str(asked.trace)), limit=asked.num_requests or MAX_REQUESTS + 1)
     if len(trace.sent_s) > MAX_REQUESTS:
         raise BadRequest(
             f"'{echo(asked.trace)}' holds more than {MAX_REQUESTS:,} requests; play a part of it (requests)"

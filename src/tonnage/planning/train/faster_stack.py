@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.domain.train_plan import TrainOption
-from tonnage.engines.training import softwares
+from tonnage.engines.training import training_families
 from tonnage.optimize.train_layouts import Arrangement
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.scaling import place_of, setup_label
@@ -54,7 +54,7 @@ def _others(asked: TrainContext, best: TrainOption) -> Iterator[tuple[str, Arran
     place = place_of(asked, best)
     formats = [asked.job.precision, *(["fp8"] if "fp8" in card.peaks and asked.job.precision == "bf16" else [])]
     names = [asked.request.framework] if asked.request.framework else []
-    names += [spec.example for spec in softwares().values() if spec.model_parallel and not names]
+    names += [spec.example for spec in training_families().values() if spec.model_parallel and not names]
     for name in names:
         if not runs_on(name, card):
             continue

@@ -26,7 +26,7 @@ __all__ = [
     "host_needs",
     "item_bytes",
     "storage_line",
-    "stored_told",
+    "storage_text",
     "with_electricity",
 ]
 
@@ -67,7 +67,7 @@ def storage_line(job: Job, *, made: Bill, run: Run) -> tuple[Part, ...]:
     )
 
 
-def stored_told(option: TrainOption, *, parameters: float) -> str:
+def storage_text(option: TrainOption, *, parameters: float) -> str:
     """What of storage and transfer is in the bill, and what it would add to take the result away."""
     name = option.bill.provider
     provider = catalog.providers().get(name)

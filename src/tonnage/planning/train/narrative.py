@@ -14,7 +14,7 @@ from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk, whole_percent
 from tonnage.planning.train.job import PATIENCE_S, TrainContext
-from tonnage.planning.train.machine import stored_told
+from tonnage.planning.train.machine import storage_text
 from tonnage.planning.train.scaling import setup_of
 from tonnage.planning.train.search import KEPT_FREE, state_bytes, trained_parameters
 from tonnage.units import show
@@ -24,8 +24,8 @@ __all__ = [
     "assumptions",
     "by_time",
     "cheaper_at_risk",
-    "lead",
-    "led_by",
+    "describe_option",
+    "lead_reason",
     "purpose",
     "ratios",
     "risk",
@@ -65,7 +65,7 @@ def _of_peak(option: TrainOption) -> str:
     return " of the 16-bit peak" if number_format(option.configuration.precision).bits < 16 else ""
 
 
-def led_by(option: TrainOption) -> str:
+def describe_option(option: TrainOption) -> str:
     """An option in a few words."""
     name = f"{option.accelerators} x {option.configuration.accelerator}"
     return f"{name} for {show(option.cost.value, 'USD')} in {show(option.run.wall_s.value, 's')} ({option.bill.term})"
@@ -103,7 +103,7 @@ def _risk(option: TrainOption) -> str:
     return f"{kept}P90 of its time is {show(option.run.wall_p90_s, 's')}"
 
 
-def lead(asked: TrainContext, first: TrainOption) -> str:
+def lead_reason(asked: TrainContext, first: TrainOption) -> str:
     request = asked.request
     certain = "by its estimate" if first.chance is None else f"with a chance of {whole_percent(first.chance)}"
     certain += "" if first.sure else f", and none has {whole_percent(request.confidence)}"
@@ -201,7 +201,7 @@ def assumptions(
             f"a job-stopping interruption every {show(run.between_s, 's')} at {max(1.0, nodes):g} nodes of eight: "
             "published rates of clusters, not of this provider"
         )
-        said.append(stored_told(options[0], parameters=trained_parameters(asked.model, setup_of(asked, options[0]))))
+        said.append(storage_text(options[0], parameters=trained_parameters(asked.model, setup_of(asked, options[0]))))
         said += options[0].notes
     said += [*names_taken(request.filters), *what_if(additions)]
     if not request.filters.community:

@@ -25,7 +25,7 @@ from tonnage.planning.sites import YOURS, Site
 from tonnage.planning.train.search import Place, runs_on
 from tonnage.pricing.bills import bill, by_trust_and_cost
 
-__all__ = ["Rental", "rentals", "trainable"]
+__all__ = ["Rental", "rentals", "trainable_sites"]
 
 MAX_ACCELERATORS: Final = 16384
 """Of one job when neither count nor limit is given. [accelerators]"""
@@ -50,7 +50,7 @@ class Rental(msgspec.Struct, frozen=True, kw_only=True):
         return self.bills[0].usd_per_hour
 
 
-def trainable(
+def trainable_sites(
     sites: tuple[Site, ...], *, filters: Filters, precision: str = "bf16", framework: str | None = None
 ) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
     """Sites whose accelerator trains so: processors only when asked for, inference-only or wider parts never."""

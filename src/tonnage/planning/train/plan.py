@@ -28,10 +28,9 @@ from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.optimize.frontier import frontier
 from tonnage.planning.core.choices import choices, job_traits
 from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, nearest_of_each, provenance
-from tonnage.planning.core.ranking import with_verdicts
+from tonnage.planning.core.ranking import frontier, with_verdicts
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even
@@ -39,7 +38,7 @@ from tonnage.planning.train.faster_stack import faster_stack
 from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.planning.train.machine import host_needs, with_electricity
 from tonnage.planning.train.option import InfeasibleRun, evaluate, timeline
-from tonnage.planning.train.places import MAX_ACCELERATORS, Rental, rentals, trainable
+from tonnage.planning.train.places import MAX_ACCELERATORS, Rental, rentals, trainable_sites
 from tonnage.planning.train.scaling import scaling_curves, setup_label, spot_against_on_demand, stops_paying
 from tonnage.planning.train.search import Place, fastest_arrangements, floor, state_bytes, templates
 from tonnage.pricing.bills import primary_first
@@ -88,7 +87,7 @@ def plan_train(
         `feasible` is False and `binding` says what stands in the way.
     """
     plan = partial(_planned, additions=additions, today=today or date.today())
-    return answer_or_relax(request, plan, led_by=narrative.led_by)
+    return answer_or_relax(request, plan, led_by=narrative.describe_option)
 
 
 def _planned(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
@@ -112,7 +111,7 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
         additions=additions,
     )
     found, excluded = sites(request.filters, additions=additions, without=WORKERS)
-    open_sites, refused = trainable(found, filters=request.filters, precision=job.precision, framework=framework)
+    open_sites, refused = trainable_sites(found, filters=request.filters, precision=job.precision, framework=framework)
     tries: list[_Try] = []
     missed: list[InfeasibleRun] = []
     for site in open_sites:
@@ -321,7 +320,7 @@ def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tup
     first, hasty = options[0], narrative.by_time(asked)
     return with_verdicts(
         options,
-        lead=narrative.lead(asked, first),
+        lead=narrative.lead_reason(asked, first),
         arithmetic=narrative.arithmetic,
         risk=partial(narrative.risk, first=first),
         ratios=partial(narrative.ratios, asked=asked, first=first),

@@ -25,7 +25,7 @@ from tonnage.simulation.run import spot_mix
 from tonnage.simulation.training import step_time
 from tonnage.units import show
 
-__all__ = ["PAYS", "rerun", "scaling_curves", "setup_label", "setup_of", "spot_against_on_demand", "stops_paying"]
+__all__ = ["PAYS", "rerun_on", "scaling_curves", "setup_label", "setup_of", "spot_against_on_demand", "stops_paying"]
 
 DOWN: Final = 2
 UP: Final = 3
@@ -66,7 +66,7 @@ def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
     return f"not up to {strong[-1].count} accelerators: each doubling brings {PAYS:g}x or more"
 
 
-def rerun(asked: TrainContext, option: TrainOption, *, instances: int, instance_size: float, term: str) -> Run:
+def rerun_on(asked: TrainContext, option: TrainOption, *, instances: int, instance_size: float, term: str) -> Run:
     """The run of an option's step on other instances or another term."""
     setup = setup_of(asked, option)
     card = catalog.accelerators(asked.additions)[option.configuration.accelerator]
@@ -170,7 +170,7 @@ def spot_against_on_demand(asked: TrainContext, best: TrainOption, *, sites: tup
     offer, usd_per_h = priced
     instances = instances_needed(replicas=1, ranks=best.accelerators, per_instance=offer.count)
     up = spot_uptime(instances=instances)
-    run = rerun(asked, best, instances=instances, instance_size=offer.count, term="spot")
+    run = rerun_on(asked, best, instances=instances, instance_size=offer.count, term="spot")
     name = f"{best.accelerators} x {best.configuration.accelerator} on spot at {offer.provider} {offer.region}"
     notice = catalog.providers()[offer.provider].spot_notice_s if offer.provider in catalog.providers() else None
     told = f" ({notice:.0f} s notice)" if notice else ""

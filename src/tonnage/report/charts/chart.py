@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage.errors import BadRequest
 
-__all__ = ["COLOURS", "Chart", "axis", "layered", "records", "renderer", "specification", "svg"]
+__all__ = ["COLOURS", "Chart", "axis", "layer_charts", "records", "renderer", "specification", "svg"]
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH: Final = 560
@@ -52,7 +52,7 @@ def axis(field: str, title: str, *, kind: str = "quantitative", **more: Any) -> 
     return {"field": field, "type": kind, "title": title, **more}
 
 
-def layered(data: dict[str, Any], *layers: dict[str, Any]) -> dict[str, Any]:
+def layer_charts(data: dict[str, Any], *layers: dict[str, Any]) -> dict[str, Any]:
     """Layers over the same data."""
     return {"data": data, "layer": list(layers)}
 

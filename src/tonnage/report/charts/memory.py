@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.answer import Quantity
-from tonnage.report.charts.chart import Chart, axis, layered, records
+from tonnage.report.charts.chart import Chart, axis, layer_charts, records
 from tonnage.units import show
 
 __all__ = ["Stack", "memory_chart"]
@@ -70,7 +70,7 @@ def memory_chart(stacks: tuple[Stack, ...]) -> Chart | None:
         name="memory",
         title="What fills the memory",
         says="Memory of one accelerator, opened into parts; the upright line is what may be used of it.",
-        body=layered(records(("accelerator", "part", "gib", "order"), values), bars, *([line] if limits else [])),
+        body=layer_charts(records(("accelerator", "part", "gib", "order"), values), bars, *([line] if limits else [])),
         columns=("accelerator", "part", "size"),
         rows=rows,
         height=44 * len(drawn) + 20,

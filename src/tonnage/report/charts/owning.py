@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.domain.cost import Rent, RentOrBuy
-from tonnage.report.charts.chart import Chart, axis, layered, records
+from tonnage.report.charts.chart import Chart, axis, layer_charts, records
 
 __all__ = ["cost_charts"]
 
@@ -38,7 +38,7 @@ def _break_even(answer: RentOrBuy) -> Chart | None:
     x = axis("use", "share of hours with useful work", axis={"format": "%"})
     y = axis("usd", "USD per accelerator and hour of useful work", scale={"type": "log"})
     colour = {"field": "way", "type": "nominal", "title": None, "sort": None}
-    body = layered(
+    body = layer_charts(
         records(("way", "use", "usd"), values),
         {"mark": {"type": "line", "tooltip": True}, "encoding": {"x": x, "y": y, "color": colour}},
         {"data": records(("way", "use", "usd"), crossings),
@@ -89,7 +89,7 @@ def _tornado(answer: RentOrBuy) -> Chart | None:
         for swing in swings
         for ends in [(swing.usd_per_used_hour_at_low, swing.usd_per_used_hour_at_high)]
     ]
-    body = layered(
+    body = layer_charts(
         records(("input", "low", "high"), values),
         {
             "mark": {"type": "bar", "tooltip": True, "height": 14},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.domain.rl_plan import RlOption, RlPlan
-from tonnage.report.charts.chart import Chart, axis, layered, records
+from tonnage.report.charts.chart import Chart, axis, layer_charts, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.units import show
 
@@ -40,7 +40,7 @@ def _phases(plan: RlPlan) -> Chart:
             label = f"{rank}: {option.accelerators} x {option.case.accelerator}"
             rows += [(label, name, seconds) for name, seconds in _seconds(option)]
     columns = ("where", "phase", "seconds")
-    body = layered(
+    body = layer_charts(
         records(columns, rows),
         {
             "mark": {"type": "bar"},

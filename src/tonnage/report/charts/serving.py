@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tonnage.domain.plan import LoadPoint, Roofline, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
-from tonnage.report.charts.chart import COLOURS, Chart, axis, layered, records
+from tonnage.report.charts.chart import COLOURS, Chart, axis, layer_charts, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.names import part_name
@@ -77,7 +77,7 @@ def _cost_by_use(plan: ServePlan) -> Chart:
         values += [(_label(option), use, full / use) for use in USES]
         used = 1 - option.headroom
         rows.append((_label(option), f"{full:,.2f}", f"{full / 0.5:,.2f}", f"{full / 0.1:,.2f}", f"{used:.0%}"))
-    body = layered(
+    body = layer_charts(
         records(("option", "use", "usd"), values),
         {
             "mark": {"type": "line", "tooltip": True},
@@ -108,7 +108,7 @@ def _hits_by_cache(plan: ServePlan) -> Chart | None:
     x = axis("tokens", "KV cache capacity of one replica (tokens)", scale={"type": "log"})
     usd = axis("usd", "USD/h of the plan", scale={"zero": False})
     share = axis("share", "prompt tokens found again", axis={"format": "%"}, scale={"zero": False})
-    body = layered(
+    body = layer_charts(
         records(("cache", "tokens", "share", "usd", "now"), values),
         {"mark": {"type": "line", "point": True, "color": COLOURS[0]}, "encoding": {"x": x, "y": share}},
         {"mark": {"type": "line", "point": True, "color": COLOURS[1]}, "encoding": {"x": x, "y": usd}},
@@ -190,7 +190,7 @@ def load_chart(
         name="load",
         title="Latency against load",
         says=f"95th percentiles over the rate of one replica, shaded from the 50th to the 99th{dashed}.",
-        body=layered(records(("latency", "rate", "p50", "p95", "p99", "passed"), values), *layers),
+        body=layer_charts(records(("latency", "rate", "p50", "p95", "p99", "passed"), values), *layers),
         columns=("latency", "requests/s", "p50", "p95", "p99", "objectives"),
         rows=tuple(
             (name, f"{rate:.3g}", show(p50, "s"), show(p95, "s"), show(p99, "s"), "hold" if passed else "fail")
@@ -225,7 +225,7 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
         lines += [(name, x, min(peak, x * roof.memory_bytes_per_s) / TERA) for x in (left, ridge, right)]
     x = axis("intensity", "FLOP per byte moved", scale={"type": "log"})
     y = axis("speed", "TFLOP/s (up is better)", scale={"type": "log"})
-    body = layered(
+    body = layer_charts(
         records(("phase", "operator", "intensity", "speed", "share", "format"), values),
         {"data": records(("roof", "intensity", "speed"), lines),
          "mark": {"type": "line", "tooltip": True, "strokeWidth": 1.5, "color": COLOUR},

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tonnage.domain.case import Latency
 from tonnage.domain.compare import Comparison
 from tonnage.domain.simulate import Simulated
-from tonnage.report.charts.chart import Chart, axis, layered, records
+from tonnage.report.charts.chart import Chart, axis, layer_charts, records
 from tonnage.units import show
 
 __all__ = ["comparison_charts", "simulation_charts"]
@@ -64,7 +64,7 @@ def _over_time(found: Simulated) -> Chart | None:
     ]
     cache = list(zip(seen.at_s, seen.cache_share, strict=True))
     x = axis("at", "seconds")
-    body = layered(
+    body = layer_charts(
         records(("at", "kind", "requests"), values),
         {"mark": {"type": "line", "tooltip": True},
          "encoding": {"x": x, "y": axis("requests", "requests"),

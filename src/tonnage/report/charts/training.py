@@ -8,7 +8,7 @@ from typing import Final
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
-from tonnage.report.charts.chart import Chart, axis, layered, records
+from tonnage.report.charts.chart import Chart, axis, layer_charts, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.options import Axis, Point, options_chart, point_of
 from tonnage.report.names import part_name
@@ -76,7 +76,7 @@ def _scaling(plan: TrainPlan) -> Chart | None:
     perfect = [("perfect", n, first.tokens_per_s * n / first.count) for n in sorted({v[1] for v in values})]
     x = axis("count", "accelerators", kind="ordinal", axis={"labelAngle": 0})
     y = axis("tokens", "tokens/s of the whole job", scale={"type": "log"})
-    body = layered(
+    body = layer_charts(
         records(("kind", "count", "tokens", "efficiency"), values),
         {"data": records(("kind", "count", "tokens"), perfect), "mark": {"type": "line", "strokeDash": [4, 4]},
          "encoding": {"x": x, "y": y}},
@@ -105,7 +105,7 @@ def timeline_chart(milestones: tuple[Milestone, ...]) -> Chart | None:
     values = [(0.0, m.after_s / HOUR_S, m.what, m.date) for m in milestones]
     x = axis("hours", "hours after the start")
     y = axis("what", "", kind="nominal", sort=None)
-    body = layered(
+    body = layer_charts(
         records(("start", "hours", "what", "date"), values),
         {"mark": {"type": "rule", "opacity": 0.4},
          "encoding": {"x": {**x, "field": "start"}, "x2": {"field": "hours"}, "y": y}},
