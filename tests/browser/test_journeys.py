@@ -14,6 +14,7 @@ FORMS = {
     "plan/train": "Rent",
     "plan/batch": "Rent",
     "plan/lifecycle": "serve it on",
+    "plan/rl": "step",
     "plan/infer": "streams",
     "plan/fleet": "workloads",
     "compare/ways": "",
@@ -21,6 +22,7 @@ FORMS = {
     "local": "runs",
     "cost/rent-or-buy": "",
     "simulate": "objectives",
+    "adopt": "",
 }
 ANSWER_MS = 120_000
 
@@ -247,6 +249,7 @@ ANSWERS = (
     f"/plan/batch?{MODEL}&items=100k&deadline=8+h&prompt_tokens=400&output_tokens=60&accelerator=L40S",
     f"/plan/lifecycle?{MODEL}&months=12&quick=true&finetune.tokens=4M&finetune.accelerator=L40S&serve.rate=2/s"
     "&serve.traffic=chat&serve.accelerator=L40S",
+    f"/plan/rl?{MODEL}&steps=50&prompts_per_step=16&responses_per_prompt=8&response_tokens=1000&accelerator=H100&count=8",
     "/plan/infer?model=ultralytics/yolov8m&streams=20&fps=25",
     FLEET,
     f"/fit?{MODEL}&accelerator=H100",
@@ -254,6 +257,7 @@ ANSWERS = (
     "/cost/rent-or-buy?machine=H100",
     f"/simulate?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
     f"/compare/ways?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
+    "/adopt?file=vllm+serve+meta-llama/Llama-3.1-8B-Instruct&accelerator=H100&traffic=chat&rate=2/s",
 )
 """One answer of every form."""
 

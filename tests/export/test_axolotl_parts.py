@@ -7,7 +7,7 @@ import pytest
 from tonnage import export
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.planning.ask import answer
-from tonnage.planning.launchable import launchable
+from tonnage.planning.launchable import launchable_option
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,6 @@ def test_no_flash_attention_2_before_ampere(part: str, wanted: str) -> None:
     fields = {"model": "meta-llama/Llama-2-7b-hf", "method": "qlora", "tokens": "1M", "accelerator": part}
     plan = answer("finetune", fields, today=date(2026, 11, 22))
     assert isinstance(plan, TrainPlan)
-    launched, option = launchable(plan)
+    launched, option = launchable_option(plan)
     text = "".join(export.export(launched, option, to="axolotl").values())
     assert wanted in text and text.count("attn_implementation") == 1

@@ -50,6 +50,8 @@ ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
                     "output_tokens": "60", "accelerator": "L40S"}, tonnage.plan_batch),
     "plan/infer": ({"model": "ultralytics/yolov8m", "streams": "20", "fps": "25", "latency": "200 ms"},
                    tonnage.plan_infer),
+    "plan/rl": ({"model": MODEL, "steps": "50", "prompts_per_step": "16", "responses_per_prompt": "8",
+                 "response_tokens": "1000", "accelerator": "H100", "count": "8"}, tonnage.plan_rl),
     "plan/lifecycle": ({"model": MODEL, "months": "12", "finetune": FINETUNE, "serve": SERVE}, tonnage.plan_lifecycle),
     "plan/fleet": ({"workloads": WORKLOADS, "provider": "gcp", "region": "europe-west4", "accelerator": "L4"},
                    tonnage.plan_fleet),

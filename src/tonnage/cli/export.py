@@ -59,10 +59,14 @@ def _list(targets: dict[str, Target]) -> None:
     from tonnage.report.answers import show_document
     from tonnage.report.document import Column, Document, Note, grid
 
-    heads = [Column("--to"), Column("target"), Column("release"), Column("plans", wraps=True, spare=1)]
-    rows = [(name, known.title, known.version, ", ".join(known.kinds)) for name, known in targets.items()]
+    by_kind: dict[str, list[str]] = {}
+    for name, known in targets.items():
+        for kind in known.kinds:
+            by_kind.setdefault(kind, []).append(f"{name} {known.version}".strip())
+    rows = [(kind, ", ".join(names)) for kind, names in by_kind.items()]
     show_document(Document(first=(
-        grid(heads, rows), Note(text="The files of one: tonnage export PLAN.json --to NAME [-o FOLDER]."),
+        grid([Column("plan"), Column("--to, with the release its files are for", wraps=True)], rows),
+        Note(text="The files of one: tonnage export PLAN.json --to NAME [-o FOLDER]. Titles: --to list | cat."),
     )))  # fmt: skip
 
 

@@ -75,4 +75,7 @@ def _below_each_other(charts: tuple[Chart, ...]) -> dict[str, Any]:
     ]
     if len(inner) == 1:
         return {**shared, **inner[0]}
+    # Parameters of one picture among several are not seen by its own layers: they belong to the whole document.
+    known = {one["name"]: one for document in inner for one in document.pop("params", ())}
+    shared |= {"params": list(known.values())} if known else {}
     return {**shared, "vconcat": inner, "resolve": {"scale": {"color": "independent"}}}

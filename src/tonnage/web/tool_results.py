@@ -38,6 +38,7 @@ TOOLS: Final[dict[str, str]] = {
     "plan_reinforcement_learning": "plan/rl",
     "plan_fleet": "plan/fleet",
     "check_memory_fit": "fit",
+    "models_for_machine": "local",
     "rent_or_buy": "cost/rent-or-buy",
     "simulate_serving": "simulate",
     "compare_configurations": "compare/ways",

@@ -200,6 +200,8 @@ def _flat(values: Mapping[str, Any]) -> Mapping[str, Any]:
     block = values.get("traffic")
     if not isinstance(block, Mapping):
         return values
+    if not block:
+        raise BadRequest("traffic: it is empty; give a profile such as chat, or leave it out")
     twice = sorted(set(block) & set(values))
     if twice:
         raise BadRequest(f"traffic.{twice[0]} and {twice[0]} contradict; write it once")

@@ -148,7 +148,9 @@ async function draw(picture) {
   try {
     const [embed, reply] = await Promise.all([vega(), fetch(`${picture.dataset.chart}-${theme}.json`)]);
     if (!reply.ok) return;
-    const specification = { ...(await reply.json()), width: "container", title: undefined };
+    const document_ = await reply.json();
+    // The place around it is the picture for who does not see it; the marks inside would be so many nameless ones.
+    const specification = { ...document_, width: "container", title: undefined, config: { ...document_.config, aria: false } };
     const place = document.createElement("div");
     place.setAttribute("role", "img");
     place.setAttribute("aria-label", $("img", picture).alt);

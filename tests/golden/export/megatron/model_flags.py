@@ -33,9 +33,7 @@ def flags(found: dict, planned: dict[str, int]) -> list[str]:
         if stated is None and name == "head_dim":
             stated = found["hidden_size"] // found["num_attention_heads"]
         if stated is not None and int(stated) != value:
-            raise SystemExit(
-                f"config.json says {name} {stated}, the plan {value}: export from the model that is trained"
-            )
+            raise SystemExit(f"config.json says {name} {stated}, the plan {value}: export from the model that is trained")
     if found.get("hidden_act", "silu") not in ("silu", "swish"):
         raise SystemExit(f"config.json says hidden_act {found['hidden_act']}; these flags are of silu")
     rope = found.get("rope_parameters") or found.get("rope_scaling") or {}
