@@ -148,15 +148,15 @@ async function draw(picture) {
   try {
     const [embed, reply] = await Promise.all([vega(), fetch(`${picture.dataset.chart}-${theme}.json`)]);
     if (!reply.ok) return;
-    const document_ = await reply.json();
-    // The place around it is the picture for who does not see it; the marks inside would be so many nameless ones.
-    const specification = { ...document_, width: "container", title: undefined, config: { ...document_.config, aria: false } };
+    const specification = { ...(await reply.json()), width: "container", title: undefined };
     const place = document.createElement("div");
     place.setAttribute("role", "img");
     place.setAttribute("aria-label", $("img", picture).alt);
     picture.before(place);
     const { view } = await embed(place, specification, { ast: true, actions: false, defaultStyle: false, renderer: "svg", tooltip });
     picture.hidden = true;
+    // The place is the picture for who does not see it; the marks inside would be so many nameless ones.
+    $("svg", place)?.setAttribute("aria-hidden", "true");
     if (!picture.dataset.chart.endsWith("/frontier")) return;
     const rows = $$("#options tr[data-rank]");
     const choose = (rank, scroll) => {
