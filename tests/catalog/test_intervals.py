@@ -43,7 +43,12 @@ def test_an_unknown_kind_or_quantity_is_named() -> None:
         intervals.factor("serve", "ttft_ms")
 
 
-def test_a_light_load_nobody_measured_is_as_sure_as_a_steady_one() -> None:
-    steady = intervals.factor("serve", "tpot_s", rung="assumed:steady:dense:llamacpp")
-    assert ("tpot_s", "assumed:light") not in intervals.factors("serve")
-    assert intervals.factor("serve", "tpot_s", rung="assumed:light:dense:llamacpp") == steady
+@pytest.mark.parametrize("load", ["light", "crowded"])
+def test_a_load_nobody_measured_is_as_sure_as_a_steady_one(load: str) -> None:
+    rows = {("tpot_s", "any"): 9.0, ("tpot_s", "assumed"): 4.0, ("tpot_s", "assumed:steady:dense"): 3.0,
+            ("tpot_s", "assumed:steady:dense:llamacpp"): 2.0}  # fmt: skip
+    asked = f"assumed:{load}:dense:llamacpp"
+    assert intervals.factor_of(rows, "tpot_s", rung=asked) == 2.0
+    assert intervals.factor_of(rows, "tpot_s", rung=f"assumed:{load}:dense:another") == 3.0
+    assert intervals.factor_of(rows, "tpot_s", rung="assumed:saturated:dense:llamacpp") == 4.0
+    assert intervals.factor_of(rows | {("tpot_s", f"assumed:{load}"): 2.5}, "tpot_s", rung=asked) == 2.5

@@ -86,13 +86,15 @@ def test_a_worker_that_a_platform_starts_trains_nothing() -> None:
 
 def test_options_at_sellers_prices_come_first() -> None:
     class Option:
-        def __init__(self, one: Offer) -> None:
+        def __init__(self, one: Offer, *, sure: bool = True) -> None:
             made = bill(one, replicas=1, ranks=8, term="on-demand", today=TODAY)
             assert not hasattr(made, "ok")
-            self.bill = made
+            self.bill, self.sure = made, sure
 
     cheap, listed = Option(offer("crusoe", 1.0, trust="secondary")), Option(BOOK[0])
-    assert primary_first([cheap, listed]) == [listed, cheap]  # type: ignore[type-var]
+    doubted = Option(BOOK[2], sure=False)
+    # What is likely enough comes before what is not, whoever says its price.
+    assert primary_first([doubted, cheap, listed]) == [listed, cheap, doubted]  # type: ignore[type-var]
 
 
 def test_the_page_of_prices_is_of_this_book() -> None:

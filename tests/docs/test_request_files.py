@@ -80,7 +80,8 @@ FACTS: dict[str, Check] = {
     "video-streams.yaml": lambda p: (
         first(p)["count"] == 1
         and first(p)["streams_per_accelerator"] >= 20
-        and first(p)["capacity_per_s"]["low"] >= 500
+        and first(p)["capacity_per_s"]["value"] >= 500 / 0.8
+        and first(p)["chance"] >= 0.8
         and first(p)["latency_s"]["value"] < 0.2
     ),
     "transcribe.yaml": lambda p: first(p)["capacity_per_s"]["value"] * first(p)["count"] > 100,

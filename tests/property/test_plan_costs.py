@@ -92,4 +92,4 @@ def test_a_life_costs_what_its_halves_and_the_move_cost() -> None:
     bill = plan.bill
     assert bill.value == sum(part.value for part in bill.parts)
     assert bill.part("making") == plan.make.options[0].cost.value * 3
-    assert bill.part("serving") == plan.serve.options[0].cost.value * 6 * HOURS_PER_MONTH
+    assert bill.part("serving") == pytest.approx(plan.serve.options[0].cost.value * 6 * HOURS_PER_MONTH, rel=1e-12)

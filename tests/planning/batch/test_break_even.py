@@ -11,6 +11,8 @@ from tonnage.planning.ask import answer
 from tonnage.report.wording import break_even_text
 
 TODAY = date(2026, 11, 21)
+MORE: dict[str, Any] = {"items": 100e6}
+"""As many as only on-demand accelerators finish in time: with fewer, or with longer, spot ones lead."""
 ASKED: dict[str, Any] = {
     "model": "meta-llama/Llama-3.1-8B-Instruct", "items": 50e6, "prompt_tokens": 800, "output_tokens": 150,
     "deadline": "8 h", "max_accelerators": 64,
@@ -38,16 +40,17 @@ def now() -> BatchPlan:
 
 
 @pytest.mark.parametrize(
-    ("words", "field", "unit", "step"),
-    [("items above", "items", "", 1.02), ("items below", "items", "", 0.98),
-     ("deadline above", "deadline", " s", 1.02), ("deadline below", "deadline", " s", 0.98)],
+    ("words", "field", "unit", "step", "asked"),
+    [("items above", "items", "", 1.02, {}), ("items below", "items", "", 0.98, MORE),
+     ("deadline above", "deadline", " s", 1.02, MORE), ("deadline below", "deadline", " s", 0.98, {})],
 )  # fmt: skip
 def test_the_whole_plan_agrees_on_both_sides_of_a_flip(
-    now: BatchPlan, words: str, field: str, unit: str, step: float
+    words: str, field: str, unit: str, step: float, asked: dict[str, Any]
 ) -> None:
+    now = plan(**asked)
     flip = flip_of(now, words)
     assert flip is not None
-    beyond, before = (plan(**{field: f"{flip.value * factor:.0f}{unit}"}) for factor in (step, 1 / step))
+    beyond, before = (plan(**asked | {field: f"{flip.value * factor:.0f}{unit}"}) for factor in (step, 1 / step))
     assert leader(before) == leader(now)
     assert leader(beyond) != leader(now)
     assert leader(beyond)[0] in flip.becomes
@@ -67,6 +70,12 @@ def test_longer_items_change_the_answer_where_planning_again_says_so(now: BatchP
     share = flip.value / 950
     beyond = plan(prompt_tokens=800 * share * 1.1, output_tokens=150 * share * 1.1)
     assert leader(beyond) != leader(now)
+
+
+def test_where_the_cheapest_by_the_item_leads_less_work_and_more_time_change_nothing(now: BatchPlan) -> None:
+    assert flip_of(now, "items below") is None and flip_of(now, "deadline above") is None
+    for changes in ({"items": ASKED["items"] / 8}, {"deadline": "64 h"}):
+        assert leader(plan(**changes)) == leader(now)
 
 
 def test_without_a_deadline_none_is_named() -> None:

@@ -12,8 +12,9 @@ from tonnage.domain.plan import BreakEven
 from tonnage.planning.core.break_even import Axis, Contender, Priced, break_even_along, break_even_prices
 
 
-def option(name: str, usd: float, *, factor: float = 1.0, sure: bool = True) -> Contender:
-    return Contender(name=name, usd=usd, low=usd / factor, high=usd * factor, told=f"{name} leads", sure=sure)
+def option(name: str, usd: float, *, factor: float = 1.0, sure: bool = True, listed: bool = True) -> Contender:
+    told = f"{name} leads"
+    return Contender(name=name, usd=usd, low=usd / factor, high=usd * factor, told=told, sure=sure, listed=listed)
 
 
 def rate(now: float = 1.0, **changes: float) -> Axis:
@@ -47,6 +48,15 @@ def test_steps_of_replicas_flip_at_the_nearest_change() -> None:
     found = break_even_along(rate(2.0), at=at)
     assert [flip.input for flip in found] == ["rate above"]
     assert found[0].value == pytest.approx(9.0, rel=0.006)
+
+
+def test_what_no_seller_prices_leads_only_what_is_less_sure() -> None:
+    """As plans are ranked: by chance, then by who states the price, then by cost."""
+    mine = lambda x: option("mine", x, sure=x < 4.0)  # noqa: E731
+    cheaper = break_even_along(rate(), at=lambda x: [mine(x), option("other", 0.5, listed=False, sure=False)])
+    assert cheaper == ()
+    surer = above(break_even_along(rate(), at=lambda x: [mine(x), option("other", 0.5, listed=False)]))
+    assert surer.value == pytest.approx(4.0, rel=0.006) and surer.becomes == "other leads" and not surer.ties
 
 
 def test_the_interval_begins_with_a_tie_and_ends_beyond_doubt() -> None:

@@ -140,6 +140,7 @@ def _asked(request: Batch, chances: Iterable[Candidate], sized: Sized) -> list[C
                 high=max(run.usd, slow.usd),
                 told=_told(chance, run),
                 sure=kept is None or kept >= request.confidence - 1e-4,
+                listed=chance.place.offer.trust_of(chance.place.term) == "primary",
                 configuration=work.configuration,
             )
         )

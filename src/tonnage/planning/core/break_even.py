@@ -61,8 +61,15 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     """What the answer would become."""
     sure: bool = True
     """Options that are not sure never win over those that are."""
+    listed: bool = True
+    """At a price that its seller states: of options alike sure, others never win over these."""
     configuration: Configuration | TrainConfiguration | None = None
     """Says which errors it shares with others; absent = none."""
+
+    @property
+    def standing(self) -> tuple[bool, bool]:
+        """What comes before its cost: plans are ranked by chance, then by who states the price."""
+        return self.sure, self.listed
 
 
 class Priced(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,13 +88,15 @@ Along = Callable[[float], Sequence[Contender]]
 
 
 def contender(
-    name: str, *, cost: Quantity, told: str, sure: bool = True,
+    name: str, *, cost: Quantity, told: str, sure: bool = True, listed: bool = True,
     configuration: Configuration | TrainConfiguration | None = None,
 ) -> Contender:  # fmt: skip
     """A contender from a cost; one without an interval is exact."""
     low = cost.value if cost.low is None else cost.low
     high = cost.value if cost.high is None else cost.high
-    return Contender(name=name, usd=cost.value, low=low, high=high, told=told, sure=sure, configuration=configuration)
+    return Contender(
+        name=name, usd=cost.value, low=low, high=high, told=told, sure=sure, listed=listed, configuration=configuration
+    )
 
 
 def priced_option(option: ServeOption | BatchOption | TrainOption) -> Priced:
@@ -171,7 +180,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 def _winner(contenders: Iterable[Contender]) -> Contender:
-    return min(contenders, key=lambda c: (not c.sure, c.usd))
+    return min(contenders, key=lambda c: (not c.sure, not c.listed, c.usd))
 
 
 def _state(leader: str, contenders: Sequence[Contender], nothing: str) -> _State:
@@ -182,12 +191,12 @@ def _state(leader: str, contenders: Sequence[Contender], nothing: str) -> _State
     if not own:
         return _State(lost=True, close=True, gone=True, told=best.told)
     mine = _winner(own)
-    others = [c for c in contenders if c.name != leader and c.sure >= mine.sure]
-    surer = any(c.sure > mine.sure for c in others)
+    others = [c for c in contenders if c.name != leader and c.standing >= mine.standing]
+    above = any(c.standing > mine.standing for c in others)
     return _State(
         lost=best.name != leader,
-        close=surer or any(_over(c, mine).low <= 1.0 for c in others),
-        gone=surer or any(_over(c, mine).high < 1.0 for c in others),
+        close=above or any(_over(c, mine).low <= 1.0 for c in others),
+        gone=above or any(_over(c, mine).high < 1.0 for c in others),
         told=best.told,
     )
 

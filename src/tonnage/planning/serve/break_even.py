@@ -184,9 +184,11 @@ def _contender(
         return None
     c = chance.configuration
     told = f"{counts[0] * ranks} x {c.accelerator} ({c.precision.stored}) at {show(usd, 'USD/h')}"
+    listed = any(o.trust_of(t) == "primary" for o in chance.site.offers for t in request.filters.terms)
     return Contender(
-        name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=firm > 0.0, configuration=c
-    )
+        name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=firm > 0.0, listed=listed,
+        configuration=c,
+    )  # fmt: skip
 
 
 def _usd(request: Serve, chance: _PlacedReplica, replicas: int, today: date) -> float | None:

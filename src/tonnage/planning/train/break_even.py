@@ -94,7 +94,8 @@ def _asked(
                 continue
             sure = _firm(option) and min(chance_within(wall, deadline_s), chance_within(usd, budget_usd)) >= confidence
             found.append(contender(_name(option), cost=wall if fastest else usd, told=_told(option, wall, usd),
-                                   sure=sure, configuration=option.configuration))  # fmt: skip
+                                   sure=sure, listed=option.bill.trust == "primary",
+                                   configuration=option.configuration))  # fmt: skip
         return found
 
     return at
