@@ -242,6 +242,10 @@ def test_no_more_kinds_than_asked_for() -> None:
     assert len({line.accelerator for line in two.instances}) == 2
     assert one.feasible and len({line.accelerator for line in one.instances}) == 1
     assert one.bill is not None and two.bill is not None and one.bill.value >= two.bill.value
+    # The least used of the two is what carries everything alone for the least.
+    (alone,) = (other for other in two.alternatives if other.name.startswith("one kind"))
+    assert alone.name.endswith(one.instances[0].accelerator)
+    assert alone.usd_per_month is not None and one.bill.value <= alone.usd_per_month * 1.05
 
 
 def test_what_a_kind_less_would_cost_by_bounds_is_no_fleet_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,9 @@ the load is raised and the programme asked again.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterable
 from datetime import date
 from typing import Any, Final
 
@@ -225,11 +228,14 @@ def _simplest(settled: Settled, known: Known) -> Settled:
     The fleet without its least used kinds of accelerator: those beyond `max_kinds`, and those that save nearly nothing.
 
     Kinds are left out one after the other, the least used first: a fleet of fewer may be found otherwise, and none that
-    costs much less. What a bound shows to cost more is not looked for.
+    costs much less. What a bound shows to cost more is not looked for. Where that ends above `max_kinds`, every choice
+    of so many of the kinds in use on the way is looked at: a part of few hours may carry everything alone.
     """
+    start, seen = settled, dict[str, None]()
     while settled[1][2].feasible:
         asked, (problem, _, fleet), checks = settled
         kinds = kinds_of(asked, fleet)
+        seen |= dict.fromkeys(kinds)
         most = asked.request.max_kinds
         must = most is not None and len(kinds) > most
         # Where a fleet takes seconds to find, the alternatives say what a kind less costs.
@@ -248,7 +254,31 @@ def _simplest(settled: Settled, known: Known) -> Settled:
             break
         bound = again.bound if must else min(fleet.bound, again.cost)
         settled = other[0], (other[1][0], other[1][1], replace(again, bound=bound)), other[2]
-    return settled
+    asked, (_, _, fleet), _ = settled
+    over = fleet.feasible and alternatives.over_kinds(asked, fleet) is not None
+    return (_of_these_kinds(start[0], seen, known) or settled) if over else settled
+
+
+def _of_these_kinds(asked: FleetContext, kinds: Iterable[str], known: Known) -> Settled | None:
+    """The best fleet of `max_kinds` of some kinds of accelerator: fewest objectives missed, then the cheapest."""
+    choices: list[tuple[float, FleetContext]] = []
+    every = range(len(asked.held)) if asked.kept is None else asked.kept
+    for few in itertools.combinations(kinds, asked.request.max_kinds or 0):
+        kept = tuple(m for m in every if asked.held[m].host_only or asked.held[m].site.accelerator.id in few)
+        narrowed = replace(asked, kept=kept)
+        least = least_cost(problem_of(narrowed)[0])
+        if least is not None:
+            choices.append((least, narrowed))
+    best: Settled | None = None
+    missed, cost = len(asked.request.workloads) + 1, math.inf
+    for least, narrowed in sorted(choices, key=lambda choice: choice[0]):
+        if not missed and least >= cost:
+            break
+        other = _settled(narrowed, known)
+        fleet, late = other[1][2], sum(not one.meets for one in other[2])
+        if fleet.feasible and (late, fleet.cost) < (missed, cost):
+            best, missed, cost = other, late, fleet.cost
+    return best
 
 
 def _solved(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:

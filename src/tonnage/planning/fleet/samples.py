@@ -1,14 +1,15 @@
 """What one accelerator, or one slice of it, carries of a workload of samples: frames, images, texts, audio.
 
-As `plan infer` reckons it: the batch that carries most within the latency while the headroom is kept, at most what the
-part's decoders take in where it decodes video. A server that collects batches up to that size collects smaller ones
-under less load, so that a quiet hour waits no longer.
+As `plan infer` reckons it: the batch that carries most with the confidence asked for in load and latency, the headroom
+kept, at most what the part's decoders take in where it decodes video. A server that collects batches up to that size
+collects smaller ones under less load, so that a quiet hour waits no longer.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -27,11 +28,26 @@ from tonnage.errors import TonnageError
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.stock import Stock
-from tonnage.planning.infer.plan import BATCHES, case_of, engine_on, mean_latency_s, no_unit, refuse_text_models
+from tonnage.planning.infer.plan import (
+    BATCHES,
+    MORE,
+    case_of,
+    chance_of_load,
+    engine_on,
+    firm_per_s,
+    mean_latency_s,
+    no_unit,
+    refuse_text_models,
+)
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planning.sites import Site
 
 __all__ = ["sample_candidates", "service_s"]
+
+STEPS: Final = 16
+"""Loads below the largest that are tried for the latency. [-]"""
+PRECISE: Final = 1e-4
+"""A load is narrowed to this share of it. [-]"""
 
 
 def sample_candidates(
@@ -101,12 +117,11 @@ def _one(
             ),
         )  # fmt: skip
     times, rate = best
-    spread = errors_of(setup).factor("samples_per_s")
-    # With the headroom kept or at the low end of the interval without, whichever is less, as `plan infer` counts.
-    sure = min(1.0, 1.0 / (spread * (1.0 - asked.headroom)))
     return Candidate(
-        workload=0, site=site, configuration=run, memory=memory_of(setup, times), rate_factor=spread, points=(None,),
-        rates=(rate * sure,),
+        workload=0, site=site, configuration=run, memory=memory_of(setup, times), points=(None,),
+        rate_factor=errors_of(setup).factor("samples_per_s"),
+        # The programme keeps the headroom of every workload, which is kept here already.
+        rates=(rate / (1.0 - asked.headroom),),
         batches=tuple(one for one in tried if one.batch <= times.batch),
     )  # fmt: skip
 
@@ -122,18 +137,35 @@ def _fitting(setup: Setup) -> list[Times]:
 
 
 def _largest(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Times, float] | None, float]:
-    """The smallest batch of those that carry most within the latency, and the shortest answer of any."""
+    """The smallest batch of those that carry most in time, with what it then carries, and the shortest answer."""
     best: tuple[Times, float] | None = None
     quickest = math.inf
-    seen = _decoded(asked, setup.accelerator)
+    seen = _decoded(asked, setup.accelerator) * (1.0 - asked.headroom)
     for times in tried:
-        rate = min(times.batch / times.interval_s * times.stages.per_sample, seen)
-        waits = waits_s(asked, times, each=rate * (1.0 - asked.headroom))
-        quickest = min(quickest, waits)
-        late = asked.latency_s is not None and waits > asked.latency_s
-        if not late and (best is None or rate > best[1] * (1.0 + 1e-9)):
+        most = min(firm_per_s(asked, setup, times), seen)
+        quickest = min(quickest, waits_s(asked, times, each=most))
+        rate = _in_time(asked, setup, times, most=most)
+        if rate is not None and (best is None or rate > best[1] * (1.0 + 1e-9)):
             best = (times, rate)
     return best, quickest
+
+
+def _in_time(asked: Infer, setup: Setup, times: Times, *, most: float) -> float | None:
+    """The largest load, from the most down by as much as `plan infer` adds parts, that is met surely enough. [1/s]"""
+
+    def sure(each: float) -> bool:
+        waits = waits_s(asked, times, each=each)
+        return chance_of_load(asked, setup, times, each=each, waits=waits) >= asked.confidence
+
+    loads = [most / (1.0 + MORE * step / STEPS) for step in range(STEPS + 1)]
+    first = next((step for step, each in enumerate(loads) if sure(each)), None)
+    if not first:
+        return None if first is None else most
+    held, missed = loads[first], loads[first - 1]
+    while missed / held > 1.0 + PRECISE:
+        middle = math.sqrt(missed * held)
+        held, missed = (middle, missed) if sure(middle) else (held, middle)
+    return held
 
 
 def waits_s(asked: Infer, times: Times, *, each: float) -> float:

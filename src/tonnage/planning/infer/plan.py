@@ -45,9 +45,12 @@ from tonnage.simulation.offline import peak_of
 
 __all__ = [
     "BATCHES",
+    "MORE",
     "add_costs",
     "case_of",
+    "chance_of_load",
     "engine_on",
+    "firm_per_s",
     "mean_latency_s",
     "no_unit",
     "plan_infer",
@@ -287,21 +290,36 @@ def _counts(request: Infer, setup: Setup, times: Times, *, least: int) -> Iterat
     """
     The count that the load needs, with the headroom kept and surely enough, and a few more where latency asks for them.
     """
-    errors = errors_of(setup)
-    capacity = times.batch / times.interval_s * times.stages.per_sample
-    spread, slow = (math.log(errors.factor(name)) for name in ("samples_per_s", "latency_s"))
-    firm = capacity * min(1.0 - request.headroom, math.exp(-spread * end_at(request.confidence)))
-    first = max(math.ceil(request.rate_per_s / firm - 1e-9), least)
+    first = max(math.ceil(request.rate_per_s / firm_per_s(request, setup, times) - 1e-9), least)
     for count in range(first, first + 1 + math.ceil(first * MORE)):
         waits = mean_latency_s(request, times, count=count)
-        ends = [math.log(capacity * count / request.rate_per_s) / spread if spread else end_of(True)]
-        if request.latency_s is not None:
-            room = math.log(request.latency_s / waits)
-            ends.append(room / slow if slow else end_of(room >= 0.0))
-        sized = _Sized(count, times, waits, joint_chance(ends))
+        each = request.rate_per_s / count
+        sized = _Sized(count, times, waits, chance_of_load(request, setup, times, each=each, waits=waits))
         yield sized
         if sized.chance >= request.confidence:
             break
+
+
+def firm_per_s(request: Infer, setup: Setup, times: Times) -> float:
+    """What one accelerator carries with the headroom kept and surely enough, whatever its latency. [1/s]"""
+    spread = math.log(errors_of(setup).factor("samples_per_s"))
+    return _capacity(times) * min(1.0 - request.headroom, math.exp(-spread * end_at(request.confidence)))
+
+
+def chance_of_load(request: Infer, setup: Setup, times: Times, *, each: float, waits: float) -> float:
+    """The chance that one accelerator carries so many samples per second, and answers within the latency. [-]"""
+    errors = errors_of(setup)
+    spread, slow = (math.log(errors.factor(name)) for name in ("samples_per_s", "latency_s"))
+    ends = [math.log(_capacity(times) / each) / spread if spread else end_of(True)]
+    if request.latency_s is not None:
+        room = math.log(request.latency_s / waits)
+        ends.append(room / slow if slow else end_of(room >= 0.0))
+    return joint_chance(ends)
+
+
+def _capacity(times: Times) -> float:
+    """Samples per second of a saturated server. [1/s]"""
+    return times.batch / times.interval_s * times.stages.per_sample
 
 
 def mean_latency_s(request: Infer, times: Times, *, count: int) -> float:
