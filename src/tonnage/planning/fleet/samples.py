@@ -142,7 +142,7 @@ def _largest(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Time
     quickest = math.inf
     seen = _decoded(asked, setup.accelerator) * (1.0 - asked.headroom)
     for times in tried:
-        most = min(firm_per_s(asked, setup, times), seen)
+        most = min(firm_per_s(asked, setup, times=times), seen)
         quickest = min(quickest, waits_s(asked, times, each=most))
         rate = _in_time(asked, setup, times, most=most)
         if rate is not None and (best is None or rate > best[1] * (1.0 + 1e-9)):
@@ -155,7 +155,7 @@ def _in_time(asked: Infer, setup: Setup, times: Times, *, most: float) -> float 
 
     def sure(each: float) -> bool:
         waits = waits_s(asked, times, each=each)
-        return chance_of_load(asked, setup, times, each=each, waits=waits) >= asked.confidence
+        return chance_of_load(asked, setup, times=times, each=each, waits=waits) >= asked.confidence
 
     loads = [most / (1.0 + MORE * step / STEPS) for step in range(STEPS + 1)]
     first = next((step for step, each in enumerate(loads) if sure(each)), None)

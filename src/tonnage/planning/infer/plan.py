@@ -290,23 +290,23 @@ def _counts(request: Infer, setup: Setup, times: Times, *, least: int) -> Iterat
     """
     The count that the load needs, with the headroom kept and surely enough, and a few more where latency asks for them.
     """
-    first = max(math.ceil(request.rate_per_s / firm_per_s(request, setup, times) - 1e-9), least)
+    first = max(math.ceil(request.rate_per_s / firm_per_s(request, setup, times=times) - 1e-9), least)
     for count in range(first, first + 1 + math.ceil(first * MORE)):
         waits = mean_latency_s(request, times, count=count)
         each = request.rate_per_s / count
-        sized = _Sized(count, times, waits, chance_of_load(request, setup, times, each=each, waits=waits))
+        sized = _Sized(count, times, waits, chance_of_load(request, setup, times=times, each=each, waits=waits))
         yield sized
         if sized.chance >= request.confidence:
             break
 
 
-def firm_per_s(request: Infer, setup: Setup, times: Times) -> float:
+def firm_per_s(request: Infer, setup: Setup, *, times: Times) -> float:
     """What one accelerator carries with the headroom kept and surely enough, whatever its latency. [1/s]"""
     spread = math.log(errors_of(setup).factor("samples_per_s"))
     return _capacity(times) * min(1.0 - request.headroom, math.exp(-spread * end_at(request.confidence)))
 
 
-def chance_of_load(request: Infer, setup: Setup, times: Times, *, each: float, waits: float) -> float:
+def chance_of_load(request: Infer, setup: Setup, *, times: Times, each: float, waits: float) -> float:
     """The chance that one accelerator carries so many samples per second, and answers within the latency. [-]"""
     errors = errors_of(setup)
     spread, slow = (math.log(errors.factor(name)) for name in ("samples_per_s", "latency_s"))
