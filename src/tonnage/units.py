@@ -158,7 +158,7 @@ def exact_text(value: float, dimension: str) -> str:
 
     Examples
     --------
-    >>> written(4, "1/s"), written(0.5, "s"), written(2, "USD/h"), written(70, "tokens")
+    >>> exact_text(4, "1/s"), exact_text(0.5, "s"), exact_text(2, "USD/h"), exact_text(70, "tokens")
     ('4/s', '0.5 s', '2 USD/h', '70')
     """
     base = {"bytes": "B", "bytes/s": "B/s", "1/s": "/s"}.get(dimension, dimension)

@@ -96,7 +96,7 @@ def predictable_accelerator(name: str, additions: Additions = NOTHING) -> Accele
 
     Examples
     --------
-    >>> predictable("h200").id
+    >>> predictable_accelerator("h200").id
     'h200-sxm-141gb'
     """
     part = accelerator(name, additions)

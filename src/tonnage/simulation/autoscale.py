@@ -58,7 +58,7 @@ def replicas_to_spare(*, needed: int, availability: float, target: float) -> int
 
     Examples
     --------
-    >>> spares(needed=10, availability=0.99, target=0.999)
+    >>> replicas_to_spare(needed=10, availability=0.99, target=0.999)
     2
     """
     if needed < 1 or not 0 < availability <= 1 or not 0 < target < 1:

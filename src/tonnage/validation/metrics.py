@@ -34,7 +34,7 @@ def absolute_error_share(*, predicted: float, measured: float) -> float:
 
     Examples
     --------
-    >>> ape(predicted=1.5, measured=1.0)
+    >>> absolute_error_share(predicted=1.5, measured=1.0)
     0.5
     """
     if measured == 0:
