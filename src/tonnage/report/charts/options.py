@@ -87,22 +87,10 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
             ("value", time.name), ("low", "90 % from"), ("high", "to"))),
         {"field": "usd", "title": money.unit, "format": ",.2f"}, {"field": "evidence", "title": "evidence"},
     ]  # fmt: skip
-    # A rule from the limit to the edge, as wide as the chart is high, is the zone: it needs no second axis.
-    limit: list[dict[str, Any]] = [] if time.limit is None else [
-        {"data": {"values": [{"from": time.limit, "to": right}]},
-         "mark": {"type": "rect", "fillOpacity": 0.1, "fill": LIMIT},
-         "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}}},
-        {"data": {"values": [{"from": time.limit, "says": f"limit {time.limit:,.3g} {time.unit}"}]},
-         "layer": [
-             {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "color": LIMIT}},
-             {"mark": {"type": "text", "align": "right", "dx": -5, "y": 8, "color": LIMIT, "fontWeight": "bold"},
-              "encoding": {"text": {"field": "says"}}},
-         ], "encoding": {"x": {**x, "field": "from"}}},
-    ]  # fmt: skip
     steps = [(min(point.value, right), point.usd) for point in best]
     steps += [(right, steps[-1][1])]
     layers: list[dict[str, Any]] = [
-        *limit,
+        *_limit_layers(time, x, right=right),
         {"data": records(("value", "usd"), steps),
          "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5, "opacity": 0.6, "color": "#7f7f7f"},
          "encoding": {"x": x, "y": y}},
@@ -112,20 +100,7 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
         {"transform": [{"filter": f"!({SOLID})"}], "mark": {"type": "point", "filled": False, "size": 60},
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
-        {"transform": [{"filter": "datum.rank == chosen"}],
-         "layer": [
-             {"mark": {"type": "point", "filled": False, "size": 260, "strokeWidth": 2}},
-             {"transform": [{"filter": f"datum.usd > {LOW * top:g}"}],
-              "mark": {"type": "text", "dy": 20, "fontWeight": "bold", "fontSize": 12},
-              "encoding": {"text": {"field": "label"}}},
-             {"transform": [{"filter": f"datum.usd <= {LOW * top:g}"}],
-              "mark": {"type": "text", "dy": -18, "fontWeight": "bold", "fontSize": 12},
-              "encoding": {"text": {"field": "label"}}},
-         ], "encoding": {"x": x, "y": y}},
-        *({"transform": [{"filter": f"indexof({ranks}, datum.rank) >= 0 && datum.rank != chosen"}],
-           "mark": {"type": "text", "align": side, "dx": away, "dy": -9},
-           "encoding": {"x": x, "y": y, "text": {"field": "label"}}}
-          for side, away, ranks in placed if ranks),
+        *_name_layers({"x": x, "y": y}, placed, low=LOW * top),
     ]  # fmt: skip
     past = f"; the shaded part is past the limit of {time.limit:,.3g} {time.unit}" if time.limit is not None else ""
     return Chart(
@@ -140,6 +115,47 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
             (p.option, f"{p.value:,.3g}", f"{p.low:,.3g}-{p.high:,.3g}", f"{p.usd:,.2f}", p.evidence) for p in points
         ),
     )  # fmt: skip
+
+
+def _limit_layers(time: Axis, x: dict[str, Any], *, right: float) -> list[dict[str, Any]]:
+    """The limit with its name, and what lies past it up to the right end; nothing without a limit."""
+    if time.limit is None:
+        return []
+    return [
+        {"data": {"values": [{"from": time.limit, "to": right}]},
+         "mark": {"type": "rect", "fillOpacity": 0.1, "fill": LIMIT},
+         "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}}},
+        {"data": {"values": [{"from": time.limit, "says": f"limit {time.limit:,.3g} {time.unit}"}]},
+         "layer": [
+             {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "color": LIMIT}},
+             {"mark": {"type": "text", "align": "right", "dx": -5, "y": 8, "color": LIMIT, "fontWeight": "bold"},
+              "encoding": {"text": {"field": "says"}}},
+         ], "encoding": {"x": {**x, "field": "from"}}},
+    ]  # fmt: skip
+
+
+def _name_layers(
+    position: dict[str, Any], placed: Sequence[tuple[str, int, list[int]]], *, low: float
+) -> list[dict[str, Any]]:  # fmt: skip
+    """The chosen option ringed and named, above it where it lies lower than `low`; names of others on the frontier."""
+    text: dict[str, Any] = {"text": {"field": "label"}}
+    named: dict[str, Any] = {**position, **text}
+    return [
+        {"transform": [{"filter": "datum.rank == chosen"}],
+         "layer": [
+             {"mark": {"type": "point", "filled": False, "size": 260, "strokeWidth": 2}},
+             {"transform": [{"filter": f"datum.usd > {low:g}"}],
+              "mark": {"type": "text", "dy": 20, "fontWeight": "bold", "fontSize": 12},
+              "encoding": text},
+             {"transform": [{"filter": f"datum.usd <= {low:g}"}],
+              "mark": {"type": "text", "dy": -18, "fontWeight": "bold", "fontSize": 12},
+              "encoding": text},
+         ], "encoding": position},
+        *({"transform": [{"filter": f"indexof({ranks}, datum.rank) >= 0 && datum.rank != chosen"}],
+           "mark": {"type": "text", "align": side, "dx": away, "dy": -9},
+           "encoding": named}
+          for side, away, ranks in placed if ranks),
+    ]  # fmt: skip
 
 
 def _frontier(points: Sequence[Point]) -> list[Point]:
