@@ -25,6 +25,7 @@ from tonnage.web.limits import Limits, TooLong
 from tonnage.web.questions import LLAMA_8B, QUESTIONS, Question, nest_form_names
 from tonnage.web.tool_results import CATALOGUE_KINDS, TOOLS, Result
 from tonnage.web.worker import Settings
+from tonnage.web.workers import stop_starts
 
 __all__ = ["Tool", "brief_schema", "serve", "tool_list"]
 
@@ -221,6 +222,7 @@ def serve(*, additions: Additions, limits: Limits) -> None:
 
     def end(*_: object) -> None:
         # A thread reads standard input, and would wait there for another line.
+        stop_starts()
         jobs.kill()
         os._exit(INTERRUPTED)
 

@@ -9,6 +9,7 @@ questions, a worker is a new interpreter.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import multiprocessing
 import signal
 import sys
@@ -27,13 +28,17 @@ from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.line import Line
 from tonnage.web.worker import ANSWER, BROKEN, MEMORY, PROGRESS, READY, REFUSED, Settings, Told, work
 
-__all__ = ["Lane", "fork_context", "spawn_context"]
+__all__ = ["Lane", "fork_context", "spawn_context", "stop_starts"]
 
 CHECK_S: Final = 0.5
 """Between two looks whether somebody still follows a question that has used up its time. [s]"""
 Value = TypeVar("Value")
 Arguments = Mapping[str, Any]
 PRELOADED: Final = "tonnage.web.ready"
+START_S: Final = 5.0
+"""For a process that is just being started, before its server ends without it. [s]"""
+STARTS: Final = threading.Lock()
+"""Held while a process starts: one whose server ends in the middle of that would complain of half an order."""
 
 
 def spawn_context() -> BaseContext:
@@ -50,6 +55,14 @@ def fork_context() -> BaseContext:
     return context
 
 
+def stop_starts() -> None:
+    """Let the process that is just being started begin, and start no other: this program ends."""
+    STARTS.acquire(timeout=START_S)
+
+
+atexit.register(stop_starts)
+
+
 class Worker:
     """One process and the pipe to it; all but `lives` and `kill` block and belong into a thread."""
 
@@ -58,7 +71,7 @@ class Worker:
         self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=work, args=(theirs, settings), kwargs={"warm": warm}, daemon=True
         )
-        with _uninterrupted():
+        with STARTS, _uninterrupted():
             self._process.start()
         theirs.close()
         kind, _ = self._pipe.recv()  # what it imports is no part of its first task
